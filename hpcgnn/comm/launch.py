@@ -1,0 +1,119 @@
+"""Start and end of a parallel job: the one place where MPI is started, finished and aborted.
+
+An MPI job in which one rank leaves and the others wait is the most expensive bug a user can meet: it burns node-hours
+until the wall-time limit. So every way out of `run` either is taken by all ranks together or ends the whole job:
+* a mistake of the user that all ranks know of (`Communicator.together`): one line from rank 0, orderly end, exit code 2;
+* anything else, on any rank, `SystemExit` included: rank, traceback, `MPI_Abort`.
+This is also the only module that reads the variables of launchers (SLURM_*, OMPI_*, PMI_*).
+"""
+
+import os
+import sys
+import traceback
+
+from hpcgnn.errors import ConfigError, HpcgnnError
+
+EXIT_FAULT, EXIT_USER_ERROR = 1, 2
+_SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+_RANK_VARIABLES = ("SLURM_PROCID", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+
+
+def usable_cores():
+    """The number of cores that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def expected_ranks():
+    """(variable, number of ranks) that the launcher says it started, or (None, 1)."""
+    for variable in _SIZE_VARIABLES:
+        if os.environ.get(variable, "").isdigit():
+            return variable, int(os.environ[variable])
+    return None, 1
+
+
+def launched_rank():
+    """The rank that the launcher gave this process, before MPI is started; 0 if there was no launcher."""
+    return next((int(os.environ[name]) for name in _RANK_VARIABLES if os.environ.get(name, "").isdigit()), 0)
+
+
+def threads_per_rank(ranks_on_node):
+    """Threads for each rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else the usable cores divided fairly."""
+    for variable in ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"):
+        if os.environ.get(variable, "").isdigit() and int(os.environ[variable]) > 0:
+            return int(os.environ[variable])
+    return max(1, usable_cores() // ranks_on_node)
+
+
+class Session:
+    """A started MPI. comm: the communicator; threads: per rank; ranks_on_node; shares_cores: more threads than cores."""
+
+    def __init__(self, threads=None):
+        import mpi4py
+        mpi4py.rc.initialize = False
+        mpi4py.rc.finalize = False
+        from mpi4py import MPI
+
+        from hpcgnn.comm.mpi import MpiCommunicator
+        self.level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        world = MPI.COMM_WORLD
+        variable, expected = expected_ranks()
+        if world.size == 1 and expected > 1:
+            raise ConfigError(
+                f"the launcher started {expected} ranks ({variable}={expected}) but each believes to be rank 0 of 1: launcher and "
+                f"MPI library do not match. Expected the launcher that belongs to {MPI.Get_library_version().split(chr(10))[0]}: "
+                f"{os.path.join(sys.prefix, 'bin', 'mpiexec')} if it exists, or srun with the right --mpi= (srun --mpi=list)")
+        if self.level < MPI.THREAD_MULTIPLE:
+            raise ConfigError("the MPI library was built without MPI_THREAD_MULTIPLE, which the helper thread that advances "
+                              "messages needs; load another MPI (see `hpcgnn doctor`)")
+        node = world.Split_type(MPI.COMM_TYPE_SHARED)
+        self.ranks_on_node, self.rank_on_node = node.size, node.rank
+        node.Free()
+        self.threads = threads or threads_per_rank(self.ranks_on_node)
+        cores = usable_cores()
+        # A rank bound to its own cores shares them with nobody; unbound ranks of a node share them all.
+        bound = cores < (os.cpu_count() or cores)
+        self.shares_cores = self.threads * (1 if bound else self.ranks_on_node) > cores
+        self.comm = MpiCommunicator(world, polite=self.shares_cores)
+
+    def finish(self):
+        """End MPI in order. Collective."""
+        from mpi4py import MPI
+        self.comm.close()
+        MPI.Finalize()
+
+
+def _abort(code):
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        from mpi4py import MPI
+        if MPI.Is_initialized() and not MPI.Is_finalized():
+            MPI.COMM_WORLD.Abort(code)
+    finally:
+        os._exit(code)
+
+
+def run(function, threads=None):
+    """Call `function(session)` on every rank inside a started MPI and return the exit code. Collective.
+
+    function returns an exit code or None, the same on all ranks.
+    """
+    session = None
+    try:
+        session = Session(threads)
+        code = function(session) or 0
+        session.finish()
+        return code
+    except HpcgnnError as error:
+        rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
+        if getattr(error, "everywhere", False) or (session and size == 1):
+            if rank == 0:
+                print(f"hpcgnn: error: {error}", file=sys.stderr, flush=True)
+            session.finish()
+            return EXIT_USER_ERROR
+        print(f"hpcgnn: error on rank {rank} of {size}: {error}", file=sys.stderr, flush=True)
+        _abort(EXIT_USER_ERROR)
+    except BaseException as error:
+        rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
+        print(f"hpcgnn: rank {rank} of {size} failed and ends the job:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        _abort(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code else EXIT_FAULT)

@@ -1,0 +1,56 @@
+"""What left this rank, for what, and how long it waited: exact counts that go into every result.
+
+The ledger counts what is handed to MPI, at the only place that hands anything to MPI, so that tests can hold message
+and byte counts exactly and a run record can state them. Kinds of traffic are names: `halo_forward`, `halo_backward`,
+`allreduce`, `metrics`, `plan`. Inside `with ledger.booked_as("evaluation")` all traffic is booked under that one name.
+"""
+
+import contextlib
+from dataclasses import asdict, dataclass
+
+
+@dataclass
+class Entry:
+    """Traffic of one kind on one rank. Bytes are payload; messages of an all-reduce count one per call."""
+
+    messages: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    seconds_waiting: float = 0.0
+
+
+class Ledger:
+    """Counts by kind of traffic since the last `take()`, and in total."""
+
+    def __init__(self):
+        self._since = {}
+        self._total = {}
+        self._alias = None
+
+    @contextlib.contextmanager
+    def booked_as(self, kind):
+        """Book all traffic of the body under `kind` (the outermost name wins)."""
+        before = self._alias
+        self._alias = before or kind
+        try:
+            yield
+        finally:
+            self._alias = before
+
+    def add(self, kind, messages=0, bytes_sent=0, bytes_received=0, seconds_waiting=0.0):
+        """Book traffic of one kind. Seconds are wall time spent waiting for it."""
+        for book in (self._since, self._total):
+            entry = book.setdefault(self._alias or kind, Entry())
+            entry.messages += messages
+            entry.bytes_sent += bytes_sent
+            entry.bytes_received += bytes_received
+            entry.seconds_waiting += seconds_waiting
+
+    def take(self):
+        """The counts since the last call, as {kind: Entry}; they start again from zero."""
+        since, self._since = self._since, {}
+        return since
+
+    def total(self):
+        """All counts so far, as plain dictionaries {kind: {messages, bytes_sent, bytes_received, seconds_waiting}}."""
+        return {kind: asdict(entry) for kind, entry in sorted(self._total.items())}

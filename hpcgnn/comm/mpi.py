@@ -1,0 +1,156 @@
+"""The communicator's verbs over mpi4py: typed buffers, requests, reductions.
+
+Two facts about MPI libraries shape this file. First, none of those tried moves a large message by itself: progress is
+made only inside MPI calls. A helper thread that tests the pending requests every half millisecond gives full overlap;
+mpi4py releases the interpreter lock in its calls and so do our kernels. Second, waiting inside MPI spins: when ranks
+share cores (`polite`), a spinning rank takes the core that the awaited one needs, so we test and sleep instead.
+"""
+
+import threading
+import time
+
+import numpy as np
+import torch
+from mpi4py import MPI
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.ledger import Ledger
+
+_OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
+_TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
+_POLL_SECONDS = 0.0005
+
+
+def _bytes_of(tensor):
+    """The tensor's memory as an MPI buffer of bytes (bfloat16 and friends have no MPI type, and need none here)."""
+    if not tensor.is_contiguous():
+        raise ValueError(f"expected a contiguous tensor to send or receive, got strides {tensor.stride()} for {tuple(tensor.shape)}")
+    return [tensor.detach().view(-1).view(torch.uint8).numpy(), MPI.BYTE]
+
+
+def _typed(tensor):
+    if not tensor.is_contiguous() or tensor.dtype not in _TYPES:
+        raise ValueError(f"expected a contiguous tensor of {sorted(map(str, _TYPES))}, got {tensor.dtype} with strides {tensor.stride()}")
+    return [tensor.detach().view(-1).numpy(), _TYPES[tensor.dtype]]
+
+
+class _Progress(threading.Thread):
+    """Tests pending requests from a thread of its own until they are complete or released."""
+
+    def __init__(self):
+        super().__init__(name="hpcgnn-progress", daemon=True)
+        self.lock = threading.Lock()
+        self.awake = threading.Event()
+        self.pending = []
+        self.stopping = False
+        self.failure = None
+
+    def run(self):
+        try:
+            while self.awake.wait() and not self.stopping:
+                with self.lock:
+                    self.pending = [requests for requests in self.pending if not MPI.Request.Testall(requests)]
+                    if not self.pending:
+                        self.awake.clear()
+                time.sleep(_POLL_SECONDS)
+        except BaseException as error:  # shown by the rank that waits, which then ends the job
+            self.failure = error
+
+    def watch(self, requests):
+        if not self.is_alive():
+            self.start()
+        with self.lock:
+            self.pending.append(requests)
+            self.awake.set()
+
+    def release(self, requests):
+        """Take requests back: MPI forbids two threads to complete the same request."""
+        with self.lock:
+            self.pending = [other for other in self.pending if other is not requests]
+        if self.failure is not None:
+            raise RuntimeError("the thread that advances messages failed") from self.failure
+
+    def stop(self):
+        self.stopping = True
+        self.awake.set()
+        if self.is_alive():
+            self.join()
+
+
+class MpiCommunicator(Communicator):
+    """The verbs over a duplicate of an MPI communicator, so that nothing else can interfere with our messages.
+
+    polite: wait by sleeping instead of spinning, for ranks that share cores.
+    """
+
+    def __init__(self, communicator: MPI.Comm, polite: bool):
+        self._comm = communicator.Dup()
+        self._polite = polite
+        self._progress = _Progress()
+        self.rank, self.size = self._comm.rank, self._comm.size
+        self.ledger = Ledger()
+
+    def isend(self, tensor, dest, tag, kind):
+        self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes)
+        return self._comm.Isend(_bytes_of(tensor), dest, tag)
+
+    def irecv(self, tensor, source, tag, kind):
+        self.ledger.add(kind, bytes_received=tensor.nbytes)
+        return self._comm.Irecv(_bytes_of(tensor), source, tag)
+
+    def progress(self, requests):
+        if requests:
+            self._progress.watch(requests)
+
+    def wait(self, requests, kind):
+        if not requests:
+            return
+        start = time.perf_counter()
+        self._progress.release(requests)
+        self._finish(requests)
+        self.ledger.add(kind, seconds_waiting=time.perf_counter() - start)
+
+    def _finish(self, requests):
+        if not self._polite:
+            MPI.Request.Waitall(requests)
+            return
+        pause = 0.0
+        while not MPI.Request.Testall(requests):
+            time.sleep(pause)
+            pause = min(pause + 2e-5, _POLL_SECONDS)
+
+    def _collective(self, request, kind, size):
+        start = time.perf_counter()
+        self._finish([request])
+        self.ledger.add(kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=time.perf_counter() - start)
+
+    def allreduce_(self, tensor, kind, op="sum"):
+        if tensor.numel():
+            result = torch.empty_like(tensor)
+            self._collective(self._comm.Iallreduce(_typed(tensor), _typed(result), _OPS[op]), kind, tensor.nbytes)
+            tensor.copy_(result)
+        return tensor
+
+    def broadcast_(self, tensor, root, kind):
+        if tensor.numel():
+            self._collective(self._comm.Ibcast(_bytes_of(tensor), root), kind, tensor.nbytes)
+        return tensor
+
+    def allgather_object(self, value):
+        data = np.frombuffer(MPI.pickle.dumps(value), np.uint8)
+        counts = np.empty(self.size, np.int64)
+        self._collective(self._comm.Iallgather(np.array([len(data)], np.int64), counts), "control", 8)
+        out = np.empty(int(counts.sum()), np.uint8)
+        self._collective(self._comm.Iallgatherv(data, [out, counts]), "control", len(data))
+        return [MPI.pickle.loads(part.tobytes()) for part in np.split(out, np.cumsum(counts)[:-1])]
+
+    def broadcast_object(self, value, root=0):
+        return self.allgather_object(value if self.rank == root else None)[root]
+
+    def barrier(self):
+        self._collective(self._comm.Ibarrier(), "control", 0)
+
+    def close(self):
+        """Stop the helper thread and free the communicator. Collective."""
+        self._progress.stop()
+        self._comm.Free()

@@ -1,0 +1,97 @@
+"""The halo plan: which rows go to whom, in which round, agreed once and used by every layer and epoch.
+
+The *halo* of a rank is the set of other ranks' nodes that have an edge into it, ordered by ring offset and then by the
+owner's local id. Each rank tells every owner once which of its rows it wants; afterwards only rows travel, never ids.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hpcgnn.graph.rounds import Segment, rounds
+
+
+@dataclass(frozen=True)
+class HaloPlan:
+    """One direction of exchange, as one rank sees it. Index k-1 of a list belongs to ring offset k.
+
+    rank, size: of this rank. receive_rows: rows received from rank - k. send_rows: int32 tensors, own rows sent to rank + k.
+    rounds: the agreed list of rounds (see rounds.py). starts: int64 (rounds + 1,), this rank's halo position at each round.
+    """
+
+    rank: int
+    size: int
+    receive_rows: list[int]
+    send_rows: list[torch.Tensor]
+    rounds: list[tuple[Segment, ...]]
+    starts: np.ndarray
+
+    @property
+    def num_halo(self):
+        return sum(self.receive_rows)
+
+    @property
+    def num_sent(self):
+        return sum(len(rows) for rows in self.send_rows)
+
+    def source(self, offset):
+        """The rank that rows of this ring offset come from."""
+        return (self.rank - offset) % self.size
+
+    def dest(self, offset):
+        """The rank that own rows of this ring offset go to."""
+        return (self.rank + offset) % self.size
+
+    def received(self, segment):
+        """How many rows of a segment this rank receives."""
+        return _overlap(segment, self.receive_rows[segment.offset - 1])
+
+    def sent(self, segment):
+        """The own rows of a segment that this rank sends: int32 (m,)."""
+        rows = self.send_rows[segment.offset - 1]
+        return rows[segment.start:segment.start + _overlap(segment, len(rows))]
+
+
+def _overlap(segment, rows):
+    return max(0, min(segment.stop, rows) - segment.start)
+
+
+def build_halo_plan(owner, local_id, cap, num_owned, comm):
+    """Agree on the halo of remote edge sources. Collective.
+
+    owner, local_id: int32 (E_remote,), the owning rank of each remote edge's source and its local id there. cap: rows of a
+    round. num_owned: own rows, to check what others ask for. Returns (plan, halo position of each edge, int64 (E_remote,)).
+    """
+    rank, size = comm.rank, comm.size
+    offset = (rank - owner.astype(np.int64)) % size
+    keys, position = np.unique(offset << 32 | local_id, return_inverse=True)
+    wanted_offset, wanted = keys >> 32, (keys & 0xFFFFFFFF).astype(np.int32)
+    bounds = np.searchsorted(wanted_offset, np.arange(1, size + 1))
+    receive_rows = np.diff(bounds).tolist()
+
+    max_rows = torch.tensor(receive_rows, dtype=torch.int64)
+    comm.allreduce_(max_rows, "plan", "max")
+    agreed = rounds(max_rows.tolist(), cap)
+
+    send_rows = []
+    for k in range(1, size):
+        mine = torch.from_numpy(wanted[bounds[k - 1]:bounds[k]].copy())
+        send_rows.append(_swap(comm, mine, to=(rank - k) % size, source=(rank + k) % size))
+    assert all(len(rows) == 0 or 0 <= int(rows.min()) <= int(rows.max()) < num_owned for rows in send_rows), \
+        "a rank asked for rows that are not owned here: the ranks read different maps"
+
+    starts = np.zeros(len(agreed) + 1, np.int64)
+    plan = HaloPlan(rank, size, receive_rows, send_rows, agreed, starts)
+    np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in agreed], out=starts[1:])
+    return plan, position.astype(np.int64)
+
+
+def _swap(comm, tensor, to, source):
+    """Send an int32 vector to one rank while receiving one of unknown length from another."""
+    length, incoming = torch.tensor([len(tensor)]), torch.zeros(1, dtype=torch.int64)
+    comm.wait([comm.irecv(incoming, source, 0, "plan"), comm.isend(length, to, 0, "plan")], "plan")
+    received = torch.empty(int(incoming), dtype=tensor.dtype)
+    requests = [comm.irecv(received, source, 1, "plan")] if len(received) else []
+    comm.wait(requests + ([comm.isend(tensor, to, 1, "plan")] if len(tensor) else []), "plan")
+    return received

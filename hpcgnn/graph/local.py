@@ -1,0 +1,132 @@
+"""What one rank holds of the graph: its nodes, its edges as blocks, its halo plan, its features and labels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.errors import GraphError
+from hpcgnn.graph.blocks import Block, halo_blocks, own_block
+from hpcgnn.graph.halo import HaloPlan, build_halo_plan
+from hpcgnn.graph.storage import SPLITS, Edges
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """One direction of the edges of a rank, ready to be streamed along. degree: (n_p,) weighted sum of each row's edges."""
+
+    own: Block
+    halo: list[Block]
+    plan: HaloPlan
+    degree: torch.Tensor
+
+    @property
+    def num_edges(self):
+        return self.own.num_edges + sum(block.num_edges for block in self.halo)
+
+    @property
+    def nbytes(self):
+        return sum(block.nbytes for block in (self.own, *self.halo)) + sum(rows.nbytes for rows in self.plan.send_rows)
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Constant sparse features of the own nodes and their transpose, both as CSR, so that products need no scatter.
+
+    indptr int64 (n_p + 1,), indices int32 (nnz,), data (nnz,); t_indptr int64 (F + 1,), t_indices int32 (nnz,) own rows, t_entry int64
+    (nnz,) the entry of `data` that each transposed entry is.
+    """
+
+    indptr: torch.Tensor
+    indices: torch.Tensor
+    data: torch.Tensor
+    t_indptr: torch.Tensor
+    t_indices: torch.Tensor
+    t_entry: torch.Tensor
+    num_columns: int
+
+    @property
+    def shape(self):
+        return len(self.indptr) - 1, self.num_columns
+
+
+@dataclass(frozen=True)
+class LocalGraph:
+    """A rank's share. Tensors over own nodes are in local order (the order of the file).
+
+    inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same object for
+    an undirected graph. features: (n_p, F) or SparseRows. labels: int64 (n_p,) with -1 for none, or float (n_p, C) for multi-label.
+    split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
+    """
+
+    inward: Adjacency
+    outward: Adjacency
+    features: torch.Tensor | SparseRows
+    labels: torch.Tensor
+    split: torch.Tensor
+    original_id: torch.Tensor
+    num_nodes: int
+    num_classes: int
+    multi_label: bool
+
+    @property
+    def num_owned(self):
+        return len(self.original_id)
+
+    def mask(self, split):
+        """bool (n_p,): own nodes of a split ('train', 'val', 'test') that have a label."""
+        labelled = torch.ones(self.num_owned, dtype=torch.bool) if self.multi_label else self.labels >= 0
+        return (self.split == SPLITS[split]) & labelled
+
+
+def build_adjacency(edges: Edges, first_owned, ownership, comm, cap, self_loops, dtype):
+    """Blocks and plan from the edges of the own nodes. Collective.
+
+    edges: indptr int64 (n_p + 1,) from 0, indices int (E_p,) rows of the file. first_owned: int64 (n_p,), the rows of the file that
+    are owned. self_loops: 'add' gives every node that has none one loop of weight 1; 'keep' leaves them. cap: rows of a round.
+    """
+    num_rows = len(edges.indptr) - 1
+    with comm.together("checking the edges"):
+        total = int(ownership.cluster_offsets[-1])
+        if len(edges.indices) and not 0 <= int(edges.indices.min()) <= int(edges.indices.max()) < total:
+            raise GraphError(f"an edge ends at node {int(edges.indices.max())}, expected ids in 0..{total - 1}; verify the graph file")
+    rows = np.repeat(np.arange(num_rows, dtype=np.int32), np.diff(edges.indptr))
+    columns, weight = edges.indices, edges.weight
+    if self_loops == "add":
+        rows, columns, weight = _add_self_loops(rows, columns, weight, first_owned)
+    degree = np.bincount(rows, weight, minlength=num_rows).astype(np.float64)
+    owner, local_id = ownership.locate(columns)
+    weight = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
+    mine = owner == comm.rank
+    own = own_block(num_rows, rows[mine], local_id[mine], None if weight is None else weight[torch.from_numpy(mine)])
+    away = ~mine
+    plan, position = build_halo_plan(owner[away], local_id[away], cap, num_rows, comm)
+    halo = halo_blocks(plan.starts, rows[away], position, None if weight is None else weight[torch.from_numpy(away)])
+    kernels.check_block(own.indptr, own.indices, own.rows, num_rows, num_rows)
+    for index, block in enumerate(halo):
+        kernels.check_block(block.indptr, block.indices, block.rows, num_rows, int(plan.starts[index + 1] - plan.starts[index]))
+    return Adjacency(own, halo, plan, torch.from_numpy(degree))
+
+
+def _add_self_loops(rows, columns, weight, first_owned):
+    """Edges with one loop of weight 1 appended to each row that has none, rows ascending."""
+    looped = np.zeros(len(first_owned), bool)
+    looped[rows[columns == first_owned[rows]]] = True
+    missing = np.flatnonzero(~looped).astype(np.int32)
+    merged_rows = np.concatenate([rows, missing])
+    order = np.argsort(merged_rows, kind="stable")
+    columns = np.concatenate([columns, first_owned[missing].astype(columns.dtype)])[order]
+    if weight is not None:
+        weight = np.concatenate([weight, np.ones(len(missing), weight.dtype)])[order]
+    return merged_rows[order], columns, weight
+
+
+def sparse_rows(indptr, columns, data, num_columns, dtype):
+    """SparseRows from CSR arrays: indptr int64 (n_p + 1,), columns int32 (nnz,), data float (nnz,)."""
+    order = np.argsort(columns, kind="stable")
+    t_indptr = np.zeros(num_columns + 1, np.int64)
+    np.cumsum(np.bincount(columns, minlength=num_columns), out=t_indptr[1:])
+    rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    return SparseRows(torch.from_numpy(indptr), torch.from_numpy(columns), torch.from_numpy(data).to(dtype), torch.from_numpy(t_indptr),
+                      torch.from_numpy(rows[order]), torch.from_numpy(order), num_columns)

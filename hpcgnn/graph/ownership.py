@@ -1,0 +1,39 @@
+"""Which rank owns which node, from the cluster -> rank map alone: K numbers, the same on every rank, no directory.
+
+Nodes are numbered by their row in the file. A rank owns the nodes of its clusters; its local numbering keeps the order of
+the file, so that local ids of neighbours stay close and slabs are read in one go.
+"""
+
+import numpy as np
+
+
+class Ownership:
+    """cluster_offsets: int64 (K + 1,), first node of each cluster; cluster_to_rank: int32 (K,); num_ranks: P.
+
+    Attributes: counts, int64 (P,): owned nodes of each rank; ranges(rank): its slabs of the file.
+    """
+
+    def __init__(self, cluster_offsets, cluster_to_rank, num_ranks):
+        sizes = np.diff(cluster_offsets)
+        self.cluster_offsets, self.cluster_to_rank, self.num_ranks = cluster_offsets, cluster_to_rank, num_ranks
+        self.counts = np.bincount(cluster_to_rank, sizes, minlength=num_ranks).astype(np.int64)
+        # The local id of a cluster's first node: the sizes of the clusters of the same rank that come before it.
+        order = np.argsort(cluster_to_rank, kind="stable")
+        before = np.cumsum(sizes[order]) - sizes[order]
+        rank_start = np.concatenate([[0], np.cumsum(self.counts)])[cluster_to_rank[order]]
+        self._shift = np.empty(len(sizes), np.int64)  # local id = node - shift of its cluster
+        self._shift[order] = cluster_offsets[:-1][order] - (before - rank_start)
+
+    def ranges(self, rank):
+        """The rank's slabs as a list of (start, stop) in file order, adjoining clusters joined."""
+        mine = np.flatnonzero((self.cluster_to_rank == rank) & (np.diff(self.cluster_offsets) > 0))
+        if len(mine) == 0:
+            return []
+        starts, stops = self.cluster_offsets[mine], self.cluster_offsets[mine + 1]
+        new = np.flatnonzero(np.concatenate([[True], starts[1:] != stops[:-1]]))
+        return list(zip(starts[new].tolist(), stops[np.concatenate([new[1:] - 1, [len(mine) - 1]])].tolist()))
+
+    def locate(self, nodes):
+        """(owner int32, local id int32) of nodes given by their row in the file, int (m,)."""
+        cluster = np.searchsorted(self.cluster_offsets, nodes, side="right") - 1
+        return self.cluster_to_rank[cluster], (nodes - self._shift[cluster]).astype(np.int32)

@@ -1,0 +1,77 @@
+"""Who sends how much to whom in which round: plain arithmetic, the same on every rank, tested without MPI.
+
+Halo rows are ordered by *ring offset* k = 1 .. P-1: at offset k a rank receives from rank - k and sends to rank + k
+(modulo P). With at most `max_rows[k-1]` rows at offset k on any rank, and a cap of 5 rows:
+
+    offset      1        2        3     4
+    max_rows    12       2        3     1
+    rounds   [1:0-5]  [2:0-2, 3:0-3]  [4:0-1]        a round is a run of offsets that fit together, or
+             [1:5-10]                                a row range of one offset that does not fit alone
+             [1:10-12]
+
+So one knob spans everything from the one-shot exchange (a large cap: one round) over SAR (about one peer a round) to
+pieces of a peer. A rank with fewer rows than the maximum simply sends shorter or no messages in a round.
+"""
+
+from typing import NamedTuple
+
+
+class Segment(NamedTuple):
+    """Rows start..stop (half open) of what is received at one ring offset."""
+
+    offset: int
+    start: int
+    stop: int
+
+
+def rounds(max_rows, cap):
+    """Cut the halo into rounds of at most `cap` rows.
+
+    max_rows: for each ring offset 1, 2, …, the largest number of halo rows of any rank. cap: rows, at least 1.
+    Returns a list of rounds, each a tuple of segments in ring order. Offsets without rows on any rank do not appear.
+    """
+    if cap < 1:
+        raise ValueError(f"expected a cap of at least one row, got {cap}")
+    result, current, free = [], [], cap
+    for offset, rows in enumerate(max_rows, start=1):
+        if rows == 0:
+            continue
+        if rows > free and current:
+            result.append(tuple(current))
+            current, free = [], cap
+        if rows <= cap:
+            current.append(Segment(offset, 0, rows))
+            free -= rows
+        else:
+            result.extend((Segment(offset, start, min(start + cap, rows)),) for start in range(0, rows, cap))
+    if current:
+        result.append(tuple(current))
+    return result
+
+
+def coalesce(fine, cap):
+    """Group consecutive rounds for rows that are narrower than those the rounds were cut for.
+
+    fine: list of rounds. cap: rows, at least as many as any of them has.
+    Returns a list of lists of round indices; each group has at most `cap` rows.
+    """
+    groups, free = [], 0
+    for index, round_ in enumerate(fine):
+        rows = sum(segment.stop - segment.start for segment in round_)
+        if rows > free:
+            groups.append([])
+            free = cap
+        groups[-1].append(index)
+        free -= rows
+    return groups
+
+
+def merge(segments):
+    """Join adjoining row ranges of the same offset, so that a peer gets one message per group of rounds."""
+    merged = []
+    for segment in segments:
+        if merged and merged[-1].offset == segment.offset and merged[-1].stop == segment.start:
+            merged[-1] = merged[-1]._replace(stop=segment.stop)
+        else:
+            merged.append(segment)
+    return merged

@@ -1,0 +1,321 @@
+"""The graph file: the one place that knows its layout, and (with the checkpoint) the one that opens HDF5.
+
+A graph is one HDF5 file with its nodes in *cluster order*: METIS splits the graph into K clusters and the nodes of a
+cluster are contiguous. A partition for P ranks is then only a map cluster -> rank, many of which fit in one file, and
+a rank reads contiguous slabs whatever P is. The README of `partition_tools` documents every dataset.
+
+What the format protects against: every dataset carries Fletcher32 checksums (a flipped byte is an error, not a slightly
+different result), `libver="latest"` extends checksums to HDF5's own metadata, a file appears under its name only when it
+is complete, links that lead out of the file are refused, and a reader that does not know the version says so.
+"""
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.records import replaced_by
+
+FORMAT = "hpcgnn-graph"
+VERSION = 1
+SPLITS = {"train": 1, "val": 2, "test": 3}
+CHUNK_BYTES = 1 << 20
+SLAB_ROWS = 1 << 16
+
+
+@dataclass
+class Csr:
+    """Rows of a sparse matrix. indptr: int64 (rows + 1,), indices: int (nnz,), data: float32 (nnz,) or None for ones."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray | None = None
+    num_columns: int = 0
+
+
+@dataclass
+class Edges:
+    """One direction of the edges, grouped by a node and sorted by the other end within each group.
+
+    indptr: int64 (n + 1,); indices: int (E,); weight: float32 (E,) or None; type: int32 (E,) or None.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    weight: np.ndarray | None = None
+    type: np.ndarray | None = None
+
+
+@dataclass
+class GraphData:
+    """All that a graph file holds, in the order of the file. Arrays may be anything that slices like an array.
+
+    edges: in-edges, grouped by destination (indices are sources). edges_out: the same edges grouped by source, for
+    directed graphs; None means that the graph is its own transpose in pattern, multiplicity, weights and types.
+    features: (n, F) float16/float32, a `Csr` of n rows, or None. labels: int (n,) with -1 for none, or uint8 (n, C) for
+    multi-label tasks. split: uint8 (n,), 0 for none or a value of `SPLITS`. cluster_graph: edge counts between clusters.
+    uuid names the graph, not the order of its nodes: reordering and added partitionings keep it.
+    """
+
+    edges: Edges
+    edges_out: Edges | None
+    features: object
+    labels: np.ndarray
+    split: np.ndarray
+    original_id: np.ndarray
+    cluster_offsets: np.ndarray
+    num_classes: int
+    uuid: str
+    cluster_graph: Csr | None = None
+    source: str = ""
+    seed: int = 0
+    versions: dict = field(default_factory=dict)
+    num_self_loops: int = 0
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.edges.indptr) - 1
+
+
+@dataclass(frozen=True)
+class GraphMeta:
+    """The root attributes of a graph file. num_edges counts directed edges, self loops and duplicates included."""
+
+    num_nodes: int
+    num_edges: int
+    num_clusters: int
+    num_classes: int
+    num_features: int
+    num_self_loops: int
+    undirected: bool
+    multi_label: bool
+    sparse_features: bool
+    weighted: bool
+    typed: bool
+    uuid: str
+    source: str
+    seed: int
+    versions: dict
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Yield a temporary path beside `path`; rename it to `path` when the body succeeds, remove it otherwise."""
+    try:
+        with replaced_by(path) as temporary:
+            yield temporary
+    except OSError as error:
+        raise FormatError(f"cannot write {path}: {error.strerror or error}; choose a directory that exists, is writable and has "
+                          "space") from error
+
+
+def _create(group, name, shape, dtype):
+    """A chunked, checksummed dataset. One axis is resizable so that empty arrays can be chunked too."""
+    row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
+    rows = max(1, min(max(shape[0], 1), CHUNK_BYTES // max(row_bytes, 1)))
+    return group.create_dataset(name, shape, dtype, chunks=(rows, *(max(1, s) for s in shape[1:])),
+                                maxshape=(None, *shape[1:]), fletcher32=True)
+
+
+def _write(group, name, array, progress=None):
+    """Write an array-like slab by slab, so that memory-mapped and lazily permuted sources never lie whole in memory."""
+    shape = tuple(array.shape)
+    dataset = _create(group, name, shape, array.dtype)
+    for start in range(0, shape[0], SLAB_ROWS):
+        stop = min(start + SLAB_ROWS, shape[0])
+        dataset[start:stop] = array[start:stop]
+        if progress is not None:
+            progress(stop - start)
+    return dataset
+
+
+def write_graph(path, data: GraphData, partitionings=(), progress=None):
+    """Write a whole graph file under a temporary name and rename it when complete.
+
+    partitionings: iterable of (name, num_ranks, cluster_to_rank int32 (K,), attributes dict).
+    progress: called with the number of rows just written. Memory: one slab of each array beyond what the caller holds.
+    """
+    n = data.num_nodes
+    sparse = isinstance(data.features, Csr)
+    width = 0 if data.features is None else data.features.num_columns if sparse else data.features.shape[1]
+    with replacing(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+        file.attrs.update(
+            format=FORMAT, format_version=VERSION, uuid=data.uuid, num_nodes=n, num_edges=int(data.edges.indptr[-1]),
+            num_clusters=len(data.cluster_offsets) - 1, num_classes=data.num_classes, num_features=width,
+            num_self_loops=data.num_self_loops, undirected=data.edges_out is None, multi_label=data.labels.ndim == 2,
+            sparse_features=sparse, weighted=data.edges.weight is not None, typed=data.edges.type is not None,
+            source=data.source, seed=data.seed, versions=json.dumps(data.versions, sort_keys=True))
+        for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
+            if edges is not None:
+                _write(file, f"topology{suffix}/indptr", np.asarray(edges.indptr, np.int64), progress)
+                _write(file, f"topology{suffix}/indices", edges.indices, progress)
+                for name in ("weight", "type"):
+                    if getattr(edges, name) is not None:
+                        _write(file, f"edges{suffix}/{name}", getattr(edges, name), progress)
+        if sparse:
+            _write(file, "nodes/features_csr/indptr", data.features.indptr, progress)
+            _write(file, "nodes/features_csr/indices", data.features.indices, progress)
+            _write(file, "nodes/features_csr/data", data.features.data, progress)
+        elif data.features is not None:
+            _write(file, "nodes/features", data.features, progress)
+        _write(file, "nodes/labels", data.labels, progress)
+        _write(file, "nodes/split", data.split, progress)
+        _write(file, "nodes/original_id", data.original_id, progress)
+        _write(file, "clusters/offsets", np.asarray(data.cluster_offsets, np.int64), progress)
+        if data.cluster_graph is not None:
+            _write(file, "clusters/graph/indptr", data.cluster_graph.indptr)
+            _write(file, "clusters/graph/indices", data.cluster_graph.indices)
+            _write(file, "clusters/graph/weight", data.cluster_graph.data)
+        _write_partitionings(file, partitionings)
+
+
+def _write_partitionings(file, partitionings):
+    for name, num_ranks, cluster_to_rank, attributes in partitionings:
+        group = file.require_group(f"partitionings/{name}")
+        if str(num_ranks) in group:
+            del group[str(num_ranks)]
+        dataset = _write(group, str(num_ranks), np.asarray(cluster_to_rank, np.int32))
+        dataset.attrs.update(attributes)
+
+
+def add_partitionings(path, partitionings):
+    """Add (or replace) cluster -> rank maps of an existing file. The file is copied first, so a crash loses nothing."""
+    with replacing(path) as temporary:
+        with open(path, "rb") as source, open(temporary, "wb") as target:
+            while os.sendfile(target.fileno(), source.fileno(), None, 1 << 30):
+                pass
+        with h5py.File(temporary, "r+", libver="latest") as file:
+            _write_partitionings(file, partitionings)
+
+
+class GraphFile:
+    """A graph file opened for reading. `with GraphFile(path) as file: file.meta, file.read("nodes/labels", ranges)`.
+
+    Raises FormatError, naming file and dataset, for a file that is missing, foreign, truncated, corrupted, or newer.
+    Not collective: every rank opens the file for itself.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise FormatError(f"no graph file at {self.path}: expected an HDF5 file made by `python -m partition_tools`")
+        try:
+            self.file = h5py.File(self.path, "r", libver="latest", locking="best-effort")
+        except OSError as error:
+            raise FormatError(f"{self.path} is not a readable HDF5 file (truncated, corrupted or foreign): {error}; make it "
+                              "again with `python -m partition_tools`") from error
+        try:
+            self.meta = self._read_meta()
+        except BaseException:
+            self.file.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.file.close()
+
+    def _read_meta(self):
+        try:
+            attributes = dict(self.file.attrs)
+        except (OSError, RuntimeError, KeyError) as error:
+            raise FormatError(f"{self.path}: the root attributes cannot be read ({error}); the file is corrupted") from error
+        if attributes.get("format") != FORMAT:
+            raise FormatError(f"{self.path} is HDF5 but not a graph of ours: expected root attribute format={FORMAT!r}, "
+                              f"got {attributes.get('format')!r}; import the graph with `python -m partition_tools import`")
+        if attributes.get("format_version") != VERSION:
+            raise FormatError(f"{self.path} has format version {attributes.get('format_version')}, this program reads "
+                              f"version {VERSION}; import the graph again, or use the program that wrote it")
+        kinds = {"uuid": str, "source": str, "undirected": bool, "multi_label": bool, "sparse_features": bool,
+                 "weighted": bool, "typed": bool, "versions": json.loads}
+        try:
+            return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})
+        except (KeyError, ValueError, TypeError) as error:
+            raise FormatError(f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted") from error
+
+    def __contains__(self, name):
+        return self._find(name) is not None
+
+    def _find(self, name):
+        """The dataset, or None. Links are checked part by part: one that leaves the file is refused."""
+        node = self.file
+        for part in name.split("/"):
+            try:
+                link = node.get(part, getlink=True)
+                if link is None:
+                    return None
+                if isinstance(link, (h5py.ExternalLink, h5py.SoftLink)):
+                    raise FormatError(f"{self.path}: {name} is a link ({part}); links are refused, copy the data into the file")
+                node = node[part]
+            except (KeyError, OSError, RuntimeError) as error:
+                raise FormatError(f"{self.path}: {name} cannot be opened ({error}); the file is corrupted") from error
+        if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
+            raise FormatError(f"{self.path}: {name} keeps its data in other files; that is refused, copy it into the file")
+        return node
+
+    def shape(self, name):
+        """The shape of a dataset; FormatError if it is not there."""
+        return self._dataset(name).shape
+
+    def _dataset(self, name):
+        dataset = self._find(name)
+        if not isinstance(dataset, h5py.Dataset):
+            raise FormatError(f"{self.path}: dataset {name} is missing; verify the file with `python -m partition_tools verify`")
+        return dataset
+
+    def read(self, name, ranges=None, dtype=None):
+        """The rows of a dataset in `ranges` (list of (start, stop), in this order), or all of it, as one new array."""
+        dataset = self._dataset(name)
+        if dataset.dtype.kind not in "iufb" or (dtype is not None and dataset.dtype.kind != np.dtype(dtype).kind
+                                                and not np.can_cast(dataset.dtype, dtype, "safe")):
+            raise FormatError(f"{self.path}: dataset {name} has type {dataset.dtype}, expected {np.dtype(dtype or float)}")
+        ranges = [(0, dataset.shape[0])] if ranges is None else ranges
+        if any(not 0 <= start <= stop <= dataset.shape[0] for start, stop in ranges):
+            raise FormatError(f"{self.path}: {name} has {dataset.shape[0]} rows, fewer than its index asks for; the file is "
+                              "corrupted or incomplete")
+        out = np.empty((sum(stop - start for start, stop in ranges), *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("="))
+        row = 0
+        try:
+            for start, stop in ranges:
+                if stop > start:
+                    dataset.read_direct(out, np.s_[start:stop], np.s_[row:row + stop - start])
+                row += stop - start
+        except (OSError, RuntimeError) as error:
+            raise FormatError(f"{self.path}: dataset {name} is corrupted (checksum or read error: {error}); "
+                              "copy or make the file again") from error
+        return out
+
+    def partitionings(self):
+        """{name: sorted list of the numbers of ranks that it has a map for}."""
+        group = self._find("partitionings")
+        if group is None:
+            return {}
+        return {name: sorted(int(ranks) for ranks in group[name] if ranks.isdigit()) for name in group}
+
+    def cluster_graph(self):
+        """Edge counts between clusters, a Csr with int64 data (K rows)."""
+        indptr, indices, weight = (self.read(f"clusters/graph/{part}") for part in ("indptr", "indices", "weight"))
+        return Csr(indptr, indices, weight, self.meta.num_clusters)
+
+    def cluster_map(self, name, num_ranks):
+        """(cluster_to_rank int32 (K,), attributes dict) of one stored partitioning.
+
+        Raises GraphError naming the maps that are there if this one is not, or if it is not a map onto the ranks.
+        """
+        available = self.partitionings()
+        if num_ranks not in available.get(name, ()):
+            raise GraphError(f"{self.path} has no map {name!r} for {num_ranks} ranks; it has "
+                             f"{available or 'none'}; add it with `python -m partition_tools partition {self.path} "
+                             f"--ranks {num_ranks}`, or let training do so with --auto-partition")
+        cluster_to_rank = self.read(f"partitionings/{name}/{num_ranks}", dtype=np.int32)
+        if len(cluster_to_rank) != self.meta.num_clusters or (
+                len(cluster_to_rank) and not 0 <= cluster_to_rank.min() <= cluster_to_rank.max() < num_ranks):
+            raise GraphError(f"{self.path}: map {name!r} for {num_ranks} ranks is not a map of {self.meta.num_clusters} clusters "
+                             f"onto ranks 0..{num_ranks - 1}; partition the graph again")
+        return cluster_to_rank, dict(self._dataset(f"partitionings/{name}/{num_ranks}").attrs)

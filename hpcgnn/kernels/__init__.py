@@ -1,0 +1,23 @@
+"""The numeric kernels: aggregation as a gather of rows, packing of rows, counter-based random numbers and dropout.
+
+Each kernel exists twice, as C (`native/`, compiled when the package is installed) and as a few lines of torch
+(`reference.py`), which is what the C is tested against and what serves where there is no compiler. The functions here
+check their arguments and pick one; `describe()` tells which. Environment: HPCGNN_KERNELS=auto|native|reference and
+HPCGNN_VECTOR=baseline|avx2|avx512 (see `library.py`), read at the first call.
+"""
+
+from .aggregation import check_block, gather, pack
+from .masking import dropout, dropout_entries
+from .library import describe
+from .randomness import random_words, stream_key
+
+__all__ = [
+    "check_block",
+    "describe",
+    "dropout",
+    "dropout_entries",
+    "gather",
+    "pack",
+    "random_words",
+    "stream_key",
+]

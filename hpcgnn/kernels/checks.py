@@ -1,0 +1,71 @@
+"""Checks at the front doors: whatever reaches compiled code as a pointer has the dtype, shape and layout it is read with.
+
+All of them look at a tensor's description only, so they cost microseconds whatever its size. Ranges of indices are the one
+thing left out; `check_block` looks at those, once per block.
+"""
+
+import torch
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16)
+
+
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which elements of `dtype` are summed: float64 for itself, else float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _on_cpu(name: str, tensor: torch.Tensor) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"{name}: expected a torch tensor, got {type(tensor).__name__}")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{name}: expected a tensor on the CPU, got one on {tensor.device}")
+
+
+def matrix(name: str, tensor: torch.Tensor, dtypes, rows: int | None = None, columns: int | None = None) -> None:
+    """`tensor` is (rows, columns), its dtype one of `dtypes`, each row contiguous; rows may be any distance apart."""
+    _on_cpu(name, tensor)
+    if tensor.dtype not in dtypes:
+        expected = " or ".join(str(dtype) for dtype in dtypes)
+        raise ValueError(f"{name}: expected {expected}, got {tensor.dtype}")
+    wanted = ("n" if rows is None else str(rows), "F" if columns is None else str(columns))
+    if (
+        tensor.dim() != 2
+        or (rows is not None and tensor.shape[0] != rows)
+        or (columns is not None and tensor.shape[1] != columns)
+    ):
+        raise ValueError(f"{name}: expected shape ({', '.join(wanted)}), got {tuple(tensor.shape)}")
+    if (tensor.shape[1] > 1 and tensor.stride(1) != 1) or (
+        tensor.shape[0] > 1 and tensor.stride(0) < tensor.shape[1]
+    ):
+        raise ValueError(
+            f"{name}: expected rows that are contiguous and do not overlap (strides (>= {tensor.shape[1]}, 1)), "
+            f"got strides {tensor.stride()}; call .contiguous()"
+        )
+
+
+def vector(name: str, tensor: torch.Tensor | None, dtype: torch.dtype, length: int | None, optional=False) -> None:
+    """`tensor` is contiguous, 1-D, of `dtype` and `length` (None: any)."""
+    if tensor is None and optional:
+        return
+    _on_cpu(name, tensor)
+    if tensor.dtype != dtype:
+        raise ValueError(f"{name}: expected {dtype}, got {tensor.dtype}")
+    if tensor.dim() != 1 or (length is not None and tensor.shape[0] != length):
+        raise ValueError(f"{name}: expected shape ({'n' if length is None else length},), got {tuple(tensor.shape)}")
+    if not tensor.is_contiguous():
+        raise ValueError(f"{name}: expected a contiguous tensor, got stride {tensor.stride()}; call .contiguous()")
+
+
+def row_pointer(indptr: torch.Tensor) -> int:
+    """`indptr` is int64 (n + 1,); returns n."""
+    vector("indptr", indptr, torch.int64, None)
+    if indptr.numel() == 0:
+        raise ValueError("indptr: expected shape (rows + 1,), got (0,)")
+    return indptr.numel() - 1
+
+
+def written(tensor: torch.Tensor) -> None:
+    """Tells autograd that compiled code has written to `tensor`, so that a stale saved tensor is an error, not a
+    wrong gradient."""
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)

@@ -1,0 +1,78 @@
+"""Dropout whose mask is a function of (key, row id, column), so that it is recomputed and never stored.
+
+The same call serves forwards (on activations) and backwards (on gradients), for a rank's own rows and for rows that came
+from elsewhere. N. Srivastava et al., "Dropout", JMLR 15 (2014), in the inverted form: kept values are scaled up.
+"""
+
+import torch
+
+from . import checks
+from .library import kernels
+from .randomness import checked_key
+
+
+def _rule(p: float) -> tuple[int, float]:
+    """(threshold, scale): a word >= threshold keeps. The scale belongs to the rate that the threshold really has."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"p: expected a probability in [0, 1], got {p!r}")
+    threshold = round(p * 2**32)
+    return threshold, (1 / (1 - threshold / 2**32) if threshold < 2**32 else 0.0)
+
+
+def dropout(out: torch.Tensor, x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> None:
+    """out[i, c] = x[i, c] / (1 - p) where the random word of (ids[i], c) keeps it, else 0.
+
+    out and x (n, F) of one dtype, float32, float64 or bfloat16, rows contiguous; out may be x itself, but must not overlap
+    it otherwise. ids (n,) int64: the original node ids. key: from `stream_key`. p is rounded to a multiple of 2**-32;
+    p = 0 copies and p = 1 gives zeros. Raises ValueError for a wrong dtype, shape, layout, key or p.
+    """
+    checks.matrix("x", x, checks.FLOATS)
+    checks.matrix("out", out, (x.dtype,), rows=x.shape[0], columns=x.shape[1])
+    checks.vector("ids", ids, torch.int64, x.shape[0])
+    threshold, scale = _rule(p)
+    if threshold == 0:
+        if out.data_ptr() != x.data_ptr():
+            out.copy_(x)
+    elif threshold == 2**32:
+        out.zero_()
+    else:
+        kernels().dropout(out, x, ids, checked_key(key), threshold, scale)
+        checks.written(out)
+
+
+def dropout_entries(
+    out: torch.Tensor,
+    data: torch.Tensor,
+    indptr: torch.Tensor,
+    ids: torch.Tensor,
+    columns: torch.Tensor,
+    key: int,
+    p: float,
+) -> None:
+    """Dropout of the stored entries of a sparse matrix: what `dropout` would do to the same entries of the dense one.
+
+    out and data (nnz,), of one dtype as above, out may be data itself; indptr (n + 1,) int64 within [0, nnz]; ids (n,)
+    int64, one per row; columns (nnz,) int32, not negative. Entries outside [indptr[0], indptr[n]) are left alone.
+    Raises ValueError for a wrong dtype, shape, layout, key or p.
+    """
+    if data.dtype not in checks.FLOATS:
+        raise ValueError(f"data: expected float32, float64 or bfloat16, got {data.dtype}")
+    checks.vector("data", data, data.dtype, None)
+    checks.vector("out", out, data.dtype, data.shape[0])
+    num_rows = checks.row_pointer(indptr)
+    checks.vector("ids", ids, torch.int64, num_rows)
+    checks.vector("columns", columns, torch.int32, data.shape[0])
+    if int(indptr[0]) < 0 or int(indptr[-1]) > data.shape[0]:
+        raise ValueError(
+            f"indptr: expected values in [0, {data.shape[0]}], got {int(indptr[0])} to {int(indptr[-1])}"
+        )
+    threshold, scale = _rule(p)
+    stored = slice(int(indptr[0]), int(indptr[-1]))
+    if threshold == 0:
+        if out.data_ptr() != data.data_ptr():
+            out[stored] = data[stored]
+    elif threshold == 2**32:
+        out[stored] = 0
+    else:
+        kernels().dropout_entries(out, data, indptr, ids, columns, checked_key(key), threshold, scale)
+        checks.written(out)

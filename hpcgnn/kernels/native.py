@@ -1,0 +1,193 @@
+"""The compiled kernels behind the signatures of `reference.py`: ctypes declarations and nothing else.
+
+Arguments arrive checked (`aggregation.py`, `masking.py`); what a wrong pointer does in C is not recoverable. The number
+of threads is torch's at the time of the call, so that `torch.set_num_threads` governs both. ctypes releases the
+interpreter lock during a call.
+"""
+
+import ctypes
+from ctypes import POINTER, byref, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+
+import torch
+
+#: Codes of the element types in C are positions in this list; likewise for paths (narrowest first) and faults.
+ELEMENT_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
+VECTOR_PATHS = ("baseline", "avx2", "avx512")
+BLOCK_FAULTS = ("", "indptr_start", "indptr_order", "indptr_end", "row_range", "row_order", "index_range")
+
+
+class GatherArguments(ctypes.Structure):
+    """hg_gather_args of native/hg.h, field by field."""
+
+    _fields_ = [
+        ("x", c_void_p),
+        ("y", c_void_p),
+        ("indptr", c_void_p),
+        ("indices", c_void_p),
+        ("rows", c_void_p),
+        ("weight", c_void_p),
+        ("source_scale", c_void_p),
+        ("row_scale", c_void_p),
+        ("num_rows", c_int64),
+        ("width", c_int64),
+        ("x_stride", c_int64),
+        ("y_stride", c_int64),
+        ("x_type", c_int32),
+        ("y_type", c_int32),
+        ("accumulate", c_int32),
+    ]
+
+
+_SIGNATURES = {
+    "hg_supports": (c_int, [c_int]),
+    "hg_gather": (c_int, [c_int, c_int, POINTER(GatherArguments)]),
+    "hg_probe": (c_double, [c_int, c_int, c_void_p, c_int64, c_int64, c_void_p, c_int64]),
+    "hg_pack": (
+        None,
+        [c_int, c_int, c_void_p, c_int64, c_int, c_void_p, c_int64, c_int, c_void_p, c_int64, c_int64, c_void_p],
+    ),
+    "hg_philox": (None, [c_int, c_uint64, c_void_p, c_int64, c_void_p]),
+    "hg_random_words": (None, [c_int, c_int, c_uint64, c_void_p, c_int64, c_int64, c_void_p]),
+    "hg_dropout": (
+        None,
+        [c_int, c_int, c_uint64, c_uint32, c_double, c_int]
+        + [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64],
+    ),
+    "hg_dropout_entries": (
+        None,
+        [c_int, c_int, c_uint64, c_uint32, c_double, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int64],
+    ),
+    "hg_check_block": (
+        c_int,
+        [c_int, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, POINTER(c_int64)],
+    ),
+}
+
+
+def _pointer(tensor: torch.Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+class Native:
+    """The functions of `reference.py`, compiled, on one vector path."""
+
+    def __init__(self, library: ctypes.CDLL, vector_path: str):
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        self._library = library
+        self._path = VECTOR_PATHS.index(vector_path)
+
+    def supported_paths(self) -> list[str]:
+        return [name for code, name in enumerate(VECTOR_PATHS) if self._library.hg_supports(code)]
+
+    def gather(self, y, x, indptr, indices, rows, weight, source_scale, row_scale, accumulate) -> None:
+        arguments = GatherArguments(
+            x=_pointer(x),
+            y=_pointer(y),
+            indptr=_pointer(indptr),
+            indices=_pointer(indices),
+            rows=_pointer(rows),
+            weight=_pointer(weight),
+            source_scale=_pointer(source_scale),
+            row_scale=_pointer(row_scale),
+            num_rows=indptr.numel() - 1,
+            width=x.shape[1],
+            x_stride=x.stride(0),
+            y_stride=y.stride(0),
+            x_type=ELEMENT_CODES[x.dtype],
+            y_type=ELEMENT_CODES[y.dtype],
+            accumulate=accumulate,
+        )
+        if self._library.hg_gather(self._path, torch.get_num_threads(), byref(arguments)):
+            raise MemoryError("gather: no memory for the partial sums of rows with very many edges")
+
+    def probe(self, x, indices) -> float:
+        """Sums all listed rows into registers, for the speed of the reading alone (`jobs/bench/gather.py`)."""
+        size = x.element_size()
+        return self._library.hg_probe(
+            self._path,
+            torch.get_num_threads(),
+            _pointer(x),
+            x.shape[1] * size,
+            x.stride(0) * size,
+            _pointer(indices),
+            indices.numel(),
+        )
+
+    def pack(self, out, x, index, scale) -> None:
+        self._library.hg_pack(
+            self._path,
+            torch.get_num_threads(),
+            _pointer(out),
+            out.stride(0),
+            ELEMENT_CODES[out.dtype],
+            _pointer(x),
+            x.stride(0),
+            ELEMENT_CODES[x.dtype],
+            _pointer(index),
+            index.numel(),
+            x.shape[1],
+            _pointer(scale),
+        )
+
+    def check_block(self, indptr, indices, rows, num_rows, num_sources) -> tuple[str, int]:
+        position = c_int64()
+        fault = self._library.hg_check_block(
+            torch.get_num_threads(),
+            _pointer(indptr),
+            indptr.numel() - 1,
+            _pointer(indices),
+            indices.numel(),
+            _pointer(rows),
+            num_rows,
+            num_sources,
+            byref(position),
+        )
+        return BLOCK_FAULTS[fault], position.value
+
+    def philox(self, counters, key) -> torch.Tensor:
+        packed = torch.where(counters >= 1 << 31, counters - (1 << 32), counters).to(torch.int32).contiguous()
+        words = torch.empty_like(packed)
+        self._library.hg_philox(self._path, key, _pointer(packed), packed.shape[0], _pointer(words))
+        return words.to(torch.int64) & 0xFFFFFFFF
+
+    def random_words(self, key, ids, columns) -> torch.Tensor:
+        words = torch.empty(ids.numel(), columns, dtype=torch.int64)
+        self._library.hg_random_words(
+            self._path, torch.get_num_threads(), key, _pointer(ids), ids.numel(), columns, _pointer(words)
+        )
+        return words
+
+    def dropout(self, out, x, ids, key, threshold, scale) -> None:
+        self._library.hg_dropout(
+            self._path,
+            torch.get_num_threads(),
+            key,
+            threshold,
+            scale,
+            ELEMENT_CODES[x.dtype],
+            _pointer(out),
+            out.stride(0),
+            _pointer(x),
+            x.stride(0),
+            _pointer(ids),
+            ids.numel(),
+            x.shape[1],
+        )
+
+    def dropout_entries(self, out, data, indptr, ids, columns, key, threshold, scale) -> None:
+        self._library.hg_dropout_entries(
+            self._path,
+            torch.get_num_threads(),
+            key,
+            threshold,
+            scale,
+            ELEMENT_CODES[data.dtype],
+            _pointer(out),
+            _pointer(data),
+            _pointer(indptr),
+            _pointer(ids),
+            _pointer(columns),
+            ids.numel(),
+        )

@@ -1,0 +1,98 @@
+/* The interface between the three layers of the kernel library:
+ *
+ *   exported functions (gather.c, rowwise.c, check.c, dispatch.c)   OpenMP, scheduling, no vector code
+ *   one hg_kernels table per vector path (path_*.c)                 vector code, serial, no OpenMP
+ *   templates (gather_*.h, philox.h, rowwise.h)                     written once, compiled for each path
+ *
+ * All sizes and strides count elements, not bytes. Nothing here keeps state between calls.
+ */
+#ifndef HG_H
+#define HG_H
+
+#include <stdint.h>
+
+#define HG_EXPORT __attribute__((visibility("default")))
+
+/* Element types, in the order of hpcgnn.kernels.native.ELEMENT_CODES. */
+enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2, HG_TYPES = 3 };
+
+/* A row with more edges than this is a hub: its sum is the ordered sum of the sums of chunks of this many edges,
+ * so that several threads can share it. Being a property of the row alone, it keeps results independent of the
+ * number of threads. At width 256 a chunk is 8 MiB of reads, well under a millisecond. */
+#define HG_HUB_EDGES 8192
+
+typedef struct {
+    const void *x;              /* sources, (num_sources, width) */
+    void *y;                    /* results, (num_rows_of_y, width) */
+    const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
+    const int32_t *indices;     /* (at least indptr[num_rows]) */
+    const int32_t *rows;        /* (num_rows) or NULL: stored row i is row i of y */
+    const void *weight;         /* per edge, or NULL; this and the scales have the accumulation type */
+    const void *source_scale;   /* per source, or NULL */
+    const void *row_scale;      /* per row of y, or NULL */
+    int64_t num_rows;
+    int64_t width;
+    int64_t x_stride;
+    int64_t y_stride;
+    int32_t x_type;
+    int32_t y_type;             /* equal to x_type, or HG_F32 for bfloat16 sources */
+    int32_t accumulate;
+} hg_gather_args;
+
+typedef struct {
+    /* Rows [first, last) of the block, hubs left out. */
+    void (*rows)(const hg_gather_args *a, int64_t first, int64_t last);
+    /* Sum of the edges [first, last) into partial[width], of the accumulation type. */
+    void (*chunk)(const hg_gather_args *a, int64_t first, int64_t last, void *partial);
+    /* Row i of the block from its chunks' sums, partial[num_chunks][width], added in order (partial is overwritten). */
+    void (*finish)(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks);
+} hg_gather_kernels;
+
+/* Ten round keys of Philox4x32-10, word 0 and word 1 alternating. */
+typedef struct { uint32_t word[20]; } hg_round_keys;
+
+/* A threshold and a scale of dropout: keep where word >= threshold, multiply by scale. */
+typedef struct { uint32_t threshold; double scale; } hg_dropout_rule;
+
+typedef struct {
+    hg_gather_kernels gather[HG_TYPES];
+    /* out[c] = scale * x[c] for one row; [x type][out type], NULL where there is no such conversion. */
+    void (*copy_row[HG_TYPES][HG_TYPES])(void *out, const void *x, int64_t width, double scale);
+    /* Philox of num counters held as four arrays; words[4 * i + k] is word k of counter i. The arrays must be
+     * readable, and words writable, up to the next multiple of 8 counters. */
+    void (*philox_blocks)(const hg_round_keys *keys, const uint32_t *c0, const uint32_t *c1, const uint32_t *c2,
+                          const uint32_t *c3, int64_t num, uint32_t *words);
+    /* Philox of the counters (first_group + i, id low, id high, 0), i < num; writes as philox_blocks does. */
+    void (*philox_row)(const hg_round_keys *keys, int64_t id, uint32_t first_group, int64_t num, uint32_t *words);
+    /* out[c] = words[c] >= threshold ? scale * x[c] : 0; out may be x. */
+    void (*drop[HG_TYPES])(void *out, const void *x, const uint32_t *words, int64_t num, const hg_dropout_rule *rule);
+    /* Sums num edges' whole rows into registers: the reading of gather with nothing else. */
+    float (*probe)(const void *x, int64_t row_bytes, int64_t stride_bytes, const int32_t *indices, int64_t num,
+                   int64_t readable);
+} hg_kernels;
+
+extern const hg_kernels hg_kernels_baseline;
+#if defined(__x86_64__)
+extern const hg_kernels hg_kernels_avx2;
+extern const hg_kernels hg_kernels_avx512;
+#endif
+
+/* The table of a vector path; paths are numbered as in hpcgnn.kernels.native.VECTOR_PATHS. */
+enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
+const hg_kernels *hg_table(int path);
+
+/* First i in [0, num] with indptr[i] - indptr[0] + row_cost * i >= target: where a share of the work starts. */
+static inline int64_t hg_row_of_cost(const int64_t *indptr, int64_t num, int64_t row_cost, int64_t target)
+{
+    int64_t low = 0, high = num;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (indptr[middle] - indptr[0] + row_cost * middle < target)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+#endif

@@ -1,0 +1,22 @@
+/* All templates of one path and their table, HG_TABLE; included once per path_*.c, with HG_VECTOR_BYTES defined and the
+ * target's instructions allowed. */
+#include "gather_kernels.h"
+#include "philox.h"
+#include "rowwise.h"
+
+const hg_kernels HG_TABLE = {
+    .gather = {
+        [HG_F32] = {rows_f32, chunk_f32, finish_float},
+        [HG_F64] = {rows_f64, chunk_f64, finish_double},
+        [HG_BF16] = {rows_bf16, chunk_bf16, finish_float},
+    },
+    .copy_row = {
+        [HG_F32] = {[HG_F32] = copy_f32, [HG_BF16] = copy_f32_bf16},
+        [HG_F64] = {[HG_F64] = copy_f64},
+        [HG_BF16] = {[HG_BF16] = copy_bf16},
+    },
+    .philox_blocks = philox_blocks,
+    .philox_row = philox_row,
+    .drop = {[HG_F32] = drop_f32, [HG_F64] = drop_f64, [HG_BF16] = drop_bf16},
+    .probe = probe,
+};

@@ -1,0 +1,7 @@
+/* The kernels for every processor of the architecture: SSE2 on x86-64, NEON on aarch64. */
+#include "hg.h"
+#include "vector.h"
+
+#define HG_VECTOR_BYTES 16
+#define HG_TABLE hg_kernels_baseline
+#include "path.h"

@@ -1,0 +1,193 @@
+/* Kernels that treat rows one by one: packing rows into a buffer, random words, dropout. */
+#include <string.h>
+
+#include "hg.h"
+
+#define HG_BATCH 64             /* counters per call of philox_blocks */
+#define HG_ROW_GROUPS 128       /* groups of four columns per call of philox_row: 2 KiB of words */
+#define HG_SMALL (1 << 14)      /* elements below which waking other threads costs more than they save */
+
+static int64_t size_of(int type)
+{
+    return type == HG_F64 ? 8 : type == HG_F32 ? 4 : 2;
+}
+
+/* A share of rows worth about 32 Ki elements. */
+static int64_t rows_per_share(int64_t width)
+{
+    int64_t rows = (1 << 15) / (width + 1);
+    return rows < 1 ? 1 : rows;
+}
+
+static hg_round_keys round_keys(uint64_t key)
+{
+    hg_round_keys keys;
+    uint32_t low = (uint32_t)key, high = (uint32_t)(key >> 32);
+    for (int round = 0; round < 10; round++) {
+        keys.word[2 * round] = low;
+        keys.word[2 * round + 1] = high;
+        low += 0x9E3779B9u;
+        high += 0xBB67AE85u;
+    }
+    return keys;
+}
+
+/* out[i] = scale[index[i]] * x[index[i]]; scale (of the accumulation type) may be NULL. */
+HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride, int out_type, const void *x,
+                       int64_t x_stride, int x_type, const int32_t *index, int64_t num, int64_t width,
+                       const void *scale)
+{
+    void (*copy)(void *, const void *, int64_t, double) = hg_table(path)->copy_row[x_type][out_type];
+    const int64_t from = size_of(x_type), to = size_of(out_type), share = rows_per_share(width);
+    if (num * width < HG_SMALL)
+        num_threads = 1;
+    #pragma omp parallel for schedule(dynamic, share) num_threads(num_threads)
+    for (int64_t i = 0; i < num; i++) {
+        int64_t j = index[i];
+        if (i + 8 < num) {
+            const char *ahead = (const char *)x + index[i + 8] * x_stride * from;
+            for (int64_t b = 0; b < width * from && b < 512; b += 64)
+                __builtin_prefetch(ahead + b);
+        }
+        double factor = !scale ? 1 : x_type == HG_F64 ? ((const double *)scale)[j] : ((const float *)scale)[j];
+        copy((char *)out + i * out_stride * to, (const char *)x + j * x_stride * from, width, factor);
+    }
+}
+
+/* Words of given counters (num, 4), for known-answer tests. */
+HG_EXPORT void hg_philox(int path, uint64_t key, const uint32_t *counters, int64_t num, uint32_t *words)
+{
+    const hg_round_keys keys = round_keys(key);
+    for (int64_t first = 0; first < num; first += HG_BATCH) {
+        uint32_t c[4][HG_BATCH] = {{0}}, out[4 * HG_BATCH];
+        int64_t count = num - first < HG_BATCH ? num - first : HG_BATCH;
+        for (int64_t i = 0; i < count; i++)
+            for (int k = 0; k < 4; k++)
+                c[k][i] = counters[4 * (first + i) + k];
+        hg_table(path)->philox_blocks(&keys, c[0], c[1], c[2], c[3], count, out);
+        memcpy(words + 4 * first, out, (size_t)count * 16);
+    }
+}
+
+/* What to do with a row's words: keep them, or drop by them. */
+typedef struct {
+    const hg_kernels *table;
+    hg_round_keys keys;
+    hg_dropout_rule rule;
+    int64_t *words;             /* (num, width), or NULL */
+    char *out;                  /* else elements of `type` */
+    const char *x;
+    int64_t out_stride, x_stride, width;
+    int type;
+} hg_row_job;
+
+static void use_words(const hg_row_job *job, int64_t i, int64_t column, int64_t num, const uint32_t *words)
+{
+    if (job->words) {
+        for (int64_t c = 0; c < num; c++)
+            job->words[i * job->width + column + c] = words[c];
+        return;
+    }
+    const int64_t size = size_of(job->type);
+    job->table->drop[job->type](job->out + (i * job->out_stride + column) * size,
+                                job->x + (i * job->x_stride + column) * size, words, num, &job->rule);
+}
+
+/* Wide rows: the lanes of a register are neighbouring groups of one row. */
+static void wide_rows(const hg_row_job *job, const int64_t *ids, int64_t first, int64_t last)
+{
+    uint32_t words[4 * (HG_ROW_GROUPS + 8)];
+    const int64_t groups = (job->width + 3) / 4;
+    for (int64_t i = first; i < last; i++)
+        for (int64_t g = 0; g < groups; g += HG_ROW_GROUPS) {
+            int64_t count = groups - g < HG_ROW_GROUPS ? groups - g : HG_ROW_GROUPS;
+            int64_t columns = job->width - 4 * g < 4 * count ? job->width - 4 * g : 4 * count;
+            job->table->philox_row(&job->keys, ids[i], (uint32_t)g, count, words);
+            use_words(job, i, 4 * g, columns, words);
+        }
+}
+
+/* Narrow rows would leave most lanes idle that way: batches of counters run over several rows instead. */
+static void narrow_rows(const hg_row_job *job, const int64_t *ids, int64_t first, int64_t last)
+{
+    uint32_t c[4][HG_BATCH] = {{0}}, words[4 * HG_BATCH];
+    const int64_t groups = (job->width + 3) / 4, rows = HG_BATCH / groups;
+    for (int64_t i = first; i < last; i += rows) {
+        int64_t count = last - i < rows ? last - i : rows;
+        for (int64_t k = 0, n = 0; k < count; k++)
+            for (int64_t g = 0; g < groups; g++, n++) {
+                c[0][n] = (uint32_t)g;
+                c[1][n] = (uint32_t)ids[i + k];
+                c[2][n] = (uint32_t)((uint64_t)ids[i + k] >> 32);
+            }
+        job->table->philox_blocks(&job->keys, c[0], c[1], c[2], c[3], count * groups, words);
+        for (int64_t k = 0; k < count; k++)
+            use_words(job, i + k, 0, job->width, words + 4 * groups * k);
+    }
+}
+
+static void run_rows(const hg_row_job *job, int num_threads, const int64_t *ids, int64_t num)
+{
+    const int64_t share = rows_per_share(job->width), shares = (num + share - 1) / share;
+    if (num * job->width < HG_SMALL)
+        num_threads = 1;
+    #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads)
+    for (int64_t s = 0; s < shares; s++) {
+        int64_t first = s * share, last = first + share < num ? first + share : num;
+        if (job->width > 32)
+            wide_rows(job, ids, first, last);
+        else
+            narrow_rows(job, ids, first, last);
+    }
+}
+
+/* words[i, c] = the random word of (ids[i], c). */
+HG_EXPORT void hg_random_words(int path, int num_threads, uint64_t key, const int64_t *ids, int64_t num,
+                               int64_t columns, int64_t *words)
+{
+    hg_row_job job = {.table = hg_table(path), .keys = round_keys(key), .words = words, .width = columns};
+    run_rows(&job, num_threads, ids, num);
+}
+
+/* out[i, c] = x[i, c] * scale where the word of (ids[i], c) is at least threshold, else 0. */
+HG_EXPORT void hg_dropout(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
+                          void *out, int64_t out_stride, const void *x, int64_t x_stride, const int64_t *ids,
+                          int64_t num, int64_t width)
+{
+    hg_row_job job = {.table = hg_table(path), .keys = round_keys(key), .rule = {threshold, scale}, .out = out,
+                      .x = x, .out_stride = out_stride, .x_stride = x_stride, .width = width, .type = type};
+    run_rows(&job, num_threads, ids, num);
+}
+
+/* The same for the stored entries of a sparse matrix: entry e of row i stands at (ids[i], columns[e]). */
+HG_EXPORT void hg_dropout_entries(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
+                                  void *out, const void *data, const int64_t *indptr, const int64_t *ids,
+                                  const int32_t *columns, int64_t num_rows)
+{
+    const hg_kernels *table = hg_table(path);
+    const hg_round_keys keys = round_keys(key);
+    const hg_dropout_rule rule = {threshold, scale};
+    const int64_t begin = indptr[0], end = indptr[num_rows], share = 1 << 13, size = size_of(type);
+    if (end - begin < share)
+        num_threads = 1;
+    #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads)
+    for (int64_t s = begin; s < end; s += share) {
+        const int64_t last = s + share < end ? s + share : end;
+        int64_t i = hg_row_of_cost(indptr, num_rows, 0, s + 1 - begin) - 1;     /* the row that holds entry s */
+        uint32_t c[4][HG_BATCH] = {{0}}, words[4 * HG_BATCH], chosen[HG_BATCH];
+        for (int64_t e = s; e < last; e += HG_BATCH) {
+            const int64_t count = last - e < HG_BATCH ? last - e : HG_BATCH;
+            for (int64_t k = 0; k < count; k++) {
+                while (indptr[i + 1] <= e + k)
+                    i++;
+                c[0][k] = (uint32_t)columns[e + k] >> 2;
+                c[1][k] = (uint32_t)ids[i];
+                c[2][k] = (uint32_t)((uint64_t)ids[i] >> 32);
+            }
+            table->philox_blocks(&keys, c[0], c[1], c[2], c[3], count, words);
+            for (int64_t k = 0; k < count; k++)
+                chosen[k] = words[4 * k + (columns[e + k] & 3)];
+            table->drop[type]((char *)out + e * size, (const char *)data + e * size, chosen, count, &rule);
+        }
+    }
+}

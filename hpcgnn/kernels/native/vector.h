@@ -1,0 +1,42 @@
+/* Vectors of any number of lanes, one included, from the compiler's vector extensions; included once per path.
+ *
+ * HG_VECTOR_BYTES is the register width of the path. Written this way the same source gives SSE2, AVX2, AVX-512 and
+ * NEON code, and shorter vectors serve rows narrower than a register.
+ */
+#ifndef HG_VECTOR_H
+#define HG_VECTOR_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define HG_INLINE static inline __attribute__((always_inline))
+#define HG_JOIN_(a, b) a##b
+#define HG_JOIN(a, b) HG_JOIN_(a, b)
+
+/* A loop whose iterations touch different elements, though the compiler cannot see it (out may be x). */
+#if defined(__clang__)
+#define HG_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define HG_UNROLL _Pragma("unroll")
+#else
+#define HG_INDEPENDENT _Pragma("GCC ivdep")
+#define HG_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+HG_INLINE float hg_float_of_bf16(uint16_t h)
+{
+    uint32_t bits = (uint32_t)h << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+/* To nearest, ties to even; every NaN becomes 0x7fc0, as torch has it. */
+HG_INLINE uint16_t hg_bf16_of_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return (uint16_t)(value != value ? 0x7fc0u : rounded);
+}
+
+#endif

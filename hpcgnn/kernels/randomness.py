@@ -1,0 +1,53 @@
+"""Random numbers that are a function of what they are for, not of what was drawn before.
+
+A word is determined by a stream's key and the place (row id, column) it belongs to. Hence every rank can recompute the
+words of any row, in any order: dropout masks need not be stored or sent, and a training curve does not depend on the
+number of ranks. The generator is Philox4x32-10 (J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random
+numbers: as easy as 1, 2, 3", SC'11), keyed by 64 bits that `stream_key` mixes from seed, epoch, layer, purpose.
+"""
+
+import torch
+
+from . import checks
+from .library import kernels
+
+_MASK = (1 << 64) - 1
+
+
+def _mix(z: int) -> int:
+    """SplitMix64's finalizer (Steele, Lea, Flood, OOPSLA 2014): a bijection of 64 bits in which every bit counts."""
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)
+
+
+def stream_key(seed: int, *parts: int) -> int:
+    """A 64-bit key from integers, e.g. stream_key(seed, epoch, layer, purpose).
+
+    Order and number of the parts matter; negative numbers count modulo 2**64. Raises TypeError for anything but integers.
+    """
+    key = 0
+    for part in (seed, *parts):
+        if not isinstance(part, int):
+            raise TypeError(f"stream_key: expected integers, got {part!r}")
+        key = _mix((key + 0x9E3779B97F4A7C15 + _mix(part & _MASK)) & _MASK)
+    return key
+
+
+def checked_key(key: int) -> int:
+    """`key`, if it has 64 bits; raises ValueError."""
+    if not isinstance(key, int) or not 0 <= key <= _MASK:
+        raise ValueError(f"key: expected an integer in [0, 2**64), as stream_key gives, got {key!r}")
+    return key
+
+
+def random_words(key: int, ids: torch.Tensor, columns: int) -> torch.Tensor:
+    """The words of rows `ids` (n,) int64 and columns 0 .. columns-1: (n, columns) int64 with values in [0, 2**32).
+
+    The word of (id, c) is word c % 4 of Philox4x32-10 at the counter (c // 4, id mod 2**32, id >> 32, 0). Raises
+    ValueError for a wrong key, dtype or shape.
+    """
+    checks.vector("ids", ids, torch.int64, None)
+    if columns < 0:
+        raise ValueError(f"columns: expected 0 or more, got {columns}")
+    return kernels().random_words(checked_key(key), ids, columns)

@@ -1,0 +1,73 @@
+"""Batch normalisation with the statistics of all nodes of all ranks (Ioffe and Szegedy, ICML'15).
+
+Mean and variance are taken in two passes, in float64: first the mean over all ranks, then the mean squared distance
+from it. (The one-pass E[x²] − E[x]² loses every digit when the mean is large against the spread.)
+"""
+
+import torch
+from torch import nn
+
+
+class BatchNorm(nn.Module):
+    """Normalise each column over all nodes of the graph. forward(graph, x (n_p, F)) -> (n_p, F). Collective in training.
+
+    Evaluation uses running statistics: running ← (1 − momentum) · running + momentum · batch, unbiased variance, as torch does.
+    """
+
+    def __init__(self, width, eps=1e-5, momentum=0.1, dtype=None):
+        super().__init__()
+        self.eps, self.momentum = eps, momentum
+        self.weight = nn.Parameter(torch.ones(width, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(width, dtype=dtype))
+        self.register_buffer("running_mean", torch.zeros(width, dtype=torch.float64))
+        self.register_buffer("running_var", torch.ones(width, dtype=torch.float64))
+
+    def forward(self, graph, x):
+        if not self.training:
+            scale = self.weight * (self.running_var + self.eps).rsqrt().to(x.dtype)
+            return x * scale + (self.bias - self.running_mean.to(x.dtype) * scale)
+        count = graph.num_nodes
+        with torch.no_grad():
+            mean = graph.total(x.sum(0, dtype=torch.float64)) / count
+            variance = graph.total((x - mean.to(x.dtype)).square_().sum(0, dtype=torch.float64)) / count
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
+        return _Normalise.apply(x, self.weight, self.bias, mean.to(x.dtype), (variance + self.eps).rsqrt().to(x.dtype), graph)
+
+
+class _Normalise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, mean, inverse, graph):
+        centred = (x - mean).mul_(inverse)
+        ctx.save_for_backward(centred, weight, inverse)
+        ctx.graph = graph
+        return centred * weight + bias
+
+    @staticmethod
+    def backward(ctx, gy):
+        centred, weight, inverse = ctx.saved_tensors
+        sums = torch.stack([gy.sum(0, dtype=torch.float64), (gy * centred).sum(0, dtype=torch.float64)])
+        mean_gy, mean_gyc = (ctx.graph.total(sums) / ctx.graph.num_nodes).to(gy.dtype)
+        gx = (gy - mean_gy - centred * mean_gyc) * (weight * inverse)
+        # The gradients of weight and bias stay local: like all parameters' they are summed over ranks with the others.
+        return gx, sums[1].to(gy.dtype), sums[0].to(gy.dtype), None, None, None
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer normalisation (Ba et al., 2016) of each row; local."""
+
+    def forward(self, graph, x):
+        return super().forward(x)
+
+
+class Identity(nn.Module):
+    """No normalisation."""
+
+    def __init__(self, width, dtype=None):
+        super().__init__()
+
+    def forward(self, graph, x):
+        return x
+
+
+NORM_LAYERS = {"none": Identity, "layer": LayerNorm, "batch": BatchNorm}

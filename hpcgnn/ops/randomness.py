@@ -1,0 +1,37 @@
+"""Random numbers that depend on what they are for, never on who draws them or when.
+
+A draw is a pure function of (seed, epoch, layer, purpose, original node id, column): Philox4x32-10, a counter-based
+generator (Salmon et al., SC'11). Masks are recomputed rather than stored, two ranks know the same sample without talking,
+and the training curve does not depend on the number of ranks or on the partition.
+"""
+
+from enum import IntEnum
+
+import torch
+
+from hpcgnn import kernels
+
+
+class Purpose(IntEnum):
+    """What a stream of draws is for. The values are part of what a seed means: append, never renumber."""
+
+    PARAMETER = 1
+    DROPOUT = 2
+    DROPOUT_AGGREGATE = 3
+
+
+class Randomness:
+    """All draws of a run. seed: any int. epoch: set by the training loop before each step."""
+
+    def __init__(self, seed):
+        self.seed, self.epoch = seed, 0
+
+    def key(self, purpose, layer):
+        """The 64-bit key of one stream of draws in the present epoch."""
+        return kernels.stream_key(self.seed, self.epoch, layer, int(purpose))
+
+    def uniform(self, shape, index):
+        """Numbers in [0, 1) for the initial value of parameter number `index`: float64 tensor; the same in every epoch."""
+        key = kernels.stream_key(self.seed, 0, index, int(Purpose.PARAMETER))
+        words = kernels.random_words(key, torch.arange(shape[0]), shape[1])
+        return words.to(torch.float64) / 2.0**32

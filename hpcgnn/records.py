@@ -1,0 +1,65 @@
+"""Small pieces shared by everything that leaves a record: files that are complete or absent, strict JSON, spreads."""
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+
+from hpcgnn.errors import RunDirError
+
+
+@contextlib.contextmanager
+def replaced_by(path):
+    """Yield a temporary path beside `path`; when the body succeeds flush it to disk and rename it to `path`, else remove it."""
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    os.close(handle)
+    try:
+        yield temporary
+        with open(temporary, "rb") as written:
+            os.fsync(written.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_atomically(path, text):
+    """Write a whole text file: complete or not there at all. Raises RunDirError."""
+    try:
+        with replaced_by(path) as temporary:
+            Path(temporary).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RunDirError(f"cannot write {path}: {error.strerror}; choose a --run-dir that is writable and has space") from error
+
+
+def plain(value):
+    """The value with numbers that JSON cannot express (NaN, infinities) as None, and numpy or torch scalars as Python's."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def to_json(value, indent=None):
+    """Strict JSON text."""
+    return json.dumps(plain(value), indent=indent, allow_nan=False)
+
+
+def spread(values):
+    """{max, mean, min} of numbers, one per rank."""
+    return {"max": max(values), "mean": sum(values) / len(values), "min": min(values)}

@@ -1,0 +1,36 @@
+"""A schedule is two independent choices: what is done about the halo, and how the ranks' models are kept together.
+
+    halo policy   full | (sampled, stale, frozen, none)         what `aggregate` does about remote rows
+    sync policy   all-reduce every step | (averaging, by layer)  what happens to gradients and parameters
+`sar` = full × all-reduce. The training loop calls the verbs below and never asks which schedule it is running.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+
+class HaloPolicy(Protocol):
+    """What is done about remote rows."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Called by all ranks before the forward pass of an epoch."""
+
+    def aggregate(self, x: torch.Tensor, norm: str) -> torch.Tensor:
+        """Own rows (n_p, F) -> (n_p, F), differentiable, collective."""
+
+
+class SyncPolicy(Protocol):
+    """How the ranks' parameters are kept together."""
+
+    def reduce(self, gradients: torch.Tensor) -> None:
+        """Combine the flat gradients of all ranks in place, after the backward pass. Collective."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A halo policy and a sync policy."""
+
+    halo: HaloPolicy
+    sync: SyncPolicy

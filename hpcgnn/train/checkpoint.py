@@ -1,0 +1,112 @@
+"""Checkpoints: HDF5 with checksums, complete or not there, nothing unpickled.
+
+A checkpoint holds the parameters, the optimizer's state, the best parameters so far, and a JSON text that says what it
+belongs to. Randomness needs no state: it is a function of seed and epoch. The last two are kept, so that a damaged one
+costs one interval, not the run.
+"""
+
+import json
+from pathlib import Path
+
+import h5py
+import torch
+
+from hpcgnn.errors import CheckpointError, HpcgnnError, RunDirError
+from hpcgnn.graph.storage import replacing
+from hpcgnn.records import to_json
+
+FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 1, 2
+
+
+def checkpoint_path(run_dir, epoch):
+    """Where the checkpoint after `epoch` epochs lies."""
+    return Path(run_dir) / "checkpoints" / f"epoch-{epoch:06d}.h5"
+
+
+def checkpoints(run_dir):
+    """The paths of all checkpoints of a run, the oldest first."""
+    return sorted((Path(run_dir) / "checkpoints").glob("epoch-*.h5"))
+
+
+def save_checkpoint(run_dir, model, optimizer, best_state, progress):
+    """Write a checkpoint and remove all but the last two. One rank calls this.
+
+    progress: JSON-able dict with at least `epoch` (epochs done), `identity` (what must agree on resume) and `best`.
+    """
+    path = checkpoint_path(run_dir, progress["epoch"])
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+            file.attrs.update(format=FORMAT, format_version=VERSION, progress=to_json(progress))
+            _write_tensors(file.create_group("model"), model.state_dict())
+            _write_tensors(file.create_group("best_model"), best_state or {})
+            for index, state in optimizer.state_dict()["state"].items():
+                _write_tensors(file.create_group(f"optimizer/{index}"), state)
+        for old in checkpoints(run_dir)[:-KEEP]:
+            old.unlink()
+    except (OSError, HpcgnnError) as error:
+        raise RunDirError(f"cannot write checkpoint {path}: {error}; free space or choose another --run-dir; the checkpoint "
+                          "before it is kept") from error
+    return path
+
+
+def _write_tensors(group, tensors):
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        flat = torch.as_tensor(tensor).detach().reshape(-1).numpy()
+        dataset = group.create_dataset(name, data=flat, chunks=(max(1, min(len(flat), 1 << 18)),), maxshape=(None,), fletcher32=True)
+        dataset.attrs["shape"] = list(torch.as_tensor(tensor).shape)
+
+
+def _read_tensors(group):
+    return {name: torch.from_numpy(dataset[:]).reshape([int(s) for s in dataset.attrs["shape"]]) for name, dataset in group.items()}
+
+
+def read_checkpoint(path):
+    """(progress dict, model state, best state or None, optimizer state {index: {name: tensor}}). Raises CheckpointError."""
+    try:
+        with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
+            if file.attrs.get("format") != FORMAT or file.attrs.get("format_version") != VERSION:
+                raise CheckpointError(f"{path} is not a checkpoint of format version {VERSION}; it was written by another program")
+            groups = file.get("optimizer", {})
+            return (json.loads(file.attrs["progress"]), _read_tensors(file["model"]), _read_tensors(file["best_model"]) or None,
+                    {int(index): _read_tensors(groups[index]) for index in groups})
+    except (OSError, KeyError, RuntimeError, ValueError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"checkpoint {path} cannot be read: {error}; it is truncated or corrupted") from error
+
+
+def newest_readable(run_dir, warn):
+    """The path of the newest checkpoint that reads completely, or None if there is none at all. One rank calls this.
+
+    Raises CheckpointError if there are checkpoints but none is readable. warn(text) is told of each unreadable one.
+    """
+    paths = checkpoints(run_dir)
+    for path in reversed(paths):
+        try:
+            read_checkpoint(path)
+            return path
+        except CheckpointError as error:
+            warn(f"{error}; trying the one before")
+    if paths:
+        raise CheckpointError(f"no checkpoint in {Path(run_dir) / 'checkpoints'} can be read; remove them to start afresh")
+    return None
+
+
+def check_identity(path, saved, present):
+    """Raise CheckpointError naming the first thing in which a checkpoint's run and this run differ."""
+    for key, value in present.items():
+        if saved.get(key) != value:
+            raise CheckpointError(f"{path} belongs to another run: {key} is {saved.get(key)!r} there and {value!r} here; resume with the "
+                                  "same model, graph and seed, or choose a new --run-dir")
+
+
+def restore(model, optimizer, model_state, optimizer_state):
+    """Put saved tensors into a model and its optimizer. Raises CheckpointError if they do not fit."""
+    try:
+        model.load_state_dict(model_state)
+        optimizer.load_state_dict({"state": optimizer_state, "param_groups": optimizer.state_dict()["param_groups"]})
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise CheckpointError(f"the checkpoint's tensors do not fit this model: {error}") from error

@@ -1,0 +1,92 @@
+"""The only `for epoch in …`: step, evaluate when due, record, checkpoint when due."""
+
+import copy
+import logging
+import math
+from dataclasses import dataclass, field
+
+import torch
+from tqdm import tqdm
+
+from hpcgnn.train.checkpoint import save_checkpoint
+from hpcgnn.train.clock import PHASES
+from hpcgnn.train.optim import learning_rate
+from hpcgnn.train.rundir import terminal
+
+log = logging.getLogger("hpcgnn")
+KINDS = ("halo_forward", "halo_backward", "allreduce", "input", "evaluation", "metrics", "control", "plan")
+
+
+@dataclass
+class Progress:
+    """How far a run has come; saved with every checkpoint. best: {epoch, val, test, train} of the best validation so far."""
+
+    epoch: int = 0
+    best: dict | None = None
+    identity: dict = field(default_factory=dict)
+
+
+def run_epochs(trainer, config, progress, run_dir, best_state=None):
+    """Train from `progress.epoch` to the configured number of epochs. Collective; run_dir is None on all ranks but 0.
+
+    Returns the best model state (a state dict, or None if never evaluated).
+    """
+    epochs, every = config.optim.epochs, config.run
+    bar = tqdm(total=epochs, initial=progress.epoch, unit="epoch", disable=run_dir is None or not terminal(), dynamic_ncols=True)
+    for epoch in range(progress.epoch, epochs):
+        last = epoch == epochs - 1
+        loss = trainer.step(epoch)
+        record = {"epoch": epoch, "loss": loss, "lr": learning_rate(epoch, config.optim)}
+        if every.eval_every and (last or (epoch + 1) % every.eval_every == 0):
+            record.update(trainer.evaluate())
+            if _better(record["val"], progress.best):
+                progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
+                best_state = copy.deepcopy(trainer.model.state_dict())
+        record.update(costs_of_epoch(trainer))
+        progress.epoch = epoch + 1
+        with trainer.comm.together("writing the run directory"):
+            if run_dir is not None:
+                run_dir.append(record)
+                if last or (every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0):
+                    save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress))
+        _show(record, bar, last or (epoch + 1) % every.log_every == 0)
+    bar.close()
+    return best_state
+
+
+def _better(value, best):
+    return not math.isnan(value) and (best is None or value > best["val"])
+
+
+def costs_of_epoch(trainer):
+    """{'seconds', 'bytes', 'messages'} of the epoch by phase or kind, each {max, mean, min, sum} over ranks. Collective."""
+    seconds, traffic = trainer.clock.take(), trainer.comm.ledger.take()
+    names, values = [], []
+    for phase, value in seconds.items():
+        names.append(("seconds", phase))
+        values.append(value)
+    names.append(("seconds", "epoch"))
+    values.append(sum(seconds[phase] for phase in PHASES))
+    for kind in KINDS:
+        entry = traffic.get(kind)
+        names += [("seconds", f"{kind}_wait"), ("bytes", kind), ("messages", kind)]
+        values += [entry.seconds_waiting, entry.bytes_sent, entry.messages] if entry else [0.0, 0.0, 0.0]
+    local = torch.tensor(values, dtype=torch.float64)
+    total = trainer.comm.total(local)
+    extremes = trainer.comm.allreduce_(torch.cat([local, -local]), "metrics", "max")
+    result = {"seconds": {}, "bytes": {}, "messages": {}}
+    for index, (group, name) in enumerate(names):
+        if group == "seconds" or total[index]:
+            exact = float if group == "seconds" else int
+            result[group][name] = {"max": exact(extremes[index]), "mean": float(total[index]) / trainer.comm.size,
+                                   "min": exact(-extremes[index + len(names)]), "sum": exact(total[index])}
+    return result
+
+
+def _show(record, bar, due):
+    shown = {key: f"{record[key]:.4f}" for key in ("loss", "train", "val", "test") if key in record}
+    bar.set_postfix(shown, refresh=False)
+    bar.update()
+    if due and bar.disable:
+        parts = "  ".join(f"{key} {value}" for key, value in shown.items())
+        log.info("epoch %5d  %s  %.3f s", record["epoch"] + 1, parts, record["seconds"]["epoch"]["max"])

@@ -1,0 +1,25 @@
+"""All gradients in one flat buffer, so that a step needs one reduction and one norm however many parameters there are."""
+
+import torch
+
+
+class FlatGradients:
+    """Makes every parameter's `.grad` a view into one vector `flat` (total,), of the parameters' common dtype."""
+
+    def __init__(self, parameters):
+        parameters = list(parameters)
+        self.flat = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
+        start = 0
+        for parameter in parameters:
+            parameter.grad = self.flat[start:start + parameter.numel()].view_as(parameter)
+            start += parameter.numel()
+
+    def zero(self):
+        self.flat.zero_()
+
+    def clip(self, largest):
+        """Scale down to a global norm of at most `largest`, taken in float64; 0 leaves the gradients as they are."""
+        if largest > 0:
+            norm = float(torch.linalg.vector_norm(self.flat, dtype=torch.float64))
+            if norm > largest:
+                self.flat.mul_(largest / norm)

@@ -1,0 +1,149 @@
+"""`hpcgnn train` from the opened graph file to the closed run directory, in the order in which it happens."""
+
+import contextlib
+import logging
+import time
+
+import numpy as np
+import torch
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.graph.clusters import map_clusters
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graph.stream import HaloBuffers
+from hpcgnn.nn.model import MODELS, ModelSpec, widest_row
+from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
+from hpcgnn.train.epochs import Progress, run_epochs
+from hpcgnn.train.loop import Trainer
+from hpcgnn.train.memory import PeakMemory, resident_bytes, trim_heap
+from hpcgnn.train.rundir import RunDir, start_logging
+from hpcgnn.train.summary import partition_quality, show_result, summarise
+from hpcgnn.train.toy import toy_step
+
+log = logging.getLogger("hpcgnn")
+DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
+IMBALANCE_WARNING = 1.05
+
+
+def train(config, session):
+    """Run one training job. Collective over the session's ranks. config: Config; session: comm.launch.Session."""
+    comm = session.comm
+    start_logging(comm.rank)
+    torch.set_num_threads(session.threads)
+    config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or _default_run_dir(config, comm)))
+    with contextlib.ExitStack() as stack:
+        with comm.together("opening the graph"):
+            file = stack.enter_context(GraphFile(config.data.graph))
+        map_name, cluster_to_rank = choose_map(file, config, comm)
+        spec = model_spec(file.meta, config)
+        buffers = make_buffers(spec, config)
+        with comm.together("opening the run directory"):
+            run_dir = stack.enter_context(contextlib.closing(RunDir(config.run.run_dir, config.run.resume))) if comm.rank == 0 else None
+        return _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir)
+
+
+def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir):
+    comm, started = session.comm, time.perf_counter()
+    log.info("graph %s: %s nodes, %s edges, %d features, %d classes; map %r for %d ranks, %d threads each", file.path,
+             f"{file.meta.num_nodes:,}", f"{file.meta.num_edges:,}", file.meta.num_features, file.meta.num_classes, map_name,
+             comm.size, session.threads)
+    self_loops = MODELS[spec.model].self_loops if config.data.self_loops == "auto" else config.data.self_loops
+    cap = max(1, buffers.cap(widest_row(spec) * spec.dtype.itemsize))
+    local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype)
+    quality = partition_quality(local, map_name, comm)
+    if quality["imbalance_nodes"] > IMBALANCE_WARNING:
+        log.warning("the map is out of balance: the largest rank has %.2f times the mean of nodes (expected at most %.2f); "
+                    "partition the graph into more clusters", quality["imbalance_nodes"], IMBALANCE_WARNING)
+
+    def make_trainer(graph, communicator, memory):
+        return Trainer(graph, spec, config, communicator, memory)
+
+    toy_step(make_trainer, spec, file.meta.multi_label)
+    trim_heap()
+    peak, baseline = PeakMemory(), resident_bytes()
+    peak.reset()
+    trainer = make_trainer(local, comm, buffers)
+    progress, best_state = _resume(trainer, config, spec, file.meta, run_dir, self_loops)
+    log.info("%s: %s parameters; halo %s rows in %d rounds; run directory %s", spec.model,
+             f"{sum(p.numel() for p in trainer.model.parameters()):,}", f"{quality['halo_rows_total']:,}",
+             len(local.inward.plan.rounds), config.run.run_dir)
+    seconds_loading = time.perf_counter() - started
+    best_state = run_epochs(trainer, config, progress, run_dir, best_state)
+    memory = {"baseline": baseline, "peak_training": peak.read(), "peak": peak.overall}
+    with comm.together("writing the results"):
+        summary = summarise(trainer, config, session, file.meta, local, spec, progress, quality, memory, seconds_loading, run_dir)
+    if run_dir is not None:
+        show_result(summary, run_dir)
+    return 0
+
+
+def _default_run_dir(config, comm):
+    return f"runs/{config.model.model}-{comm.size}r-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def choose_map(file, config, comm):
+    """(name, cluster_to_rank int32 (K,)) for this number of ranks. Collective. Raises GraphError or ConfigError on all ranks."""
+    with comm.together("choosing the cluster map"):
+        stored, wanted = file.partitionings(), config.data.partition
+        fitting = [name for name, ranks in stored.items() if comm.size in ranks]
+        # `metis` is what `partition` makes by default; any other single fitting map will do as well.
+        name = wanted or ("metis" if "metis" in fitting or len(fitting) != 1 else fitting[0])
+        if comm.size > file.meta.num_clusters:
+            raise ConfigError(f"{comm.size} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer ranks or "
+                              f"partition the graph with --ranks {comm.size}")
+        if name in fitting or not config.data.auto_partition or wanted in stored:
+            return name, file.cluster_map(name, comm.size)[0]
+        made = None
+        if comm.rank == 0:
+            offsets = file.read("clusters/offsets", dtype=np.int64)
+            made = map_clusters(np.diff(offsets), file.cluster_graph(), comm.size, config.run.seed)
+    return "auto", comm.broadcast_object(made)
+
+
+def model_spec(meta, config):
+    """The ModelSpec of a configuration on a graph."""
+    options = config.model
+    return ModelSpec(model=options.model, d_in=meta.num_features, classes=meta.num_classes, layers=options.layers, hidden=options.hidden,
+                     dropout=options.dropout, norm=options.norm, residual=options.residual, input_dropout=options.input_dropout,
+                     keep_input=options.keep_input, sparse_input=meta.sparse_features, dtype=DTYPES[config.run.precision])
+
+
+def make_buffers(spec, config):
+    """The communication buffers of a rank. Raises ConfigError, on all ranks, if a row does not fit."""
+    buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20))
+    row = widest_row(spec) * spec.dtype.itemsize
+    if buffers.cap(row) < 1:
+        error = ConfigError(f"--halo-buffer {config.schedule.halo_buffer} MiB is too small for one row: expected at least {4 * row / 2**20:.6f} "
+                            f"MiB, four buffers of one row of {row} bytes")
+        error.everywhere = True
+        raise error
+    return buffers
+
+
+def _resume(trainer, config, spec, meta, run_dir, self_loops):
+    """(Progress, best state), from the last checkpoint if asked for and there is one. Collective."""
+    comm = trainer.comm
+    identity = {"graph": meta.uuid, "seed": config.run.seed, "self_loops": self_loops, "optimizer": config.optim.optimizer,
+                **{key: str(value) for key, value in vars(spec).items()}}
+    progress = Progress(identity=identity)
+    path = None
+    with comm.together("looking for a checkpoint"):
+        if run_dir is not None:
+            run_dir.write("config.toml", config.to_toml())
+            if config.run.resume:
+                path = newest_readable(run_dir.path, log.warning)
+    path = comm.broadcast_object(path)
+    if path is None:
+        if run_dir is not None:
+            run_dir.cut_back(0)
+        return progress, None
+    with comm.together("reading the checkpoint"):
+        saved, model_state, best_state, optimizer_state = read_checkpoint(path)
+        check_identity(path, saved["identity"], identity)
+        restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
+        progress.epoch, progress.best = saved["epoch"], saved["best"]
+        if run_dir is not None:
+            run_dir.cut_back(progress.epoch)
+    log.info("resuming from %s: %d epochs are done", path, progress.epoch)
+    return progress, best_state

@@ -1,0 +1,77 @@
+"""The one training step and the one epoch loop. Both know neither the schedule nor the model nor MPI."""
+
+import torch
+
+from hpcgnn.errors import TrainingError
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.linear import initialise
+from hpcgnn.nn.model import MODELS
+from hpcgnn.ops.randomness import Randomness
+from hpcgnn.schedules.registry import SCHEDULES
+from hpcgnn.train.clock import Clock
+from hpcgnn.train.evaluate import Evaluator
+from hpcgnn.train.gradients import FlatGradients
+from hpcgnn.train.objective import Objective
+from hpcgnn.train.optim import build_optimizer, learning_rate, set_learning_rate
+
+
+class Trainer:
+    """Model, optimizer and schedule over one rank's share of a graph. Made and used collectively.
+
+    local: LocalGraph; spec: ModelSpec; config: Config; buffers: HaloBuffers.
+    """
+
+    def __init__(self, local, spec, config, comm, buffers):
+        self.comm, self.clock, self.options, self.buffers = comm, Clock(), config.optim, buffers
+        self.random = Randomness(config.run.seed)
+        self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers)
+        self._constants = {}
+        self.graph = Graph(local, self.schedule.halo.aggregate, comm.total, self.random, self._constant)
+        self.model = MODELS[spec.model].build(spec)
+        initialise(self.model, self.random)
+        self.gradients = FlatGradients(self.model.parameters())
+        self.optimizer = build_optimizer(self.model, config.optim)
+        self.objective = Objective(local, comm)
+        self.evaluator = Evaluator(local, config.run.metric, comm)
+
+    def step(self, epoch):
+        """One full-batch step; returns the mean loss over all training nodes. Collective."""
+        self.random.epoch = epoch
+        self.schedule.halo.begin_epoch(epoch)
+        set_learning_rate(self.optimizer, learning_rate(epoch, self.options))
+        self.gradients.zero()
+        with self.clock("forward"):
+            loss = self.objective.local_loss(self.model(self.graph))
+        with self.clock("backward"):
+            loss.backward()
+        with self.clock("reduction"):
+            self.schedule.sync.reduce(self.gradients.flat)
+        with self.clock("step"):
+            self.gradients.clip(self.options.clip_norm)
+            self.optimizer.step()
+        return self._total_loss(loss.detach(), epoch)
+
+    def evaluate(self):
+        """{'train', 'val', 'test'}: the metric of each split. Collective."""
+        with self.clock("evaluation"):
+            return self.evaluator(self.model, self.graph)
+
+    def _constant(self, name, compute):
+        """A value of this run that never changes: computed at first use (traffic booked as `input`), then kept."""
+        if name not in self._constants:
+            with torch.no_grad(), self.comm.ledger.booked_as("input"):
+                self._constants[name] = compute()
+        return self._constants[name]
+
+    def _total_loss(self, local_loss, epoch):
+        """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it is not finite."""
+        bad = [0.0] * self.comm.size
+        bad[self.comm.rank] = float(not torch.isfinite(local_loss))
+        totals = self.comm.total(torch.tensor([float(local_loss), *bad], dtype=torch.float64))
+        if totals[1:].any():
+            ranks = ", ".join(str(rank) for rank in torch.nonzero(totals[1:]).flatten().tolist())
+            error = TrainingError(f"the loss is not finite in epoch {epoch} on rank {ranks}; expected a finite loss. Lower --lr, set "
+                                  "--clip-norm, or look for extreme features; the last checkpoint is kept")
+            error.everywhere = True
+            raise error
+        return float(totals[0])

@@ -1,0 +1,68 @@
+"""Memory as the kernel reports it, the allocator policy, and the toy step that makes the baseline fair.
+
+What training adds to a process is its high-water mark during training minus what was resident before. Everything a
+process allocates once whatever the graph (thread stacks, library buffers, autograd's machinery) must be there already at
+the baseline, so one training step is run on a toy graph of 256 nodes first; and free heap is given back to the system.
+"""
+
+import ctypes
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+MMAP_THRESHOLD = 1 << 20
+
+
+def set_allocator_policy():
+    """Fix glibc's mmap threshold, so that large tensors return to the system when freed. To be called before torch is imported.
+
+    By default the threshold moves up with every large block that is freed, and freed tensors stay on the heap. Does nothing
+    on other C libraries. Returns whether the policy is in force.
+    """
+    try:
+        libc = ctypes.CDLL(None)
+        return bool(libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)) and bool(libc.mallopt(_M_TRIM_THRESHOLD, 2 * MMAP_THRESHOLD))
+    except (OSError, AttributeError):
+        return False
+
+
+def trim_heap():
+    """Give free heap back to the system."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        pass
+
+
+def _status(field):
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(field):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def resident_bytes():
+    """Resident memory now."""
+    return _status("VmRSS:")
+
+
+class PeakMemory:
+    """The kernel's high-water mark of resident memory, which can be reset; `overall` is the peak since the process started."""
+
+    def __init__(self):
+        self.overall = 0
+
+    def reset(self):
+        """Start a new high-water mark at the present resident memory. Returns whether the kernel allowed it."""
+        self.overall = max(self.overall, self.read())
+        try:
+            with open("/proc/self/clear_refs", "w") as file:
+                file.write("5")
+            return True
+        except OSError:
+            return False
+
+    def read(self):
+        """The high-water mark since the last reset, in bytes."""
+        peak = _status("VmHWM:")
+        self.overall = max(self.overall, peak)
+        return peak

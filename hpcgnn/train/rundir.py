@@ -1,0 +1,99 @@
+"""The run directory: everything a run leaves behind, each file complete or absent, written by rank 0 alone.
+
+    config.toml     the resolved configuration            summary.json   the result, with provenance
+    metrics.jsonl   one record per epoch                   log.txt        what was said, with times
+    ranks/          one record per rank                    curves.png     loss and metrics over the epochs
+    checkpoints/    the last two
+"""
+
+import fcntl
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+from hpcgnn.errors import RunDirError
+from hpcgnn.records import to_json, write_atomically
+
+log = logging.getLogger("hpcgnn")
+
+
+class RunDir:
+    """Rank 0's hold on a run directory. Raises RunDirError if it exists (and is not to be resumed), or cannot be written."""
+
+    def __init__(self, path, resume):
+        self.path = Path(path)
+        try:
+            if self.path.exists() and not self.path.is_dir():
+                raise RunDirError(f"{self.path} exists and is not a directory; choose another --run-dir")
+            if self.path.exists() and any(self.path.iterdir()) and not resume:
+                raise RunDirError(f"run directory {self.path} exists and is not empty; continue that run with --resume, or choose "
+                                  "another --run-dir")
+            (self.path / "ranks").mkdir(parents=True, exist_ok=True)
+            self._log = open(self.path / "log.txt", "a", encoding="utf-8")
+            self._lock()
+            self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
+        except OSError as error:
+            raise RunDirError(f"cannot write run directory {self.path}: {error.strerror}; choose a --run-dir that is writable and has "
+                              "space") from error
+        self._handler = logging.StreamHandler(self._log)
+        self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        log.addHandler(self._handler)
+
+    def _lock(self):
+        try:
+            fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunDirError(f"run directory {self.path} is in use by another job; wait for it, or choose another --run-dir") from error
+        except OSError:
+            log.warning("the file system of %s has no locks; take care that no second job writes there", self.path)
+
+    def records(self):
+        """The epoch records written so far, up to the first damaged line."""
+        result = []
+        for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+            try:
+                result.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return result
+
+    def cut_back(self, epochs):
+        """Drop the records of epochs >= `epochs`, which the checkpoint that is resumed from does not know of. Returns the others."""
+        kept = [record for record in self.records() if record["epoch"] < epochs]
+        self._metrics.close()
+        write_atomically(self.path / "metrics.jsonl", "".join(to_json(record) + "\n" for record in kept))
+        self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
+        return kept
+
+    def append(self, record):
+        """Write the record of one epoch."""
+        try:
+            self._metrics.write(to_json(record) + "\n")
+            self._metrics.flush()
+        except OSError as error:
+            raise RunDirError(f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume") from error
+
+    def write(self, name, text):
+        """Write a whole file, atomically."""
+        write_atomically(self.path / name, text)
+
+    def close(self):
+        log.removeHandler(self._handler)
+        self._metrics.close()
+        self._log.close()
+
+
+def start_logging(rank):
+    """Rank 0 speaks on standard error; the others only when something is wrong, and say who they are."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s" if rank == 0 else f"rank {rank}: %(message)s"))
+    log.handlers[:] = [handler]
+    log.setLevel(logging.INFO if rank == 0 else logging.WARNING)
+    log.propagate = False
+
+
+def terminal():
+    """Whether a person watches."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,36 @@
+"""A training step on a graph of 256 nodes in this process alone, so that the memory baseline includes what every process needs."""
+
+import numpy as np
+import torch
+
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
+from hpcgnn.graph.ownership import Ownership
+from hpcgnn.graph.storage import Edges
+from hpcgnn.graph.stream import HaloBuffers
+
+NODES = 256
+
+
+def toy_graph(spec, multi_label):
+    """A ring of 256 nodes with the widths and kinds of `spec`, owned by one rank."""
+    indptr = np.arange(0, 2 * NODES + 1, 2)
+    around = np.stack([np.arange(NODES) - 1, np.arange(NODES) + 1], 1) % NODES
+    ownership = Ownership(np.array([0, NODES]), np.zeros(1, np.int32), 1)
+    edges = build_adjacency(Edges(indptr, around.reshape(-1).astype(np.int32)), np.arange(NODES), ownership,
+                            SoloCommunicator(), 1, "keep", spec.dtype)
+    if spec.sparse_input:
+        features = sparse_rows(np.arange(NODES + 1), (np.arange(NODES) % spec.d_in).astype(np.int32), np.ones(NODES, np.float32),
+                               spec.d_in, spec.dtype)
+    else:
+        features = torch.ones(NODES, spec.d_in, dtype=spec.dtype)
+    labels = torch.zeros(NODES, spec.classes) if multi_label else torch.zeros(NODES, dtype=torch.int64)
+    return LocalGraph(edges, edges, features, labels, torch.ones(NODES, dtype=torch.uint8), torch.arange(NODES), NODES, spec.classes,
+                      multi_label)
+
+
+def toy_step(make_trainer, spec, multi_label):
+    """Run one step and one evaluation. make_trainer(local, comm, buffers) -> Trainer."""
+    trainer = make_trainer(toy_graph(spec, multi_label), SoloCommunicator(), HaloBuffers(0))
+    trainer.step(0)
+    trainer.evaluate()

@@ -1,0 +1,164 @@
+"""Edges in their one canonical order, and the operations that keep it.
+
+Canonical: grouped by destination, sources ascending within a group, parallel edges side by side ordered by type and then
+weight. With that order the transpose by counting sort is canonical too, so "is this graph its own transpose?" (pattern,
+multiplicity, weights and types at once) is a comparison of arrays, and the k-th of several parallel edges is the same edge
+seen from both ends.
+"""
+
+import numpy as np
+import scipy.sparse
+
+from hpcgnn.errors import GraphError
+from hpcgnn.graph.storage import Edges
+
+BLOCK = 1 << 22
+
+
+def index_dtype(num_nodes):
+    """The smallest of int32 and int64 that holds every node id."""
+    return np.int32 if num_nodes < 2**31 else np.int64
+
+
+def check_endpoints(src, dst, num_nodes):
+    """GraphError that names the first edge with an end outside 0..num_nodes-1. src, dst: int (E,)."""
+    if src.shape != dst.shape or src.ndim != 1:
+        raise GraphError(f"sources and destinations must be two vectors of one length, got shapes {src.shape} and {dst.shape}")
+    for role, ids in (("source", src), ("destination", dst)):
+        if ids.dtype.kind not in "iu":
+            raise GraphError(f"edge {role}s must be integers, got {ids.dtype}")
+        if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
+            edge = int(np.argmax((ids < 0) | (ids >= num_nodes)))
+            raise GraphError(f"edge {edge} has {role} {ids[edge]}, outside the nodes 0..{num_nodes - 1}; node ids must be "
+                             "contiguous from 0")
+
+
+def rows(edges):
+    """The node that each edge is grouped by, int (E,): the other end of `edges.indices`."""
+    n = len(edges.indptr) - 1
+    return np.repeat(np.arange(n, dtype=index_dtype(n)), np.diff(edges.indptr))
+
+
+def group(dst, src, num_nodes, weight=None, kind=None):
+    """Canonical `Edges` of any list of edges. O(E log E); 8 bytes per edge beyond the input and the result."""
+    n = num_nodes
+    key = dst.astype(np.int64)
+    key *= n
+    key += src if src.dtype.kind == "i" else src.astype(np.int64)
+    if weight is None and kind is None:
+        key.sort()
+    else:
+        order = np.lexsort([array for array in (weight, kind, key) if array is not None])
+        key = key[order]
+        weight = None if weight is None else np.asarray(weight, np.float32)[order]
+        kind = None if kind is None else np.asarray(kind, np.int32)[order]
+    return _from_keys(key, n, weight, kind)
+
+
+def _from_keys(key, n, weight=None, kind=None):
+    """`Edges` of sorted keys dst * n + src."""
+    indptr = np.searchsorted(key, np.arange(n + 1, dtype=np.int64) * n).astype(np.int64)
+    indices = np.empty(len(key), index_dtype(n))
+    for start in range(0, len(key), BLOCK):
+        indices[start:start + BLOCK] = key[start:start + BLOCK] % n
+    return Edges(indptr, indices, weight, kind)
+
+
+def without_duplicates(edges):
+    """Only the first of the edges with one source, destination and type: with weights, the one of least weight."""
+    row = rows(edges)
+    keep = np.ones(len(row), bool)
+    keep[1:] = (edges.indices[1:] != edges.indices[:-1]) | (row[1:] != row[:-1])
+    if edges.type is not None:
+        keep[1:] |= edges.type[1:] != edges.type[:-1]
+    indptr = np.concatenate([[0], np.cumsum(keep)])[edges.indptr]
+    return Edges(indptr, edges.indices[keep], *(None if a is None else a[keep] for a in (edges.weight, edges.type)))
+
+
+def transpose(edges):
+    """The same edges grouped by their other end, canonical again. O(E), a stable counting sort."""
+    n = len(edges.indptr) - 1
+    attributed = edges.weight is not None or edges.type is not None
+    count = len(edges.indices)
+    data = np.arange(count, dtype=index_dtype(count)) if attributed else np.zeros(count, bool)
+    turned = scipy.sparse.csr_matrix((data, edges.indices, edges.indptr), shape=(n, n)).tocsc()
+    return Edges(turned.indptr.astype(np.int64), turned.indices.astype(edges.indices.dtype, copy=False),
+                 *(None if a is None else a[turned.data] for a in (edges.weight, edges.type)))
+
+
+def same(one, other):
+    """Whether two canonical `Edges` are equal in pattern, multiplicity, weights and types."""
+    return all(np.array_equal(a, b) if a is not None else b is None
+               for a, b in ((one.indptr, other.indptr), (one.indices, other.indices),
+                            (one.weight, other.weight), (one.type, other.type)))
+
+
+def symmetrized(edges):
+    """The union of the edges and their reverses, parallel edges (same ends, same type) merged.
+
+    A merged edge has the mean weight of all the edges that went into it, in either direction, computed once for both of
+    its directions, so that the result is its own transpose bit for bit. Self loops stay single.
+    """
+    n = len(edges.indptr) - 1
+    row = rows(edges).astype(np.int64)
+    low, high = np.minimum(row, edges.indices), np.maximum(row, edges.indices)
+    key = low * n + high
+    if edges.weight is None and edges.type is None:
+        key = np.unique(key)
+        weight = kind = None
+    else:
+        order = np.lexsort([a for a in (edges.type, key) if a is not None])
+        key = key[order]
+        kind = None if edges.type is None else edges.type[order]
+        first = np.ones(len(key), bool)
+        first[1:] = key[1:] != key[:-1]
+        if kind is not None:
+            first[1:] |= kind[1:] != kind[:-1]
+        starts = np.flatnonzero(first)
+        weight = None
+        if edges.weight is not None:
+            sums = np.add.reduceat(edges.weight[order].astype(np.float64), starts) if len(starts) else np.zeros(0)
+            weight = (sums / np.diff(np.append(starts, len(key)))).astype(np.float32)
+        key, kind = key[starts], None if kind is None else kind[starts]
+    low, high = key // n, key % n
+    both = low != high
+    return group(np.concatenate([low, high[both]]), np.concatenate([high, low[both]]), n,
+                 *(None if a is None else np.concatenate([a, a[both]]) for a in (weight, kind)))
+
+
+def canonical_edges(src, dst, num_nodes, weight=None, kind=None, *, undirected=False, self_loops="keep",
+                    drop_duplicates=False):
+    """(edges, edges_out or None, number of self loops) of a list of edges; None where the graph is its own transpose.
+
+    self_loops: "keep", "remove", or "add" (one for each node that has none, weight 1, a type of their own after the last).
+    undirected: an input that is not symmetric becomes `symmetrized`; a symmetric one stays as it is, duplicates included.
+    Raises GraphError for ends outside the nodes. Memory: 24 bytes per edge in all, with 64-bit ids in the input.
+    """
+    check_endpoints(src, dst, num_nodes)
+    if self_loops != "keep":
+        loops = src == dst
+        if self_loops == "remove":
+            src, dst, weight, kind = (None if a is None else a[~loops] for a in (src, dst, weight, kind))
+        else:
+            has = np.zeros(num_nodes, bool)
+            has[src[loops]] = True
+            new = np.flatnonzero(~has).astype(src.dtype)
+            src, dst = np.concatenate([src, new]), np.concatenate([dst, new])
+            weight = None if weight is None else np.concatenate([weight, np.ones(len(new), weight.dtype)])
+            if kind is not None:
+                kind = np.concatenate([kind, np.full(len(new), kind.max(initial=-1) + 1, kind.dtype)])
+    edges = group(dst, src, num_nodes, weight, kind)
+    del src, dst, weight, kind
+    if drop_duplicates:
+        edges = without_duplicates(edges)
+    out = transpose(edges)
+    if same(edges, out):
+        out = None
+    elif undirected:
+        edges, out = symmetrized(edges), None
+    return edges, out, count_self_loops(edges)
+
+
+def count_self_loops(edges):
+    """The number of edges from a node to itself."""
+    return int(np.count_nonzero(edges.indices == rows(edges)))

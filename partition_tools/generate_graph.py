@@ -1,0 +1,62 @@
+"""The sub-command `generate`: synthetic graphs of any size, a function of their parameters alone."""
+
+import dataclasses
+
+from partition_tools.canonical import ImportOptions, canonical
+from partition_tools.generators import GENERATORS
+from partition_tools.generators.spec import Spec
+from partition_tools.import_graph import check_target, summary, write_with_bar
+from partition_tools.progress import Reporter
+
+HELP = "make a synthetic graph: communities (planted) or Graph500's R-MAT"
+DESCRIPTION = """Write a graph drawn from a random model, with features and labels that a network can learn.
+The same parameters and seed give the same file content. Undirected unless --directed; no self loops unless
+--self-loops add; duplicates are dropped and drawn again, so the mean degree is at most --degree and within 1 % of it
+except for very dense graphs. Defaults make a task on which a two-layer GCN reaches 80-90 %.
+Peak memory: about 34 E + 60 n bytes; features are made while they are written (32 MiB at F = 128)."""
+
+
+def configure(parser):
+    """Add the sub-command's options, one sub-parser per model."""
+    models = parser.add_subparsers(required=True, dest="model", metavar="|".join(GENERATORS))
+    for name, module in GENERATORS.items():
+        sub = models.add_parser(name, help=module.__doc__.split("\n")[0], description=module.__doc__)
+        sub.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
+        sub.add_argument("--nodes", type=int, required=True, metavar="N")
+        sub.add_argument("--degree", type=float, required=True, metavar="D", help="mean number of in-edges of a node")
+        sub.add_argument("--features", type=int, required=True, metavar="F")
+        sub.add_argument("--classes", type=int, required=True, metavar="C")
+        sub.add_argument("--seed", type=int, default=0, metavar="S")
+        sub.add_argument("--noise", type=float, default=Spec.noise, metavar="X",
+                         help=f"feature noise against class means of deviation 1 (default {Spec.noise:g})")
+        sub.add_argument("--multi-label", action="store_true", help="C independent 0/1 labels per node")
+        sub.add_argument("--directed", action="store_true", help="each edge in one direction only")
+        sub.add_argument("--weighted", action="store_true", help="edge weights from 0.5 to 1.5")
+        sub.add_argument("--edge-types", type=int, default=0, metavar="R", help="edge types 0..R-1 (default none)")
+        sub.add_argument("--train", type=float, default=Spec.train, metavar="X", help="training fraction (default 0.5)")
+        sub.add_argument("--val", type=float, default=Spec.val, metavar="X",
+                         help="validation fraction (default 0.2); the rest is the test split")
+        sub.add_argument("--self-loops", choices=("keep", "add"), default="keep", help="add: one to each node")
+        sub.add_argument("--feature-dtype", choices=("fp32", "fp16"), default="fp32")
+        sub.add_argument("--force", action="store_true", help="overwrite an existing file")
+        module.configure(sub)
+
+
+def run(arguments, reporter):
+    """The sub-command itself; returns the exit code."""
+    names = {field.name for field in dataclasses.fields(Spec)}
+    spec = Spec(**{name: value for name, value in vars(arguments).items() if name in names})
+    data = generate_graph(arguments.model, arguments.output, spec, force=arguments.force, reporter=reporter,
+                          options=ImportOptions(self_loops=arguments.self_loops, feature_dtype=arguments.feature_dtype))
+    print(summary(arguments.output, data))
+    return 0
+
+
+def generate_graph(model, output, spec, *, options=ImportOptions(), force=False, reporter=None):
+    """Draw a graph from GENERATORS[model] and write it to `output`; returns its `GraphData`."""
+    reporter = reporter or Reporter()
+    check_target(output, force)
+    reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
+    data = canonical(GENERATORS[model].generate(spec), options, reporter)
+    write_with_bar(output, data, reporter=reporter)
+    return data

@@ -1,0 +1,5 @@
+"""The models that graphs can be drawn from. A model is a module with NAME, configure(parser) and generate(spec)."""
+
+from partition_tools.generators import planted, rmat
+
+GENERATORS = {module.NAME: module for module in (planted, rmat)}

@@ -1,0 +1,85 @@
+"""A graph with communities, skewed degrees and a task that its structure helps with: the degree-corrected planted partition.
+
+The stochastic block model with degree correction (Karrer and Newman, Phys. Rev. E 83, 2011): each node has an expected
+degree from a truncated power law, each class consists of several communities, and an edge's second end is drawn in
+proportion to expected degree from the first one's community, class, or the whole graph. It has what full-batch training on
+real graphs has to cope with, hubs, isolated nodes and uneven parts, and METIS finds good cuts in it.
+"""
+
+import numpy as np
+
+from partition_tools.generators.drawing import distinct_edges, raw_graph
+from partition_tools.generators.tasks import ClassFeatures, random_split
+
+NAME = "planted"
+COMMUNITY_NODES = 500       # expected size of a community; a class has as many as that takes, at most 64
+COMMUNITY_SHARE = 0.75      # of the edges within a class, those within the community
+LABEL_NOISE = 0.08          # chance that a node's label is drawn anew, so that no model reaches 100 %
+EXPONENT, WEIGHT_RANGE = 2.5, 200.0
+ACTIVE, FLIP = 0.25, 0.05   # multi-label: chance that a community has a label, and that a node differs from it
+
+
+def configure(parser):
+    """Options of this model alone."""
+    parser.add_argument("--homophily", type=float, default=0.7, metavar="H",
+                        help="chance that an edge stays within a class (default 0.7); the rest goes anywhere")
+
+
+def generate(spec):
+    """The `RawGraph` of a `Spec`. Node ids carry no locality. Memory: about 32 bytes per directed edge."""
+    n = spec.nodes
+    per_class = int(np.clip(round(n / spec.classes / COMMUNITY_NODES), 1, 64))
+    shares = spec.random("classes").uniform(0.5, 1.5, spec.classes)
+    bounds = np.cumsum(shares / shares.sum())
+    draws = spec.blocks("classes", n + 1, lambda random, count: random.random((count, 4)))[1:]
+    block = np.minimum(np.searchsorted(bounds, draws[:, 0]), spec.classes - 1)
+    community = block * per_class + (draws[:, 1] * per_class).astype(np.int64)
+    expected = _power_law(draws[:, 2])
+    if spec.multi_label:
+        labels = _label_sets(spec, community, spec.classes * per_class)
+    else:
+        anew = draws[:, 3] < LABEL_NOISE
+        labels = np.where(anew, np.minimum(draws[:, 3] / LABEL_NOISE * spec.classes, spec.classes - 1).astype(np.int64), block)
+    keys = distinct_edges(spec, _edge_drawer(spec, community, per_class, expected))
+    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels), labels, random_split(spec))
+
+
+def _power_law(uniform):
+    """Expected degrees (up to a factor) with density ~ w^-EXPONENT on [1, WEIGHT_RANGE], by the inverse distribution."""
+    power = 1 - EXPONENT
+    return (1 + uniform * (WEIGHT_RANGE**power - 1)) ** (1 / power)
+
+
+def _edge_drawer(spec, community, per_class, expected):
+    """The function that draws pairs: nodes lie in community order on a line, each as long as its expected degree."""
+    order = np.argsort(community, kind="stable")
+    line = np.concatenate([[0.0], np.cumsum(expected[order])])
+    edges = line[np.searchsorted(community[order], np.arange(spec.classes * per_class + 1))]
+    class_edges = edges[::per_class]
+    in_order = community[order]
+
+    def locate(points):
+        return np.minimum(np.searchsorted(line, points, side="right") - 1, spec.nodes - 1)
+
+    def draw(random, count):
+        first = locate(random.random(count) * line[-1])
+        home, level, point = in_order[first], random.random(count), random.random(count)
+        within = level < spec.homophily
+        near = level < spec.homophily * COMMUNITY_SHARE
+        low = np.where(near, edges[home], np.where(within, class_edges[home // per_class], 0.0))
+        high = np.where(near, edges[home + 1], np.where(within, class_edges[home // per_class + 1], line[-1]))
+        second = locate(low + point * (high - low))
+        if spec.directed:
+            swap = random.random(count) < 0.5
+            first, second = np.where(swap, second, first), np.where(swap, first, second)
+        return order[first], order[second]
+
+    return draw
+
+
+def _label_sets(spec, community, num_communities):
+    """uint8 (n, C): the labels of the node's community, each flipped with a small chance."""
+    profiles = spec.random("profiles").random((num_communities, spec.classes)) < ACTIVE
+    profiles[np.arange(num_communities), np.arange(num_communities) % spec.classes] = True
+    flips = spec.blocks("profiles", spec.nodes + 1, lambda random, count: random.random((count, spec.classes)))[1:] < FLIP
+    return (profiles[community] ^ flips).astype(np.uint8)

@@ -1,0 +1,73 @@
+"""What every generated graph has in common: its size, its task, and where its randomness comes from.
+
+Random numbers are drawn in blocks of a fixed size, each from a generator seeded by (seed, purpose, block). So the graph is a
+function of the parameters alone, whatever the order or the slab size in which its parts are asked for, and features of any
+size are made while they are written instead of being held.
+"""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from hpcgnn.errors import ConfigError
+
+BLOCK = 1 << 16
+PURPOSES = ("classes", "edges", "features", "means", "split", "weights", "types", "profiles")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """nodes: n. degree: mean number of in-edges of a node (undirected edges count at both ends). features: F.
+
+    noise: standard deviation of the feature noise where class means have deviation 1. homophily: chance that an edge is
+    drawn within the class of its first end. train, val: fractions of the nodes, the rest being the test split.
+    edge_types: number of edge types, 0 for an untyped graph. a, b, c: R-MAT's quadrant probabilities.
+    """
+
+    nodes: int
+    degree: float
+    features: int
+    classes: int
+    seed: int = 0
+    homophily: float = 0.7
+    noise: float = 4.0
+    multi_label: bool = False
+    directed: bool = False
+    weighted: bool = False
+    edge_types: int = 0
+    train: float = 0.5
+    val: float = 0.2
+    a: float = 0.57
+    b: float = 0.19
+    c: float = 0.19
+
+    def __post_init__(self):
+        possible = self.nodes - 1
+        for name, good, range_ in (
+                ("nodes", self.nodes >= 1, "at least 1"), ("features", self.features >= 0, "at least 0"),
+                ("classes", self.classes >= 1, "at least 1"), ("seed", self.seed >= 0, "at least 0"),
+                ("degree", 0 <= self.degree <= max(possible / 2, 0), f"from 0 to half the other nodes ({possible / 2:g})"),
+                ("homophily", 0 <= self.homophily <= 1, "from 0 to 1"), ("noise", self.noise >= 0, "at least 0"),
+                ("edge_types", self.edge_types >= 0, "at least 0"), ("train", 0 <= self.train <= 1, "from 0 to 1"),
+                ("val", 0 <= self.val <= 1 - self.train + 1e-9, "from 0 to 1 - train"),
+                ("a", min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1, "a, b, c >= 0 with sum <= 1")):
+            if not good:
+                raise ConfigError(f"{name} must be {range_}, got {getattr(self, name)}")
+
+    @property
+    def num_edges(self):
+        """Distinct edges to draw: each is one directed edge, or both directions of an undirected one."""
+        return int(round(self.nodes * self.degree / (1 if self.directed else 2)))
+
+    def random(self, purpose, block=0):
+        """The numpy Generator of one block of one purpose."""
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, PURPOSES.index(purpose), block])))
+
+    def blocks(self, purpose, count, draw):
+        """One array of `count` rows: draw(random generator, rows) for each block, joined."""
+        parts = [draw(self.random(purpose, start // BLOCK), min(BLOCK, count - start)) for start in range(0, count, BLOCK)]
+        return np.concatenate(parts) if parts else draw(self.random(purpose), 0)
+
+    def identity(self, model):
+        """Bytes that tell this graph's features from any other's."""
+        return repr((model, 1, sorted(asdict(self).items()))).encode()

@@ -1,0 +1,48 @@
+"""The learning task on a generated graph: features that carry a noisy mean of the node's classes, and a random split.
+
+The signal of one node is weak on purpose (with the default noise a linear model on a node's own features is far from the
+best), so that a network only does well if its neighbours' rows arrive, which is what a generated graph is there to test.
+"""
+
+import numpy as np
+
+from partition_tools.generators.spec import BLOCK
+
+
+class ClassFeatures:
+    """Array-like float32 (n, F): mean of the node's class (or sum over its labels) plus Gaussian noise, unit variance."""
+
+    def __init__(self, spec, labels):
+        self.spec, self.labels = spec, labels
+        self.shape, self.dtype = (spec.nodes, spec.features), np.dtype(np.float32)
+        means = spec.random("means").standard_normal((spec.classes, spec.features), dtype=np.float32)
+        if labels.ndim == 2:
+            means /= max(1.0, float(labels[:BLOCK].sum(axis=1).mean())) ** 0.5
+        self.means = means
+
+    def _block(self, block):
+        labels = self.labels[block * BLOCK:(block + 1) * BLOCK]
+        rows = self.spec.random("features", block).standard_normal((len(labels), self.shape[1]), dtype=np.float32)
+        rows *= np.float32(self.spec.noise)
+        rows += self.means[labels] if labels.ndim == 1 else labels.astype(np.float32) @ self.means
+        rows /= np.float32((1 + self.spec.noise**2) ** 0.5)
+        return rows
+
+    def __getitem__(self, rows):
+        start, stop, _ = rows.indices(self.shape[0])
+        out = np.empty((max(stop - start, 0), self.shape[1]), np.float32)
+        for block in range(start // BLOCK, -(-stop // BLOCK) if stop > start else 0):
+            first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
+            out[first - start:last - start] = self._block(block)[first - block * BLOCK:last - block * BLOCK]
+        return out
+
+
+def random_split(spec):
+    """{"train", "val", "test": bool (n,)}: exact fractions, at random."""
+    order = spec.random("split").permutation(spec.nodes)
+    stops = np.rint(np.cumsum([spec.train, spec.val]) * spec.nodes).astype(np.int64)
+    split = {}
+    for name, members in zip(("train", "val", "test"), np.split(order, stops)):
+        split[name] = np.zeros(spec.nodes, bool)
+        split[name][members] = True
+    return split

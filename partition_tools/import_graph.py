@@ -1,0 +1,136 @@
+"""The sub-command `import`: a graph in someone else's format becomes a graph file, once."""
+
+from pathlib import Path
+
+from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graph.storage import Csr, write_graph
+from partition_tools.canonical import ImportOptions, canonical
+from partition_tools.features import DTYPES
+from partition_tools.progress import Reporter
+from partition_tools.sources import SOURCES, guess
+from partition_tools.tables import TableOptions
+
+HELP = "convert a graph (npz, edge list, Matrix Market, OGB) to a graph file"
+DESCRIPTION = """Read a graph and write it as one HDF5 graph file, nodes in the order of the source, not yet clustered.
+An edge goes from its source to its destination, and a node aggregates over its in-edges. A graph that is its own
+transpose in pattern, multiplicity, weights and types is stored as undirected, any other with both directions.
+
+Formats (guessed from the path where --format is not given):
+  npz       edge_index (2, E), x or x_indptr/x_indices/x_data/x_shape, y  or  src, dst, feat, label; with train_mask,
+            val_mask, test_mask, num_classes, edge_weight, edge_type where there are any
+  edgelist  text or CSV (.gz): columns src dst [weight]; features, labels and splits in tables beside it
+  mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
+  ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz
+
+Peak memory: the features as read (4 n F bytes for fp32 ones) + the larger of 24 E and 17 E + the text parser's
+needs (edgelist and ogb CSV: about 32 E more)."""
+
+
+def configure(parser):
+    """Add the sub-command's options."""
+    parser.add_argument("input", type=Path, metavar="INPUT")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
+    parser.add_argument("--format", choices=tuple(SOURCES))
+    parser.add_argument("--undirected", action="store_true",
+                        help="add missing reverse edges; then parallel edges of one type are merged, weights averaged "
+                             "(a graph that is symmetric already stays as it is)")
+    parser.add_argument("--self-loops", choices=("add", "remove", "keep"), default="keep",
+                        help="add: one to each node without (weight 1, a type of its own)")
+    parser.add_argument("--drop-duplicates", action="store_true",
+                        help="of edges with the same ends and type keep one (with weights, the lightest)")
+    parser.add_argument("--drop-weights", action="store_true", help="ignore the edge weights of the input")
+    parser.add_argument("--row-normalize", action="store_true",
+                        help="divide each node's features by their sum (of absolute values), as is usual for Cora")
+    parser.add_argument("--feature-dtype", choices=tuple(DTYPES), default="fp32")
+    parser.add_argument("--num-classes", type=int, metavar="C", help="default: the largest label + 1")
+    parser.add_argument("--name", help="name of the graph in the file (default: of the input)")
+    for split in ("train", "val", "test"):
+        parser.add_argument(f"--{split}", type=float, metavar="X",
+                            help=f"fraction of a random {split} split, where the input has no split")
+    parser.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    tables = parser.add_argument_group("edge lists and Matrix Market")
+    tables.add_argument("--edge-columns", metavar="NAMES", type=lambda text: tuple(text.split(",")),
+                        help="meaning of the edge list's columns, of src, dst, weight, type and - (ignored); "
+                             "default src,dst or src,dst,weight")
+    for name, what in (("features", "one row per node"), ("labels", "one or more columns"),
+                       ("splits", "train, val, test or empty")):
+        tables.add_argument(f"--{name}", type=Path, metavar="FILE",
+                            help=f"table (CSV, TSV, text, .gz, .npy) of {name}: {what}; rows in node order, or keyed by a "
+                                 "first column with the heading id")
+    tables.add_argument("--relabel", action="store_true",
+                        help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids")
+
+
+def run(arguments, reporter):
+    """The sub-command itself; returns the exit code."""
+    fractions = (arguments.train, arguments.val, arguments.test)
+    fractions = _fractions(*fractions) if any(f is not None for f in fractions) else None
+    options = ImportOptions(arguments.undirected, arguments.self_loops, arguments.drop_duplicates, arguments.drop_weights,
+                            arguments.row_normalize, arguments.feature_dtype, arguments.num_classes, arguments.name,
+                            fractions, arguments.seed)
+    tables = TableOptions(arguments.features, arguments.labels, arguments.splits, arguments.edge_columns, arguments.relabel)
+    data = import_graph(arguments.input, arguments.output, format=arguments.format, options=options, tables=tables,
+                        force=arguments.force, reporter=reporter)
+    print(summary(arguments.output, data))
+    return 0
+
+
+def _fractions(train, val, test):
+    """What is not said: nothing for train and val, the rest for test."""
+    train, val = train or 0.0, val or 0.0
+    fractions = (train, val, 1 - train - val if test is None else test)
+    if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
+        raise ConfigError(f"--train, --val and --test must be from 0 to 1 and sum to at most 1, got {fractions}")
+    return fractions
+
+
+def import_graph(path, output, *, format=None, options=ImportOptions(), tables=TableOptions(), force=False, reporter=None):
+    """Read `path` in a format of `SOURCES` (None: guessed) and write the graph file `output`; returns its `GraphData`.
+
+    Raises FormatError for input that cannot be read and GraphError for a graph that is not sound; then nothing is written.
+    """
+    reporter, path = reporter or Reporter(), Path(path)
+    check_target(output, force)
+    if not path.exists():
+        raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
+    if format is not None and format not in SOURCES:
+        raise ConfigError(f"unknown format {format!r}; expected one of {', '.join(SOURCES)}")
+    name = format or guess(path)
+    reporter.stage(f"reading {path} as {name}")
+    try:
+        raw = SOURCES[name].read(path, tables, reporter)
+    except OSError as error:
+        raise FormatError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
+    data = canonical(raw, options, reporter)
+    write_with_bar(output, data, reporter=reporter)
+    return data
+
+
+def check_target(output, force):
+    """FormatError before any work is done if the target exists or its directory does not."""
+    output = Path(output)
+    if output.exists() and not force:
+        raise FormatError(f"{output} exists; choose another name or overwrite it with --force")
+    if not output.absolute().parent.is_dir():
+        raise FormatError(f"cannot write {output}: there is no directory {output.parent}")
+
+
+def write_with_bar(output, data, partitionings=(), reporter=None):
+    """`write_graph` with a progress bar over rows."""
+    reporter = reporter or Reporter()
+    directions = 1 if data.edges_out is None else 2
+    rows = data.num_nodes * (directions + 3) + directions * len(data.edges.indices) * sum(
+        array is not None for array in (data.edges.indices, data.edges.weight, data.edges.type))
+    if data.features is not None:
+        rows += 2 * len(data.features.indices) if isinstance(data.features, Csr) else data.num_nodes
+    with reporter.bar(rows, f"writing {output}") as progress:
+        write_graph(output, data, partitionings, progress)
+
+
+def summary(output, data):
+    """One line on what was written."""
+    kind = "undirected" if data.edges_out is None else "directed"
+    width = 0 if data.features is None else getattr(data.features, "num_columns", None) or data.features.shape[1]
+    return (f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {width} features, "
+            f"{data.num_classes} classes, uuid {data.uuid}")

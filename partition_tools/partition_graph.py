@@ -1,0 +1,201 @@
+"""The sub-command `partition`: cluster a graph once, then store as many maps of its clusters to ranks as are wanted."""
+
+import shutil
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+from tabulate import tabulate
+
+from hpcgnn.errors import ConfigError, FormatError, GraphError
+from hpcgnn.graph.storage import GraphFile, add_partitionings, replacing
+from partition_tools.canonical import versions
+from partition_tools.import_graph import check_target, write_with_bar
+from partition_tools.loading import load_graph
+from partition_tools.partitioners import METHODS
+from partition_tools.progress import Reporter
+from partition_tools.quality import cluster_graph, cluster_sizes, partition_quality
+from partition_tools.reorder import reordered
+
+HELP = "cluster the graph and map its clusters to ranks"
+BALANCES = ("nodes", "edges", "train")
+WARN_IMBALANCE = 1.05
+CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
+DESCRIPTION = f"""Split a graph into K clusters with METIS, put its nodes in cluster order, and store for each number of ranks P
+a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites it; later calls only
+add maps, so one file serves a whole scaling study.
+
+K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_PER_CLUSTER}, but clusters get at least
+{SMALLEST_CLUSTER} nodes as long as there are as many clusters as ranks. More clusters balance better; fewer are faster.
+
+methods:
+""" + "\n".join(f"  {name:16} {module.HELP}" for name, module in METHODS.items()) + """
+
+Peak memory, first call: about 60 E bytes in METIS (64-bit ids, all levels of its multigrid), or 12 E bytes + the feature
+buffer while the file is rewritten, whichever is larger. Later calls: about 4 E + 30 n bytes."""
+
+
+def configure(parser):
+    """Add the sub-command's options."""
+    parser.add_argument("graph", type=Path, metavar="GRAPH", help="graph file, changed in place unless -o is given")
+    parser.add_argument("--ranks", required=True, metavar="LIST", help="numbers of ranks, such as 1,2,4,8")
+    parser.add_argument("--clusters", type=int, metavar="K", help="number of clusters")
+    parser.add_argument("--method", choices=tuple(METHODS), default="metis")
+    parser.add_argument("--name", help="name of the partitioning in the file (default: the method)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument("--balance", choices=BALANCES, default="nodes", help="what ranks get equal shares of (default nodes)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the result here and leave GRAPH as it is")
+    parser.add_argument("--feature-buffer", type=float, default=4.0, metavar="GIB",
+                        help="memory for reordering dense features (default 4); below their size the file is read in "
+                             "several passes")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing -o FILE")
+
+
+def run(arguments, reporter):
+    """The sub-command itself; returns the exit code."""
+    results = partition_graph(arguments.graph, parse_ranks(arguments.ranks), num_clusters=arguments.clusters,
+                              method=arguments.method, name=arguments.name, seed=arguments.seed, balance=arguments.balance,
+                              output=arguments.output, feature_buffer=arguments.feature_buffer, force=arguments.force,
+                              reporter=reporter)
+    print(quality_table(results))
+    return 0
+
+
+def parse_ranks(text):
+    """Sorted distinct positive integers of a list such as "1,2,4"."""
+    try:
+        ranks = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        ranks = [0]
+    if ranks[0] < 1:
+        raise ConfigError(f"--ranks must be positive integers separated by commas, such as 1,2,4; got {text!r}")
+    return ranks
+
+
+def default_clusters(num_nodes, max_ranks):
+    """K where the user does not choose: fine enough to balance the largest P, coarse enough to be clusters."""
+    wanted = max(CLUSTERS_PER_RANK * max_ranks, num_nodes // NODES_PER_CLUSTER)
+    return max(min(wanted, num_nodes // SMALLEST_CLUSTER), max_ranks)
+
+
+def partition_graph(path, ranks, *, num_clusters=None, method="metis", name=None, seed=0, balance="nodes", output=None,
+                    feature_buffer=4.0, force=False, reporter=None):
+    """Store maps for each number of ranks; returns {P: dict of attributes} and writes `output`, or `path` in place.
+
+    Raises ConfigError for options and GraphError for graphs that do not allow it; then no file is changed.
+    """
+    reporter = reporter or Reporter()
+    _check_options(method, balance, seed, num_clusters, feature_buffer)
+    maker, name = METHODS[method], name or method
+    if "/" in name or name in (".", ".."):
+        raise ConfigError(f"the name of a partitioning must not contain a slash, got {name!r}")
+    if maker.NEW_FILE and output is None:
+        raise ConfigError(f"{method} reorders the nodes, so it needs a new file: say -o FILE")
+    if output is not None and Path(output).resolve() == Path(path).resolve():
+        raise FormatError(f"-o {output} is the graph itself; leave -o out to change it in place, or choose another name")
+    if output is not None:
+        check_target(output, force)
+    with GraphFile(path) as file:
+        stored = file.meta.num_clusters
+        n = file.meta.num_nodes
+        if ranks[-1] > n:
+            raise GraphError(f"{ranks[-1]} ranks are more than the {n} nodes of the graph; use fewer ranks")
+        fresh = maker.NEW_FILE or stored == 1 or (output is not None and num_clusters not in (None, stored))
+        if fresh and num_clusters is None:
+            num_clusters = default_clusters(n, ranks[-1])
+        _check_clusters(path, n, stored, num_clusters, ranks, fresh)
+        reporter.stage(f"reading {path}")
+        data = load_graph(file)
+        if fresh and (num_clusters != stored or maker.NEW_FILE):
+            data = _clustered(data, maker, num_clusters, seed, feature_buffer, reporter)
+        else:
+            fresh = False
+        maps = _maps(data, maker, ranks, seed, balance, reporter)
+        if fresh:
+            write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
+    if not fresh:
+        _add(path, output, [(name, p, *maps[p]) for p in maps])
+    return {p: attributes for p, (_, attributes) in maps.items()}
+
+
+def _check_options(method, balance, seed, num_clusters, feature_buffer):
+    if method not in METHODS:
+        raise ConfigError(f"unknown method {method!r}; expected one of {', '.join(METHODS)}")
+    if balance not in BALANCES:
+        raise ConfigError(f"unknown balance {balance!r}; expected one of {', '.join(BALANCES)}")
+    if not 0 <= seed < 2**31:
+        raise ConfigError(f"the seed must be from 0 to 2^31 - 1, got {seed}")
+    if num_clusters is not None and num_clusters < 1:
+        raise ConfigError(f"--clusters must be at least 1, got {num_clusters}")
+    if not feature_buffer > 0:
+        raise ConfigError(f"--feature-buffer must be positive, got {feature_buffer}")
+
+
+def _check_clusters(path, n, stored, num_clusters, ranks, fresh):
+    if num_clusters is not None and num_clusters > n:
+        raise GraphError(f"{num_clusters} clusters are more than the {n} nodes of the graph")
+    if not fresh and num_clusters not in (None, stored):
+        raise GraphError(f"{path} already has {stored} clusters, not {num_clusters}; write a new file with -o, or leave "
+                         "--clusters out")
+    have = num_clusters if fresh else stored
+    if ranks[-1] > have:
+        raise GraphError(f"{ranks[-1]} ranks are more than the {have} clusters; ask for more with --clusters"
+                         f"{'' if fresh else ' and write a new file with -o'}, or use fewer ranks")
+
+
+def _clustered(data, maker, num_clusters, seed, feature_buffer, reporter):
+    reporter.stage(f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})")
+    order, offsets = maker.clusters(data.edges, data.edges_out, data.original_id, num_clusters, seed)
+    reporter.stage("reordering")
+    data = reordered(data, order, offsets, buffer_bytes=int(feature_buffer * 2**30),
+                     versions={**data.versions, **_tool_versions()})
+    parts = np.repeat(np.arange(num_clusters), np.diff(offsets))
+    data.cluster_graph = cluster_graph(parts, num_clusters, data.edges, data.edges_out is not None)
+    return data
+
+
+def _maps(data, maker, ranks, seed, balance, reporter):
+    """{P: (map int32 (K,), attributes)}."""
+    sizes = cluster_sizes(balance, data.cluster_offsets, data.edges.indptr, data.split)
+    graph = data.cluster_graph
+    if graph is None:
+        parts = np.repeat(np.arange(len(sizes)), np.diff(data.cluster_offsets))
+        graph = data.cluster_graph = cluster_graph(parts, len(sizes), data.edges, data.edges_out is not None)
+    maps = {}
+    for count in ranks:
+        reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
+        cluster_to_rank = maker.ranks(sizes, graph, count, seed)
+        quality = partition_quality(cluster_to_rank, count, data.cluster_offsets, data.edges, data.edges_out)
+        attributes = {"method": maker.NAME, "seed": seed, "balance": balance, **quality.attributes(),
+                      "halo_rows_per_node": quality.halo_rows_total / data.num_nodes,
+                      "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
+                      "versions": " ".join(f"{name} {version}" for name, version in versions(**_tool_versions()).items())}
+        if quality.imbalance_nodes > WARN_IMBALANCE:
+            reporter.warn(f"with {count} ranks the fullest has {quality.imbalance_nodes:.3f} times the mean number of nodes; "
+                          "more clusters balance better")
+        maps[count] = cluster_to_rank, attributes
+    return maps
+
+
+def _tool_versions():
+    try:
+        return {"pymetis": metadata.version("pymetis")}
+    except metadata.PackageNotFoundError:
+        return {}
+
+
+def _add(path, output, partitionings):
+    if output is None:
+        add_partitionings(path, partitionings)
+        return
+    with replacing(output) as temporary:
+        shutil.copyfile(path, temporary)
+        add_partitionings(temporary, partitionings)
+
+
+def quality_table(results):
+    """A table of {P: attributes} for people."""
+    rows = [(p, a["imbalance_nodes"], a["imbalance_edges"], f"{100 * a['cut_fraction']:.1f} %", f"{a['halo_rows_total']:,}",
+             f"{a['halo_rows_max']:,}", a["halo_rows_per_node"]) for p, a in sorted(results.items())]
+    return tabulate(rows, ("ranks", "imbalance (nodes)", "(edges)", "edges cut", "halo rows", "largest rank's",
+                           "halo rows per node"), floatfmt=".3f", stralign="right")

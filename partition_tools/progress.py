@@ -1,0 +1,40 @@
+"""What a long run tells its user: bars on a terminal, plain lines in a log file, nothing when called from Python.
+
+A bar in a batch log is thousands of lines of control characters; silence for an hour is no better. The three cases are
+decided here once, so that the working code only says what it is doing.
+"""
+
+import contextlib
+import time
+
+from tqdm import tqdm
+
+
+class Reporter:
+    """Reports stages, progress and warnings on `stream`; Reporter() is silent. `warnings` keeps what was warned of."""
+
+    def __init__(self, stream=None):
+        self.stream = stream
+        self.started = time.monotonic()
+        self.warnings = []
+
+    def stage(self, text):
+        """Name the step that begins now."""
+        if self.stream is not None:
+            print(f"[{time.monotonic() - self.started:7.1f} s] {text}", file=self.stream, flush=True)
+
+    def warn(self, text):
+        """Something that is allowed but probably not meant."""
+        self.warnings.append(text)
+        if self.stream is not None:
+            print(f"partition_tools: warning: {text}", file=self.stream, flush=True)
+
+    @contextlib.contextmanager
+    def bar(self, total, text, unit="rows"):
+        """Yield a function to call with the number of items just done."""
+        if self.stream is not None and self.stream.isatty():
+            with tqdm(total=total, desc=text, unit=unit, unit_scale=True, file=self.stream) as bar:
+                yield bar.update
+        else:
+            self.stage(text)
+            yield lambda count: None

@@ -1,0 +1,104 @@
+"""The same graph with its nodes in another order: everything indexed by node or by edge moves, its name and keys do not.
+
+`original_id` keeps the import order, which keys all randomness in training, so a reordered graph trains to the same curve.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from hpcgnn.graph.storage import SLAB_ROWS, Csr, Edges
+
+EDGE_BLOCK = 1 << 23
+
+
+def reordered(data, order, offsets, *, buffer_bytes, cluster_graph=None, versions=None):
+    """`GraphData` whose node i is node order[i] of `data`, clustered by `offsets`.
+
+    order: int64 (n,) permutation. Dense features are permuted when they are written, in windows of at most `buffer_bytes`
+    (features that fit are read once). Memory: the new edges beside the old ones, and one window.
+    """
+    place = np.empty(len(order), data.edges.indices.dtype)
+    place[order] = np.arange(len(order))
+    if isinstance(data.features, Csr):
+        features = _permuted_csr(data.features, order)
+    else:
+        features = None if data.features is None else PermutedRows(data.features, order, place, buffer_bytes)
+    return dataclasses.replace(
+        data, edges=permuted_edges(data.edges, order, place),
+        edges_out=None if data.edges_out is None else permuted_edges(data.edges_out, order, place), features=features,
+        labels=data.labels[order], split=data.split[order], original_id=data.original_id[order], cluster_offsets=offsets,
+        cluster_graph=cluster_graph, versions=versions or data.versions)
+
+
+def permuted_edges(edges, order, place):
+    """Canonical `Edges` after renumbering, block by block of new rows. Parallel edges keep their order among themselves."""
+    counts = np.diff(edges.indptr)[order]
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    starts, n = edges.indptr[:-1][order], len(order)
+    new = Edges(indptr, np.empty_like(edges.indices),
+                *(None if a is None else np.empty_like(a) for a in (edges.weight, edges.type)))
+    attributed = edges.weight is not None or edges.type is not None
+    start = 0
+    while start < n:
+        stop = min(n, max(start + 1, int(np.searchsorted(indptr, indptr[start] + EDGE_BLOCK, side="right")) - 1))
+        there = slice(indptr[start], indptr[stop])
+        old = segments(starts[start:stop], counts[start:stop])
+        key = np.repeat(np.arange(stop - start) * np.int64(n), counts[start:stop]) + place[edges.indices[old]]
+        if attributed:
+            turn = np.argsort(key, kind="stable")
+            key, old = key[turn], old[turn]
+            for name in ("weight", "type"):
+                if getattr(edges, name) is not None:
+                    getattr(new, name)[there] = getattr(edges, name)[old]
+        else:
+            key.sort()
+        new.indices[there] = key % n
+        start = stop
+    return new
+
+
+def segments(starts, counts):
+    """The positions of many runs one after another: starts[0], starts[0] + 1, ..., starts[1], ... int64 (sum of counts,)."""
+    stops = np.cumsum(counts)
+    return np.repeat(starts - (stops - counts), counts) + np.arange(stops[-1] if len(stops) else 0)
+
+
+def _permuted_csr(rows, order):
+    counts = np.diff(rows.indptr)[order]
+    old = segments(rows.indptr[:-1][order], counts)
+    return Csr(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), rows.indices[old],
+               None if rows.data is None else rows.data[old], rows.num_columns)
+
+
+class PermutedRows:
+    """Array-like whose row i is row order[i] of `source`, made to be sliced once from front to back.
+
+    A window of rows is filled by one pass over the source in its own order, since random reads of a chunked file would
+    decompress a chunk per row. Fewer, larger windows mean fewer passes.
+    """
+
+    def __init__(self, source, order, place, buffer_bytes):
+        self.source, self.order, self.place = source, order, place
+        self.shape, self.dtype = tuple(source.shape), np.dtype(source.dtype)
+        row_bytes = max(int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize, 1)
+        self.rows = max(buffer_bytes // row_bytes // SLAB_ROWS, 1) * SLAB_ROWS
+        self.start = self.stop = 0
+        self.window = None
+
+    def __getitem__(self, rows):
+        start, stop, _ = rows.indices(self.shape[0])
+        if not self.start <= start <= stop <= self.stop:
+            self._fill(start, min(max(stop, start + self.rows), self.shape[0]))
+        return self.window[start - self.start:stop - self.start]
+
+    def _fill(self, start, stop):
+        self.window = None
+        self.window = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        self.start, self.stop = start, stop
+        for first in range(0, self.shape[0], SLAB_ROWS):
+            last = min(first + SLAB_ROWS, self.shape[0])
+            targets = self.place[first:last]
+            wanted = (targets >= start) & (targets < stop)
+            if wanted.any():
+                self.window[targets[wanted] - start] = self.source[first:last][wanted]

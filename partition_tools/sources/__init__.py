@@ -1,0 +1,14 @@
+"""The formats that can be imported. A format is a module with NAME, matches(path) and read(path, tables, reporter) -> RawGraph."""
+
+from hpcgnn.errors import FormatError
+from partition_tools.sources import edgelist, matrix_market, npz, ogb
+
+SOURCES = {module.NAME: module for module in (npz, edgelist, matrix_market, ogb)}
+
+
+def guess(path):
+    """The name of the format that a path looks like; FormatError if it looks like none."""
+    for name, module in SOURCES.items():
+        if module.matches(path):
+            return name
+    raise FormatError(f"cannot tell the format of {path} from its name; say --format {'|'.join(SOURCES)}")

@@ -1,0 +1,32 @@
+"""Matrix Market: the entry in row i and column j is an edge from i to j, its value a weight unless the field is `pattern`.
+
+A matrix stored as symmetric is expanded to both directions, which makes the graph undirected.
+"""
+
+import scipy.io
+
+from hpcgnn.errors import FormatError
+from partition_tools.sources.beside import assemble
+
+NAME = "mtx"
+
+
+def matches(path):
+    """Whether a path looks like this format."""
+    return path.name.removesuffix(".gz").endswith(".mtx")
+
+
+def read(path, tables, reporter=None):
+    """The `RawGraph` of a sparse square matrix and its tables."""
+    if tables.edge_columns or tables.relabel:
+        raise FormatError("--edge-columns and --relabel are for edge lists; Matrix Market defines its columns and ids")
+    try:
+        rows, columns, _, layout, field, _ = scipy.io.mminfo(path)
+        matrix = scipy.io.mmread(path)
+    except (ValueError, OSError, EOFError) as error:
+        raise FormatError(f"{path} is not a readable Matrix Market file: {error}") from error
+    if layout != "coordinate" or rows != columns or field == "complex":
+        raise FormatError(f"{path} holds a {layout} {field} matrix of {rows} x {columns}; expected a real or pattern square "
+                          "coordinate matrix")
+    return assemble(matrix.row, matrix.col, tables, path.name.split(".")[0],
+                    weight=None if field == "pattern" else matrix.data, num_nodes=rows)

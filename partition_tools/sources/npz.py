@@ -1,0 +1,100 @@
+"""Plain .npz archives, in the two vocabularies that graph data comes in.
+
+* `edge_index` int (2, E), row 0 the sources and row 1 the destinations; `x` (n, F) or the CSR pieces `x_indptr`, `x_indices`,
+  `x_data`, `x_shape`; `y`; optional `edge_weight`, `edge_type`
+* `src`, `dst` int (E,); `feat` (n, F); `label`
+
+Either with optional `train_mask`, `val_mask`, `test_mask`, `num_classes`, `num_nodes`. Pickled arrays are refused: loading
+one runs code of the file's author.
+"""
+
+import pickle
+import zipfile
+
+import numpy as np
+
+from hpcgnn.errors import FormatError
+from hpcgnn.graph.storage import Csr
+from partition_tools.raw import RawGraph
+
+NAME = "npz"
+
+
+def matches(path):
+    """Whether a path looks like this format."""
+    return path.suffix == ".npz"
+
+
+def load(path):
+    """An open archive. FormatError if it is not one."""
+    try:
+        archive = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
+        raise FormatError(f"{path} is not a readable .npz archive: {error}") from error
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise FormatError(f"{path} is a single array, expected an .npz archive of several")
+    return archive
+
+
+def member(archive, path, name):
+    """One array of an archive, or None if it is not there. FormatError for pickled and damaged ones."""
+    if name not in archive.files:
+        return None
+    try:
+        return archive[name]
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        hint = "; save it again as a plain array, without objects" if "pickle" in str(error) else ""
+        raise FormatError(f"{path}: array {name} cannot be read: {error}{hint}") from error
+
+
+def read(path, tables=None, reporter=None):
+    """The `RawGraph` of an archive. Raises FormatError naming what is missing."""
+    if tables is not None:
+        tables.refuse(NAME)
+    with load(path) as archive:
+        def get(name):
+            return member(archive, path, name)
+
+        if "edge_index" in archive.files:
+            ends = get("edge_index")
+            if ends.ndim != 2 or ends.shape[0] != 2:
+                raise FormatError(f"{path}: edge_index must have shape (2, E), got {ends.shape}")
+            (src, dst), labels, features = ends, get("y"), _features(path, get)
+        elif {"src", "dst"} <= set(archive.files):
+            src, dst, labels, features = get("src"), get("dst"), get("label"), get("feat")
+        else:
+            raise FormatError(f"{path} has neither edge_index nor src and dst; it has {', '.join(archive.files) or 'nothing'}")
+        split = {name: get(f"{name}_mask") for name in ("train", "val", "test")}
+        for name, mask in split.items():
+            if mask is not None and mask.dtype != bool:
+                if mask.dtype.kind not in "iu" or mask.ndim != 1 or (len(mask) and not 0 <= mask.min() <= mask.max() <= 1):
+                    raise FormatError(f"{path}: {name}_mask must be a vector of booleans, got {mask.dtype}{mask.shape}")
+                split[name] = mask.astype(bool)
+        num_classes, num_nodes = get("num_classes"), get("num_nodes")
+        weight, kind = get("edge_weight"), get("edge_type")
+    return RawGraph(src, dst, _count_nodes(src, dst, features, labels, split, num_nodes), features, labels, split,
+                    None if num_classes is None else int(num_classes), weight, kind, path.stem)
+
+
+def _features(path, get):
+    dense = get("x")
+    if dense is not None:
+        return dense
+    parts = [get(f"x_{name}") for name in ("indptr", "indices", "data", "shape")]
+    if all(part is None for part in parts):
+        return None
+    if parts[0] is None or parts[1] is None or parts[3] is None:
+        raise FormatError(f"{path}: sparse features need x_indptr, x_indices and x_shape (and x_data, else all ones)")
+    return Csr(*parts[:3], int(parts[3][1]))
+
+
+def _count_nodes(src, dst, features, labels, split, stated):
+    """Stated, or the length of the first per-node array there is, or one more than the largest id."""
+    if stated is not None:
+        return int(stated)
+    if features is not None:
+        return len(features.indptr) - 1 if isinstance(features, Csr) else len(features)
+    for array in (labels, *split.values()):
+        if array is not None:
+            return len(array)
+    return int(max(src.max(initial=-1), dst.max(initial=-1))) + 1

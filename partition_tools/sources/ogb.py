@@ -1,0 +1,96 @@
+"""The raw files of OGB's node property prediction data sets, as unpacked from its archives (Hu et al., NeurIPS 2020).
+
+Two layouts, told apart by what lies in raw/:
+* text: edge.csv.gz (E lines `source,destination`), num-node-list.csv.gz (one number), node-feat.csv.gz and
+  node-label.csv.gz (n lines), no headings; ogbn-arxiv, -products, -proteins
+* binary: data.npz (edge_index (2, E), num_nodes_list, node_feat) and node-label.npz (node_label); ogbn-papers100M
+and split/<type>/{train,valid,test}.csv.gz, one node id per line. A label that is NaN (papers100M: most of them) is none.
+Several label columns are a multi-label task. Edge features and additional files (node_year, node_species) are not read.
+"""
+
+import numpy as np
+
+from hpcgnn.errors import FormatError
+from partition_tools.raw import RawGraph
+from partition_tools.sources.npz import load, member
+from partition_tools.tables import numeric, read_frame
+
+NAME = "ogb"
+STORED_ONCE = ("products", "proteins")
+
+
+def matches(path):
+    """Whether a path looks like this format."""
+    return path.is_dir() and (path / "raw").is_dir()
+
+
+def read(path, tables, reporter):
+    """The `RawGraph` of an unpacked data set: the folder that holds raw/ and split/."""
+    tables.refuse(NAME)
+    raw = path / "raw"
+    if (raw / "data.npz").is_file():
+        src, dst, num_nodes, features, labels = _binary(raw)
+    elif (raw / "edge.csv.gz").is_file():
+        src, dst, num_nodes, features, labels = _text(raw, reporter)
+    elif (raw / "triplet-type-list.csv.gz").is_file():
+        raise FormatError(f"{path} is a heterogeneous graph; only homogeneous ones (arxiv, products, proteins, papers100M)")
+    else:
+        raise FormatError(f"{path} is not an OGB folder: expected raw/edge.csv.gz or raw/data.npz in it")
+    if any(name in path.name for name in STORED_ONCE):
+        reporter.warn(f"{path.name} may be stored with one direction of each edge; if so, import it with --undirected")
+    return RawGraph(src, dst, num_nodes, features, labels, _splits(path), source=path.name)
+
+
+def _text(raw, reporter):
+    def table(name):
+        file = raw / f"{name}.csv.gz"
+        return numeric(read_frame(file, header=False).to_numpy(), file) if file.is_file() else None
+
+    counts = table("num-node-list")
+    if counts is None:
+        raise FormatError(f"{raw} has no num-node-list.csv.gz")
+    reporter.stage(f"reading {raw / 'edge.csv.gz'}")
+    edges = table("edge")
+    if edges.size == 0:
+        edges = np.zeros((0, 2), np.int64)
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise FormatError(f"{raw / 'edge.csv.gz'} must have two columns, got {edges.shape[1]}")
+    reporter.stage("reading features and labels")
+    return edges[:, 0], edges[:, 1], _one(counts, raw), table("node-feat"), table("node-label")
+
+
+def _binary(raw):
+    with load(raw / "data.npz") as archive:
+        def get(name):
+            return member(archive, raw / "data.npz", name)
+
+        edge_index, counts, features = get("edge_index"), get("num_nodes_list"), get("node_feat")
+    if edge_index is None or edge_index.ndim != 2 or edge_index.shape[0] != 2 or counts is None:
+        raise FormatError(f"{raw / 'data.npz'} must hold edge_index of shape (2, E) and num_nodes_list")
+    labels = None
+    if (raw / "node-label.npz").is_file():
+        with load(raw / "node-label.npz") as archive:
+            labels = member(archive, raw / "node-label.npz", "node_label")
+    return edge_index[0], edge_index[1], _one(counts, raw), features, labels
+
+
+def _one(counts, raw):
+    if counts.size != 1:
+        raise FormatError(f"{raw} holds {counts.size} graphs; expected one (node property prediction)")
+    return int(counts.reshape(-1)[0])
+
+
+def _splits(path):
+    """{"train", "val", "test": node ids} of the one split type there is; {} where there is none."""
+    folders = sorted(folder for folder in path.glob("split/*") if folder.is_dir())
+    if not folders:
+        return {}
+    if len(folders) > 1:
+        raise FormatError(f"{path} has several split types ({', '.join(f.name for f in folders)}); leave one in split/")
+    split = {}
+    for name, file in (("train", "train"), ("val", "valid"), ("test", "test")):
+        table = folders[0] / f"{file}.csv.gz"
+        if not table.is_file():
+            raise FormatError(f"{folders[0]} has no {file}.csv.gz")
+        split[name] = numeric(read_frame(table, header=False).to_numpy(), table).reshape(-1).astype(np.int64)
+    return split

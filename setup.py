@@ -1,0 +1,32 @@
+"""Compiles the kernel library; all metadata is in setup.cfg.
+
+The library is plain C with OpenMP, loaded with ctypes: no Python or torch headers are used. It is an *optional*
+extension: where there is no compiler the installation still succeeds, and the package falls back to its pure-torch
+reference with a warning. No -march=native: a login node compiles, compute nodes of other kinds run; the library
+contains every vector path and chooses when it is loaded.
+"""
+
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+HERE = Path(__file__).parent
+NATIVE = Path("hpcgnn", "kernels", "native")
+
+
+def files(pattern: str) -> list[str]:
+    return sorted(str(path.relative_to(HERE)) for path in (HERE / NATIVE).glob(pattern))
+
+
+setup(
+    ext_modules=[
+        Extension(
+            "hpcgnn.kernels._native",
+            sources=files("*.c"),
+            depends=files("*.h"),
+            extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fvisibility=hidden", "-Wno-unknown-pragmas"],
+            extra_link_args=["-fopenmp"],
+            optional=True,
+        )
+    ],
+)
