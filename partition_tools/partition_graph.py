@@ -144,8 +144,9 @@ def _check_clusters(path, n, stored, num_clusters, ranks, fresh):
 
 
 def _clustered(data, maker, num_clusters, seed, feature_buffer, reporter):
-    reporter.stage(f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})")
-    order, offsets = maker.clusters(data.edges, data.edges_out, data.original_id, num_clusters, seed)
+    with reporter.bar(num_clusters, f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})",
+                      "clusters") as progress:
+        order, offsets = maker.clusters(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
     reporter.stage("reordering")
     data = reordered(data, order, offsets, buffer_bytes=int(feature_buffer * 2**30),
                      versions={**data.versions, **_tool_versions()})
@@ -172,7 +173,7 @@ def _maps(data, maker, ranks, seed, balance, reporter):
                       "versions": " ".join(f"{name} {version}" for name, version in versions(**_tool_versions()).items())}
         if quality.imbalance_nodes > WARN_IMBALANCE:
             reporter.warn(f"with {count} ranks the fullest has {quality.imbalance_nodes:.3f} times the mean number of nodes; "
-                          "more clusters balance better")
+                          + ("more clusters balance better" if balance == "nodes" else f"the map balances {balance}"))
         maps[count] = cluster_to_rank, attributes
     return maps
 

@@ -34,8 +34,10 @@ def matrix(name: str, tensor: torch.Tensor, dtypes, rows: int | None = None, col
         or (columns is not None and tensor.shape[1] != columns)
     ):
         raise ValueError(f"{name}: expected shape ({', '.join(wanted)}), got {tuple(tensor.shape)}")
-    if (tensor.shape[1] > 1 and tensor.stride(1) != 1) or (
-        tensor.shape[0] > 1 and tensor.stride(0) < tensor.shape[1]
+    # An empty tensor may have any strides: .contiguous() leaves them as they are, and nothing is read through them.
+    if tensor.numel() and (
+        (tensor.shape[1] > 1 and tensor.stride(1) != 1)
+        or (tensor.shape[0] > 1 and tensor.stride(0) < tensor.shape[1])
     ):
         raise ValueError(
             f"{name}: expected rows that are contiguous and do not overlap (strides (>= {tensor.shape[1]}, 1)), "

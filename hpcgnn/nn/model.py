@@ -54,7 +54,8 @@ class ModelSpec:
 class Model(nn.Module):
     """convolution → norm → ReLU → dropout, L times; the last layer is a convolution alone. forward(graph) -> logits (n_p, C).
 
-    Dropout is applied to the input of every layer. With `residual` a hidden layer adds its input where the widths agree.
+    Dropout is applied to the input of every layer. With `residual` every hidden layer but the first, whose input is
+    of another width, adds its input (before dropout) to its output.
     """
 
     def __init__(self, spec, convs):
@@ -64,12 +65,12 @@ class Model(nn.Module):
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](conv.d_out, dtype=spec.dtype) for conv in convs[:-1])
 
     def forward(self, graph):
-        h = self._input_layer(graph)
+        h, before = self._input_layer(graph), None
         for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms), start=1):
             x = torch.relu(norm(graph, h))
-            if self.spec.residual and layer > 1 and x.shape == residual.shape:
-                x = x + residual
-            residual = x
+            if self.spec.residual and before is not None:
+                x = x + before
+            before = x
             h = conv(graph, graph.dropout(x, self._p, layer))
         return h
 

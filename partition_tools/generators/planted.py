@@ -14,7 +14,7 @@ from partition_tools.generators.tasks import ClassFeatures, random_split
 NAME = "planted"
 COMMUNITY_NODES = 500       # expected size of a community; a class has as many as that takes, at most 64
 COMMUNITY_SHARE = 0.75      # of the edges within a class, those within the community
-LABEL_NOISE = 0.08          # chance that a node's label is drawn anew, so that no model reaches 100 %
+LABEL_NOISE = 0.12          # chance that a node's label is drawn anew, so that no model reaches 100 %
 EXPONENT, WEIGHT_RANGE = 2.5, 200.0
 ACTIVE, FLIP = 0.25, 0.05   # multi-label: chance that a community has a label, and that a node differs from it
 

@@ -30,7 +30,7 @@ class Spec:
     classes: int
     seed: int = 0
     homophily: float = 0.7
-    noise: float = 4.0
+    noise: float = 5.0
     multi_label: bool = False
     directed: bool = False
     weighted: bool = False

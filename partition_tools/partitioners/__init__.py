@@ -1,6 +1,6 @@
 """The ways to partition. A method is a module with NAME, HELP, NEW_FILE, clusters(...) and ranks(...).
 
-clusters(edges, edges_out, original_id, num_clusters, seed) -> (order of the nodes, cluster offsets): how a graph that has no
+clusters(edges, edges_out, original_id, num_clusters, seed, progress) -> (order of the nodes, cluster offsets): how a graph that has no
 clusters yet gets them. ranks(sizes, cluster_graph, num_ranks, seed) -> int32 (K,). NEW_FILE: whether nodes are always
 reordered, so that the result must go to a file of its own.
 """

@@ -10,7 +10,7 @@ HELP = "nodes in random order, equal runs of them to ranks (writes a new file)"
 NEW_FILE = True
 
 
-def clusters(edges, edges_out, original_id, num_clusters, seed):
+def clusters(edges, edges_out, original_id, num_clusters, seed, progress=lambda count: None):
     """(order, offsets): a random permutation cut into equal chunks."""
     n = len(original_id)
     position = np.empty(n, np.int64)

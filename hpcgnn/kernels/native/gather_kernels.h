@@ -1,217 +1,258 @@
-/* The gather kernels of one path: the panel template for each element type and vector length, and what joins them.
+/* The gather kernels of one path: the templates for each element type and unit, and the choice between them by width.
  *
- * A row at least a full vector wide uses full vectors; a narrower one uses the largest power of two that fits, twice
- * if need be. So width 7 is two overlapping vectors of 4, width 1 is scalar.
+ * Rows that fit into 8 registers are summed there (gather_narrow.h), wider ones in the L1 cache (gather_wide.h). A row
+ * narrower than a register uses the largest power of two of columns that fits, twice if need be: width 7 is two
+ * overlapping units of 4, width 1 is scalar.
  */
-#ifndef HG_PREFETCH_EDGES
-#define HG_PREFETCH_EDGES 10
-#endif
-
 #define HG_F32_LANES (HG_VECTOR_BYTES / 4)
 #define HG_F64_LANES (HG_VECTOR_BYTES / 8)
 
+/* Kinds of unit. */
+#define HG_PLAIN 0
+#define HG_PAIR 1               /* bfloat16, two columns per lane */
+#define HG_SINGLE 2             /* bfloat16, one column: width 1 only */
+
+/* Edges ahead of the sum at which rows are prefetched. Fewer than 6 hide too little, more than 16 change nothing. */
+#define HG_NARROW_AHEAD 10
+/* Wide rows of this many bytes are prefetched a group ahead, those of half of it two groups, narrower ones three. */
+#define HG_WIDE_FAR 1024
+
+/* Results of a row: y = sum, or y += sum, in y's element type, with the row's scale. */
+#define HG_FINISH_ROW(type)                                                                                            \
+    const int64_t r = a->rows ? a->rows[i] : i;                                                                        \
+    const type factor = a->row_scale ? ((const type *)a->row_scale)[r] : 1;                                            \
+    type *restrict y = (type *)a->y + r * a->y_stride + column;                                                        \
+    if (a->accumulate)                                                                                                 \
+        for (int64_t c = 0; c < width; c++)                                                                            \
+            y[c] += factor * sums[c];                                                                                  \
+    else                                                                                                               \
+        for (int64_t c = 0; c < width; c++)                                                                            \
+            y[c] = factor * sums[c];
+
+static void finish_row_double(const hg_gather_args *a, int64_t i, const double *sums, int64_t column, int64_t width)
+{
+    HG_FINISH_ROW(double)
+}
+
+static void finish_row_float(const hg_gather_args *a, int64_t i, const float *sums, int64_t column, int64_t width)
+{
+    if (a->y_type != HG_BF16) {
+        HG_FINISH_ROW(float)
+        return;
+    }
+    const int64_t r = a->rows ? a->rows[i] : i;
+    const float factor = a->row_scale ? ((const float *)a->row_scale)[r] : 1;
+    uint16_t *restrict y = (uint16_t *)a->y + r * a->y_stride + column;
+    for (int64_t c = 0; c < width; c++)
+        y[c] = hg_bf16_of_float(a->accumulate ? factor * sums[c] + hg_float_of_bf16(y[c]) : factor * sums[c]);
+}
+
+/* Adds the chunks' sums into the first one's place, in order, and finishes the row. */
+#define HG_FINISH(type)                                                                                                \
+    static void finish_##type(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks)                   \
+    {                                                                                                                  \
+        type *sums = (type *)partial;                                                                                  \
+        for (int64_t k = 1; k < num_chunks; k++)                                                                       \
+            for (int64_t c = 0; c < a->width; c++)                                                                     \
+                sums[c] += sums[k * a->width + c];                                                                     \
+        finish_row_##type(a, i, sums, 0, a->width);                                                                    \
+    }
+HG_FINISH(float)
+HG_FINISH(double)
+
 #define HG_TAG f32_1
-#define HG_X float
-#define HG_A float
+#define HG_KIND HG_PLAIN
 #define HG_LANES 1
-#define HG_MAX_VECTORS 1
-#define HG_IS_BF16 0
-#include "gather_panel.h"
-#define HG_TAG f32_2
-#define HG_X float
 #define HG_A float
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
+
+#define HG_TAG f32_2
+#define HG_KIND HG_PLAIN
 #define HG_LANES 2
-#define HG_MAX_VECTORS 2
-#define HG_IS_BF16 0
-#include "gather_panel.h"
+#define HG_A float
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
+
 #if HG_F32_LANES > 4
 #define HG_TAG f32_4
-#define HG_X float
-#define HG_A float
+#define HG_KIND HG_PLAIN
 #define HG_LANES 4
-#define HG_MAX_VECTORS 2
-#define HG_IS_BF16 0
-#include "gather_panel.h"
+#define HG_A float
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
 #endif
+
 #if HG_F32_LANES > 8
 #define HG_TAG f32_8
-#define HG_X float
-#define HG_A float
+#define HG_KIND HG_PLAIN
 #define HG_LANES 8
-#define HG_MAX_VECTORS 2
-#define HG_IS_BF16 0
-#include "gather_panel.h"
-#endif
-#define HG_TAG f32_full
-#define HG_X float
 #define HG_A float
-#define HG_LANES HG_F32_LANES
-#define HG_MAX_VECTORS 8
-#define HG_IS_BF16 0
-#include "gather_panel.h"
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
+#endif
 
-#define HG_TAG bf16_1
-#define HG_X uint16_t
-#define HG_A float
-#define HG_LANES 1
-#define HG_MAX_VECTORS 1
-#define HG_IS_BF16 1
-#include "gather_panel.h"
-#define HG_TAG bf16_2
-#define HG_X uint16_t
-#define HG_A float
-#define HG_LANES 2
-#define HG_MAX_VECTORS 2
-#define HG_IS_BF16 1
-#include "gather_panel.h"
-#if HG_F32_LANES > 4
-#define HG_TAG bf16_4
-#define HG_X uint16_t
-#define HG_A float
-#define HG_LANES 4
-#define HG_MAX_VECTORS 2
-#define HG_IS_BF16 1
-#include "gather_panel.h"
-#endif
-#if HG_F32_LANES > 8
-#define HG_TAG bf16_8
-#define HG_X uint16_t
-#define HG_A float
-#define HG_LANES 8
-#define HG_MAX_VECTORS 2
-#define HG_IS_BF16 1
-#include "gather_panel.h"
-#endif
-#define HG_TAG bf16_full
-#define HG_X uint16_t
-#define HG_A float
+#define HG_TAG f32_full
+#define HG_KIND HG_PLAIN
 #define HG_LANES HG_F32_LANES
-#define HG_MAX_VECTORS 8
-#define HG_IS_BF16 1
-#include "gather_panel.h"
+#define HG_A float
+#define HG_IS_FULL 1
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_wide.h"
+#include "gather_undefine.h"
 
 #define HG_TAG f64_1
-#define HG_X double
-#define HG_A double
+#define HG_KIND HG_PLAIN
 #define HG_LANES 1
-#define HG_MAX_VECTORS 1
-#define HG_IS_BF16 0
-#include "gather_panel.h"
+#define HG_A double
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
+
 #if HG_F64_LANES > 2
 #define HG_TAG f64_2
-#define HG_X double
-#define HG_A double
+#define HG_KIND HG_PLAIN
 #define HG_LANES 2
-#define HG_MAX_VECTORS 2
-#define HG_IS_BF16 0
-#include "gather_panel.h"
+#define HG_A double
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
 #endif
+
 #if HG_F64_LANES > 4
 #define HG_TAG f64_4
-#define HG_X double
-#define HG_A double
+#define HG_KIND HG_PLAIN
 #define HG_LANES 4
-#define HG_MAX_VECTORS 2
-#define HG_IS_BF16 0
-#include "gather_panel.h"
-#endif
-#define HG_TAG f64_full
-#define HG_X double
 #define HG_A double
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
+#endif
+
+#define HG_TAG f64_full
+#define HG_KIND HG_PLAIN
 #define HG_LANES HG_F64_LANES
-#define HG_MAX_VECTORS 8
-#define HG_IS_BF16 0
-#include "gather_panel.h"
+#define HG_A double
+#define HG_IS_FULL 1
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_wide.h"
+#include "gather_undefine.h"
 
-/* Picks the vector length for a width: HG_PICK_f32(rows, (a, first, last)) calls rows_f32_<length>(a, first, last). */
-#if HG_F32_LANES > 8
-#define HG_PICK_8(name, type, call) if (a->width >= 8) name##_##type##_8 call; else
-#else
-#define HG_PICK_8(name, type, call)
-#endif
+#define HG_TAG bf16_1
+#define HG_KIND HG_SINGLE
+#define HG_LANES 1
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
+
+#define HG_TAG bf16_2
+#define HG_KIND HG_PAIR
+#define HG_LANES 1
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
+
+#define HG_TAG bf16_4
+#define HG_KIND HG_PAIR
+#define HG_LANES 2
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
+
 #if HG_F32_LANES > 4
-#define HG_PICK_4(name, type, call) if (a->width >= 4) name##_##type##_4 call; else
-#else
-#define HG_PICK_4(name, type, call)
+#define HG_TAG bf16_8
+#define HG_KIND HG_PAIR
+#define HG_LANES 4
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
 #endif
-#define HG_PICK_float(name, type, call)                                                                                \
-    if (a->width >= HG_F32_LANES) name##_##type##_full call; else                                                      \
-    HG_PICK_8(name, type, call) HG_PICK_4(name, type, call)                                                            \
-    if (a->width >= 2) name##_##type##_2 call; else name##_##type##_1 call
 
-#if HG_F64_LANES > 4
-#define HG_PICK_D4(name, call) if (a->width >= 4) name##_f64_4 call; else
-#else
-#define HG_PICK_D4(name, call)
+#if HG_F32_LANES > 8
+#define HG_TAG bf16_16
+#define HG_KIND HG_PAIR
+#define HG_LANES 8
+#define HG_IS_FULL 0
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_undefine.h"
 #endif
-#if HG_F64_LANES > 2
-#define HG_PICK_D2(name, call) if (a->width >= 2) name##_f64_2 call; else
+
+#define HG_TAG bf16_full
+#define HG_KIND HG_PAIR
+#define HG_LANES HG_F32_LANES
+#define HG_IS_FULL 1
+#include "gather_unit.h"
+#include "gather_narrow.h"
+#include "gather_wide.h"
+#include "gather_undefine.h"
+
+/* Calls name_TYPE_UNIT for the largest unit that fits the width, or wide_name_TYPE_full beyond 8 registers. A unit that a
+ * path does not have is as wide as a full one, which is asked for first. */
+#if HG_F32_LANES > 4
+#define HG_IF_OVER_4(statement) statement else
 #else
-#define HG_PICK_D2(name, call)
+#define HG_IF_OVER_4(statement)
 #endif
-#define HG_PICK_double(name, call)                                                                                     \
-    if (a->width >= HG_F64_LANES) name##_f64_full call; else                                                           \
-    HG_PICK_D4(name, call) HG_PICK_D2(name, call) name##_f64_1 call
+#if HG_F32_LANES > 8
+#define HG_IF_OVER_8(statement) statement else
+#else
+#define HG_IF_OVER_8(statement)
+#endif
 
-static void rows_f32(const hg_gather_args *a, int64_t first, int64_t last)
-{
-    HG_PICK_float(rows, f32, (a, first, last));
-}
+#define HG_CHOOSE_f32(name, ...)                                                                                       \
+    const int64_t width = a->width, full = HG_F32_LANES;                                                               \
+    if (width > 8 * full) wide_##name##_f32_full(__VA_ARGS__);                                                         \
+    else if (width >= full) name##_f32_full(__VA_ARGS__);                                                              \
+    else HG_IF_OVER_8(if (width >= 8) name##_f32_8(__VA_ARGS__);)                                                      \
+    HG_IF_OVER_4(if (width >= 4) name##_f32_4(__VA_ARGS__);)                                                           \
+    if (width >= 2) name##_f32_2(__VA_ARGS__);                                                                         \
+    else name##_f32_1(__VA_ARGS__);
 
-static void rows_bf16(const hg_gather_args *a, int64_t first, int64_t last)
-{
-    HG_PICK_float(rows, bf16, (a, first, last));
-}
+#define HG_CHOOSE_f64(name, ...)                                                                                       \
+    const int64_t width = a->width, full = HG_F64_LANES;                                                               \
+    if (width > 8 * full) wide_##name##_f64_full(__VA_ARGS__);                                                         \
+    else if (width >= full) name##_f64_full(__VA_ARGS__);                                                              \
+    else HG_IF_OVER_8(if (width >= 4) name##_f64_4(__VA_ARGS__);)                                                      \
+    HG_IF_OVER_4(if (width >= 2) name##_f64_2(__VA_ARGS__);)                                                           \
+    name##_f64_1(__VA_ARGS__);
 
-static void rows_f64(const hg_gather_args *a, int64_t first, int64_t last)
-{
-    HG_PICK_double(rows, (a, first, last));
-}
+#define HG_CHOOSE_bf16(name, ...)                                                                                      \
+    const int64_t width = a->width, full = 2 * HG_F32_LANES;                                                           \
+    if (width > 4 * full) wide_##name##_bf16_full(__VA_ARGS__);                                                        \
+    else if (width >= full) name##_bf16_full(__VA_ARGS__);                                                             \
+    else HG_IF_OVER_8(if (width >= 16) name##_bf16_16(__VA_ARGS__);)                                                   \
+    HG_IF_OVER_4(if (width >= 8) name##_bf16_8(__VA_ARGS__);)                                                          \
+    if (width >= 4) name##_bf16_4(__VA_ARGS__);                                                                        \
+    else if (width >= 2) name##_bf16_2(__VA_ARGS__);                                                                   \
+    else name##_bf16_1(__VA_ARGS__);
 
-static void chunk_f32(const hg_gather_args *a, int64_t first, int64_t last, void *partial)
-{
-    HG_PICK_float(chunk, f32, (a, first, last, partial));
-}
-
-static void chunk_bf16(const hg_gather_args *a, int64_t first, int64_t last, void *partial)
-{
-    HG_PICK_float(chunk, bf16, (a, first, last, partial));
-}
-
-static void chunk_f64(const hg_gather_args *a, int64_t first, int64_t last, void *partial)
-{
-    HG_PICK_double(chunk, (a, first, last, partial));
-}
-
-/* Adds the chunks' sums into the first one's place, in order. */
-#define HG_ADD_CHUNKS(type)                                                                                            \
-    type *sum = (type *)partial;                                                                                       \
-    const int64_t width = a->width, r = a->rows ? a->rows[i] : i;                                                      \
-    for (int64_t k = 1; k < num_chunks; k++)                                                                           \
-        for (int64_t c = 0; c < width; c++)                                                                            \
-            sum[c] += sum[k * width + c];                                                                              \
-    if (a->row_scale)                                                                                                  \
-        for (int64_t c = 0; c < width; c++)                                                                            \
-            sum[c] *= ((const type *)a->row_scale)[r];
-
-static void finish_float(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks)
-{
-    HG_ADD_CHUNKS(float)
-    if (a->y_type == HG_BF16) {
-        uint16_t *y = (uint16_t *)a->y + r * a->y_stride;
-        for (int64_t c = 0; c < width; c++)
-            y[c] = hg_bf16_of_float(a->accumulate ? sum[c] + hg_float_of_bf16(y[c]) : sum[c]);
-    } else {
-        float *y = (float *)a->y + r * a->y_stride;
-        for (int64_t c = 0; c < width; c++)
-            y[c] = a->accumulate ? y[c] + sum[c] : sum[c];
+#define HG_GATHER(type)                                                                                                \
+    static void rows_##type(const hg_gather_args *a, int64_t first, int64_t last)                                      \
+    {                                                                                                                  \
+        HG_CHOOSE_##type(rows, a, first, last)                                                                         \
+    }                                                                                                                  \
+    static void chunk_##type(const hg_gather_args *a, int64_t first, int64_t last, void *partial)                      \
+    {                                                                                                                  \
+        HG_CHOOSE_##type(chunk, a, first, last, partial)                                                               \
     }
-}
-
-static void finish_double(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks)
-{
-    HG_ADD_CHUNKS(double)
-    double *y = (double *)a->y + r * a->y_stride;
-    for (int64_t c = 0; c < width; c++)
-        y[c] = a->accumulate ? y[c] + sum[c] : sum[c];
-}
+HG_GATHER(f32)
+HG_GATHER(f64)
+HG_GATHER(bf16)

@@ -2,6 +2,7 @@
  * target's instructions allowed. */
 #include "gather_kernels.h"
 #include "philox.h"
+#include "probe.h"
 #include "rowwise.h"
 
 const hg_kernels HG_TABLE = {

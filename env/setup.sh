@@ -1,0 +1,38 @@
+# Sourced by quickstart.sh and test.sh: makes (or brings up to date) the virtual environment .venv beside this folder.
+#
+#   setup_environment EXTRA[,EXTRA…]     install the project with these extras of setup.cfg, then activate .venv
+#
+# HPCGNN_PYTHON   the Python to use (default: python3.11, else python3; at least 3.11 is needed)
+# HPCGNN_MPI      wheel (default): an MPI from a wheel, no system package needed;
+#                 site: the MPI that this machine has, e.g. on a cluster (env/README.md says how)
+set -euo pipefail
+
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+fail() { echo "setup: $*" >&2; exit 1; }
+
+setup_environment() {
+    local extras=$1 python stamp
+    python=${HPCGNN_PYTHON:-$(command -v python3.11 || command -v python3 || true)}
+    [ -n "$python" ] || fail "no python3 found; install Python 3.11 or later, or set HPCGNN_PYTHON"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        fail "$("$python" --version) is too old; Python 3.11 or later is needed: set HPCGNN_PYTHON"
+    command -v cc >/dev/null || command -v gcc >/dev/null ||
+        echo "setup: no C compiler found: the slow pure-torch kernels will serve; install gcc for the fast ones" >&2
+    [ "${HPCGNN_MPI:-wheel}" = site ] || extras="mpi,$extras"
+    if [ ! -x "$project/.venv/bin/pip" ]; then
+        "$python" -m venv "$project/.venv" || fail "cannot make a virtual environment; install Python's venv module"
+    fi
+    # What is installed follows from these files; they are hashed, so that a second run takes no time.
+    stamp=$(cat "$project"/{setup.cfg,setup.py,pyproject.toml,env/constraints.txt} "$project"/hpcgnn/kernels/native/* | sha256sum | cut -c1-16)-$extras
+    if ! grep -qsxF "$stamp" "$project/.venv/installed"; then
+        echo "setup: installing hpcgnn[$extras] into .venv (some minutes the first time)" >&2
+        "$project/.venv/bin/pip" install --quiet --disable-pip-version-check --constraint "$project/env/constraints.txt" \
+            --editable "$project[$extras]" || fail "installation failed; the lines above say why"
+        echo "$stamp" >> "$project/.venv/installed"
+    fi
+    # shellcheck disable=SC1091
+    . "$project/.venv/bin/activate"
+    # Killed jobs of this MPI leave shared-memory files behind; they are ours to sweep when no rank runs.
+    pgrep -u "$(id -u)" -f 'hpcgnn|mpiexec' >/dev/null || find /dev/shm -maxdepth 1 -user "$(id -un)" -name 'mpich_shm_*' -delete 2>/dev/null || true
+}

@@ -1,0 +1,143 @@
+/* Template: rows that fit into registers, up to HG_MAX_UNITS units of gather_unit.h.
+ *
+ * All units but the last follow each other; the last ends with the row and may overlap its neighbour. Overlapping columns
+ * are summed twice, equally, and stored twice: so every width of at least a unit is handled without masks or scalar tails.
+ * What is added to (with accumulate) is loaded before anything is stored.
+ */
+#if HG_KIND == HG_PAIR
+#define HG_MAX_UNITS (HG_LANES == HG_F32_LANES ? 4 : 2)
+#else
+#define HG_MAX_UNITS (HG_LANES * sizeof(HG_A) == HG_VECTOR_BYTES ? 8 : 2)
+#endif
+
+/* First column of unit k of n. */
+#define HG_AT(k) ((k) < num_units - 1 ? (k) * HG_COLUMNS : a->width - HG_COLUMNS)
+
+HG_INLINE void HG_N(sum)(HG_N(unit) *sums, const hg_gather_args *a, int64_t first, int64_t last, int64_t readable,
+                         const int num_units, const int scaled)
+{
+    const HG_X *x = (const HG_X *)a->x;
+    const int32_t *indices = a->indices;
+    const HG_A *weight = (const HG_A *)a->weight, *source_scale = (const HG_A *)a->source_scale;
+    const int64_t stride = a->x_stride, last_column = a->width - HG_COLUMNS;
+
+    HG_UNROLL
+    for (int k = 0; k < num_units; k++)
+        sums[k] = HG_N(zero)();
+    for (int64_t e = first; e < last; e++) {
+        if (e + HG_NARROW_AHEAD < readable) {
+            const int64_t j = indices[e + HG_NARROW_AHEAD];
+            const char *ahead = (const char *)(x + j * stride);
+            HG_UNROLL
+            for (int b = 0; b < num_units * HG_COLUMNS * (int)sizeof(HG_X); b += 64)
+                __builtin_prefetch(ahead + b);
+            /* A row that does not start on a cache line reaches into one more. */
+            __builtin_prefetch(ahead + (last_column + HG_COLUMNS) * (int64_t)sizeof(HG_X) - 1);
+            if (scaled && source_scale)
+                __builtin_prefetch(source_scale + j);
+        }
+        const int64_t j = indices[e];
+        const HG_X *row = x + j * stride;
+        HG_A coefficient = 1;
+        if (scaled && weight)
+            coefficient = weight[e];
+        if (scaled && source_scale)
+            coefficient *= source_scale[j];
+        HG_UNROLL
+        for (int k = 0; k < num_units - 1; k++)
+            sums[k] = HG_N(add)(sums[k], row + k * HG_COLUMNS, coefficient, scaled);
+        sums[num_units - 1] = HG_N(add)(sums[num_units - 1], row + last_column, coefficient, scaled);
+    }
+}
+
+HG_INLINE void HG_N(narrow_rows)(const hg_gather_args *a, int64_t first, int64_t last, const int num_units,
+                                 const int scaled)
+{
+    const int64_t readable = a->indptr[a->num_rows];
+    for (int64_t i = first; i < last; i++) {
+        const int64_t begin = a->indptr[i], end = a->indptr[i + 1];
+        const int64_t r = a->rows ? a->rows[i] : i;
+        HG_N(unit) sums[HG_MAX_UNITS];
+        if (end - begin > HG_HUB_EDGES || (begin == end && a->accumulate))
+            continue;
+        HG_N(sum)(sums, a, begin, end, readable, num_units, scaled);
+        if (a->row_scale) {
+            const HG_A factor = ((const HG_A *)a->row_scale)[r];
+            HG_UNROLL
+            for (int k = 0; k < num_units; k++)
+                sums[k] = HG_N(times)(sums[k], factor);
+        }
+#if HG_KIND != HG_PLAIN
+        if (a->y_type == HG_BF16) {
+            uint16_t *y = (uint16_t *)a->y + r * a->y_stride;
+            if (a->accumulate) {
+                HG_UNROLL
+                for (int k = 0; k < num_units; k++)
+                    sums[k] = HG_N(add)(sums[k], y + HG_AT(k), 1, 0);
+            }
+            HG_UNROLL
+            for (int k = 0; k < num_units; k++)
+                HG_N(store_bf16)(y + HG_AT(k), sums[k]);
+            continue;
+        }
+#endif
+        HG_A *y = (HG_A *)a->y + r * a->y_stride;
+        if (a->accumulate) {
+            HG_UNROLL
+            for (int k = 0; k < num_units; k++)
+                sums[k] = HG_N(add_result)(sums[k], y + HG_AT(k));
+        }
+        HG_UNROLL
+        for (int k = 0; k < num_units; k++)
+            HG_N(store_result)(y + HG_AT(k), sums[k]);
+    }
+}
+
+HG_INLINE void HG_N(narrow_chunk)(const hg_gather_args *a, int64_t first, int64_t last, HG_A *partial,
+                                  const int num_units, const int scaled)
+{
+    HG_N(unit) sums[HG_MAX_UNITS];
+    HG_N(sum)(sums, a, first, last, last, num_units, scaled);
+    HG_UNROLL
+    for (int k = 0; k < num_units; k++)
+        HG_N(store_result)(partial + HG_AT(k), sums[k]);
+}
+
+/* One copy of the code per number of units and with or without coefficients, so that the sums are registers. */
+#define HG_CASE(n, call) case n: if (scaled) call(HG_AT_MOST(n), 1); else call(HG_AT_MOST(n), 0); break;
+#define HG_AT_MOST(n) ((n) < HG_MAX_UNITS ? (n) : HG_MAX_UNITS)
+#define HG_CASES(call)                                                                                                 \
+    const int scaled = a->weight || a->source_scale;                                                                   \
+    switch ((a->width + HG_COLUMNS - 1) / HG_COLUMNS) {                                                                \
+    HG_CASE(1, call) HG_CASE(2, call) HG_WIDER_CASES(call)                                                             \
+    }
+#if (HG_KIND == HG_PLAIN && HG_IS_FULL)
+#define HG_WIDER_CASES(call)                                                                                           \
+    HG_CASE(3, call) HG_CASE(4, call) HG_CASE(5, call) HG_CASE(6, call) HG_CASE(7, call) HG_CASE(8, call)
+#elif HG_IS_FULL
+#define HG_WIDER_CASES(call) HG_CASE(3, call) HG_CASE(4, call)
+#else
+#define HG_WIDER_CASES(call)
+#endif
+
+static __attribute__((noinline)) void HG_N(rows)(const hg_gather_args *a, int64_t first, int64_t last)
+{
+#define HG_CALL(n, s) HG_N(narrow_rows)(a, first, last, n, s)
+    HG_CASES(HG_CALL)
+#undef HG_CALL
+}
+
+static __attribute__((noinline)) void HG_N(chunk)(const hg_gather_args *a, int64_t first, int64_t last, void *partial)
+{
+#define HG_CALL(n, s) HG_N(narrow_chunk)(a, first, last, (HG_A *)partial, n, s)
+    HG_CASES(HG_CALL)
+#undef HG_CALL
+}
+
+#undef HG_CASE
+#undef HG_CASES
+#undef HG_AT_MOST
+#undef HG_WIDER_CASES
+#undef HG_AT
+#undef HG_MAX_UNITS
+#undef HG_IS_FULL

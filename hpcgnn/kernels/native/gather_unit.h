@@ -1,0 +1,162 @@
+/* Template: the unit of columns that a register, or a pair of them, sums.
+ *
+ * Included with HG_TAG (suffix of the names), HG_KIND, HG_LANES and, for plain elements, HG_A; defines for the templates
+ * that follow: HG_X (stored element), HG_A (accumulation element), HG_COLUMNS (columns of a unit), the type unit_TAG and
+ * its verbs. gather_undefine.h clears it all.
+ *
+ * bfloat16 is read two columns at a time as 32-bit words: shifted left, a word is the float of its even column; masked, of
+ * its odd one. That is one instruction each and needs no widening across lanes; even and odd columns are summed in
+ * registers of their own and interleaved once per row. (Widening with __builtin_convertvector: gcc 12 makes five
+ * instructions of it, and gather ran at 11-15 GB/s where this form runs at 20-45, two threads, AVX2.)
+ */
+#define HG_N(name) HG_JOIN(name##_, HG_TAG)
+
+#if HG_KIND == HG_PLAIN
+#define HG_X HG_A
+#define HG_COLUMNS HG_LANES
+#else
+#define HG_A float
+#define HG_X uint16_t
+#define HG_COLUMNS (HG_KIND == HG_PAIR ? 2 * HG_LANES : 1)
+#endif
+
+#if HG_LANES == 1
+typedef HG_A HG_N(vec);
+typedef HG_A HG_N(loose) __attribute__((may_alias));
+typedef uint32_t HG_N(bits);
+typedef uint32_t HG_N(loose_bits) __attribute__((aligned(2), may_alias));
+#else
+typedef HG_A HG_N(vec) __attribute__((vector_size(HG_LANES * sizeof(HG_A))));
+typedef HG_A HG_N(loose) __attribute__((vector_size(HG_LANES * sizeof(HG_A)), aligned(sizeof(HG_A)), may_alias));
+typedef uint32_t HG_N(bits) __attribute__((vector_size(HG_LANES * 4)));
+typedef uint32_t HG_N(loose_bits) __attribute__((vector_size(HG_LANES * 4), aligned(2), may_alias));
+#endif
+
+#if HG_KIND == HG_PAIR
+typedef struct { HG_N(vec) even, odd; } HG_N(unit);
+#else
+typedef struct { HG_N(vec) all; } HG_N(unit);
+#endif
+
+#if HG_KIND == HG_PAIR
+HG_INLINE HG_N(vec) HG_N(floats)(HG_N(bits) bits)
+{
+    HG_N(vec) values;
+    memcpy(&values, &bits, sizeof values);
+    return values;
+}
+#endif
+
+/* unit + coefficient * p[0 .. HG_COLUMNS), the coefficient left out (not 1: a product costs) where `scaled` is 0. */
+HG_INLINE HG_N(unit) HG_N(add)(HG_N(unit) u, const HG_X *p, HG_A coefficient, const int scaled)
+{
+#if HG_KIND == HG_PAIR
+    HG_N(bits) words = *(const HG_N(loose_bits) *)p;
+    HG_N(vec) even = HG_N(floats)(words << 16), odd = HG_N(floats)(words & 0xffff0000u);
+    u.even += scaled ? coefficient * even : even;
+    u.odd += scaled ? coefficient * odd : odd;
+#elif HG_KIND == HG_SINGLE
+    u.all += scaled ? coefficient * hg_float_of_bf16(*p) : hg_float_of_bf16(*p);
+#else
+    HG_N(vec) values = *(const HG_N(loose) *)p;
+    u.all += scaled ? coefficient * values : values;
+#endif
+    return u;
+}
+
+HG_INLINE HG_N(unit) HG_N(zero)(void)
+{
+#if HG_KIND == HG_PAIR
+    return (HG_N(unit)){(HG_N(vec)){0}, (HG_N(vec)){0}};
+#else
+    return (HG_N(unit)){(HG_N(vec)){0}};
+#endif
+}
+
+HG_INLINE HG_N(unit) HG_N(times)(HG_N(unit) u, HG_A factor)
+{
+#if HG_KIND == HG_PAIR
+    u.even *= factor;
+    u.odd *= factor;
+#else
+    u.all *= factor;
+#endif
+    return u;
+}
+
+/* Parks a unit in memory as it is (HG_COLUMNS elements, columns in no particular order), and takes it back. */
+HG_INLINE void HG_N(park)(HG_A *p, HG_N(unit) u)
+{
+#if HG_KIND == HG_PAIR
+    *(HG_N(loose) *)p = u.even;
+    *(HG_N(loose) *)(p + HG_LANES) = u.odd;
+#else
+    *(HG_N(loose) *)p = u.all;
+#endif
+}
+
+HG_INLINE HG_N(unit) HG_N(unpark)(const HG_A *p)
+{
+#if HG_KIND == HG_PAIR
+    return (HG_N(unit)){*(const HG_N(loose) *)p, *(const HG_N(loose) *)(p + HG_LANES)};
+#else
+    return (HG_N(unit)){*(const HG_N(loose) *)p};
+#endif
+}
+
+/* Brings a parked unit's columns into their order; out must not overlap p. */
+HG_INLINE void HG_N(unravel)(HG_A *out, const HG_A *p)
+{
+#if HG_KIND == HG_PAIR
+    for (int l = 0; l < HG_LANES; l++) {
+        out[2 * l] = p[l];
+        out[2 * l + 1] = p[HG_LANES + l];
+    }
+#else
+    memcpy(out, p, HG_COLUMNS * sizeof(HG_A));
+#endif
+}
+
+/* Adds columns of a result that holds floats (or doubles), and stores such columns. */
+HG_INLINE HG_N(unit) HG_N(add_result)(HG_N(unit) u, const HG_A *y)
+{
+#if HG_KIND == HG_PAIR
+    HG_A even[HG_LANES], odd[HG_LANES];
+    for (int l = 0; l < HG_LANES; l++) {
+        even[l] = y[2 * l];
+        odd[l] = y[2 * l + 1];
+    }
+    u.even += *(const HG_N(loose) *)even;
+    u.odd += *(const HG_N(loose) *)odd;
+#else
+    u.all += *(const HG_N(loose) *)y;
+#endif
+    return u;
+}
+
+HG_INLINE void HG_N(store_result)(HG_A *y, HG_N(unit) u)
+{
+    HG_A parked[HG_COLUMNS];
+    HG_N(park)(parked, u);
+    HG_N(unravel)(y, parked);
+}
+
+#if HG_KIND != HG_PLAIN
+HG_INLINE void HG_N(store_bf16)(uint16_t *y, HG_N(unit) u)
+{
+#if HG_KIND == HG_PAIR && HG_LANES > 1
+    HG_N(bits) even = (HG_N(bits))u.even, odd = (HG_N(bits))u.odd;
+    HG_N(bits) even_nan = (HG_N(bits))(u.even != u.even), odd_nan = (HG_N(bits))(u.odd != u.odd);
+    even = (even + 0x7fffu + ((even >> 16) & 1u)) >> 16;
+    odd = (odd + 0x7fffu + ((odd >> 16) & 1u)) & 0xffff0000u;
+    even = (even & ~even_nan) | (even_nan & 0x7fc0u);
+    odd = (odd & ~odd_nan) | (odd_nan & 0x7fc00000u);
+    *(HG_N(loose_bits) *)y = even | odd;
+#elif HG_KIND == HG_PAIR
+    y[0] = hg_bf16_of_float(u.even);
+    y[1] = hg_bf16_of_float(u.odd);
+#else
+    *y = hg_bf16_of_float(u.all);
+#endif
+}
+#endif

@@ -1,0 +1,16 @@
+"""What all tests share: the policies of the program itself, and the folder that `oracle` and `graphs` are imported from."""
+
+import os
+import sys
+from pathlib import Path
+
+# Set before torch is loaded, as the program does it: the allocator's policy, and idle threads that sleep instead of spinning.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+from hpcgnn.__main__ import set_process_policies  # noqa: E402
+
+set_process_policies()
+
+# Appended, not inserted: folders here are named after the packages they test and must not hide them.
+HERE = str(Path(__file__).parent)
+if HERE not in sys.path:
+    sys.path.append(HERE)

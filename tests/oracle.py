@@ -1,0 +1,206 @@
+"""What the right answers are: dense, serial, float64, written from the papers' formulas. Imports nothing of the package.
+
+Rows and columns are original node ids. `adjacency[v, u]` is the weight of the edge u -> v, so aggregation is adjacency @ x.
+"""
+
+import numpy as np
+import torch
+
+M64, M32 = (1 << 64) - 1, 0xFFFFFFFF
+DROPOUT, DROPOUT_AGGREGATE = 2, 3  # purposes of random draws; part of what a seed means
+
+
+# --- aggregation -----------------------------------------------------------------------------------------------------------
+
+def adjacency(n, src, dst, weight=None, self_loops="keep"):
+    """Dense (n, n) float64; duplicates add up; 'add' gives each node without a self loop one of weight 1."""
+    a = np.zeros((n, n))
+    np.add.at(a, (dst, src), 1.0 if weight is None else weight.astype(np.float64))
+    if self_loops == "add":
+        missing = np.setdiff1d(np.arange(n), src[src == dst])
+        a[missing, missing] += 1.0
+    return a
+
+
+def operator(a, norm):
+    """The dense matrix of an aggregation: sum A, mean D_in^-1 A, sym D_in^-1/2 A D_out^-1/2; a degree of 0 scales by 0."""
+    def power(degree, exponent):
+        result = np.zeros_like(degree)
+        result[degree > 0] = degree[degree > 0] ** exponent
+        return result
+    if norm == "sum":
+        return a
+    if norm == "mean":
+        return power(a.sum(1), -1.0)[:, None] * a
+    return power(a.sum(1), -0.5)[:, None] * a * power(a.sum(0), -0.5)[None, :]
+
+
+# --- traffic ---------------------------------------------------------------------------------------------------------------
+
+def halo_rows(src, dst, owner, size):
+    """rows[p][k - 1]: the number of distinct nodes of rank p - k with an edge into rank p."""
+    rows = [[0] * (size - 1) for _ in range(size)]
+    for p in range(size):
+        into = owner[dst] == p
+        for k in range(1, size):
+            rows[p][k - 1] = len(np.unique(src[into & (owner[src] == (p - k) % size)]))
+    return rows
+
+
+def messages(rows, fine_cap, cap):
+    """Messages that each rank sends in one aggregation.
+
+    rows: from `halo_rows`. fine_cap: rows of a round, cut for the widest rows of the run; cap: rows that fit for this width.
+    Rows are dealt one by one: first to rounds, then whole rounds to groups; a peer gets one message per group.
+    """
+    size = len(rows)
+    longest = [max(rows[p][k] for p in range(size)) for k in range(size - 1)]
+    round_of, used, number = {}, 0, 0
+    for k, count in enumerate(longest):
+        fits = count <= fine_cap - used
+        if count and not fits and used:
+            number, used = number + 1, 0
+        for row in range(count):
+            if used == fine_cap:
+                number, used = number + 1, 0
+            round_of[k, row] = number
+            used += 1
+        if count > fine_cap:  # an offset that was cut shares its last round with nobody
+            number, used = number + 1, 0
+    group_of, used, group = {}, 0, 0
+    for number in sorted(set(round_of.values())):
+        length = sum(1 for place in round_of.values() if place == number)
+        if used and used + length > cap:
+            group, used = group + 1, 0
+        group_of[number] = group
+        used += length
+    return [len({(k, group_of[round_of[k, row]]) for k in range(size - 1) for row in range(rows[(p + k + 1) % size][k])})
+            for p in range(size)]
+
+
+# --- random numbers --------------------------------------------------------------------------------------------------------
+
+def philox(counter, key):
+    """Philox4x32-10 (Salmon et al., SC'11) of uint32 counters (…, 4) under a key of two words."""
+    c = [counter[..., i].astype(np.uint64) for i in range(4)]
+    k0, k1 = np.uint64(key[0]), np.uint64(key[1])
+    mask, shift = np.uint64(M32), np.uint64(32)
+    for _ in range(10):
+        high = [(c[0] * np.uint64(0xD2511F53)) >> shift, (c[2] * np.uint64(0xCD9E8D57)) >> shift]
+        low = [(c[0] * np.uint64(0xD2511F53)) & mask, (c[2] * np.uint64(0xCD9E8D57)) & mask]
+        c = [high[1] ^ c[1] ^ k0, low[1], high[0] ^ c[3] ^ k1, low[0]]
+        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & mask, (k1 + np.uint64(0xBB67AE85)) & mask
+    return np.stack(c, -1).astype(np.uint32)
+
+
+def stream_key(*parts):
+    """64 bits from integers by SplitMix64's finaliser."""
+    def mix(z):
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & M64
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & M64
+        return z ^ (z >> 31)
+    key = 0
+    for part in parts:
+        key = mix((key + 0x9E3779B97F4A7C15 + mix(part & M64)) & M64)
+    return key
+
+
+def random_words(key, ids, columns):
+    """uint32 (len(ids), columns): word c % 4 of the counter (c // 4, low id, high id, 0)."""
+    groups = -(-columns // 4)
+    counter = np.zeros((len(ids), groups, 4), np.uint32)
+    counter[..., 0] = np.arange(groups)
+    counter[..., 1] = (ids & M32)[:, None]
+    counter[..., 2] = (ids >> 32)[:, None]
+    return philox(counter, (key & M32, key >> 32)).reshape(len(ids), 4 * groups)[:, :columns]
+
+
+def dropout_mask(seed, epoch, layer, purpose, n, columns, p):
+    """(n, columns) float64 factors, 0 or 1/(1-p), for nodes 0 … n-1."""
+    if p == 0:
+        return torch.ones(n, columns, dtype=torch.float64)
+    words = random_words(stream_key(seed, epoch, layer, purpose), np.arange(n, dtype=np.int64), columns)
+    return torch.from_numpy((words >= round(p * 2**32)) / (1 - round(p * 2**32) / 2**32))
+
+
+# --- models ----------------------------------------------------------------------------------------------------------------
+
+def _normalise(kind, x, weight, bias):
+    if kind == "none":
+        return x
+    axis = 0 if kind == "batch" else 1
+    mean = x.mean(axis, keepdim=True)
+    return (x - mean) / torch.sqrt(((x - mean) ** 2).mean(axis, keepdim=True) + 1e-5) * weight + bias
+
+
+def model(a, x, parameters, *, kind, layers, dropout=0.0, input_dropout=None, kept=False, norm="none", residual=False, seed=0, epoch=0):
+    """Logits (n, C) by the formulas of the papers.
+
+    a: (n, n) adjacency with the self loops that the model wants. x: (n, F). parameters: {name: float64 tensor}. kept: whether the
+    first layer's dropout acts on the aggregate. input_dropout: the rate there (None: dropout).
+    """
+    n, p_in = len(a), dropout if input_dropout is None else input_dropout
+    matrix = torch.from_numpy(operator(a, {"gcn": "sym", "sgc": "sym", "sage": "mean", "gin": "sum"}[kind]))
+
+    def mask(layer, purpose, like, p):
+        return like * dropout_mask(seed, epoch, layer, purpose, n, like.shape[1], p)
+
+    def convolution(layer, aggregated, own):
+        def get(name):
+            return parameters[f"convs.{layer}.{name}"]
+        if kind in ("gcn", "sgc"):
+            return aggregated @ get("linear.weight") + get("linear.bias")
+        if kind == "sage":
+            return aggregated @ get("neighbour.weight") + own @ get("own.weight") + get("own.bias")
+        hidden = torch.relu((aggregated + (1 + get("eps")) * own) @ get("first.weight") + get("first.bias"))
+        return hidden @ get("second.weight") + get("second.bias")
+
+    first = torch.linalg.matrix_power(matrix, layers) if kind == "sgc" else matrix
+    own = mask(0, DROPOUT, x, p_in)
+    h = convolution(0, mask(0, DROPOUT_AGGREGATE, first @ x, p_in) if kept else first @ own, own)
+    before = None
+    for layer in range(1, 1 if kind == "sgc" else layers):
+        h = torch.relu(_normalise(norm, h, parameters.get(f"norms.{layer - 1}.weight"), parameters.get(f"norms.{layer - 1}.bias")))
+        if residual and before is not None:
+            h = h + before
+        before = h
+        h = mask(layer, DROPOUT, h, dropout)
+        h = convolution(layer, matrix @ h, h)
+    return h
+
+
+def loss(logits, labels, train):
+    """The mean cross-entropy over the training nodes (bool (n,)), or binary cross-entropy over nodes and labels."""
+    logits, labels = logits[train], labels[train]
+    if labels.ndim == 2:
+        labels = labels.to(logits.dtype)
+        return (torch.clamp(logits, min=0) - logits * labels + torch.log1p(torch.exp(-logits.abs()))).mean()
+    return (torch.logsumexp(logits, 1) - logits[torch.arange(len(labels)), labels]).mean()
+
+
+# --- metrics ---------------------------------------------------------------------------------------------------------------
+
+def accuracy(logits, labels):
+    """The share of rows whose largest logit is the label; the first one of equal ones counts."""
+    return float(np.mean([int(np.flatnonzero(row == row.max())[0]) == label for row, label in zip(logits, labels)]))
+
+
+def micro_f1(logits, labels):
+    """2 TP / (2 TP + FP + FN), counted one by one."""
+    tp = fp = fn = 0
+    for score, truth in zip(logits.reshape(-1), labels.reshape(-1)):
+        tp += score > 0 and truth == 1
+        fp += score > 0 and truth == 0
+        fn += score <= 0 and truth == 1
+    return 2 * tp / (2 * tp + fp + fn)
+
+
+def roc_auc(logits, labels):
+    """The mean over labels of the share of positive-negative pairs in the right order, ties half; one-sided labels are left out."""
+    areas = []
+    for column in range(labels.shape[1]):
+        positive, negative = logits[labels[:, column] == 1, column], logits[labels[:, column] == 0, column]
+        if len(positive) and len(negative):
+            above = (positive[:, None] > negative[None, :]).sum() + 0.5 * (positive[:, None] == negative[None, :]).sum()
+            areas.append(above / (len(positive) * len(negative)))
+    return float(np.mean(areas)) if areas else float("nan")
