@@ -51,7 +51,7 @@ def configure(parser):
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     tables = parser.add_argument_group("edge lists and Matrix Market")
     tables.add_argument("--edge-columns", metavar="NAMES", type=lambda text: tuple(text.split(",")),
-                        help="meaning of the edge list's columns, of src, dst, weight, type and - (ignored); "
+                        help="meaning of the edge list's columns, of src, dst, weight, type and _ (ignored); "
                              "default src,dst or src,dst,weight")
     for name, what in (("features", "one row per node"), ("labels", "one or more columns"),
                        ("splits", "train, val, test or empty")):

@@ -5,6 +5,7 @@ the parsing (an extra, since most users never import text): it is the one parser
 """
 
 import gzip
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,24 +52,29 @@ def read_frame(path, header=None):
     pandas = _pandas()
     path = Path(path)
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as lines:
-            skip, first = 0, ""
-            for first in lines:
-                if first.strip() and not first.lstrip().startswith(COMMENTS):
-                    break
-                skip, first = skip + 1, ""
+        skip, first = _first_row(path, blank_is_row=header is False)
         if not first:
             return pandas.DataFrame()
-        separator = "," if "," in first else "\t" if "\t" in first else r"\s+"
-        fields = [field.strip().strip('"') for field in (first.split(separator) if separator != r"\s+" else first.split())]
+        separator = "," if "," in first else "\t" if "\t" in first.strip() else r"\s+"
+        fields = re.split(r"\s+" if separator == r"\s+" else separator, first.strip())
+        single = len(fields) == 1
         if header is None:
             header = not any(_is_number(field) for field in fields)
-        return pandas.read_csv(path, sep=separator, skiprows=skip, header=0 if header else None, comment="#",
-                               skipinitialspace=True, skip_blank_lines=separator == r"\s+" or len(fields) > 1)
+        return pandas.read_csv(path, sep="," if single else separator, skiprows=skip, header=0 if header else None,
+                               comment="#", skipinitialspace=True, skip_blank_lines=not single)
     except FileNotFoundError as error:
         raise FormatError(f"no table at {path}") from error
     except (ValueError, OSError, EOFError) as error:
         raise FormatError(f"{path} is not a readable table: {error}") from error
+
+
+def _first_row(path, blank_is_row):
+    """(number of lines before it, text) of the first line that is no comment; text is empty for a file without one."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as lines:
+        for skip, line in enumerate(lines):
+            if (line.strip() or blank_is_row) and not line.lstrip().startswith(COMMENTS):
+                return skip, line
+    return 0, ""
 
 
 def _is_number(text):

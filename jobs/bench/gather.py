@@ -40,6 +40,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--weighted", action="store_true", help="with a weight per edge (torch's product always has one)")
     parser.add_argument("--no-torch", action="store_true", help="leave out torch.sparse.mm, which is slow")
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: processor time of all threads / "
+                        "threads, for machines whose cores are shared with other work")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -62,22 +64,23 @@ def skewed_graph(nodes: int, degree: float, order: str, seed: int) -> tuple[torc
     return indptr, indices.to(torch.int32)
 
 
-def seconds(function) -> float:
-    start = time.perf_counter()
+def seconds(function, clock: str, threads: int) -> float:
+    start = time.perf_counter(), time.process_time()
     function()
-    return time.perf_counter() - start
+    wall, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
+    return wall if clock == "wall" else cpu / threads
 
 
 def spread(values: list[float], digits: int) -> str:
     return " / ".join(f"{value:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
 
 
-def measure(contestants: dict, repetitions: int) -> dict[str, list[float]]:
+def measure(contestants: dict, options: argparse.Namespace) -> dict[str, list[float]]:
     """Seconds per contestant, repetitions alternating; the first round is thrown away."""
     times = {name: [] for name in contestants}
-    for repetition in range(repetitions + 1):
+    for repetition in range(options.repetitions + 1):
         for name, function in contestants.items():
-            elapsed = seconds(function)
+            elapsed = seconds(function, options.clock, options.threads)
             if repetition:
                 times[name].append(elapsed)
     return times
@@ -109,7 +112,7 @@ def main() -> None:
                 product = torch.sparse_csr_tensor(indptr, indices.to(torch.int64), weight.to(dtype),
                                                   (options.nodes, options.nodes), check_invariants=False)
                 contestants["torch"] = lambda: torch.sparse.mm(product, x)
-            times = measure(contestants, options.repetitions)
+            times = measure(contestants, options)
             volume = num_edges * width * x.element_size() / 1e9
             speeds = {key: [volume / value for value in values] for key, values in times.items()}
             fraction = [g / p for g, p in zip(speeds["gather"], speeds["probe"])]

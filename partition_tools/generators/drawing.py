@@ -24,7 +24,7 @@ def distinct_edges(spec, draw):
         missing = wanted - len(keys)
         if missing <= wanted // 1000 and len(keys):
             break
-        parts = [keys]
+        parts = []
         for start in range(0, missing, BLOCK):
             src, dst = draw(spec.random("edges", block), min(BLOCK, missing - start))
             block += 1
@@ -33,7 +33,9 @@ def distinct_edges(spec, draw):
             if not spec.directed:
                 src, dst = np.minimum(src, dst), np.maximum(src, dst)
             parts.append(src * n + dst)
-        keys = np.unique(np.concatenate(parts))
+        fresh = np.sort(np.concatenate(parts))
+        keys = np.sort(np.concatenate([keys, fresh]), kind="stable") if len(keys) else fresh    # merges two sorted runs
+        keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
     return keys
 
 

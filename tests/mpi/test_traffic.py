@@ -1,0 +1,85 @@
+"""Messages and bytes, exactly: what an aggregation sends is decided by the graph, the map and the buffer, and by nothing else."""
+
+import graphs
+import oracle
+import pytest
+import torch
+
+from hpcgnn.graph.stream import HaloBuffers
+from hpcgnn.schedules.halo import FullHalo
+
+GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
+
+
+def aggregate_once(comm, local, halo_buffer, width):
+    """One aggregation forwards and backwards; returns the ledger's entries of it and the buffers."""
+    buffers = HaloBuffers(halo_buffer)
+    x = torch.ones(local.num_owned, width, dtype=torch.float64, requires_grad=True)
+    comm.ledger.take()
+    FullHalo(local, comm, buffers).aggregate(x, "sym").backward(torch.ones(local.num_owned, width, dtype=torch.float64))
+    return comm.ledger.take(), buffers
+
+
+@pytest.mark.parametrize("width, fine_rows, rows", [(3, 1000, 1000), (3, 4, 4), (3, 1, 1), (2, 2, 5), (1, 3, 9)])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_messages_and_bytes(comm, session_path, name, width, fine_rows, rows):
+    """fine_rows: that the rounds were cut for; rows: of this width that fit into a buffer, so that rounds travel together."""
+    graph = GRAPHS[name]
+    where = graphs.layout(graph, comm.size)
+    file = session_path / f"traffic-{name.replace(' ', '-')}.h5"
+    if comm.rank == 0 and not file.exists():
+        graphs.write_file(file, graph, where, comm.size)
+    comm.barrier()
+    row_bytes = width * 8
+    for map_name in ("dealt", "one empty"):
+        local = graphs.load(file, where.maps[map_name], comm, cap=fine_rows)
+        traffic, buffers = aggregate_once(comm, local, 4 * rows * row_bytes, width)
+        owner = where.owner(map_name)
+        # Forwards rows go from sources to destinations; backwards the same graph is used with its edges turned round.
+        for kind, src, dst in (("halo_forward", graph.src, graph.dst), ("halo_backward", graph.dst, graph.src)):
+            halo = oracle.halo_rows(src, dst, owner, comm.size)
+            expected = oracle.messages(halo, fine_rows, rows)[comm.rank]
+            sent = sum(halo[(comm.rank + k) % comm.size][k - 1] for k in range(1, comm.size))
+            entry = traffic.pop(kind, None)
+            counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
+            assert counts == (expected, sent * row_bytes, sum(halo[comm.rank]) * row_bytes), f"{kind}, {map_name}"
+        assert not traffic, "an aggregation has no other traffic: no ids, no counts, nothing fetched twice"
+        assert buffers.nbytes <= buffers.limit
+
+
+def test_a_large_buffer_sends_one_message_to_each_peer(comm, shared_path):
+    graph = GRAPHS["power law"]
+    where = graphs.layout(graph, comm.size)
+    if comm.rank == 0:
+        graphs.write_file(shared_path / "g.h5", graph, where, comm.size)
+    comm.barrier()
+    local = graphs.load(shared_path / "g.h5", where.maps["dealt"], comm)
+    traffic, _ = aggregate_once(comm, local, 1 << 24, 8)
+    peers = sum(len(rows) > 0 for rows in local.inward.plan.send_rows)
+    assert sum(entry.messages for entry in traffic.values()) == 2 * peers
+
+
+def test_nothing_crosses_between_parts_without_edges(comm, shared_path):
+    graph = graphs.with_task(graphs.two_cliques())
+    where = graphs.halves(graph, comm.size)
+    if comm.rank == 0:
+        graphs.write_file(shared_path / "g.h5", graph, where, comm.size)
+    comm.barrier()
+    local = graphs.load(shared_path / "g.h5", where.maps["halves"], comm)
+    assert local.inward.plan.rounds == [] and local.inward.halo == [] and local.inward.plan.num_halo == 0
+    assert aggregate_once(comm, local, 1 << 16, 4)[0] == {}
+
+
+def test_the_largest_star_fits_any_buffer(comm, shared_path):
+    """However many rows a rank needs, its buffers together stay within the limit, and are as large as they need to be only."""
+    graph = graphs.with_task(graphs.star(400))
+    where = graphs.layout(graph, comm.size)
+    if comm.rank == 0:
+        graphs.write_file(shared_path / "g.h5", graph, where, comm.size)
+    comm.barrier()
+    for halo_buffer in (4 * 16, 4 * 16 * 13 + 3, 1 << 20):
+        local = graphs.load(shared_path / "g.h5", where.maps["dealt"], comm, cap=HaloBuffers(halo_buffer).cap(16))
+        _, buffers = aggregate_once(comm, local, halo_buffer, 2)
+        largest = max([sum(s.stop - s.start for s in r) for r in local.inward.plan.rounds], default=0)
+        assert buffers.nbytes <= min(halo_buffer, max(4 * 16 * largest, 4 * 16 * local.inward.plan.num_halo,
+                                                      4 * 16 * local.inward.plan.num_sent))

@@ -1,0 +1,28 @@
+"""The command line, called in this process."""
+
+import pytest
+
+from partition_tools.cli import main
+
+
+@pytest.fixture
+def cli(capsys):
+    """cli(word, ...) -> (exit code, stdout, stderr); words may be paths and numbers."""
+    def run(*words):
+        code = main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+    return run
+
+
+@pytest.fixture
+def fails(cli, tmp_path):
+    """fails(word, ...) -> the one-line error; checks exit code 2 and that no file appeared or changed anywhere below."""
+    def run(*words):
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        code, _, err = cli(*words)
+        lines = [line for line in err.splitlines() if not line.startswith("[") and "warning" not in line]
+        assert code == 2 and len(lines) == 1 and lines[0].startswith("partition_tools: error: "), err
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        return lines[0]
+    return run

@@ -1,0 +1,124 @@
+"""Every mistake in the input is one line, exit code 2, and leaves nothing behind."""
+
+import pickle
+
+import numpy as np
+import pytest
+from partition_helpers import node_data, odd_graph, save_npz
+
+N = 60
+FEATURES, LABELS, MASKS = node_data(N)
+
+
+def put(array, index, value, dtype=None):
+    array = array.astype(dtype or array.dtype)
+    array[index] = value
+    return array
+
+
+SRC, DST = odd_graph()
+
+BAD_ARRAYS = {
+    "edge beyond the nodes": ({"edge_index": np.stack([put(SRC, 7, N), DST])}, "edge 7 has source 60"),
+    "negative id": ({"edge_index": np.stack([SRC, put(DST, 2, -1)])}, "edge 2 has destination -1"),
+    "ids not integer": ({"edge_index": np.stack([SRC, DST]).astype(float)}, "integers"),
+    "edge_index shape": ({"edge_index": np.stack([SRC, DST]).T}, "shape"),
+    "label beyond": ({"y": put(LABELS, 9, 4)}, "node 9 has label 4"),
+    "label below": ({"y": put(LABELS, 9, -2)}, "node 9 has label -2"),
+    "label fraction": ({"y": put(LABELS, 9, 1.5, float)}, "node 9 has label 1.5"),
+    "label missing in split": ({"y": put(LABELS, np.argmax(MASKS["val"]), -1)}, "val split but has no label"),
+    "labels short": ({"y": LABELS[:-1]}, "label"),
+    "multi-label value": ({"y": np.full((N, 3), 2), "num_classes": None}, "neither 0 nor 1"),
+    "nan": ({"x": put(FEATURES, (4, 2), np.nan)}, "node 4"),
+    "inf": ({"x": put(FEATURES, (4, 2), np.inf)}, "node 4"),
+    "features short": ({"x": FEATURES[:-1], "num_nodes": np.int64(N)}, "features"),
+    "weights short": ({"edge_weight": np.ones(3)}, "edge weight"),
+    "weight nan": ({"edge_weight": put(np.ones(len(SRC)), 5, np.nan)}, "edge 5"),
+    "negative type": ({"edge_type": put(np.ones(len(SRC), int), 5, -1)}, "types"),
+    "two splits": ({"val_mask": MASKS["val"] | MASKS["train"]}, "in two splits"),
+    "mask short": ({"val_mask": MASKS["val"][:-1]}, "val mask"),
+    "no nodes": ({"x": None, "y": None, "edge_index": np.zeros((2, 0), int),
+                  **{f"{m}_mask": None for m in MASKS}}, "no nodes"),
+    "no edges given": ({"edge_index": None}, "neither edge_index nor src"),
+    "pickled": ({"y": np.array([{} for _ in range(N)])}, "pickle"),
+    "sparse column": ({"x": None, "x_indptr": np.array([0] + [1] * N), "x_indices": np.array([9]),
+                       "x_data": np.ones(1), "x_shape": np.array([N, 9])}, "column outside"),
+    "sparse pointers": ({"x": None, "x_indptr": np.array([0, 2] + [1] * (N - 1)), "x_indices": np.array([0]),
+                         "x_data": np.ones(1), "x_shape": np.array([N, 9])}, "inconsistent"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARRAYS)
+def test_bad_arrays(fails, tmp_path, case):
+    changes, message = BAD_ARRAYS[case]
+    save_npz(tmp_path / "g.npz", SRC, DST, N, **changes)
+    assert message in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
+
+
+def test_too_large_for_fp16(fails, tmp_path):
+    save_npz(tmp_path / "g.npz", SRC, DST, N, x=put(FEATURES, (4, 2), 1e5))
+    assert "fp16" in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--feature-dtype", "fp16")
+
+
+def test_more_labels_than_stated_classes(fails, tmp_path):
+    save_npz(tmp_path / "g.npz", SRC, DST, N)
+    assert "classes 0..2" in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--num-classes", 3)
+
+
+def test_files(fails, tmp_path):
+    target = ("-o", tmp_path / "g.h5")
+    assert "no input" in fails("import", tmp_path / "nothing.npz", *target)
+    (tmp_path / "g.what").write_text("0 1\n")
+    assert "--format" in fails("import", tmp_path / "g.what", *target)
+    (tmp_path / "text.npz").write_text("0 1\n")
+    assert "not a readable .npz" in fails("import", tmp_path / "text.npz", *target)
+    (tmp_path / "pickle.npz").write_bytes(pickle.dumps({"a": 1}))
+    assert "not a readable .npz" in fails("import", tmp_path / "pickle.npz", *target)
+    save_npz(tmp_path / "ok.npz", SRC, DST, N)
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "ok.npz").read_bytes()[:3000])
+    assert "not a readable .npz" in fails("import", tmp_path / "cut.npz", *target)
+    assert "no directory" in fails("import", tmp_path / "ok.npz", "-o", tmp_path / "missing" / "g.h5")
+    (tmp_path / "old.h5").write_text("precious")
+    assert "--force" in fails("import", tmp_path / "ok.npz", "-o", tmp_path / "old.h5")
+    assert "edge lists" in fails("import", tmp_path / "ok.npz", *target, "--relabel")
+    assert "sum to at most 1" in fails("import", tmp_path / "ok.npz", *target, "--train", 0.9, "--val", 0.2)
+
+
+def test_text(fails, tmp_path):
+    target = ("-o", tmp_path / "g.h5")
+    cases = {"0 1\n1 x\n": "--relabel", "0 1 2 3\n": "--edge-columns", "0 1\n1 2.5\n": "--relabel", "0 -1\n": "-1"}
+    for text, message in cases.items():
+        (tmp_path / "e.txt").write_text(text)
+        assert message in fails("import", tmp_path / "e.txt", *target)
+    (tmp_path / "e.txt").write_text("0 1\n1 2\n")
+    (tmp_path / "y.csv").write_text("0\n1\n")
+    assert "outside the nodes 0..1" in fails("import", tmp_path / "e.txt", *target, "--labels", tmp_path / "y.csv")
+    (tmp_path / "y.csv").write_text("id,label\n0,1\n0,1\n")
+    assert "two rows" in fails("import", tmp_path / "e.txt", *target, "--labels", tmp_path / "y.csv")
+    (tmp_path / "s.csv").write_text("train\nsometimes\ntest\n")
+    assert "sometimes" in fails("import", tmp_path / "e.txt", *target, "--splits", tmp_path / "s.csv")
+    (tmp_path / "x.csv").write_text("1,2\n3,four\n5,6\n")
+    assert "not a number" in fails("import", tmp_path / "e.txt", *target, "--features", tmp_path / "x.csv")
+    assert "no table" in fails("import", tmp_path / "e.txt", *target, "--features", tmp_path / "missing.csv")
+
+
+def test_matrix_market_and_ogb(fails, tmp_path):
+    target = ("-o", tmp_path / "g.h5")
+    (tmp_path / "m.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 3 1\n1 3 1.0\n")
+    assert "square" in fails("import", tmp_path / "m.mtx", *target)
+    (tmp_path / "m.mtx").write_text("not a matrix\n")
+    assert "Matrix Market" in fails("import", tmp_path / "m.mtx", *target)
+    (tmp_path / "d" / "raw").mkdir(parents=True)
+    assert "not an OGB folder" in fails("import", tmp_path / "d", *target)
+
+
+def test_without_pandas(fails, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    (tmp_path / "e.txt").write_text("0 1\n")
+    assert "hpcgnn[import]" in fails("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5")
+
+
+def test_empty_training_split_is_a_warning(cli, tmp_path):
+    save_npz(tmp_path / "g.npz", SRC, DST, N, train_mask=np.zeros(N, bool))
+    code, _, err = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
+    assert code == 0 and "training split is empty" in err

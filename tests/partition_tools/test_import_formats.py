@@ -1,0 +1,282 @@
+"""Every format comes in element by element: edges in their direction with attributes, features, labels, splits."""
+
+import gzip
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
+
+from hpcgnn.errors import GraphError
+from hpcgnn.graph.storage import GraphFile
+from partition_tools.canonical import ImportOptions, canonical
+from partition_tools.import_graph import import_graph
+from partition_tools.raw import RawGraph
+from partition_tools.tables import TableOptions
+
+N = 60
+
+
+def split_codes(masks):
+    return sum(mask * code for mask, code in zip((masks["train"], masks["val"], masks["test"]), (1, 2, 3)))
+
+
+def check_nodes(seen, n=N, features=True):
+    expected, labels, masks = node_data(n)
+    if features:
+        np.testing.assert_array_equal(seen.features, expected)
+    np.testing.assert_array_equal(seen.labels, labels)
+    np.testing.assert_array_equal(seen.split, split_codes(masks))
+    assert seen.meta.num_classes == 4
+
+
+@pytest.mark.parametrize("layout", ["edge_index", "src_dst"])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_npz(cli, tmp_path, layout, symmetric):
+    src, dst = odd_graph(symmetric=symmetric)
+    save_npz(tmp_path / "g.npz", src, dst, N, layout)
+    code, out, _ = cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")
+    seen = view(tmp_path / "g.h5")
+    assert code == 0 and f"{N} nodes" in out
+    assert seen.edges == edge_list(src, dst)
+    assert seen.out == (None if symmetric else seen.edges)
+    assert seen.meta.undirected == symmetric and seen.meta.source == "g"
+    assert seen.meta.num_self_loops == np.count_nonzero(src == dst) > 0
+    check_nodes(seen)
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert file.read("topology/indices").dtype == np.int32
+        np.testing.assert_array_equal(file.read("clusters/offsets"), [0, N])
+        np.testing.assert_array_equal(file.read("nodes/original_id"), np.arange(N))
+
+
+def test_npz_weights_types_and_sparse_features(tmp_path):
+    src, dst = odd_graph()
+    random = np.random.default_rng(5)
+    weight, kind = random.random(len(src)), random.integers(0, 3, len(src))
+    rows = scipy.sparse.random(N, 40, 0.1, "csr", np.float32, random)
+    changes = {"x": None, "x_indptr": rows.indptr, "x_indices": rows.indices, "x_data": rows.data,
+               "x_shape": np.array(rows.shape)}
+    save_npz(tmp_path / "g.npz", src, dst, N, edge_weight=weight, edge_type=kind, **changes)
+    import_graph(tmp_path / "g.npz", tmp_path / "g.h5")
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == seen.out == edge_list(src, dst, weight, kind)
+    assert seen.meta.sparse_features and seen.meta.num_features == 40 and seen.meta.weighted and seen.meta.typed
+    np.testing.assert_array_equal(seen.features, rows.toarray())
+    import_graph(tmp_path / "g.npz", tmp_path / "n.h5", options=ImportOptions(row_normalize=True, drop_weights=True))
+    seen, dense = view(tmp_path / "n.h5"), rows.toarray()
+    np.testing.assert_allclose(seen.features, dense / np.maximum(dense.sum(1, keepdims=True), 1e-30), rtol=1e-6)
+    assert not seen.meta.weighted
+
+
+def test_row_normalize_and_fp16_of_dense_features(cli, tmp_path):
+    save_npz(tmp_path / "g.npz", *odd_graph(), N)
+    features = node_data(N)[0]
+    cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--row-normalize", "--feature-dtype", "fp16")
+    seen = view(tmp_path / "g.h5")
+    assert seen.features.dtype == np.float16
+    expected = features / np.abs(features).sum(1, keepdims=True)
+    np.testing.assert_array_equal(seen.features, expected.astype(np.float16))
+
+
+def test_features_as_integers_and_multi_label(tmp_path):
+    random = np.random.default_rng(3)
+    counts, labels = random.integers(0, 9, (N, 3)), random.integers(0, 2, (N, 6))
+    save_npz(tmp_path / "g.npz", *odd_graph(), N, x=counts, y=labels, num_classes=None)
+    import_graph(tmp_path / "g.npz", tmp_path / "g.h5")
+    seen = view(tmp_path / "g.h5")
+    assert seen.features.dtype == np.float32 and seen.labels.dtype == np.uint8 and seen.meta.multi_label
+    np.testing.assert_array_equal(seen.features, counts)
+    np.testing.assert_array_equal(seen.labels, labels)
+    assert seen.meta.num_classes == 6
+
+
+def write_text(path, lines):
+    with (gzip.open if path.suffix == ".gz" else open)(path, "wt") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("name, separator, head", [
+    ("e.txt", " ", ["# a comment", "% another"]), ("e.csv", ",", ["src,dst,weight"]), ("e.tsv.gz", "\t", []),
+    ("e.csv.gz", ", ", ["# one", "from,to,w"]), ("e.edges", "   ", [])])
+def test_edge_list_with_tables(cli, tmp_path, name, separator, head):
+    src, dst = odd_graph()
+    features, labels, masks = node_data(N)
+    weight = np.round(np.random.default_rng(5).random(len(src)), 3)
+    write_text(tmp_path / name, head + [separator.join((str(s), str(d), str(w))) for s, d, w in zip(src, dst, weight)])
+    np.save(tmp_path / "x.npy", features)
+    write_text(tmp_path / "y.csv", ["label"] + [str(label) for label in labels])
+    words = np.array(["none", "train", "valid", "test"])[split_codes(masks)]
+    shuffled = np.random.default_rng(1).permutation(N)
+    write_text(tmp_path / "s.csv", ["id,split"] + [f"{node},{words[node]}" for node in shuffled])
+    code, _, err = cli("import", tmp_path / name, "-o", tmp_path / "g.h5", "--features", tmp_path / "x.npy",
+                       "--labels", tmp_path / "y.csv", "--splits", tmp_path / "s.csv")
+    assert code == 0, err
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == edge_list(src, dst, weight)
+    check_nodes(seen)
+
+
+def test_edge_list_columns_and_relabelled_ids(cli, tmp_path):
+    """Ids are words here; nodes are numbered in the sorted order of all ids, those of keyed tables included."""
+    write_text(tmp_path / "e.csv", ["time,to,from,kind", "9,pear,apple,1", "8,fig,pear,0", "7,fig,pear,0"])
+    write_text(tmp_path / "y.csv", ["id,label", "zebra,1", "pear,0", "apple,1", "fig,2"])
+    code, _, err = cli("import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--edge-columns", "_,dst,src,type",
+                       "--relabel", "--labels", tmp_path / "y.csv", "--train", 0.5, "--val", 0.25, "--seed", 3)
+    assert code == 0, err
+    seen = view(tmp_path / "g.h5")
+    apple, fig, pear, zebra = range(4)
+    assert seen.edges == edge_list([apple, pear, pear], [pear, fig, fig], None, [1, 0, 0])
+    np.testing.assert_array_equal(seen.labels[[apple, fig, pear, zebra]], [1, 2, 0, 1])
+    assert sorted(seen.split) == [1, 1, 2, 3]
+
+
+def test_edge_list_without_edges(cli, tmp_path):
+    """Zero edges are a graph: n comes from the tables."""
+    write_text(tmp_path / "e.csv", ["# nothing"])
+    np.save(tmp_path / "y.npy", np.arange(5))
+    assert cli("import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.npy")[0] == 0
+    assert view(tmp_path / "g.h5").edges == []
+    assert cli("partition", tmp_path / "g.h5", "--ranks", "1,3")[0] == 0
+    assert cli("verify", tmp_path / "g.h5")[0] == 0
+
+
+@pytest.mark.parametrize("field", ["pattern", "real"])
+@pytest.mark.parametrize("symmetry", ["general", "symmetric"])
+def test_matrix_market(tmp_path, field, symmetry):
+    random = np.random.default_rng(2)
+    matrix = scipy.sparse.random(30, 30, 0.1, "coo", np.float64, random)
+    matrix.data = np.round(matrix.data, 3) + 0.5
+    if symmetry == "symmetric":
+        matrix = (matrix + matrix.T).tocoo()
+    scipy.io.mmwrite(tmp_path / "m.mtx", matrix, field=field, symmetry=symmetry)
+    np.save(tmp_path / "y.npy", np.arange(30) % 3)
+    import_graph(tmp_path / "m.mtx", tmp_path / "g.h5", tables=TableOptions(labels=tmp_path / "y.npy"))
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == edge_list(matrix.row, matrix.col, None if field == "pattern" else matrix.data)
+    assert seen.meta.undirected == (symmetry == "symmetric")
+
+
+def ogb_folder(path, labels, binary):
+    """The raw files of a small data set in OGB's text or binary layout."""
+    src, dst = odd_graph()
+    features, _, masks = node_data(N)
+    (path / "raw").mkdir(parents=True)
+    (path / "split" / "time").mkdir(parents=True)
+    if binary:
+        np.savez(path / "raw" / "data.npz", edge_index=np.stack([src, dst]), num_nodes_list=np.array([N]),
+                 num_edges_list=np.array([len(src)]), node_feat=features, node_year=np.full((N, 1), 2015))
+        np.savez(path / "raw" / "node-label.npz", node_label=labels)
+    else:
+        tables = {"edge": np.stack([src, dst], 1), "num-node-list": [[N]], "num-edge-list": [[len(src)]],
+                  "node-feat": features, "node-label": labels}
+        for name, rows in tables.items():
+            write_text(path / "raw" / f"{name}.csv.gz", [",".join("" if v != v else str(v) for v in row) for row in rows])
+    for file, name in (("train", "train"), ("valid", "val"), ("test", "test")):
+        write_text(path / "split" / "time" / f"{file}.csv.gz", [str(i) for i in np.flatnonzero(masks[name])])
+    return src, dst
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_ogb_with_missing_labels(cli, tmp_path, binary):
+    _, labels, masks = node_data(N)
+    stored = labels.astype(np.float32)[:, None]
+    stored[split_codes(masks) == 0] = np.nan
+    src, dst = ogb_folder(tmp_path / "ogbn_small", stored, binary)
+    code, _, err = cli("import", tmp_path / "ogbn_small", "-o", tmp_path / "g.h5")
+    assert code == 0, err
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == edge_list(src, dst)
+    np.testing.assert_array_equal(seen.features, node_data(N)[0])
+    np.testing.assert_array_equal(seen.labels, np.where(split_codes(masks) == 0, -1, labels))
+    np.testing.assert_array_equal(seen.split, split_codes(masks))
+
+
+def test_ogb_multi_label_and_hint(cli, tmp_path):
+    labels = np.random.default_rng(0).integers(0, 2, (N, 7))
+    src, dst = ogb_folder(tmp_path / "ogbn_proteins", labels, False)
+    code, _, err = cli("import", tmp_path / "ogbn_proteins", "-o", tmp_path / "g.h5", "--undirected")
+    assert code == 0 and "--undirected" in err
+    seen = view(tmp_path / "g.h5")
+    np.testing.assert_array_equal(seen.labels, labels)
+    assert seen.edges == edge_list(*zip(*sorted(set(zip(src, dst)) | set(zip(dst, src)))))
+
+
+def canonical_view(tmp_path, src, dst, n, weight=None, kind=None, **options):
+    from hpcgnn.graph.storage import write_graph
+    write_graph(tmp_path / "o.h5", canonical(RawGraph(src, dst, n, weight=weight, type=kind), ImportOptions(**options)))
+    return view(tmp_path / "o.h5")
+
+
+@pytest.mark.parametrize("how", ["keep", "remove", "add"])
+def test_self_loops(tmp_path, how):
+    src, dst = odd_graph()
+    kind = np.arange(len(src)) % 3
+    seen = canonical_view(tmp_path, src, dst, N, np.full(len(src), 0.5), kind, self_loops=how)
+    expected = [(s, d, w, t) for s, d, w, t in zip(src, dst, [0.5] * len(src), kind) if how != "remove" or s != d]
+    if how == "add":
+        expected += [(i, i, 1.0, 3) for i in sorted(set(range(N)) - set(src[src == dst]))]
+    src, dst, weight, kind = zip(*expected)
+    assert seen.edges == edge_list(src, dst, weight, kind)
+    assert seen.meta.num_self_loops == sum(s == d for s, d in zip(src, dst))
+
+
+def test_duplicates(tmp_path):
+    src, dst, kind = [0, 0, 0, 0, 1], [1, 1, 1, 1, 0], [2, 1, 1, 2, 1]
+    seen = canonical_view(tmp_path, np.array(src), np.array(dst), 3, np.array([4., 3, 2, 1, 2]), np.array(kind),
+                          drop_duplicates=True)
+    assert seen.edges == edge_list([0, 0, 1], [1, 1, 0], [2, 1, 2], [1, 2, 1])
+    seen = canonical_view(tmp_path, np.array(src), np.array(dst), 3)
+    assert seen.edges == edge_list(src, dst)
+
+
+def test_undirected_merges_and_averages(tmp_path):
+    src, dst, weight = np.array([0, 1, 0, 2, 2]), np.array([1, 0, 1, 0, 2]), np.array([1.0, 2, 6, 5, 7])
+    seen = canonical_view(tmp_path, src, dst, 4, weight, undirected=True)
+    assert seen.meta.undirected and seen.edges == edge_list([0, 1, 0, 2, 2], [1, 0, 2, 0, 2], [3, 3, 5, 5, 7])
+    seen = canonical_view(tmp_path, src, dst, 4, weight, np.array([0, 1, 0, 1, 1]), undirected=True)
+    assert seen.edges == edge_list([0, 1, 0, 1, 0, 2, 2], [1, 0, 1, 0, 2, 0, 2], [3.5, 3.5, 2, 2, 5, 5, 7],
+                                   [0, 0, 1, 1, 1, 1, 1])
+
+
+def test_undirected_leaves_a_symmetric_graph_alone(tmp_path):
+    src, dst = odd_graph(symmetric=True)
+    assert canonical_view(tmp_path, src, dst, N, undirected=True).edges == edge_list(src, dst)
+
+
+@pytest.mark.parametrize("weight, kind, undirected", [
+    ([1, 1, 2, 2], None, True), ([1, 2, 2, 1], None, False), (None, [0, 0, 1, 1], True), (None, [0, 1, 1, 1], False)])
+def test_symmetry_includes_weights_and_types(tmp_path, weight, kind, undirected):
+    src, dst = np.array([0, 1, 1, 2]), np.array([1, 0, 2, 1])
+    weight, kind = (None if a is None else np.array(a) for a in (weight, kind))
+    assert canonical_view(tmp_path, src, dst, 3, weight, kind).meta.undirected == undirected
+
+
+def test_symmetry_includes_multiplicity(tmp_path):
+    assert not canonical_view(tmp_path, np.array([0, 1, 1]), np.array([1, 0, 0]), 2).meta.undirected
+    assert canonical_view(tmp_path, np.array([0, 1, 1, 0]), np.array([1, 0, 0, 1]), 2).meta.undirected
+
+
+def test_the_name_of_a_graph_is_its_content(tmp_path):
+    src, dst = odd_graph()
+    order = np.random.default_rng(9).permutation(len(src))
+    save_npz(tmp_path / "a.npz", src, dst, N)
+    save_npz(tmp_path / "b.npz", src[order], dst[order], N, "src_dst")
+    save_npz(tmp_path / "c.npz", src, dst, N, y=(node_data(N)[1] + 1) % 4)
+    uuids = [import_graph(tmp_path / f"{name}.npz", tmp_path / f"{name}.h5").uuid for name in "abc"]
+    assert uuids[0] == uuids[1] != uuids[2]
+
+
+def test_random_split_only_where_there_is_none(tmp_path):
+    options = ImportOptions(fractions=(0.5, 0.2, 0.2), seed=4)
+    save_npz(tmp_path / "a.npz", *odd_graph(), N, train_mask=None, val_mask=None, test_mask=None)
+    data = import_graph(tmp_path / "a.npz", tmp_path / "a.h5", options=options)
+    assert np.bincount(data.split).tolist() == [6, 30, 12, 12]
+    save_npz(tmp_path / "b.npz", *odd_graph(), N)
+    data = import_graph(tmp_path / "b.npz", tmp_path / "b.h5", options=options)
+    np.testing.assert_array_equal(data.split, split_codes(node_data(N)[2]))
+
+
+def test_python_call_raises_errors_of_ours(tmp_path):
+    with pytest.raises(GraphError, match="no nodes"):
+        canonical(RawGraph(np.zeros(0, np.int64), np.zeros(0, np.int64), 0))
