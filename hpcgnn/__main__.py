@@ -1,48 +1,72 @@
 """The command line: `hpcgnn train` and `hpcgnn doctor`.
 
-Sub-commands name one function each. torch is imported only after the allocator and the waiting policy of OpenMP are set, for
-both are read when its libraries load.
+Sub-commands name one function each. torch is imported only after the allocator and the waiting policy of OpenMP are
+set, for both are read when its libraries load.
 """
 
 import argparse
+import difflib
 import os
 import sys
 from dataclasses import fields
 
 from hpcgnn import __version__
-from hpcgnn.config import SECTIONS, make_config, read_toml
-from hpcgnn.errors import HpcgnnError
+from hpcgnn.config import SECTION_OF, SECTIONS, make_config, read_toml
+from hpcgnn.errors import ConfigError, HpcgnnError
 
 
 def set_process_policies():
     """What must be decided before torch is loaded: how the allocator keeps memory, and how idle threads wait."""
     from hpcgnn.train.memory import set_allocator_policy
+
     set_allocator_policy()
-    # Threads that spin while they wait take the cores from other ranks; sleeping costs a few microseconds per parallel region.
+    # Threads that spin while they wait take the cores from other ranks; sleeping costs a few microseconds per parallel
+    # region.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line from one rank, like all other mistakes of a user."""
+
+    def error(self, message):
+        raise ConfigError(message)
 
 
 def build_parser(choices):
     """The argument parser. choices: {'models', 'norms', 'schedules'} -> names, from the registries."""
-    parser = argparse.ArgumentParser(prog="hpcgnn", description="Full-batch graph neural networks on MPI ranks.",
-                                     epilog="Graph files are made by `python -m partition_tools`.")
+    parser = Parser(
+        prog="hpcgnn",
+        allow_abbrev=False,
+        description="Full-batch graph neural networks on MPI ranks.",
+        epilog="Graph files are made by `python -m partition_tools`.",
+    )
     parser.add_argument("--version", action="version", version=f"hpcgnn {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     train = commands.add_parser(
-        "train", help="train a model on a graph file", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train a model full-batch on a partitioned graph file. Start it plainly for one rank, or on several:\n"
-                    "    mpiexec -n 4 hpcgnn train --graph graph.h5 --model sage --layers 3 --hidden 256\n"
-                    "    srun hpcgnn train --graph graph.h5 --config run.toml --lr 0.003",
-        epilog="Options come from --config FILE.toml (sections as above), and the command line overrides them.")
-    train.add_argument("--config", metavar="FILE.toml", help="read options from this file, such as the config.toml of an earlier run")
+        "train",
+        allow_abbrev=False,
+        help="train a model on a graph file",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Train a model full-batch on a partitioned graph file. Start it plainly for one rank, or on "
+        "several:\n"
+        "    mpiexec -n 4 hpcgnn train --graph graph.h5 --model sage --layers 3 --hidden 256\n"
+        "    srun hpcgnn train --graph graph.h5 --config run.toml --lr 0.003",
+        epilog="Options come from --config FILE.toml (sections as above), and the command line overrides them.",
+    )
+    train.add_argument(
+        "--config", metavar="FILE.toml", help="read options from this file, such as the config.toml of an earlier run"
+    )
     for section, kind in SECTIONS.items():
         group = train.add_argument_group(section)
         for declared in fields(kind):
             _add_option(group, declared, choices)
     train.set_defaults(process=process_train)
-    doctor = commands.add_parser("doctor", help="check this installation and machine; say what is wrong and how to mend it",
-                                 description="Check versions, MPI, threads, HDF5 and kernels on the ranks it is started on. Exit code 1 if "
-                                             "something is wrong.")
+    doctor = commands.add_parser(
+        "doctor",
+        help="check this installation and machine; say what is wrong and how to mend it",
+        description="Check versions, MPI, threads, HDF5 and kernels on the ranks it is started on. Exit code 1 if "
+        "something is wrong.",
+    )
     doctor.set_defaults(process=process_doctor)
     return parser
 
@@ -51,12 +75,20 @@ def _add_option(group, declared, choices):
     flag, rules = "--" + declared.name.replace("_", "-"), declared.metadata
     help_text = rules["help"].replace("%", "%%")
     if declared.type is bool:
-        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=f"{help_text} (default: {declared.default})")
+        group.add_argument(
+            flag, action=argparse.BooleanOptionalAction, default=None, help=f"{help_text} (default: {declared.default})"
+        )
         return
     allowed = choices[rules["choices"]] if isinstance(rules["choices"], str) else rules["choices"]
     default = "" if declared.default == "" else f" (default: {declared.default})"
-    group.add_argument(flag, type=declared.type, choices=allowed and list(allowed), default=None, help=help_text + default,
-                       metavar=None if allowed else {int: "N", float: "X", str: "TEXT"}[declared.type])
+    group.add_argument(
+        flag,
+        type=declared.type,
+        choices=allowed and list(allowed),
+        default=None,
+        help=help_text + default,
+        metavar=None if allowed else {int: "N", float: "X", str: "TEXT"}[declared.type],
+    )
 
 
 def registry_choices():
@@ -64,6 +96,7 @@ def registry_choices():
     from hpcgnn.nn.model import MODELS
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.schedules.registry import SCHEDULES
+
     return {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
 
 
@@ -71,9 +104,9 @@ def process_train(arguments, choices):
     """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
     from hpcgnn.comm.launch import run
     from hpcgnn.train.job import train
+
     given = read_toml(arguments.config) if arguments.config else {}
-    known = {declared.name for kind in SECTIONS.values() for declared in fields(kind)}
-    given.update({key: value for key, value in vars(arguments).items() if key in known and value is not None})
+    given.update({key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None})
     config = make_config(given, choices, arguments.config or "the command line")
     return run(lambda session: train(config, session), config.run.threads or None)
 
@@ -82,25 +115,31 @@ def process_doctor(arguments, choices):
     """Check the installation on the ranks it was started on."""
     from hpcgnn.comm.launch import run
     from hpcgnn.doctor import examine
+
     return run(examine)
 
 
 def main(argv=None):
     """Entry point; returns the exit code."""
     set_process_policies()
-    choices = registry_choices()
-    arguments = build_parser(choices).parse_args(argv)
     try:
+        choices = registry_choices()
+        arguments, unknown = build_parser(choices).parse_known_args(argv)
+        if unknown:
+            flags = ["--" + key.replace("_", "-") for key in SECTION_OF] if arguments.command == "train" else []
+            close = difflib.get_close_matches(unknown[0], flags, 1, 0.0)
+            nearest = f"expected {close[0]} perhaps; " if close else ""
+            raise ConfigError(f"unknown option {unknown[0]}; {nearest}see `hpcgnn {arguments.command} --help`")
         return arguments.process(arguments, choices)
     except HpcgnnError as error:
-        if not _is_first_rank():
-            return 2
-        print(f"hpcgnn: error: {error}", file=sys.stderr)
+        if _is_first_rank():
+            print(f"hpcgnn: error: {error}", file=sys.stderr)
         return 2
 
 
 def _is_first_rank():
     from hpcgnn.comm.launch import launched_rank
+
     return launched_rank() == 0
 
 

@@ -15,8 +15,13 @@ from hpcgnn.errors import ConfigError
 
 
 def option(default, help, *, choices=None, least=None, below=None, required=False):
-    """A documented field. choices: allowed values, or a name that the program resolves; least/below: the valid range."""
-    return field(default=default, metadata={"help": help, "choices": choices, "least": least, "below": below, "required": required})
+    """A documented field. choices: allowed values, or a name that the program resolves; least/below: the valid
+    range.
+    """
+    return field(
+        default=default,
+        metadata={"help": help, "choices": choices, "least": least, "below": below, "required": required},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +29,11 @@ class DataConfig:
     graph: str = option("", "graph file made by `python -m partition_tools`", required=True)
     partition: str = option("", "name of the stored cluster map to use (default: the one made by default)")
     auto_partition: bool = option(False, "make a map for this number of ranks if the file has none")
-    self_loops: str = option("auto", "add a self loop to nodes that have none, keep the edges as they are, or what the model wants",
-                             choices=("auto", "add", "keep"))
+    self_loops: str = option(
+        "auto",
+        "add a self loop to nodes that have none, keep the edges as they are, or what the model wants",
+        choices=("auto", "add", "keep"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +42,20 @@ class ModelConfig:
     layers: int = option(3, "number of layers (hops for sgc)", least=1)
     hidden: int = option(256, "width of hidden layers", least=1)
     dropout: float = option(0.5, "dropout probability before every layer", least=0.0, below=1.0)
-    input_dropout: str = option("aggregate", "what the first layer's dropout acts on: the kept aggregate of the features, the raw features "
-                                "(an exchange per epoch where they are dense), or nothing", choices=("aggregate", "raw", "none"))
-    keep_input: str = option("auto", "aggregate constant features once and keep the result: where it pays, always, or never",
-                             choices=("auto", "always", "never"))
-    norm: str = option("none", "normalisation after hidden layers; batch uses the statistics of all nodes", choices="norms")
+    input_dropout: str = option(
+        "aggregate",
+        "what the first layer's dropout acts on: the kept aggregate of the features, the raw features "
+        "(an exchange per epoch where they are dense), or nothing",
+        choices=("aggregate", "raw", "none"),
+    )
+    keep_input: str = option(
+        "auto",
+        "aggregate constant features once and keep the result: where it pays, always, or never",
+        choices=("auto", "always", "never"),
+    )
+    norm: str = option(
+        "none", "normalisation after hidden layers; batch uses the statistics of all nodes", choices="norms"
+    )
     residual: bool = option(False, "add the input of hidden layers to their output")
 
 
@@ -49,7 +66,9 @@ class OptimConfig:
     momentum: float = option(0.9, "momentum of sgd", least=0.0, below=1.0)
     weight_decay: float = option(0.0, "weight decay (L2 for adam and sgd, decoupled for adamw)", least=0.0)
     weight_decay_layers: str = option("all", "layers that weight decay acts on", choices=("all", "first"))
-    lr_schedule: str = option("constant", "learning rate over the epochs", choices=("constant", "cosine", "linear", "step"))
+    lr_schedule: str = option(
+        "constant", "learning rate over the epochs", choices=("constant", "cosine", "linear", "step")
+    )
     warmup_epochs: int = option(0, "epochs in which the learning rate rises linearly to --lr", least=0)
     lr_step_epochs: int = option(100, "epochs between decays of --lr-schedule step", least=1)
     lr_step_factor: float = option(0.5, "factor of each decay of --lr-schedule step", least=0.0)
@@ -60,8 +79,12 @@ class OptimConfig:
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
     schedule: str = option("sar", "communication schedule", choices="schedules")
-    halo_buffer: float = option(8.0, "MiB for all communication buffers of a rank, whatever the number of ranks; large values give "
-                                "the one-shot exchange, small ones sequential aggregation in fine steps", least=0.0)
+    halo_buffer: float = option(
+        8.0,
+        "MiB for all communication buffers of a rank, whatever the number of ranks; large values give "
+        "the one-shot exchange, small ones sequential aggregation in fine steps",
+        least=0.0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,16 +92,31 @@ class RunConfig:
     run_dir: str = option("", "directory for everything the run leaves behind (default: runs/MODEL-RANKSr-DATE)")
     resume: bool = option(False, "continue from the last checkpoint in --run-dir; start afresh if there is none")
     seed: int = option(0, "seed of all randomness: initial parameters and dropout")
-    threads: int = option(0, "threads per rank (0: SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, or the node's cores divided by its ranks)", least=0)
+    threads: int = option(
+        0,
+        "threads per rank (0: SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, or the node's cores divided by its ranks)",
+        least=0,
+    )
     precision: str = option("fp32", "precision of features, parameters and arithmetic", choices=("fp32", "fp64"))
-    metric: str = option("auto", "metric of train, val and test: accuracy for single-label tasks, micro-f1 or roc-auc for multi-label",
-                         choices=("auto", "accuracy", "micro-f1", "roc-auc"))
+    metric: str = option(
+        "auto",
+        "metric of train, val and test: accuracy for single-label tasks, micro-f1 or roc-auc for multi-label",
+        choices=("auto", "accuracy", "micro-f1", "roc-auc"),
+    )
     eval_every: int = option(1, "evaluate every so many epochs, and after the last; 0 never evaluates", least=0)
-    checkpoint_every: int = option(50, "write a checkpoint every so many epochs, and after the last; 0 only after the last", least=0)
+    checkpoint_every: int = option(
+        50, "write a checkpoint every so many epochs, and after the last; 0 only after the last", least=0
+    )
     log_every: int = option(10, "epochs between lines of the log when the output is not a terminal", least=1)
 
 
-SECTIONS = {"data": DataConfig, "model": ModelConfig, "optim": OptimConfig, "schedule": ScheduleConfig, "run": RunConfig}
+SECTIONS = {
+    "data": DataConfig,
+    "model": ModelConfig,
+    "optim": OptimConfig,
+    "schedule": ScheduleConfig,
+    "run": RunConfig,
+}
 SECTION_OF = {f.name: section for section, kind in SECTIONS.items() for f in fields(kind)}
 
 
@@ -103,8 +141,10 @@ class Config:
     def replace(self, **values):
         """A copy with some options (by their flat names) changed."""
         changed = {section: {k: v for k, v in values.items() if SECTION_OF[k] == section} for section in SECTIONS}
-        return dataclasses.replace(self, **{section: dataclasses.replace(getattr(self, section), **new)
-                                            for section, new in changed.items() if new})
+        return dataclasses.replace(
+            self,
+            **{section: dataclasses.replace(getattr(self, section), **new) for section, new in changed.items() if new},
+        )
 
 
 def make_config(values, choices, origin="the command line"):
@@ -142,7 +182,9 @@ def _checked(declared, value, choices, origin):
 
 
 def read_toml(path):
-    """Flat values of a TOML file with the sections of `SECTIONS`; an unknown key is an error that names the nearest valid one."""
+    """Flat values of a TOML file with the sections of `SECTIONS`; an unknown key is an error that names the nearest
+    valid one.
+    """
     try:
         with open(path, "rb") as file:
             document = tomllib.load(file)
@@ -158,7 +200,9 @@ def read_toml(path):
         for key, value in entries.items():
             if key not in known:
                 elsewhere = f" (it belongs in [{SECTION_OF[key]}])" if key in SECTION_OF else ""
-                raise ConfigError(f"{path}: unknown key {key!r} in [{section}]{elsewhere}; expected {_nearest(key, known)}")
+                raise ConfigError(
+                    f"{path}: unknown key {key!r} in [{section}]{elsewhere}; expected {_nearest(key, known)}"
+                )
             values[key] = value
     return values
 

@@ -1,4 +1,6 @@
-"""`hpcgnn doctor`: what a support request would need, checked on the ranks it is started on, with a remedy for each fault."""
+"""`hpcgnn doctor`: what a support request would need, checked on the ranks it is started on, with a remedy for each
+fault.
+"""
 
 import importlib
 import os
@@ -38,7 +40,10 @@ def examine(session):
     if comm.rank != 0:
         return int(any(f.remedy and f.fatal for _, findings in everyone for f in findings) or bool(ring.remedy))
     findings = [_mpi(session), ring, *_merge(everyone)]
-    print(f"hpcgnn {__version__} on {comm.size} rank{'s' if comm.size > 1 else ''}, hosts: {', '.join(sorted({h for h, _ in everyone}))}\n")
+    print(
+        f"hpcgnn {__version__} on {comm.size} rank{'s' if comm.size > 1 else ''}, hosts: "
+        f"{', '.join(sorted({h for h, _ in everyone}))}\n"
+    )
     marks = [("ok" if not f.remedy else "WRONG" if f.fatal else "note", f.subject, f.found) for f in findings]
     print(tabulate(marks, tablefmt="plain", maxcolwidths=[None, None, 100]))
     remedies = [f for f in findings if f.remedy]
@@ -57,7 +62,11 @@ def _merge(everyone):
         for mine, theirs in zip(first, findings):
             if theirs != mine and not (mine.subject == "cores" and not theirs.remedy):
                 differs = "" if theirs.remedy else "use the same environment on all nodes"
-                result.append(Finding(f"{theirs.subject} (rank {rank}, {host})", theirs.found, theirs.remedy or differs, theirs.fatal))
+                result.append(
+                    Finding(
+                        f"{theirs.subject} (rank {rank}, {host})", theirs.found, theirs.remedy or differs, theirs.fatal
+                    )
+                )
     return result
 
 
@@ -66,14 +75,25 @@ def _software():
     yield Finding("python", f"{found.pop('python')} at {sys.executable}, {platform.platform()}")
     yield Finding("packages", ", ".join(f"{name} {version}" for name, version in found.items()))
     import h5py
-    yield Finding("HDF5", f"{h5py.version.hdf5_version}, parallel: {'yes' if h5py.get_config().mpi else 'no'} (not needed)")
+
+    yield Finding(
+        "HDF5", f"{h5py.version.hdf5_version}, parallel: {'yes' if h5py.get_config().mpi else 'no'} (not needed)"
+    )
 
 
 def _mpi(session):
     from mpi4py import MPI
-    levels = {MPI.THREAD_SINGLE: "SINGLE", MPI.THREAD_FUNNELED: "FUNNELED", MPI.THREAD_SERIALIZED: "SERIALIZED", MPI.THREAD_MULTIPLE: "MULTIPLE"}
+
+    levels = {
+        MPI.THREAD_SINGLE: "SINGLE",
+        MPI.THREAD_FUNNELED: "FUNNELED",
+        MPI.THREAD_SERIALIZED: "SERIALIZED",
+        MPI.THREAD_MULTIPLE: "MULTIPLE",
+    }
     library = MPI.Get_library_version().split("\n")[0].strip("\0 \t")
-    return Finding("MPI", f"{library}, thread level {levels[session.level]}, {session.ranks_on_node} ranks on the first node")
+    return Finding(
+        "MPI", f"{library}, thread level {levels[session.level]}, {session.ranks_on_node} ranks on the first node"
+    )
 
 
 def _ring(comm):
@@ -81,20 +101,31 @@ def _ring(comm):
     after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     if comm.size == 1:
         return Finding("ring", "one rank, no neighbour; start it as `mpiexec -n 4 hpcgnn doctor` to test messages")
-    out, come = torch.full((RING_BYTES,), comm.rank % 251, dtype=torch.uint8), torch.empty(RING_BYTES, dtype=torch.uint8)
+    out, come = (
+        torch.full((RING_BYTES,), comm.rank % 251, dtype=torch.uint8),
+        torch.empty(RING_BYTES, dtype=torch.uint8),
+    )
     comm.wait([comm.irecv(come, before, 0, "control"), comm.isend(out, after, 0, "control")], "control")
     wrong = comm.total(torch.tensor([int((come != before % 251).any())]))
-    return Finding("ring", f"{comm.size} ranks passed 1 MiB around", "" if not wrong else
-                   "messages arrive damaged: check the MPI library and its transport settings")
+    return Finding(
+        "ring",
+        f"{comm.size} ranks passed 1 MiB around",
+        "" if not wrong else "messages arrive damaged: check the MPI library and its transport settings",
+    )
 
 
 def _threads(session):
     cores = sorted(os.sched_getaffinity(0))
     shared = session.shares_cores
     yield Finding("threads", f"{session.threads} per rank, torch uses {torch.get_num_threads()}")
-    yield Finding("cores", f"{len(cores)} usable of {os.cpu_count()}: {_ranges(cores)}",
-                  "ranks share cores: start fewer ranks per node, lower --threads, or bind ranks (srun --cpu-bind=cores)" if shared else "",
-                  fatal=False)
+    yield Finding(
+        "cores",
+        f"{len(cores)} usable of {os.cpu_count()}: {_ranges(cores)}",
+        "ranks share cores: start fewer ranks per node, lower --threads, or bind ranks (srun --cpu-bind=cores)"
+        if shared
+        else "",
+        fatal=False,
+    )
 
 
 def _ranges(numbers):
@@ -110,6 +141,7 @@ def _ranges(numbers):
 
 def _kernels():
     from hpcgnn import kernels
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = kernels.describe()
@@ -117,25 +149,47 @@ def _kernels():
     kernels.gather(out, x, torch.tensor([0, 2, 3]), torch.tensor([0, 3, 1], dtype=torch.int32))
     right = torch.equal(out, torch.stack([x[0] + x[3], x[1]]))
     if found["native"]:
-        yield Finding("kernels", f"native, vector path {found['vector_path']}", "" if right else
-                      "the kernels compute wrong sums: install again with another compiler, or set HPCGNN_KERNELS=reference")
+        yield Finding(
+            "kernels",
+            f"native, vector path {found['vector_path']}",
+            ""
+            if right
+            else "the kernels compute wrong sums: install again with another compiler, or set HPCGNN_KERNELS=reference",
+        )
     else:
-        yield Finding("kernels", f"pure torch, many times slower: {found['reason']}",
-                      "install a C compiler with OpenMP and then the package again", fatal=False)
+        yield Finding(
+            "kernels",
+            f"pure torch, many times slower: {found['reason']}",
+            "install a C compiler with OpenMP and then the package again",
+            fatal=False,
+        )
     runtimes = [os.path.basename(path) for path in found["openmp_runtimes"]]
-    yield Finding("OpenMP", f"{', '.join(runtimes)}; OMP_WAIT_POLICY={os.environ.get('OMP_WAIT_POLICY', 'unset')}",
-                  "" if len(runtimes) < 2 else "two OpenMP runtimes in one process fight for the cores: install torch and hpcgnn from the "
-                  "same kind of package", fatal=False)
+    yield Finding(
+        "OpenMP",
+        f"{', '.join(runtimes)}; OMP_WAIT_POLICY={os.environ.get('OMP_WAIT_POLICY', 'unset')}",
+        ""
+        if len(runtimes) < 2
+        else "two OpenMP runtimes in one process fight for the cores: install torch and hpcgnn from the "
+        "same kind of package",
+        fatal=False,
+    )
 
 
 def _allocator():
-    return Finding("allocator", f"glibc, mmap threshold fixed at {MMAP_THRESHOLD >> 20} MiB" if set_allocator_policy() else
-                   "not glibc: freed memory may stay with the process")
+    return Finding(
+        "allocator",
+        f"glibc, mmap threshold fixed at {MMAP_THRESHOLD >> 20} MiB"
+        if set_allocator_policy()
+        else "not glibc: freed memory may stay with the process",
+    )
 
 
 def _optional():
-    for module, extra, purpose in (("matplotlib", "plot", "curves.png"), ("pandas", "import", "importing text tables"),
-                                   ("oneccl_bindings_for_pytorch", "", "oneCCL reductions (not used by this version)")):
+    for module, extra, purpose in (
+        ("matplotlib", "plot", "curves.png"),
+        ("pandas", "import", "importing text tables"),
+        ("oneccl_bindings_for_pytorch", "", "oneCCL reductions (not used by this version)"),
+    ):
         try:
             found = getattr(importlib.import_module(module), "__version__", "present")
         except ImportError:

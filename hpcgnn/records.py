@@ -12,7 +12,9 @@ from hpcgnn.errors import RunDirError
 
 @contextlib.contextmanager
 def replaced_by(path):
-    """Yield a temporary path beside `path`; when the body succeeds flush it to disk and rename it to `path`, else remove it."""
+    """Yield a temporary path beside `path`; when the body succeeds flush it to disk and rename it to `path`, else
+    remove it.
+    """
     path = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     os.close(handle)
@@ -39,11 +41,15 @@ def write_atomically(path, text):
         with replaced_by(path) as temporary:
             Path(temporary).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise RunDirError(f"cannot write {path}: {error.strerror}; choose a --run-dir that is writable and has space") from error
+        raise RunDirError(
+            f"cannot write {path}: {error.strerror}; choose a --run-dir that is writable and has space"
+        ) from error
 
 
 def plain(value):
-    """The value with numbers that JSON cannot express (NaN, infinities) as None, and numpy or torch scalars as Python's."""
+    """The value with numbers that JSON cannot express (NaN, infinities) as None, and numpy or torch scalars as
+    Python's.
+    """
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -2,7 +2,7 @@
 
 An MPI job in which one rank leaves and the others wait is the most expensive bug a user can meet: it burns node-hours
 until the wall-time limit. So every way out of `run` either is taken by all ranks together or ends the whole job:
-* a mistake of the user that all ranks know of (`Communicator.together`): one line from rank 0, orderly end, exit code 2;
+* a mistake of the user that all ranks know of (`Communicator.together`): one line from rank 0, orderly end, code 2;
 * anything else, on any rank, `SystemExit` included: rank, traceback, `MPI_Abort`.
 This is also the only module that reads the variables of launchers (SLURM_*, OMPI_*, PMI_*).
 """
@@ -49,22 +49,28 @@ class Session:
 
     def __init__(self, threads=None):
         import mpi4py
+
         mpi4py.rc.initialize = False
         mpi4py.rc.finalize = False
         from mpi4py import MPI
 
         from hpcgnn.comm.mpi import MpiCommunicator
+
         self.level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
         world = MPI.COMM_WORLD
         variable, expected = expected_ranks()
         if world.size == 1 and expected > 1:
             raise ConfigError(
-                f"the launcher started {expected} ranks ({variable}={expected}) but each believes to be rank 0 of 1: launcher and "
-                f"MPI library do not match. Expected the launcher that belongs to {MPI.Get_library_version().split(chr(10))[0]}: "
-                f"{os.path.join(sys.prefix, 'bin', 'mpiexec')} if it exists, or srun with the right --mpi= (srun --mpi=list)")
+                f"the launcher started {expected} ranks ({variable}={expected}) but each believes to be rank 0 of 1: "
+                "launcher and MPI library do not match. Expected the launcher that belongs to "
+                f"{MPI.Get_library_version().split(chr(10))[0]}: {os.path.join(sys.prefix, 'bin', 'mpiexec')} if it "
+                "exists, or srun with the right --mpi= (srun --mpi=list)"
+            )
         if self.level < MPI.THREAD_MULTIPLE:
-            raise ConfigError("the MPI library was built without MPI_THREAD_MULTIPLE, which the helper thread that advances "
-                              "messages needs; load another MPI (see `hpcgnn doctor`)")
+            raise ConfigError(
+                "the MPI library was built without MPI_THREAD_MULTIPLE, which the helper thread that advances "
+                "messages needs; load another MPI (see `hpcgnn doctor`)"
+            )
         node = world.Split_type(MPI.COMM_TYPE_SHARED)
         self.ranks_on_node, self.rank_on_node = node.size, node.rank
         node.Free()
@@ -78,6 +84,7 @@ class Session:
     def finish(self):
         """End MPI in order. Collective."""
         from mpi4py import MPI
+
         self.comm.close()
         MPI.Finalize()
 
@@ -87,6 +94,7 @@ def _abort(code):
     sys.stderr.flush()
     try:
         from mpi4py import MPI
+
         if MPI.Is_initialized() and not MPI.Is_finalized():
             MPI.COMM_WORLD.Abort(code)
     finally:
@@ -115,5 +123,11 @@ def run(function, threads=None):
         _abort(EXIT_USER_ERROR)
     except BaseException as error:
         rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
-        print(f"hpcgnn: rank {rank} of {size} failed and ends the job:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
-        _abort(error.code if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code else EXIT_FAULT)
+        print(
+            f"hpcgnn: rank {rank} of {size} failed and ends the job:\n{traceback.format_exc()}",
+            file=sys.stderr,
+            flush=True,
+        )
+        _abort(
+            error.code if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code else EXIT_FAULT
+        )

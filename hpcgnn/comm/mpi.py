@@ -24,13 +24,18 @@ _POLL_SECONDS = 0.0005
 def _bytes_of(tensor):
     """The tensor's memory as an MPI buffer of bytes (bfloat16 and friends have no MPI type, and need none here)."""
     if not tensor.is_contiguous():
-        raise ValueError(f"expected a contiguous tensor to send or receive, got strides {tensor.stride()} for {tuple(tensor.shape)}")
+        raise ValueError(
+            f"expected a contiguous tensor to send or receive, got strides {tensor.stride()} for {tuple(tensor.shape)}"
+        )
     return [tensor.detach().view(-1).view(torch.uint8).numpy(), MPI.BYTE]
 
 
 def _typed(tensor):
     if not tensor.is_contiguous() or tensor.dtype not in _TYPES:
-        raise ValueError(f"expected a contiguous tensor of {sorted(map(str, _TYPES))}, got {tensor.dtype} with strides {tensor.stride()}")
+        raise ValueError(
+            f"expected a contiguous tensor of {sorted(map(str, _TYPES))}, got {tensor.dtype} with strides "
+            f"{tensor.stride()}"
+        )
     return [tensor.detach().view(-1).numpy(), _TYPES[tensor.dtype]]
 
 
@@ -122,7 +127,9 @@ class MpiCommunicator(Communicator):
     def _collective(self, request, kind, size):
         start = time.perf_counter()
         self._finish([request])
-        self.ledger.add(kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=time.perf_counter() - start)
+        self.ledger.add(
+            kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=time.perf_counter() - start
+        )
 
     def allreduce_(self, tensor, kind, op="sum"):
         if tensor.numel():

@@ -1,7 +1,8 @@
 """Blocks of the adjacency: own rows, and the columns of one round of the halo.
 
-At scale a rank has very many blocks with very few rows each. A full row pointer per block would cost 8·n_p·P = 8·n bytes
-on every rank, constant in P; so a block stores its non-empty rows only, and all blocks together are linear in the edges.
+At scale a rank has very many blocks with very few rows each. A full row pointer per block would cost 8·n_p·P = 8·n
+bytes on every rank, constant in P; so a block stores its non-empty rows only, and all blocks together are linear in the
+edges.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from hpcgnn import kernels
 class Block:
     """A sparse matrix block with own rows and the columns of one source buffer.
 
-    indptr: int64 (R + 1,); indices: int32 (E,), rows of the source buffer; rows: int32 (R,) strictly increasing, the non-empty
-    own rows, or None for all of them; weight: (E,) of the computing dtype or None for ones.
+    indptr: int64 (R + 1,); indices: int32 (E,), rows of the source buffer; rows: int32 (R,) strictly increasing, the
+    non-empty own rows, or None for all of them; weight: (E,) of the computing dtype or None for ones.
     """
 
     indptr: torch.Tensor
@@ -38,8 +39,17 @@ class Block:
 
         Shapes: source (columns, F), out (n_p, F), source_scale (columns,) or None, row_scale (n_p,) or None.
         """
-        kernels.gather(out, source, self.indptr, self.indices, rows=self.rows, weight=self.weight,
-                       source_scale=source_scale, row_scale=row_scale, accumulate=accumulate)
+        kernels.gather(
+            out,
+            source,
+            self.indptr,
+            self.indices,
+            rows=self.rows,
+            weight=self.weight,
+            source_scale=source_scale,
+            row_scale=row_scale,
+            accumulate=accumulate,
+        )
 
 
 def own_block(num_rows, rows, columns, weight):
@@ -52,8 +62,8 @@ def own_block(num_rows, rows, columns, weight):
 def halo_blocks(starts, rows, halo, weight):
     """One hypersparse block per round.
 
-    starts: int64 (rounds + 1,), the halo position where each round begins. rows: int (E,) ascending; halo: int64 (E,), the halo
-    position of each edge's source; weight: tensor (E,) or None.
+    starts: int64 (rounds + 1,), the halo position where each round begins. rows: int (E,) ascending; halo: int64 (E,),
+    the halo position of each edge's source; weight: tensor (E,) or None.
     """
     round_of = np.searchsorted(starts, halo, side="right") - 1
     order = np.argsort(round_of, kind="stable")  # keeps rows ascending within a round
@@ -62,10 +72,17 @@ def halo_blocks(starts, rows, halo, weight):
     for index, (first, last) in enumerate(zip(bounds[:-1], bounds[1:])):
         edges = order[first:last]
         block_rows = rows[edges]
-        begins = np.flatnonzero(np.concatenate([[True], block_rows[1:] != block_rows[:-1]])) if len(edges) else np.zeros(0, np.int64)
-        blocks.append(Block(
-            torch.from_numpy(np.concatenate([begins, [len(edges)]]).astype(np.int64)),
-            torch.from_numpy((halo[edges] - starts[index]).astype(np.int32)),
-            torch.from_numpy(block_rows[begins].astype(np.int32)),
-            None if weight is None else weight[torch.from_numpy(edges)]))
+        begins = (
+            np.flatnonzero(np.concatenate([[True], block_rows[1:] != block_rows[:-1]]))
+            if len(edges)
+            else np.zeros(0, np.int64)
+        )
+        blocks.append(
+            Block(
+                torch.from_numpy(np.concatenate([begins, [len(edges)]]).astype(np.int64)),
+                torch.from_numpy((halo[edges] - starts[index]).astype(np.int32)),
+                torch.from_numpy(block_rows[begins].astype(np.int32)),
+                None if weight is None else weight[torch.from_numpy(edges)],
+            )
+        )
     return blocks

@@ -16,8 +16,10 @@ from hpcgnn.graph.rounds import Segment, rounds
 class HaloPlan:
     """One direction of exchange, as one rank sees it. Index k-1 of a list belongs to ring offset k.
 
-    rank, size: of this rank. receive_rows: rows received from rank - k. send_rows: int32 tensors, own rows sent to rank + k.
-    rounds: the agreed list of rounds (see rounds.py). starts: int64 (rounds + 1,), this rank's halo position at each round.
+    rank, size: of this rank. receive_rows: rows received from rank - k. send_rows: int32 tensors, own rows sent to rank
+    + k.
+    rounds: the agreed list of rounds (see rounds.py). starts: int64 (rounds + 1,), this rank's halo position at each
+    round.
     """
 
     rank: int
@@ -50,7 +52,7 @@ class HaloPlan:
     def sent(self, segment):
         """The own rows of a segment that this rank sends: int32 (m,)."""
         rows = self.send_rows[segment.offset - 1]
-        return rows[segment.start:segment.start + _overlap(segment, len(rows))]
+        return rows[segment.start : segment.start + _overlap(segment, len(rows))]
 
 
 def _overlap(segment, rows):
@@ -60,8 +62,9 @@ def _overlap(segment, rows):
 def build_halo_plan(owner, local_id, cap, num_owned, comm):
     """Agree on the halo of remote edge sources. Collective.
 
-    owner, local_id: int32 (E_remote,), the owning rank of each remote edge's source and its local id there. cap: rows of a
-    round. num_owned: own rows, to check what others ask for. Returns (plan, halo position of each edge, int64 (E_remote,)).
+    owner, local_id: int32 (E_remote,), the owning rank of each remote edge's source and its local id there. cap: rows
+    of a
+    round. num_owned: own rows, to check what others ask for. Returns (plan, int64 (E_remote,): the halo position of each edge).
     """
     rank, size = comm.rank, comm.size
     offset = (rank - owner.astype(np.int64)) % size
@@ -76,10 +79,11 @@ def build_halo_plan(owner, local_id, cap, num_owned, comm):
 
     send_rows = []
     for k in range(1, size):
-        mine = torch.from_numpy(wanted[bounds[k - 1]:bounds[k]].copy())
+        mine = torch.from_numpy(wanted[bounds[k - 1] : bounds[k]].copy())
         send_rows.append(_swap(comm, mine, to=(rank - k) % size, source=(rank + k) % size))
-    assert all(len(rows) == 0 or 0 <= int(rows.min()) <= int(rows.max()) < num_owned for rows in send_rows), \
+    assert all(len(rows) == 0 or 0 <= int(rows.min()) <= int(rows.max()) < num_owned for rows in send_rows), (
         "a rank asked for rows that are not owned here: the ranks read different maps"
+    )
 
     starts = np.zeros(len(agreed) + 1, np.int64)
     plan = HaloPlan(rank, size, receive_rows, send_rows, agreed, starts)

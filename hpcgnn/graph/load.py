@@ -1,7 +1,7 @@
 """Reading a rank's share of the graph file.
 
-Loading reads contiguous slabs only, checks everything that later code relies on (so that no index out of range can reach
-a kernel, and no NaN a sum), and never holds more than the rank's own share.
+Loading reads contiguous slabs only, checks everything that later code relies on (so that no index out of range can
+reach a kernel, and no NaN a sum), and never holds more than the rank's own share.
 """
 
 import numpy as np
@@ -14,14 +14,18 @@ from hpcgnn.graph.storage import Edges
 
 
 def read_indptr(file, group, ranges):
-    """(indptr from 0, int64 (n_p + 1,); the spans of entries, list of (start, stop)) of the own slabs of a CSR group."""
+    """(indptr from 0, int64 (n_p + 1,); the spans of entries, list of (start, stop)) of the own slabs of a CSR
+    group.
+    """
     entries = file.shape(f"{group}/indices")[0]
     indptr, spans, base = [np.zeros(1, np.int64)], [], 0
     for start, stop in ranges:
         part = file.read(f"{group}/indptr", [(start, stop + 1)], np.int64)
         if (np.diff(part) < 0).any() or not 0 <= part[0] <= part[-1] <= entries:
-            raise FormatError(f"{file.path}: {group}/indptr is not monotone within 0..{entries} in rows {start}..{stop}; the file "
-                              "is corrupted, import the graph again")
+            raise FormatError(
+                f"{file.path}: {group}/indptr is not monotone within 0..{entries} in rows {start}..{stop}; the file "
+                "is corrupted, import the graph again"
+            )
         indptr.append(part[1:] - part[0] + base)
         base += int(part[-1] - part[0])
         spans.append((int(part[0]), int(part[-1])))
@@ -33,7 +37,9 @@ def read_edges(file, suffix, ranges):
     indptr, spans = read_indptr(file, f"topology{suffix}", ranges)
     weight = file.read(f"edges{suffix}/weight", spans, np.float32) if file.meta.weighted else None
     if weight is not None and not np.isfinite(weight).all():
-        raise GraphError(f"{file.path}: edge weights hold NaN or infinite values; clean them and import the graph again")
+        raise GraphError(
+            f"{file.path}: edge weights hold NaN or infinite values; clean them and import the graph again"
+        )
     return Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight)
 
 
@@ -48,7 +54,9 @@ def read_features(file, ranges, dtype):
     indptr, spans = read_indptr(file, "nodes/features_csr", ranges)
     columns = file.read("nodes/features_csr/indices", spans).astype(np.int32)
     if len(columns) and not 0 <= columns.min() <= columns.max() < file.meta.num_features:
-        raise FormatError(f"{file.path}: nodes/features_csr/indices leave 0..{file.meta.num_features - 1}; the file is corrupted")
+        raise FormatError(
+            f"{file.path}: nodes/features_csr/indices leave 0..{file.meta.num_features - 1}; the file is corrupted"
+        )
     data = file.read("nodes/features_csr/data", spans, np.float32)
     _check_finite(file, data)
     return sparse_rows(indptr, columns, data, file.meta.num_features, dtype)
@@ -56,33 +64,45 @@ def read_features(file, ranges, dtype):
 
 def _check_finite(file, values):
     if not np.isfinite(values).all():
-        raise GraphError(f"{file.path}: node features hold NaN or infinite values; clean them and import the graph again")
+        raise GraphError(
+            f"{file.path}: node features hold NaN or infinite values; clean them and import the graph again"
+        )
 
 
 def read_labels(file, ranges):
-    """(labels, split) of the own nodes, checked against the classes: int64 (n_p,) or float32 (n_p, C), and uint8 (n_p,)."""
+    """(labels, split) of the own nodes, checked against the classes: int64 (n_p,) or float32 (n_p, C), and uint8
+    (n_p,).
+    """
     labels, split = file.read("nodes/labels", ranges), file.read("nodes/split", ranges, np.uint8)
     classes = file.meta.num_classes
     if file.meta.multi_label:
         if labels.ndim != 2 or labels.shape[1] != classes or (labels.size and labels.max() > 1):
-            raise GraphError(f"{file.path}: expected 0/1 labels of shape (n, {classes}), got shape {labels.shape}; import the graph again")
+            raise GraphError(
+                f"{file.path}: expected 0/1 labels of shape (n, {classes}), got shape {labels.shape}; import the "
+                "graph again"
+            )
         return torch.from_numpy(labels.astype(np.float32)), torch.from_numpy(split)
     if labels.ndim != 1 or (len(labels) and not -1 <= labels.min() <= labels.max() < classes):
-        raise GraphError(f"{file.path}: labels leave the classes: expected 0..{classes - 1} (or -1 for none), got "
-                         f"{labels.min()}..{labels.max()}; import the graph again with the right labels")
+        raise GraphError(
+            f"{file.path}: labels leave the classes: expected 0..{classes - 1} (or -1 for none), got "
+            f"{labels.min()}..{labels.max()}; import the graph again with the right labels"
+        )
     return torch.from_numpy(labels.astype(np.int64)), torch.from_numpy(split)
 
 
 def load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype):
     """Read this rank's share of an open GraphFile. Collective.
 
-    cluster_to_rank: int32 (K,). cap: halo rows of a round at most. self_loops: 'add' or 'keep'. dtype: computing precision.
-    Raises FormatError or GraphError, on all ranks together, for corrupted files and contents that cannot be trained on.
+    cluster_to_rank: int32 (K,). cap: halo rows of a round at most. self_loops: 'add' or 'keep'. dtype: computing
+    precision. Raises FormatError or GraphError, on all ranks together, for corrupted files and contents that cannot be
+    trained on.
     """
     with comm.together("reading the graph"):
         offsets = file.read("clusters/offsets", dtype=np.int64)
         if offsets[0] != 0 or offsets[-1] != file.meta.num_nodes or (np.diff(offsets) < 0).any():
-            raise FormatError(f"{file.path}: clusters/offsets do not run from 0 to {file.meta.num_nodes}; the file is corrupted")
+            raise FormatError(
+                f"{file.path}: clusters/offsets do not run from 0 to {file.meta.num_nodes}; the file is corrupted"
+            )
         ownership = Ownership(offsets, cluster_to_rank, comm.size)
         ranges = ownership.ranges(comm.rank)
         edges_in = read_edges(file, "", ranges)
@@ -92,6 +112,19 @@ def load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype):
         original_id = torch.from_numpy(file.read("nodes/original_id", ranges, np.int64))
     first_owned = np.concatenate([np.arange(a, b) for a, b in ranges]) if ranges else np.zeros(0, np.int64)
     inward = build_adjacency(edges_in, first_owned, ownership, comm, cap, self_loops, dtype)
-    outward = inward if edges_out is None else build_adjacency(edges_out, first_owned, ownership, comm, cap, self_loops, dtype)
-    return LocalGraph(inward, outward, features, labels, split, original_id, file.meta.num_nodes, file.meta.num_classes,
-                      file.meta.multi_label)
+    outward = (
+        inward
+        if edges_out is None
+        else build_adjacency(edges_out, first_owned, ownership, comm, cap, self_loops, dtype)
+    )
+    return LocalGraph(
+        inward,
+        outward,
+        features,
+        labels,
+        split,
+        original_id,
+        file.meta.num_nodes,
+        file.meta.num_classes,
+        file.meta.multi_label,
+    )

@@ -14,7 +14,9 @@ from hpcgnn.graph.storage import SPLITS, Edges
 
 @dataclass(frozen=True)
 class Adjacency:
-    """One direction of the edges of a rank, ready to be streamed along. degree: (n_p,) weighted sum of each row's edges."""
+    """One direction of the edges of a rank, ready to be streamed along. degree: (n_p,) weighted sum of each row's
+    edges.
+    """
 
     own: Block
     halo: list[Block]
@@ -34,8 +36,8 @@ class Adjacency:
 class SparseRows:
     """Constant sparse features of the own nodes and their transpose, both as CSR, so that products need no scatter.
 
-    indptr int64 (n_p + 1,), indices int32 (nnz,), data (nnz,); t_indptr int64 (F + 1,), t_indices int32 (nnz,) own rows, t_entry int64
-    (nnz,) the entry of `data` that each transposed entry is.
+    indptr int64 (n_p + 1,), indices int32 (nnz,), data (nnz,); t_indptr int64 (F + 1,), t_indices int32 (nnz,) own
+    rows, t_entry int64 (nnz,) the entry of `data` that each transposed entry is.
     """
 
     indptr: torch.Tensor
@@ -55,8 +57,9 @@ class SparseRows:
 class LocalGraph:
     """A rank's share. Tensors over own nodes are in local order (the order of the file).
 
-    inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same object for
-    an undirected graph. features: (n_p, F) or SparseRows. labels: int64 (n_p,) with -1 for none, or float (n_p, C) for multi-label.
+    inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same
+    object for an undirected graph. features: (n_p, F) or SparseRows. labels: int64 (n_p,) with -1 for none, or float
+    (n_p, C) for multi-label.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
     """
 
@@ -83,14 +86,18 @@ class LocalGraph:
 def build_adjacency(edges: Edges, first_owned, ownership, comm, cap, self_loops, dtype):
     """Blocks and plan from the edges of the own nodes. Collective.
 
-    edges: indptr int64 (n_p + 1,) from 0, indices int (E_p,) rows of the file. first_owned: int64 (n_p,), the rows of the file that
-    are owned. self_loops: 'add' gives every node that has none one loop of weight 1; 'keep' leaves them. cap: rows of a round.
+    edges: indptr int64 (n_p + 1,) from 0, indices int (E_p,) rows of the file. first_owned: int64 (n_p,), the rows of
+    the file that are owned. self_loops: 'add' gives every node that has none one loop of weight 1; 'keep' leaves them.
+    cap: rows of a round.
     """
     num_rows = len(edges.indptr) - 1
     with comm.together("checking the edges"):
         total = int(ownership.cluster_offsets[-1])
         if len(edges.indices) and not 0 <= int(edges.indices.min()) <= int(edges.indices.max()) < total:
-            raise GraphError(f"an edge ends at node {int(edges.indices.max())}, expected ids in 0..{total - 1}; verify the graph file")
+            raise GraphError(
+                f"an edge ends at node {int(edges.indices.max())}, expected ids in 0..{total - 1}; verify the graph "
+                "file"
+            )
     rows = np.repeat(np.arange(num_rows, dtype=np.int32), np.diff(edges.indptr))
     columns, weight = edges.indices, edges.weight
     if self_loops == "add":
@@ -105,7 +112,9 @@ def build_adjacency(edges: Edges, first_owned, ownership, comm, cap, self_loops,
     halo = halo_blocks(plan.starts, rows[away], position, None if weight is None else weight[torch.from_numpy(away)])
     kernels.check_block(own.indptr, own.indices, own.rows, num_rows, num_rows)
     for index, block in enumerate(halo):
-        kernels.check_block(block.indptr, block.indices, block.rows, num_rows, int(plan.starts[index + 1] - plan.starts[index]))
+        kernels.check_block(
+            block.indptr, block.indices, block.rows, num_rows, int(plan.starts[index + 1] - plan.starts[index])
+        )
     return Adjacency(own, halo, plan, torch.from_numpy(degree))
 
 
@@ -128,5 +137,12 @@ def sparse_rows(indptr, columns, data, num_columns, dtype):
     t_indptr = np.zeros(num_columns + 1, np.int64)
     np.cumsum(np.bincount(columns, minlength=num_columns), out=t_indptr[1:])
     rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
-    return SparseRows(torch.from_numpy(indptr), torch.from_numpy(columns), torch.from_numpy(data).to(dtype), torch.from_numpy(t_indptr),
-                      torch.from_numpy(rows[order]), torch.from_numpy(order), num_columns)
+    return SparseRows(
+        torch.from_numpy(indptr),
+        torch.from_numpy(columns),
+        torch.from_numpy(data).to(dtype),
+        torch.from_numpy(t_indptr),
+        torch.from_numpy(rows[order]),
+        torch.from_numpy(order),
+        num_columns,
+    )

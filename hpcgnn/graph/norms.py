@@ -1,7 +1,7 @@
 """Degree normalisation as row scalings, so that no edge weight is ever read for it.
 
-An aggregation is y = R A S x with diagonal R (destinations) and S (sources). Degrees are those of the whole graph, never
-of a part, so results do not change with the partition. A node without in-edges aggregates to zero.
+An aggregation is y = R A S x with diagonal R (destinations) and S (sources). Degrees are those of the whole graph,
+never of a part, so results do not change with the partition. A node without in-edges aggregates to zero.
 """
 
 import torch
@@ -21,7 +21,9 @@ def _mean(graph, dtype):
 
 
 def _sym(graph, dtype):
-    """D_in^-1/2 A D_out^-1/2 (Kipf and Welling, ICLR'17, eq. 2; with out-degrees of sources where the graph is directed)."""
+    """D_in^-1/2 A D_out^-1/2 (Kipf and Welling, ICLR'17, eq. 2; with out-degrees of sources where the graph is
+    directed).
+    """
     return _power(graph.inward.degree, -0.5, dtype), _power(graph.outward.degree, -0.5, dtype)
 
 

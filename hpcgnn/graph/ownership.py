@@ -1,7 +1,7 @@
 """Which rank owns which node, from the cluster -> rank map alone: K numbers, the same on every rank, no directory.
 
-Nodes are numbered by their row in the file. A rank owns the nodes of its clusters; its local numbering keeps the order of
-the file, so that local ids of neighbours stay close and slabs are read in one go.
+Nodes are numbered by their row in the file. A rank owns the nodes of its clusters; its local numbering keeps the order
+of the file, so that local ids of neighbours stay close and slabs are read in one go.
 """
 
 import numpy as np

@@ -5,8 +5,8 @@ cluster are contiguous. A partition for P ranks is then only a map cluster -> ra
 a rank reads contiguous slabs whatever P is. The README of `partition_tools` documents every dataset.
 
 What the format protects against: every dataset carries Fletcher32 checksums (a flipped byte is an error, not a slightly
-different result), `libver="latest"` extends checksums to HDF5's own metadata, a file appears under its name only when it
-is complete, links that lead out of the file are refused, and a reader that does not know the version says so.
+different result), `libver="latest"` extends checksums to HDF5's own metadata, a file appears under its name only when
+it is complete, links that lead out of the file are refused, and a reader that does not know the version says so.
 """
 
 import contextlib
@@ -30,7 +30,9 @@ SLAB_ROWS = 1 << 16
 
 @dataclass
 class Csr:
-    """Rows of a sparse matrix. indptr: int64 (rows + 1,), indices: int (nnz,), data: float32 (nnz,) or None for ones."""
+    """Rows of a sparse matrix. indptr: int64 (rows + 1,), indices: int (nnz,), data: float32 (nnz,) or None for
+    ones.
+    """
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -58,7 +60,8 @@ class GraphData:
     edges: in-edges, grouped by destination (indices are sources). edges_out: the same edges grouped by source, for
     directed graphs; None means that the graph is its own transpose in pattern, multiplicity, weights and types.
     features: (n, F) float16/float32, a `Csr` of n rows, or None. labels: int (n,) with -1 for none, or uint8 (n, C) for
-    multi-label tasks. split: uint8 (n,), 0 for none or a value of `SPLITS`. cluster_graph: edge counts between clusters.
+    multi-label tasks. split: uint8 (n,), 0 for none or a value of `SPLITS`. cluster_graph: edge counts between
+    clusters.
     uuid names the graph, not the order of its nodes: reordering and added partitionings keep it.
     """
 
@@ -110,16 +113,18 @@ def replacing(path):
         with replaced_by(path) as temporary:
             yield temporary
     except OSError as error:
-        raise FormatError(f"cannot write {path}: {error.strerror or error}; choose a directory that exists, is writable and has "
-                          "space") from error
+        raise FormatError(
+            f"cannot write {path}: {error.strerror or error}; choose a directory that exists, is writable and has space"
+        ) from error
 
 
 def _create(group, name, shape, dtype):
     """A chunked, checksummed dataset. One axis is resizable so that empty arrays can be chunked too."""
     row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
     rows = max(1, min(max(shape[0], 1), CHUNK_BYTES // max(row_bytes, 1)))
-    return group.create_dataset(name, shape, dtype, chunks=(rows, *(max(1, s) for s in shape[1:])),
-                                maxshape=(None, *shape[1:]), fletcher32=True)
+    return group.create_dataset(
+        name, shape, dtype, chunks=(rows, *(max(1, s) for s in shape[1:])), maxshape=(None, *shape[1:]), fletcher32=True
+    )
 
 
 def _write(group, name, array, progress=None):
@@ -145,11 +150,24 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
     width = 0 if data.features is None else data.features.num_columns if sparse else data.features.shape[1]
     with replacing(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
         file.attrs.update(
-            format=FORMAT, format_version=VERSION, uuid=data.uuid, num_nodes=n, num_edges=int(data.edges.indptr[-1]),
-            num_clusters=len(data.cluster_offsets) - 1, num_classes=data.num_classes, num_features=width,
-            num_self_loops=data.num_self_loops, undirected=data.edges_out is None, multi_label=data.labels.ndim == 2,
-            sparse_features=sparse, weighted=data.edges.weight is not None, typed=data.edges.type is not None,
-            source=data.source, seed=data.seed, versions=json.dumps(data.versions, sort_keys=True))
+            format=FORMAT,
+            format_version=VERSION,
+            uuid=data.uuid,
+            num_nodes=n,
+            num_edges=int(data.edges.indptr[-1]),
+            num_clusters=len(data.cluster_offsets) - 1,
+            num_classes=data.num_classes,
+            num_features=width,
+            num_self_loops=data.num_self_loops,
+            undirected=data.edges_out is None,
+            multi_label=data.labels.ndim == 2,
+            sparse_features=sparse,
+            weighted=data.edges.weight is not None,
+            typed=data.edges.type is not None,
+            source=data.source,
+            seed=data.seed,
+            versions=json.dumps(data.versions, sort_keys=True),
+        )
         for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
             if edges is not None:
                 _write(file, f"topology{suffix}/indptr", np.asarray(edges.indptr, np.int64), progress)
@@ -203,12 +221,16 @@ class GraphFile:
     def __init__(self, path):
         self.path = Path(path)
         if not self.path.is_file():
-            raise FormatError(f"no graph file at {self.path}: expected an HDF5 file made by `python -m partition_tools`")
+            raise FormatError(
+                f"no graph file at {self.path}: expected an HDF5 file made by `python -m partition_tools`"
+            )
         try:
             self.file = h5py.File(self.path, "r", libver="latest", locking="best-effort")
         except OSError as error:
-            raise FormatError(f"{self.path} is not a readable HDF5 file (truncated, corrupted or foreign): {error}; make it "
-                              "again with `python -m partition_tools`") from error
+            raise FormatError(
+                f"{self.path} is not a readable HDF5 file (truncated, corrupted or foreign): {error}; make it "
+                "again with `python -m partition_tools`"
+            ) from error
         try:
             self.meta = self._read_meta()
         except BaseException:
@@ -225,19 +247,35 @@ class GraphFile:
         try:
             attributes = dict(self.file.attrs)
         except (OSError, RuntimeError, KeyError) as error:
-            raise FormatError(f"{self.path}: the root attributes cannot be read ({error}); the file is corrupted") from error
+            raise FormatError(
+                f"{self.path}: the root attributes cannot be read ({error}); the file is corrupted"
+            ) from error
         if attributes.get("format") != FORMAT:
-            raise FormatError(f"{self.path} is HDF5 but not a graph of ours: expected root attribute format={FORMAT!r}, "
-                              f"got {attributes.get('format')!r}; import the graph with `python -m partition_tools import`")
+            raise FormatError(
+                f"{self.path} is HDF5 but not a graph of ours: expected root attribute format={FORMAT!r}, "
+                f"got {attributes.get('format')!r}; import the graph with `python -m partition_tools import`"
+            )
         if attributes.get("format_version") != VERSION:
-            raise FormatError(f"{self.path} has format version {attributes.get('format_version')}, this program reads "
-                              f"version {VERSION}; import the graph again, or use the program that wrote it")
-        kinds = {"uuid": str, "source": str, "undirected": bool, "multi_label": bool, "sparse_features": bool,
-                 "weighted": bool, "typed": bool, "versions": json.loads}
+            raise FormatError(
+                f"{self.path} has format version {attributes.get('format_version')}, this program reads "
+                f"version {VERSION}; import the graph again, or use the program that wrote it"
+            )
+        kinds = {
+            "uuid": str,
+            "source": str,
+            "undirected": bool,
+            "multi_label": bool,
+            "sparse_features": bool,
+            "weighted": bool,
+            "typed": bool,
+            "versions": json.loads,
+        }
         try:
             return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})
         except (KeyError, ValueError, TypeError) as error:
-            raise FormatError(f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted") from error
+            raise FormatError(
+                f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted"
+            ) from error
 
     def __contains__(self, name):
         return self._find(name) is not None
@@ -251,12 +289,16 @@ class GraphFile:
                 if link is None:
                     return None
                 if isinstance(link, (h5py.ExternalLink, h5py.SoftLink)):
-                    raise FormatError(f"{self.path}: {name} is a link ({part}); links are refused, copy the data into the file")
+                    raise FormatError(
+                        f"{self.path}: {name} is a link ({part}); links are refused, copy the data into the file"
+                    )
                 node = node[part]
             except (KeyError, OSError, RuntimeError) as error:
                 raise FormatError(f"{self.path}: {name} cannot be opened ({error}); the file is corrupted") from error
         if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
-            raise FormatError(f"{self.path}: {name} keeps its data in other files; that is refused, copy it into the file")
+            raise FormatError(
+                f"{self.path}: {name} keeps its data in other files; that is refused, copy it into the file"
+            )
         return node
 
     def shape(self, name):
@@ -266,29 +308,42 @@ class GraphFile:
     def _dataset(self, name):
         dataset = self._find(name)
         if not isinstance(dataset, h5py.Dataset):
-            raise FormatError(f"{self.path}: dataset {name} is missing; verify the file with `python -m partition_tools verify`")
+            raise FormatError(
+                f"{self.path}: dataset {name} is missing; verify the file with `python -m partition_tools verify`"
+            )
         return dataset
 
     def read(self, name, ranges=None, dtype=None):
         """The rows of a dataset in `ranges` (list of (start, stop), in this order), or all of it, as one new array."""
         dataset = self._dataset(name)
-        if dataset.dtype.kind not in "iufb" or (dtype is not None and dataset.dtype.kind != np.dtype(dtype).kind
-                                                and not np.can_cast(dataset.dtype, dtype, "safe")):
-            raise FormatError(f"{self.path}: dataset {name} has type {dataset.dtype}, expected {np.dtype(dtype or float)}")
+        if dataset.dtype.kind not in "iufb" or (
+            dtype is not None
+            and dataset.dtype.kind != np.dtype(dtype).kind
+            and not np.can_cast(dataset.dtype, dtype, "safe")
+        ):
+            raise FormatError(
+                f"{self.path}: dataset {name} has type {dataset.dtype}, expected {np.dtype(dtype or float)}"
+            )
         ranges = [(0, dataset.shape[0])] if ranges is None else ranges
         if any(not 0 <= start <= stop <= dataset.shape[0] for start, stop in ranges):
-            raise FormatError(f"{self.path}: {name} has {dataset.shape[0]} rows, fewer than its index asks for; the file is "
-                              "corrupted or incomplete")
-        out = np.empty((sum(stop - start for start, stop in ranges), *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("="))
+            raise FormatError(
+                f"{self.path}: {name} has {dataset.shape[0]} rows, fewer than its index asks for; the file is "
+                "corrupted or incomplete"
+            )
+        out = np.empty(
+            (sum(stop - start for start, stop in ranges), *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("=")
+        )
         row = 0
         try:
             for start, stop in ranges:
                 if stop > start:
-                    dataset.read_direct(out, np.s_[start:stop], np.s_[row:row + stop - start])
+                    dataset.read_direct(out, np.s_[start:stop], np.s_[row : row + stop - start])
                 row += stop - start
         except (OSError, RuntimeError) as error:
-            raise FormatError(f"{self.path}: dataset {name} is corrupted (checksum or read error: {error}); "
-                              "copy or make the file again") from error
+            raise FormatError(
+                f"{self.path}: dataset {name} is corrupted (checksum or read error: {error}); "
+                "copy or make the file again"
+            ) from error
         return out
 
     def partitionings(self):
@@ -310,12 +365,17 @@ class GraphFile:
         """
         available = self.partitionings()
         if num_ranks not in available.get(name, ()):
-            raise GraphError(f"{self.path} has no map {name!r} for {num_ranks} ranks; it has "
-                             f"{available or 'none'}; add it with `python -m partition_tools partition {self.path} "
-                             f"--ranks {num_ranks}`, or let training do so with --auto-partition")
+            raise GraphError(
+                f"{self.path} has no map {name!r} for {num_ranks} ranks; it has "
+                f"{available or 'none'}; add it with `python -m partition_tools partition {self.path} "
+                f"--ranks {num_ranks}`, or let training do so with --auto-partition"
+            )
         cluster_to_rank = self.read(f"partitionings/{name}/{num_ranks}", dtype=np.int32)
         if len(cluster_to_rank) != self.meta.num_clusters or (
-                len(cluster_to_rank) and not 0 <= cluster_to_rank.min() <= cluster_to_rank.max() < num_ranks):
-            raise GraphError(f"{self.path}: map {name!r} for {num_ranks} ranks is not a map of {self.meta.num_clusters} clusters "
-                             f"onto ranks 0..{num_ranks - 1}; partition the graph again")
+            len(cluster_to_rank) and not 0 <= cluster_to_rank.min() <= cluster_to_rank.max() < num_ranks
+        ):
+            raise GraphError(
+                f"{self.path}: map {name!r} for {num_ranks} ranks is not a map of {self.meta.num_clusters} clusters "
+                f"onto ranks 0..{num_ranks - 1}; partition the graph again"
+            )
         return cluster_to_rank, dict(self._dataset(f"partitionings/{name}/{num_ranks}").attrs)

@@ -1,12 +1,12 @@
 """The primitive that everything hangs on: remote rows stream past the rank in a bounded buffer, round after round.
 
-`Stream(x)` yields (block, rows, scale): first the rank's own block with `x` itself (no message), then, for each round, the
-block of that round with the rows received for it. While one round is computed the next is in flight. Rows are valid only
-until the next one is asked for.
+`Stream(x)` yields (block, rows, scale): first the rank's own block with `x` itself (no message), then, for each round,
+the block of that round with the rows received for it. While one round is computed the next is in flight. Rows are valid
+only until the next one is asked for.
 
 Buffers: two to receive and two to send, each of at most a quarter of `halo_buffer` bytes, allocated once for the widest
-rows that are ever streamed and reused by every layer, direction and epoch. (The sizes are those of the fullest round over
-all ranks, so on a rank with a small halo they may stay partly unused.)
+rows that are ever streamed and reused by every layer, direction and epoch. (The sizes are those of the fullest round
+over all ranks, so on a rank with a small halo they may stay partly unused.)
 """
 
 import torch
@@ -56,8 +56,8 @@ class Stream:
     def __call__(self, x, scale=None, kind="halo"):
         """Yield (block, rows, scale) for the own block and every group of rounds. Collective: exhaust it on all ranks.
 
-        x: (n_p, F) own rows, contiguous. scale: (n_p,) factors of the rows, or None; remote rows arrive already scaled, and
-        then the scale that is yielded is None. kind: the ledger's name for the traffic.
+        x: (n_p, F) own rows, contiguous. scale: (n_p,) factors of the rows, or None; remote rows arrive already scaled,
+        and then the scale that is yielded is None. kind: the ledger's name for the traffic.
         """
         groups = coalesce(self.plan.rounds, self.buffers.cap(x.shape[1] * x.dtype.itemsize))
         flight = self._begin(0, groups, x, scale, kind)
@@ -67,7 +67,7 @@ class Stream:
             flight = self._begin(turn + 1, groups, x, scale, kind, still_sending=flight[2])
             first = self.plan.starts[group[0]]
             for index in group:
-                start, stop = self.plan.starts[index:index + 2] - first
+                start, stop = self.plan.starts[index : index + 2] - first
                 if stop > start:
                     yield self.halo[index], rows[start:stop], None
         if groups:
@@ -76,7 +76,8 @@ class Stream:
     def _begin(self, turn, groups, x, scale, kind, still_sending=()):
         """Post the receives of one group of rounds, pack and post its sends. Returns (rows, receives, sends).
 
-        `still_sending` are the sends of the turn before, which use the other buffer; they are finished with this turn's.
+        `still_sending` are the sends of the turn before, which use the other buffer; they are finished with this
+        turn's.
         """
         if turn == len(groups):
             return None, [], still_sending
@@ -87,14 +88,16 @@ class Stream:
         for segment in segments:
             count = plan.received(segment)
             if count:
-                receives.append(self.comm.irecv(rows[at:at + count], plan.source(segment.offset), turn & 0x7FFF, kind))
+                receives.append(
+                    self.comm.irecv(rows[at : at + count], plan.source(segment.offset), turn & 0x7FFF, kind)
+                )
                 at += count
         packed = self.buffers.send(turn, sum(len(plan.sent(s)) for s in segments), width, x.dtype)
         at = 0
         for segment in segments:
             wanted = plan.sent(segment)
             if len(wanted):
-                part = packed[at:at + len(wanted)]
+                part = packed[at : at + len(wanted)]
                 kernels.pack(part, x, wanted, scale)
                 sends.append(self.comm.isend(part, plan.dest(segment.offset), turn & 0x7FFF, kind))
                 at += len(wanted)

@@ -1,8 +1,8 @@
 """What all convolutions share: two verbs, and the choice of the narrower side to send.
 
-A linear convolution is `gather` (aggregate the input: needs the neighbours) and then `combine` (everything else: local).
-Keeping them apart is what lets a constant input be aggregated once and kept. Since A(xW) = (Ax)W, the aggregation can
-also come after the transformation; we send whichever of the two is narrower.
+A linear convolution is `gather` (aggregate the input: needs the neighbours) and then `combine` (everything else:
+local). Keeping them apart is what lets a constant input be aggregated once and kept. Since A(xW) = (Ax)W, the
+aggregation can also come after the transformation; we send whichever of the two is narrower.
 """
 
 from torch import nn
@@ -28,7 +28,9 @@ class Conv(nn.Module):
         return graph.aggregate(x, self.norm)
 
     def combine(self, aggregate, x):
-        """The output (n_p, d_out) from the aggregate (n_p, d_in) and, if `uses_self`, the input x (n_p, d_in). Local."""
+        """The output (n_p, d_out) from the aggregate (n_p, d_in) and, if `uses_self`, the input x (n_p, d_in).
+        Local.
+        """
         raise NotImplementedError
 
     def transform_first(self, graph, x):

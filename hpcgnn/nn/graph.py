@@ -27,7 +27,8 @@ class DroppedRows:
 
 
 class Graph:
-    """A rank's view. features: (n_p, F) tensor or SparseRows; num_nodes: over all ranks; ids: int64 (n_p,) original ids.
+    """A rank's view. features: (n_p, F) tensor or SparseRows; num_nodes: over all ranks; ids: int64 (n_p,) original
+    ids.
 
     aggregate(x, norm): own rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum', 'mean' or 'sym'.
     total(tensor): the float64 sum over ranks, collective.

@@ -20,7 +20,9 @@ class Linear(nn.Module):
 
 
 def initialise(model, random):
-    """Glorot-uniform weights (Glorot and Bengio, AISTATS'10, eq. 16), zero biases; the same on every rank for a seed."""
+    """Glorot-uniform weights (Glorot and Bengio, AISTATS'10, eq. 16), zero biases; the same on every rank for a
+    seed.
+    """
     linears = [module for module in model.modules() if isinstance(module, Linear)]
     for index, linear in enumerate(linears):
         with torch.no_grad():

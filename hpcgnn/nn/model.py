@@ -17,8 +17,8 @@ from hpcgnn.ops.randomness import Purpose
 class ModelSpec:
     """All that decides a model's parameters and arithmetic; stored in checkpoints and compared on resume.
 
-    input_dropout: 'aggregate' drops elements of the kept aggregate, 'raw' of the features (at the price of one exchange per
-    epoch where they are dense), 'none' drops nothing there.
+    input_dropout: 'aggregate' drops elements of the kept aggregate, 'raw' of the features (at the price of one exchange
+    per epoch where they are dense), 'none' drops nothing there.
     """
 
     model: str
@@ -52,7 +52,9 @@ class ModelSpec:
 
 
 class Model(nn.Module):
-    """convolution → norm → ReLU → dropout, L times; the last layer is a convolution alone. forward(graph) -> logits (n_p, C).
+    """convolution → norm → ReLU → dropout, L times; the last layer is a convolution alone.
+
+    forward(graph) -> logits (n_p, C) of own nodes. Collective.
 
     Dropout is applied to the input of every layer. With `residual` every hidden layer but the first, whose input is
     of another width, adds its input (before dropout) to its output.
@@ -81,8 +83,10 @@ class Model(nn.Module):
         if not self.spec.keeps_input:
             return conv(graph, graph.dropout(x, p, 0))
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x))
-        return conv.combine(graph.dropout(aggregate, p, 0, Purpose.DROPOUT_AGGREGATE),
-                            graph.dropout(x, p, 0) if conv.uses_self else None)
+        return conv.combine(
+            graph.dropout(aggregate, p, 0, Purpose.DROPOUT_AGGREGATE),
+            graph.dropout(x, p, 0) if conv.uses_self else None,
+        )
 
     @property
     def _p(self):
@@ -93,6 +97,7 @@ def _stacked(conv_class):
     def build(spec):
         widths = spec.widths
         return Model(spec, [conv_class(a, b, dtype=spec.dtype) for a, b in zip(widths[:-1], widths[1:])])
+
     return build
 
 
@@ -110,7 +115,11 @@ class Entry:
 
 
 MODELS = {
-    "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops, "graph convolution, symmetric normalisation, self loops added where missing"),
+    "gcn": Entry(
+        _stacked(GCNConv),
+        GCNConv.self_loops,
+        "graph convolution, symmetric normalisation, self loops added where missing",
+    ),
     "sage": Entry(_stacked(SAGEConv), SAGEConv.self_loops, "GraphSAGE with the mean aggregator"),
     "gin": Entry(_stacked(GINConv), GINConv.self_loops, "graph isomorphism network, two-layer MLP, learned epsilon"),
     "sgc": Entry(_build_sgc, SGCConv.self_loops, "simplified graph convolution: --layers hops, then one linear map"),

@@ -9,9 +9,11 @@ from torch import nn
 
 
 class BatchNorm(nn.Module):
-    """Normalise each column over all nodes of the graph. forward(graph, x (n_p, F)) -> (n_p, F). Collective in training.
+    """Normalise each column over all nodes of the graph. forward(graph, x (n_p, F)) -> (n_p, F). Collective in
+    training.
 
-    Evaluation uses running statistics: running ← (1 − momentum) · running + momentum · batch, unbiased variance, as torch does.
+    Evaluation uses running statistics: running ← (1 − momentum) · running + momentum · batch, unbiased variance, as
+    torch does.
     """
 
     def __init__(self, width, eps=1e-5, momentum=0.1, dtype=None):
@@ -32,7 +34,9 @@ class BatchNorm(nn.Module):
             variance = graph.total((x - mean.to(x.dtype)).square_().sum(0, dtype=torch.float64)) / count
             self.running_mean.lerp_(mean, self.momentum)
             self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
-        return _Normalise.apply(x, self.weight, self.bias, mean.to(x.dtype), (variance + self.eps).rsqrt().to(x.dtype), graph)
+        return _Normalise.apply(
+            x, self.weight, self.bias, mean.to(x.dtype), (variance + self.eps).rsqrt().to(x.dtype), graph
+        )
 
 
 class _Normalise(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""GraphSAGE with the mean aggregator (Hamilton et al., NIPS'17, algorithm 1): y = W_n · mean of in-neighbours + W_s x + b."""
+"""GraphSAGE, mean aggregator (Hamilton et al., NIPS'17, algorithm 1): y = W_n · mean of in-neighbours + W_s x + b."""
 
 from hpcgnn.nn.conv import Conv
 from hpcgnn.nn.linear import Linear

@@ -1,4 +1,6 @@
-"""Simplified graph convolution (Wu et al., ICML'19, eq. 8): y = (D^-1/2 A D^-1/2)^K x W + b, one linear layer after K hops."""
+"""Simplified graph convolution (Wu et al., ICML'19, eq. 8): y = (D^-1/2 A D^-1/2)^K x W + b, one linear layer after K
+hops.
+"""
 
 from hpcgnn.nn.conv import Conv
 from hpcgnn.nn.linear import Linear

@@ -1,9 +1,10 @@
 """Linear aggregation y = R A S x by sequential aggregation, and its adjoint by the very same stream.
 
 Forward, rank p computes its own rows  y_p = R_p Σ_q A_pq (S x)_q, one block of remote rows at a time. The gradient is
-gx_p = S_p Σ_q (A_qp)^T (R gy)_q: again own rows from streamed remote rows, along the out-edges. So nothing is refetched,
-no partial sums are pushed to owners, and no scatter is needed; for an undirected graph both use one structure.
-(SAR, Mostafa, MLSys'22, section 3, pushes partial gradients back instead: same bytes, more memory, scatter-adds.)
+gx_p = S_p Σ_q (A_qp)^T (R gy)_q: again own rows from streamed remote rows, along the out-edges. So nothing is
+refetched, no partial sums are pushed to owners, and no scatter is needed; for an undirected graph both use one
+structure. (SAR, Mostafa, MLSys'22, section 3, pushes partial gradients back instead: same bytes, more memory,
+scatter-adds.)
 """
 
 import torch
@@ -12,7 +13,8 @@ import torch
 class LinearAggregation:
     """The operator R A S of a rank. Collective in both directions.
 
-    forward_stream, backward_stream: Stream along in-edges and along out-edges. row_scale (R), source_scale (S): (n_p,) or None.
+    forward_stream, backward_stream: Stream along in-edges and along out-edges. row_scale (R), source_scale (S): (n_p,)
+    or None.
     """
 
     def __init__(self, forward_stream, backward_stream, row_scale, source_scale):

@@ -1,8 +1,8 @@
 """Random numbers that depend on what they are for, never on who draws them or when.
 
 A draw is a pure function of (seed, epoch, layer, purpose, original node id, column): Philox4x32-10, a counter-based
-generator (Salmon et al., SC'11). Masks are recomputed rather than stored, two ranks know the same sample without talking,
-and the training curve does not depend on the number of ranks or on the partition.
+generator (Salmon et al., SC'11). Masks are recomputed rather than stored, two ranks know the same sample without
+talking, and the training curve does not depend on the number of ranks or on the partition.
 """
 
 from enum import IntEnum
@@ -31,7 +31,9 @@ class Randomness:
         return kernels.stream_key(self.seed, self.epoch, layer, int(purpose))
 
     def uniform(self, shape, index):
-        """Numbers in [0, 1) for the initial value of parameter number `index`: float64 tensor; the same in every epoch."""
+        """Numbers in [0, 1) for the initial value of parameter number `index`: float64 tensor; the same in every
+        epoch.
+        """
         key = kernels.stream_key(self.seed, 0, index, int(Purpose.PARAMETER))
         words = kernels.random_words(key, torch.arange(shape[0]), shape[1])
         return words.to(torch.float64) / 2.0**32

@@ -14,7 +14,9 @@ class _SparseProduct(torch.autograd.Function):
     def forward(ctx, weight, features, ids, key, p):
         ctx.features, ctx.dropped = features, (ids, key, p)
         y = weight.new_empty(features.shape[0], weight.shape[1])
-        kernels.gather(y, weight.contiguous(), features.indptr, features.indices, weight=_entries(features, *ctx.dropped))
+        kernels.gather(
+            y, weight.contiguous(), features.indptr, features.indices, weight=_entries(features, *ctx.dropped)
+        )
         return y
 
     @staticmethod

@@ -7,7 +7,9 @@ from hpcgnn.records import replaced_by
 
 
 def draw_curves(run_dir):
-    """Draw `curves.png` (loss and metrics over the epochs) from `metrics.jsonl`. Returns its path, or None without matplotlib."""
+    """Draw `curves.png` (loss and metrics over the epochs) from `metrics.jsonl`. Returns its path, or None without
+    matplotlib.
+    """
     try:
         import matplotlib
     except ImportError:
@@ -19,18 +21,31 @@ def draw_curves(run_dir):
     records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     evaluated = [record for record in records if record.get("val") is not None]
-    figure, axes = plt.subplots(1, 2 if evaluated else 1, figsize=(10 if evaluated else 5.5, 3.8), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(
+        1, 2 if evaluated else 1, figsize=(10 if evaluated else 5.5, 3.8), squeeze=False, layout="constrained"
+    )
     loss = axes[0, 0]
     loss.plot([r["epoch"] + 1 for r in records], [r["loss"] for r in records], color="tab:blue", linewidth=1.4)
     loss.set(xlabel="epoch", ylabel="training loss (with dropout)", title="loss")
     if evaluated:
         metric = axes[0, 1]
         for split, color in (("train", "tab:blue"), ("val", "tab:orange"), ("test", "tab:green")):
-            metric.plot([r["epoch"] + 1 for r in evaluated], [r[split] for r in evaluated], color=color, linewidth=1.4, label=split)
+            metric.plot(
+                [r["epoch"] + 1 for r in evaluated],
+                [r[split] for r in evaluated],
+                color=color,
+                linewidth=1.4,
+                label=split,
+            )
         if summary["best_epoch"] is not None:
             metric.axvline(summary["best_epoch"] + 1, color="grey", linewidth=0.8, linestyle=":")
-        metric.set(xlabel="epoch", ylabel=summary["metric"], title=f"test {summary['test_at_best_val']:.4f} at best validation"
-                   if summary["test_at_best_val"] is not None else summary["metric"])
+        metric.set(
+            xlabel="epoch",
+            ylabel=summary["metric"],
+            title=f"test {summary['test_at_best_val']:.4f} at best validation"
+            if summary["test_at_best_val"] is not None
+            else summary["metric"],
+        )
         metric.legend(frameon=False)
     for axis in axes.flat:
         axis.grid(alpha=0.25)

@@ -14,8 +14,11 @@ class FullHalo:
     def __init__(self, local, comm, buffers):
         self._local = local
         self._inward = Stream(local.inward.own, local.inward.halo, local.inward.plan, buffers, comm)
-        self._outward = self._inward if local.outward is local.inward else Stream(
-            local.outward.own, local.outward.halo, local.outward.plan, buffers, comm)
+        self._outward = (
+            self._inward
+            if local.outward is local.inward
+            else Stream(local.outward.own, local.outward.halo, local.outward.plan, buffers, comm)
+        )
         self._operators = {}
 
     def begin_epoch(self, epoch):

@@ -45,8 +45,10 @@ def save_checkpoint(run_dir, model, optimizer, best_state, progress):
         for old in checkpoints(run_dir)[:-KEEP]:
             old.unlink()
     except (OSError, HpcgnnError) as error:
-        raise RunDirError(f"cannot write checkpoint {path}: {error}; free space or choose another --run-dir; the checkpoint "
-                          "before it is kept") from error
+        raise RunDirError(
+            f"cannot write checkpoint {path}: {error}; free space or choose another --run-dir; the checkpoint "
+            "before it is kept"
+        ) from error
     return path
 
 
@@ -55,23 +57,36 @@ def _write_tensors(group, tensors):
         if tensor is None:
             continue
         flat = torch.as_tensor(tensor).detach().reshape(-1).numpy()
-        dataset = group.create_dataset(name, data=flat, chunks=(max(1, min(len(flat), 1 << 18)),), maxshape=(None,), fletcher32=True)
+        dataset = group.create_dataset(
+            name, data=flat, chunks=(max(1, min(len(flat), 1 << 18)),), maxshape=(None,), fletcher32=True
+        )
         dataset.attrs["shape"] = list(torch.as_tensor(tensor).shape)
 
 
 def _read_tensors(group):
-    return {name: torch.from_numpy(dataset[:]).reshape([int(s) for s in dataset.attrs["shape"]]) for name, dataset in group.items()}
+    return {
+        name: torch.from_numpy(dataset[:]).reshape([int(s) for s in dataset.attrs["shape"]])
+        for name, dataset in group.items()
+    }
 
 
 def read_checkpoint(path):
-    """(progress dict, model state, best state or None, optimizer state {index: {name: tensor}}). Raises CheckpointError."""
+    """(progress dict, model state, best state or None, optimizer state {index: {name: tensor}}). Raises
+    CheckpointError.
+    """
     try:
         with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
             if file.attrs.get("format") != FORMAT or file.attrs.get("format_version") != VERSION:
-                raise CheckpointError(f"{path} is not a checkpoint of format version {VERSION}; it was written by another program")
+                raise CheckpointError(
+                    f"{path} is not a checkpoint of format version {VERSION}; it was written by another program"
+                )
             groups = file.get("optimizer", {})
-            return (json.loads(file.attrs["progress"]), _read_tensors(file["model"]), _read_tensors(file["best_model"]) or None,
-                    {int(index): _read_tensors(groups[index]) for index in groups})
+            return (
+                json.loads(file.attrs["progress"]),
+                _read_tensors(file["model"]),
+                _read_tensors(file["best_model"]) or None,
+                {int(index): _read_tensors(groups[index]) for index in groups},
+            )
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         if isinstance(error, CheckpointError):
             raise
@@ -91,7 +106,9 @@ def newest_readable(run_dir, warn):
         except CheckpointError as error:
             warn(f"{error}; trying the one before")
     if paths:
-        raise CheckpointError(f"no checkpoint in {Path(run_dir) / 'checkpoints'} can be read; remove them to start afresh")
+        raise CheckpointError(
+            f"no checkpoint in {Path(run_dir) / 'checkpoints'} can be read; remove them to start afresh"
+        )
     return None
 
 
@@ -99,8 +116,10 @@ def check_identity(path, saved, present):
     """Raise CheckpointError naming the first thing in which a checkpoint's run and this run differ."""
     for key, value in present.items():
         if saved.get(key) != value:
-            raise CheckpointError(f"{path} belongs to another run: {key} is {saved.get(key)!r} there and {value!r} here; resume with the "
-                                  "same model, graph and seed, or choose a new --run-dir")
+            raise CheckpointError(
+                f"{path} belongs to another run: {key} is {saved.get(key)!r} there and {value!r} here; resume with the "
+                "same model, graph and seed, or choose a new --run-dir"
+            )
 
 
 def restore(model, optimizer, model_state, optimizer_state):

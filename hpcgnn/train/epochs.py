@@ -19,7 +19,9 @@ KINDS = ("halo_forward", "halo_backward", "allreduce", "input", "evaluation", "m
 
 @dataclass
 class Progress:
-    """How far a run has come; saved with every checkpoint. best: {epoch, val, test, train} of the best validation so far."""
+    """How far a run has come; saved with every checkpoint. best: {epoch, val, test, train} of the best validation so
+    far.
+    """
 
     epoch: int = 0
     best: dict | None = None
@@ -32,7 +34,13 @@ def run_epochs(trainer, config, progress, run_dir, best_state=None):
     Returns the best model state (a state dict, or None if never evaluated).
     """
     epochs, every = config.optim.epochs, config.run
-    bar = tqdm(total=epochs, initial=progress.epoch, unit="epoch", disable=run_dir is None or not terminal(), dynamic_ncols=True)
+    bar = tqdm(
+        total=epochs,
+        initial=progress.epoch,
+        unit="epoch",
+        disable=run_dir is None or not terminal(),
+        dynamic_ncols=True,
+    )
     for epoch in range(progress.epoch, epochs):
         last = epoch == epochs - 1
         loss = trainer.step(epoch)
@@ -59,7 +67,9 @@ def _better(value, best):
 
 
 def costs_of_epoch(trainer):
-    """{'seconds', 'bytes', 'messages'} of the epoch by phase or kind, each {max, mean, min, sum} over ranks. Collective."""
+    """{'seconds', 'bytes', 'messages'} of the epoch by phase or kind, each {max, mean, min, sum} over ranks.
+    Collective.
+    """
     seconds, traffic = trainer.clock.take(), trainer.comm.ledger.take()
     names, values = [], []
     for phase, value in seconds.items():
@@ -78,8 +88,12 @@ def costs_of_epoch(trainer):
     for index, (group, name) in enumerate(names):
         if group == "seconds" or total[index]:
             exact = float if group == "seconds" else int
-            result[group][name] = {"max": exact(extremes[index]), "mean": float(total[index]) / trainer.comm.size,
-                                   "min": exact(-extremes[index + len(names)]), "sum": exact(total[index])}
+            result[group][name] = {
+                "max": exact(extremes[index]),
+                "mean": float(total[index]) / trainer.comm.size,
+                "min": exact(-extremes[index + len(names)]),
+                "sum": exact(total[index]),
+            }
     return result
 
 

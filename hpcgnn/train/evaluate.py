@@ -13,7 +13,10 @@ def choose_metric(name, multi_label):
     if name == "auto":
         return fitting[0]
     if name not in fitting:
-        error = ConfigError(f"--metric {name} does not fit a {'multi' if multi_label else 'single'}-label task; expected {' or '.join(fitting)}")
+        error = ConfigError(
+            f"--metric {name} does not fit a {'multi' if multi_label else 'single'}-label task; expected "
+            f"{' or '.join(fitting)}"
+        )
         error.everywhere = True
         raise error
     return name
@@ -33,6 +36,8 @@ class Evaluator:
         model.eval()
         with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
             logits = model(graph)
-            result = {split: self._metric(logits, self._labels, mask, self._comm) for split, mask in self._masks.items()}
+            result = {
+                split: self._metric(logits, self._labels, mask, self._comm) for split, mask in self._masks.items()
+            }
         model.train()
         return result

@@ -1,4 +1,6 @@
-"""All gradients in one flat buffer, so that a step needs one reduction and one norm however many parameters there are."""
+"""All gradients in one flat buffer, so that a step needs one reduction and one norm however many parameters there
+are.
+"""
 
 import torch
 
@@ -11,7 +13,7 @@ class FlatGradients:
         self.flat = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
         start = 0
         for parameter in parameters:
-            parameter.grad = self.flat[start:start + parameter.numel()].view_as(parameter)
+            parameter.grad = self.flat[start : start + parameter.numel()].view_as(parameter)
             start += parameter.numel()
 
     def zero(self):

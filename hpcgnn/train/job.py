@@ -39,22 +39,38 @@ def train(config, session):
         spec = model_spec(file.meta, config)
         buffers = make_buffers(spec, config)
         with comm.together("opening the run directory"):
-            run_dir = stack.enter_context(contextlib.closing(RunDir(config.run.run_dir, config.run.resume))) if comm.rank == 0 else None
+            run_dir = (
+                stack.enter_context(contextlib.closing(RunDir(config.run.run_dir, config.run.resume)))
+                if comm.rank == 0
+                else None
+            )
         return _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir)
 
 
 def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir):
     comm, started = session.comm, time.perf_counter()
-    log.info("graph %s: %s nodes, %s edges, %d features, %d classes; map %r for %d ranks, %d threads each", file.path,
-             f"{file.meta.num_nodes:,}", f"{file.meta.num_edges:,}", file.meta.num_features, file.meta.num_classes, map_name,
-             comm.size, session.threads)
+    log.info(
+        "graph %s: %s nodes, %s edges, %d features, %d classes; map %r for %d ranks, %d threads each",
+        file.path,
+        f"{file.meta.num_nodes:,}",
+        f"{file.meta.num_edges:,}",
+        file.meta.num_features,
+        file.meta.num_classes,
+        map_name,
+        comm.size,
+        session.threads,
+    )
     self_loops = MODELS[spec.model].self_loops if config.data.self_loops == "auto" else config.data.self_loops
     cap = max(1, buffers.cap(widest_row(spec) * spec.dtype.itemsize))
     local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype)
     quality = partition_quality(local, map_name, comm)
     if quality["imbalance_nodes"] > IMBALANCE_WARNING:
-        log.warning("the map is out of balance: the largest rank has %.2f times the mean of nodes (expected at most %.2f); "
-                    "partition the graph into more clusters", quality["imbalance_nodes"], IMBALANCE_WARNING)
+        log.warning(
+            "the map is out of balance: the largest rank has %.2f times the mean of nodes (expected at most %.2f); "
+            "partition the graph into more clusters",
+            quality["imbalance_nodes"],
+            IMBALANCE_WARNING,
+        )
 
     def make_trainer(graph, communicator, memory):
         return Trainer(graph, spec, config, communicator, memory)
@@ -65,14 +81,21 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     peak.reset()
     trainer = make_trainer(local, comm, buffers)
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir, self_loops)
-    log.info("%s: %s parameters; halo %s rows in %d rounds; run directory %s", spec.model,
-             f"{sum(p.numel() for p in trainer.model.parameters()):,}", f"{quality['halo_rows_total']:,}",
-             len(local.inward.plan.rounds), config.run.run_dir)
+    log.info(
+        "%s: %s parameters; halo %s rows in %d rounds; run directory %s",
+        spec.model,
+        f"{sum(p.numel() for p in trainer.model.parameters()):,}",
+        f"{quality['halo_rows_total']:,}",
+        len(local.inward.plan.rounds),
+        config.run.run_dir,
+    )
     seconds_loading = time.perf_counter() - started
     best_state = run_epochs(trainer, config, progress, run_dir, best_state)
     memory = {"baseline": baseline, "peak_training": peak.read(), "peak": peak.overall}
     with comm.together("writing the results"):
-        summary = summarise(trainer, config, session, file.meta, local, spec, progress, quality, memory, seconds_loading, run_dir)
+        summary = summarise(
+            trainer, config, session, file.meta, local, spec, progress, quality, memory, seconds_loading, run_dir
+        )
     if run_dir is not None:
         show_result(summary, run_dir)
     return 0
@@ -83,15 +106,20 @@ def _default_run_dir(config, comm):
 
 
 def choose_map(file, config, comm):
-    """(name, cluster_to_rank int32 (K,)) for this number of ranks. Collective. Raises GraphError or ConfigError on all ranks."""
+    """(name, cluster_to_rank int32 (K,)) for this number of ranks. Collective. Raises GraphError or ConfigError on all
+    ranks.
+    """
     with comm.together("choosing the cluster map"):
         stored, wanted = file.partitionings(), config.data.partition
         fitting = [name for name, ranks in stored.items() if comm.size in ranks]
         # `metis` is what `partition` makes by default; any other single fitting map will do as well.
         name = wanted or ("metis" if "metis" in fitting or len(fitting) != 1 else fitting[0])
         if comm.size > file.meta.num_clusters:
-            raise ConfigError(f"{comm.size} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer ranks or "
-                              f"partition the graph with --ranks {comm.size}")
+            raise ConfigError(
+                f"{comm.size} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "
+                "ranks or "
+                f"partition the graph with --ranks {comm.size}"
+            )
         if name in fitting or not config.data.auto_partition or wanted in stored:
             return name, file.cluster_map(name, comm.size)[0]
         made = None
@@ -104,9 +132,20 @@ def choose_map(file, config, comm):
 def model_spec(meta, config):
     """The ModelSpec of a configuration on a graph."""
     options = config.model
-    return ModelSpec(model=options.model, d_in=meta.num_features, classes=meta.num_classes, layers=options.layers, hidden=options.hidden,
-                     dropout=options.dropout, norm=options.norm, residual=options.residual, input_dropout=options.input_dropout,
-                     keep_input=options.keep_input, sparse_input=meta.sparse_features, dtype=DTYPES[config.run.precision])
+    return ModelSpec(
+        model=options.model,
+        d_in=meta.num_features,
+        classes=meta.num_classes,
+        layers=options.layers,
+        hidden=options.hidden,
+        dropout=options.dropout,
+        norm=options.norm,
+        residual=options.residual,
+        input_dropout=options.input_dropout,
+        keep_input=options.keep_input,
+        sparse_input=meta.sparse_features,
+        dtype=DTYPES[config.run.precision],
+    )
 
 
 def make_buffers(spec, config):
@@ -114,8 +153,11 @@ def make_buffers(spec, config):
     buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20))
     row = widest_row(spec) * spec.dtype.itemsize
     if buffers.cap(row) < 1:
-        error = ConfigError(f"--halo-buffer {config.schedule.halo_buffer} MiB is too small for one row: expected at least {4 * row / 2**20:.6f} "
-                            f"MiB, four buffers of one row of {row} bytes")
+        error = ConfigError(
+            f"--halo-buffer {config.schedule.halo_buffer} MiB is too small for one row: expected at least "
+            f"{4 * row / 2**20:.6f} "
+            f"MiB, four buffers of one row of {row} bytes"
+        )
         error.everywhere = True
         raise error
     return buffers
@@ -124,8 +166,13 @@ def make_buffers(spec, config):
 def _resume(trainer, config, spec, meta, run_dir, self_loops):
     """(Progress, best state), from the last checkpoint if asked for and there is one. Collective."""
     comm = trainer.comm
-    identity = {"graph": meta.uuid, "seed": config.run.seed, "self_loops": self_loops, "optimizer": config.optim.optimizer,
-                **{key: str(value) for key, value in vars(spec).items()}}
+    identity = {
+        "graph": meta.uuid,
+        "seed": config.run.seed,
+        "self_loops": self_loops,
+        "optimizer": config.optim.optimizer,
+        **{key: str(value) for key, value in vars(spec).items()},
+    }
     progress = Progress(identity=identity)
     path = None
     with comm.together("looking for a checkpoint"):

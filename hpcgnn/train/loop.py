@@ -70,8 +70,10 @@ class Trainer:
         totals = self.comm.total(torch.tensor([float(local_loss), *bad], dtype=torch.float64))
         if totals[1:].any():
             ranks = ", ".join(str(rank) for rank in torch.nonzero(totals[1:]).flatten().tolist())
-            error = TrainingError(f"the loss is not finite in epoch {epoch} on rank {ranks}; expected a finite loss. Lower --lr, set "
-                                  "--clip-norm, or look for extreme features; the last checkpoint is kept")
+            error = TrainingError(
+                f"the loss is not finite in epoch {epoch} on rank {ranks}; expected a finite loss. Lower --lr, set "
+                "--clip-norm, or look for extreme features; the last checkpoint is kept"
+            )
             error.everywhere = True
             raise error
         return float(totals[0])

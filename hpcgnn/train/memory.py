@@ -1,8 +1,9 @@
 """Memory as the kernel reports it, the allocator policy, and the toy step that makes the baseline fair.
 
 What training adds to a process is its high-water mark during training minus what was resident before. Everything a
-process allocates once whatever the graph (thread stacks, library buffers, autograd's machinery) must be there already at
-the baseline, so one training step is run on a toy graph of 256 nodes first; and free heap is given back to the system.
+process allocates once whatever the graph (thread stacks, library buffers, autograd's machinery) must be there already
+at the baseline, so one training step is run on a toy graph of 256 nodes first; and free heap is given back to the
+system.
 """
 
 import ctypes
@@ -12,14 +13,18 @@ MMAP_THRESHOLD = 1 << 20
 
 
 def set_allocator_policy():
-    """Fix glibc's mmap threshold, so that large tensors return to the system when freed. To be called before torch is imported.
+    """Fix glibc's mmap threshold, so that large tensors return to the system when freed. To be called before torch is
+    imported.
 
-    By default the threshold moves up with every large block that is freed, and freed tensors stay on the heap. Does nothing
+    By default the threshold moves up with every large block that is freed, and freed tensors stay on the heap. Does
+    nothing
     on other C libraries. Returns whether the policy is in force.
     """
     try:
         libc = ctypes.CDLL(None)
-        return bool(libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)) and bool(libc.mallopt(_M_TRIM_THRESHOLD, 2 * MMAP_THRESHOLD))
+        return bool(libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)) and bool(
+            libc.mallopt(_M_TRIM_THRESHOLD, 2 * MMAP_THRESHOLD)
+        )
     except (OSError, AttributeError):
         return False
 

@@ -14,7 +14,9 @@ def accuracy(logits, labels, mask, comm):
 
 
 def micro_f1(logits, labels, mask, comm):
-    """2 TP / (2 TP + FP + FN) over all nodes and labels, predicting a label where its logit is positive. labels 0/1 (n_p, C)."""
+    """2 TP / (2 TP + FP + FN) over all nodes and labels, predicting a label where its logit is positive. labels 0/1
+    (n_p, C).
+    """
     predicted, truth = logits[mask] > 0, labels[mask] > 0
     counts = comm.total(torch.stack([(predicted & truth).sum(), (predicted != truth).sum()]).to(torch.int64))
     return _ratio(2 * counts[0], 2 * counts[0] + counts[1])
@@ -23,15 +25,18 @@ def micro_f1(logits, labels, mask, comm):
 def roc_auc(logits, labels, mask, comm):
     """The mean over labels of the area under the ROC curve, skipping labels that have only one kind of node.
 
-    Exact (Mann-Whitney: the share of positive-negative pairs in the right order, ties half). Every rank sorts its own negatives;
-    the positives of each rank pass by in bounded chunks, so no rank ever holds more than its share and a chunk.
+    Exact (Mann-Whitney: the share of positive-negative pairs in the right order, ties half). Every rank sorts its own
+    negatives; the positives of each rank pass by in bounded chunks, so no rank ever holds more than its share and a
+    chunk.
     """
     scores, truth = logits[mask].double().numpy(), labels[mask].numpy() > 0
     areas = []
     for label in range(logits.shape[1]):
         positive, negative = scores[truth[:, label], label], np.sort(scores[~truth[:, label], label])
-        pairs_twice = sum(np.searchsorted(negative, chunk, "left").sum() + np.searchsorted(negative, chunk, "right").sum()
-                          for chunk in _pass_by(positive, comm))
+        pairs_twice = sum(
+            np.searchsorted(negative, chunk, "left").sum() + np.searchsorted(negative, chunk, "right").sum()
+            for chunk in _pass_by(positive, comm)
+        )
         totals = comm.total(torch.tensor([int(pairs_twice), len(positive), len(negative)]))
         if totals[1] and totals[2]:
             areas.append(float(totals[0]) / (2.0 * float(totals[1]) * float(totals[2])))
@@ -45,7 +50,7 @@ def _pass_by(values, comm):
         for start in range(0, count, _CHUNK):
             chunk = torch.empty(min(_CHUNK, count - start), dtype=torch.float64)
             if root == comm.rank:
-                chunk.copy_(torch.from_numpy(values[start:start + len(chunk)]))
+                chunk.copy_(torch.from_numpy(values[start : start + len(chunk)]))
             yield comm.broadcast_(chunk, root, "metrics").numpy()
 
 

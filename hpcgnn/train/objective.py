@@ -7,9 +7,11 @@ from hpcgnn.errors import GraphError
 
 
 class Objective:
-    """Cross-entropy over classes, or binary cross-entropy over nodes and labels for multi-label tasks. Made collectively.
+    """Cross-entropy over classes, or binary cross-entropy over nodes and labels for multi-label tasks. Made
+    collectively.
 
-    Raises GraphError on all ranks if no node of the graph is a training node. A rank without any takes part with a zero.
+    Raises GraphError on all ranks if no node of the graph is a training node. A rank without any takes part with a
+    zero.
     """
 
     def __init__(self, local, comm):
@@ -18,13 +20,16 @@ class Objective:
         self._multi_label = local.multi_label
         self.num_train = int(comm.total(torch.tensor([len(self._rows)]), "plan"))
         if self.num_train == 0:
-            error = GraphError("the training split is empty: no node is marked train and labelled; give the graph a split when "
-                               "importing it (--train FRACTION, or a split file)")
+            error = GraphError(
+                "the training split is empty: no node is marked train and labelled; give the graph a split when "
+                "importing it (--train FRACTION, or a split file)"
+            )
             error.everywhere = True
             raise error
 
     def local_loss(self, logits):
-        """This rank's share of the mean loss: a scalar of the logits' dtype; the shares of all ranks add up to the loss.
+        """This rank's share of the mean loss: a scalar of the logits' dtype; the shares of all ranks add up to the
+        loss.
 
         logits: (n_p, C) of own nodes.
         """

@@ -6,7 +6,9 @@ import torch
 
 
 def build_optimizer(model, options):
-    """torch's Adam, AdamW or SGD with weight decay on all parameters or on those of the first convolution. options: OptimConfig."""
+    """torch's Adam, AdamW or SGD with weight decay on all parameters or on those of the first convolution. options:
+    OptimConfig.
+    """
     first = list(model.convs[0].parameters())
     in_first = {id(p) for p in first}
     rest = [p for p in model.parameters() if id(p) not in in_first]
@@ -25,12 +27,15 @@ def learning_rate(epoch, options):
     if epoch < options.warmup_epochs:
         return options.lr * (epoch + 1) / options.warmup_epochs
     progress = (epoch - options.warmup_epochs) / max(1, options.epochs - options.warmup_epochs)
-    return options.lr * {
-        "constant": lambda: 1.0,
-        "cosine": lambda: 0.5 * (1 + math.cos(math.pi * progress)),
-        "linear": lambda: 1.0 - progress,
-        "step": lambda: options.lr_step_factor ** ((epoch - options.warmup_epochs) // options.lr_step_epochs),
-    }[options.lr_schedule]()
+    return (
+        options.lr
+        * {
+            "constant": lambda: 1.0,
+            "cosine": lambda: 0.5 * (1 + math.cos(math.pi * progress)),
+            "linear": lambda: 1.0 - progress,
+            "step": lambda: options.lr_step_factor ** ((epoch - options.warmup_epochs) // options.lr_step_epochs),
+        }[options.lr_schedule]()
+    )
 
 
 def set_learning_rate(optimizer, rate):

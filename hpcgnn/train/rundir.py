@@ -1,9 +1,9 @@
 """The run directory: everything a run leaves behind, each file complete or absent, written by rank 0 alone.
 
-    config.toml     the resolved configuration            summary.json   the result, with provenance
-    metrics.jsonl   one record per epoch                   log.txt        what was said, with times
-    ranks/          one record per rank                    curves.png     loss and metrics over the epochs
-    checkpoints/    the last two
+config.toml     the resolved configuration            summary.json   the result, with provenance
+metrics.jsonl   one record per epoch                   log.txt        what was said, with times
+ranks/          one record per rank                    curves.png     loss and metrics over the epochs
+checkpoints/    the last two
 """
 
 import fcntl
@@ -20,7 +20,9 @@ log = logging.getLogger("hpcgnn")
 
 
 class RunDir:
-    """Rank 0's hold on a run directory. Raises RunDirError if it exists (and is not to be resumed), or cannot be written."""
+    """Rank 0's hold on a run directory. Raises RunDirError if it exists (and is not to be resumed), or cannot be
+    written.
+    """
 
     def __init__(self, path, resume):
         self.path = Path(path)
@@ -28,15 +30,20 @@ class RunDir:
             if self.path.exists() and not self.path.is_dir():
                 raise RunDirError(f"{self.path} exists and is not a directory; choose another --run-dir")
             if self.path.exists() and any(self.path.iterdir()) and not resume:
-                raise RunDirError(f"run directory {self.path} exists and is not empty; continue that run with --resume, or choose "
-                                  "another --run-dir")
+                raise RunDirError(
+                    f"run directory {self.path} exists and is not empty; continue that run with --resume, or choose "
+                    "another --run-dir"
+                )
             (self.path / "ranks").mkdir(parents=True, exist_ok=True)
             self._log = open(self.path / "log.txt", "a", encoding="utf-8")
             self._lock()
             self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
         except OSError as error:
-            raise RunDirError(f"cannot write run directory {self.path}: {error.strerror}; choose a --run-dir that is writable and has "
-                              "space") from error
+            raise RunDirError(
+                f"cannot write run directory {self.path}: {error.strerror}; choose a --run-dir that is writable and "
+                "has "
+                "space"
+            ) from error
         self._handler = logging.StreamHandler(self._log)
         self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(self._handler)
@@ -45,7 +52,9 @@ class RunDir:
         try:
             fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise RunDirError(f"run directory {self.path} is in use by another job; wait for it, or choose another --run-dir") from error
+            raise RunDirError(
+                f"run directory {self.path} is in use by another job; wait for it, or choose another --run-dir"
+            ) from error
         except OSError:
             log.warning("the file system of %s has no locks; take care that no second job writes there", self.path)
 
@@ -60,7 +69,9 @@ class RunDir:
         return result
 
     def cut_back(self, epochs):
-        """Drop the records of epochs >= `epochs`, which the checkpoint that is resumed from does not know of. Returns the others."""
+        """Drop the records of epochs >= `epochs`, which the checkpoint that is resumed from does not know of. Returns
+        the others.
+        """
         kept = [record for record in self.records() if record["epoch"] < epochs]
         self._metrics.close()
         write_atomically(self.path / "metrics.jsonl", "".join(to_json(record) + "\n" for record in kept))
@@ -73,7 +84,9 @@ class RunDir:
             self._metrics.write(to_json(record) + "\n")
             self._metrics.flush()
         except OSError as error:
-            raise RunDirError(f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume") from error
+            raise RunDirError(
+                f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume"
+            ) from error
 
     def write(self, name, text):
         """Write a whole file, atomically."""

@@ -23,11 +23,22 @@ PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 def partition_quality(local, name, comm):
     """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks. Collective."""
     plan, edges = local.inward.plan, local.inward.num_edges
-    ranks = comm.allgather_object((local.num_owned, edges, edges - local.inward.own.num_edges, plan.num_halo, plan.num_sent))
+    ranks = comm.allgather_object(
+        (local.num_owned, edges, edges - local.inward.own.num_edges, plan.num_halo, plan.num_sent)
+    )
     nodes, edges, cut, halo, _ = (list(column) for column in zip(*ranks))
-    return {"partition": name, "nodes": spread(nodes), "edges": spread(edges), "halo_rows": spread(halo), "halo_rows_total": sum(halo),
-            "halo_rows_per_node": sum(halo) / local.num_nodes, "cut_edges": sum(cut), "cut_share": sum(cut) / max(1, sum(edges)),
-            "imbalance_nodes": _imbalance(nodes), "imbalance_edges": _imbalance(edges)}
+    return {
+        "partition": name,
+        "nodes": spread(nodes),
+        "edges": spread(edges),
+        "halo_rows": spread(halo),
+        "halo_rows_total": sum(halo),
+        "halo_rows_per_node": sum(halo) / local.num_nodes,
+        "cut_edges": sum(cut),
+        "cut_share": sum(cut) / max(1, sum(edges)),
+        "imbalance_nodes": _imbalance(nodes),
+        "imbalance_edges": _imbalance(edges),
+    }
 
 
 def _imbalance(values):
@@ -46,18 +57,30 @@ def versions():
 
 
 def summarise(trainer, config, session, meta, local, spec, progress, quality, memory, seconds_loading, run_dir):
-    """Gather what the ranks measured; rank 0 writes the rank records and `summary.json`. Collective. Returns the summary on rank 0.
+    """Gather what the ranks measured; rank 0 writes the rank records and `summary.json`. Collective. Returns the
+    summary on rank 0.
 
     memory: {baseline, peak_training, peak} in bytes, of this rank.
     """
     comm = trainer.comm
-    mine = {"rank": comm.rank, "host": socket.gethostname(), "pid": os.getpid(), "threads": torch.get_num_threads(),
-            "cores": sorted(os.sched_getaffinity(0)), "nodes": local.num_owned, "edges": local.inward.num_edges,
-            "halo_rows": local.inward.plan.num_halo, "sent_rows": local.inward.plan.num_sent,
-            "plan_bytes": local.inward.nbytes + (0 if local.outward is local.inward else local.outward.nbytes),
-            "halo_buffer_bytes": trainer.buffers.nbytes, "baseline_rss_bytes": memory["baseline"], "peak_rss_bytes": memory["peak"],
-            "training_growth_bytes": memory["peak_training"] - memory["baseline"], "final_rss_bytes": resident_bytes(),
-            "traffic": comm.ledger.total()}
+    mine = {
+        "rank": comm.rank,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "threads": torch.get_num_threads(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "nodes": local.num_owned,
+        "edges": local.inward.num_edges,
+        "halo_rows": local.inward.plan.num_halo,
+        "sent_rows": local.inward.plan.num_sent,
+        "plan_bytes": local.inward.nbytes + (0 if local.outward is local.inward else local.outward.nbytes),
+        "halo_buffer_bytes": trainer.buffers.nbytes,
+        "baseline_rss_bytes": memory["baseline"],
+        "peak_rss_bytes": memory["peak"],
+        "training_growth_bytes": memory["peak_training"] - memory["baseline"],
+        "final_rss_bytes": resident_bytes(),
+        "traffic": comm.ledger.total(),
+    }
     ranks = comm.allgather_object(mine)
     if run_dir is None:
         return None
@@ -65,10 +88,17 @@ def summarise(trainer, config, session, meta, local, spec, progress, quality, me
         run_dir.write(f"ranks/rank-{record['rank']:05d}.json", to_json(record, indent=1))
     records = run_dir.records()
     summary = {
-        "ranks": comm.size, "threads_per_rank": session.threads, "schedule": config.schedule.schedule, "model": spec.model,
-        "parameters": sum(p.numel() for p in trainer.model.parameters()), "epochs": progress.epoch, "final_loss": records[-1]["loss"],
-        "metric": trainer.evaluator.name, "best_val": progress.best and progress.best["val"],
-        "best_epoch": progress.best and progress.best["epoch"], "test_at_best_val": progress.best and progress.best["test"],
+        "ranks": comm.size,
+        "threads_per_rank": session.threads,
+        "schedule": config.schedule.schedule,
+        "model": spec.model,
+        "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "epochs": progress.epoch,
+        "final_loss": records[-1]["loss"],
+        "metric": trainer.evaluator.name,
+        "best_val": progress.best and progress.best["val"],
+        "best_epoch": progress.best and progress.best["epoch"],
+        "test_at_best_val": progress.best and progress.best["test"],
         "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
         "peak_rss_bytes": _bytes(r["peak_rss_bytes"] for r in ranks),
         "training_growth_bytes": _bytes(r["training_growth_bytes"] for r in ranks),
@@ -76,12 +106,24 @@ def summarise(trainer, config, session, meta, local, spec, progress, quality, me
         "halo_bytes_total": _traffic(records, "halo_forward", "halo_backward", "input"),
         "allreduce_bytes_per_epoch": _traffic(records[-1:], "allreduce"),
         "bytes_total": {kind: _traffic(records, kind) for kind in sorted({k for r in records for k in r["bytes"]})},
-        "seconds": {phase: {"max": sum(r["seconds"][phase]["max"] for r in records), "mean": sum(r["seconds"][phase]["mean"] for r in records)}
-                    for phase in records[-1]["seconds"]},
-        "seconds_loading": seconds_loading, "halo_buffer_bytes": max(r["halo_buffer_bytes"] for r in ranks),
-        "partition": quality, "graph": str(config.data.graph), "graph_uuid": meta.uuid, "seed": config.run.seed,
-        "versions": versions(), "kernels": kernels.describe(), "hosts": sorted({r["host"] for r in ranks}),
-        "command": sys.argv, "config": config.to_dict(),
+        "seconds": {
+            phase: {
+                "max": sum(r["seconds"][phase]["max"] for r in records),
+                "mean": sum(r["seconds"][phase]["mean"] for r in records),
+            }
+            for phase in records[-1]["seconds"]
+        },
+        "seconds_loading": seconds_loading,
+        "halo_buffer_bytes": max(r["halo_buffer_bytes"] for r in ranks),
+        "partition": quality,
+        "graph": str(config.data.graph),
+        "graph_uuid": meta.uuid,
+        "seed": config.run.seed,
+        "versions": versions(),
+        "kernels": kernels.describe(),
+        "hosts": sorted({r["host"] for r in ranks}),
+        "command": sys.argv,
+        "config": config.to_dict(),
     }
     run_dir.write("summary.json", to_json(summary, indent=1))
     return summary
@@ -105,19 +147,36 @@ def show_result(summary, run_dir):
     """Print the result as a table and draw the curves. Rank 0."""
     mib = 2**20
     metric = summary["metric"]
-    rows = [("model", f"{summary['model']}, {summary['parameters']:,} parameters"),
-            ("ranks × threads", f"{summary['ranks']} × {summary['threads_per_rank']}"), ("epochs", summary["epochs"]),
-            ("final loss", f"{summary['final_loss']:.4f}")]
+    rows = [
+        ("model", f"{summary['model']}, {summary['parameters']:,} parameters"),
+        ("ranks × threads", f"{summary['ranks']} × {summary['threads_per_rank']}"),
+        ("epochs", summary["epochs"]),
+        ("final loss", f"{summary['final_loss']:.4f}"),
+    ]
     if summary["best_val"] is not None:
-        rows += [(f"best validation {metric}", f"{summary['best_val']:.4f} (epoch {summary['best_epoch'] + 1})"),
-                 (f"test {metric} there", f"{summary['test_at_best_val']:.4f}")]
+        rows += [
+            (f"best validation {metric}", f"{summary['best_val']:.4f} (epoch {summary['best_epoch'] + 1})"),
+            (f"test {metric} there", f"{summary['test_at_best_val']:.4f}"),
+        ]
     seconds, growth, peak = summary["epoch_seconds"], summary["training_growth_bytes"], summary["peak_rss_bytes"]
-    rows += [("seconds per epoch", f"{seconds['median']:.4f} ({seconds['min']:.4f} to {seconds['max']:.4f})"),
-             ("memory of training per rank", f"{growth['max'] / mib:.1f} MiB at most, {growth['mean'] / mib:.1f} MiB in the mean"),
-             ("peak resident memory", f"{peak['max'] / mib:.0f} MiB at most, {peak['sum'] / mib:.0f} MiB over all ranks"),
-             ("halo", f"{summary['partition']['halo_rows_total']:,} rows, {summary['halo_bytes_per_epoch'] / mib:.2f} MiB sent per epoch")]
+    rows += [
+        ("seconds per epoch", f"{seconds['median']:.4f} ({seconds['min']:.4f} to {seconds['max']:.4f})"),
+        (
+            "memory of training per rank",
+            f"{growth['max'] / mib:.1f} MiB at most, {growth['mean'] / mib:.1f} MiB in the mean",
+        ),
+        ("peak resident memory", f"{peak['max'] / mib:.0f} MiB at most, {peak['sum'] / mib:.0f} MiB over all ranks"),
+        (
+            "halo",
+            f"{summary['partition']['halo_rows_total']:,} rows, {summary['halo_bytes_per_epoch'] / mib:.2f} MiB sent "
+            "per epoch",
+        ),
+    ]
     print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True), flush=True)
     picture = draw_curves(run_dir.path)
-    print(f"results in {run_dir.path}/: summary.json, metrics.jsonl" + (f", {picture.name}" if picture else ""), flush=True)
+    print(
+        f"results in {run_dir.path}/: summary.json, metrics.jsonl" + (f", {picture.name}" if picture else ""),
+        flush=True,
+    )
     if picture is None:
         log.warning("no curves.png: matplotlib is not installed (pip install 'hpcgnn[plot]')")

@@ -1,4 +1,6 @@
-"""A training step on a graph of 256 nodes in this process alone, so that the memory baseline includes what every process needs."""
+"""A training step on a graph of 256 nodes in this process alone, so that the memory baseline includes what every
+process needs.
+"""
 
 import numpy as np
 import torch
@@ -17,16 +19,37 @@ def toy_graph(spec, multi_label):
     indptr = np.arange(0, 2 * NODES + 1, 2)
     around = np.stack([np.arange(NODES) - 1, np.arange(NODES) + 1], 1) % NODES
     ownership = Ownership(np.array([0, NODES]), np.zeros(1, np.int32), 1)
-    edges = build_adjacency(Edges(indptr, around.reshape(-1).astype(np.int32)), np.arange(NODES), ownership,
-                            SoloCommunicator(), 1, "keep", spec.dtype)
+    edges = build_adjacency(
+        Edges(indptr, around.reshape(-1).astype(np.int32)),
+        np.arange(NODES),
+        ownership,
+        SoloCommunicator(),
+        1,
+        "keep",
+        spec.dtype,
+    )
     if spec.sparse_input:
-        features = sparse_rows(np.arange(NODES + 1), (np.arange(NODES) % spec.d_in).astype(np.int32), np.ones(NODES, np.float32),
-                               spec.d_in, spec.dtype)
+        features = sparse_rows(
+            np.arange(NODES + 1),
+            (np.arange(NODES) % spec.d_in).astype(np.int32),
+            np.ones(NODES, np.float32),
+            spec.d_in,
+            spec.dtype,
+        )
     else:
         features = torch.ones(NODES, spec.d_in, dtype=spec.dtype)
     labels = torch.zeros(NODES, spec.classes) if multi_label else torch.zeros(NODES, dtype=torch.int64)
-    return LocalGraph(edges, edges, features, labels, torch.ones(NODES, dtype=torch.uint8), torch.arange(NODES), NODES, spec.classes,
-                      multi_label)
+    return LocalGraph(
+        edges,
+        edges,
+        features,
+        labels,
+        torch.ones(NODES, dtype=torch.uint8),
+        torch.arange(NODES),
+        NODES,
+        spec.classes,
+        multi_label,
+    )
 
 
 def toy_step(make_trainer, spec, multi_label):

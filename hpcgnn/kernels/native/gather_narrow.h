@@ -13,7 +13,7 @@
 /* First column of unit k of n. */
 #define HG_AT(k) ((k) < num_units - 1 ? (k) * HG_COLUMNS : a->width - HG_COLUMNS)
 
-HG_INLINE void HG_N(sum)(HG_N(unit) *sums, const hg_gather_args *a, int64_t first, int64_t last, int64_t readable,
+HG_INLINE void HG_N(sum)(HG_N(vec) *sums, const hg_gather_args *a, int64_t first, int64_t last, int64_t readable,
                          const int num_units, const int scaled)
 {
     const HG_X *x = (const HG_X *)a->x;
@@ -22,8 +22,8 @@ HG_INLINE void HG_N(sum)(HG_N(unit) *sums, const hg_gather_args *a, int64_t firs
     const int64_t stride = a->x_stride, last_column = a->width - HG_COLUMNS;
 
     HG_UNROLL
-    for (int k = 0; k < num_units; k++)
-        sums[k] = HG_N(zero)();
+    for (int k = 0; k < num_units * HG_VECTORS; k++)
+        sums[k] = (HG_N(vec)){0};
     for (int64_t e = first; e < last; e++) {
         if (e + HG_NARROW_AHEAD < readable) {
             const int64_t j = indices[e + HG_NARROW_AHEAD];
@@ -45,8 +45,8 @@ HG_INLINE void HG_N(sum)(HG_N(unit) *sums, const hg_gather_args *a, int64_t firs
             coefficient *= source_scale[j];
         HG_UNROLL
         for (int k = 0; k < num_units - 1; k++)
-            sums[k] = HG_N(add)(sums[k], row + k * HG_COLUMNS, coefficient, scaled);
-        sums[num_units - 1] = HG_N(add)(sums[num_units - 1], row + last_column, coefficient, scaled);
+            HG_N(add)(sums + k * HG_VECTORS, row + k * HG_COLUMNS, coefficient, scaled);
+        HG_N(add)(sums + (num_units - 1) * HG_VECTORS, row + last_column, coefficient, scaled);
     }
 }
 
@@ -57,15 +57,15 @@ HG_INLINE void HG_N(narrow_rows)(const hg_gather_args *a, int64_t first, int64_t
     for (int64_t i = first; i < last; i++) {
         const int64_t begin = a->indptr[i], end = a->indptr[i + 1];
         const int64_t r = a->rows ? a->rows[i] : i;
-        HG_N(unit) sums[HG_MAX_UNITS];
+        HG_N(vec) sums[HG_MAX_UNITS * HG_VECTORS];
         if (end - begin > HG_HUB_EDGES || (begin == end && a->accumulate))
             continue;
         HG_N(sum)(sums, a, begin, end, readable, num_units, scaled);
         if (a->row_scale) {
             const HG_A factor = ((const HG_A *)a->row_scale)[r];
             HG_UNROLL
-            for (int k = 0; k < num_units; k++)
-                sums[k] = HG_N(times)(sums[k], factor);
+            for (int k = 0; k < num_units * HG_VECTORS; k++)
+                sums[k] *= factor;
         }
 #if HG_KIND != HG_PLAIN
         if (a->y_type == HG_BF16) {
@@ -73,11 +73,11 @@ HG_INLINE void HG_N(narrow_rows)(const hg_gather_args *a, int64_t first, int64_t
             if (a->accumulate) {
                 HG_UNROLL
                 for (int k = 0; k < num_units; k++)
-                    sums[k] = HG_N(add)(sums[k], y + HG_AT(k), 1, 0);
+                    HG_N(add)(sums + k * HG_VECTORS, y + HG_AT(k), 1, 0);
             }
             HG_UNROLL
             for (int k = 0; k < num_units; k++)
-                HG_N(store_bf16)(y + HG_AT(k), sums[k]);
+                HG_N(store_bf16)(y + HG_AT(k), sums + k * HG_VECTORS);
             continue;
         }
 #endif
@@ -85,22 +85,22 @@ HG_INLINE void HG_N(narrow_rows)(const hg_gather_args *a, int64_t first, int64_t
         if (a->accumulate) {
             HG_UNROLL
             for (int k = 0; k < num_units; k++)
-                sums[k] = HG_N(add_result)(sums[k], y + HG_AT(k));
+                HG_N(add_result)(sums + k * HG_VECTORS, y + HG_AT(k));
         }
         HG_UNROLL
         for (int k = 0; k < num_units; k++)
-            HG_N(store_result)(y + HG_AT(k), sums[k]);
+            HG_N(store_result)(y + HG_AT(k), sums + k * HG_VECTORS);
     }
 }
 
 HG_INLINE void HG_N(narrow_chunk)(const hg_gather_args *a, int64_t first, int64_t last, HG_A *partial,
                                   const int num_units, const int scaled)
 {
-    HG_N(unit) sums[HG_MAX_UNITS];
+    HG_N(vec) sums[HG_MAX_UNITS * HG_VECTORS];
     HG_N(sum)(sums, a, first, last, last, num_units, scaled);
     HG_UNROLL
     for (int k = 0; k < num_units; k++)
-        HG_N(store_result)(partial + HG_AT(k), sums[k]);
+        HG_N(store_result)(partial + HG_AT(k), sums + k * HG_VECTORS);
 }
 
 /* One copy of the code per number of units and with or without coefficients, so that the sums are registers. */

@@ -5,4 +5,5 @@
 #undef HG_X
 #undef HG_A
 #undef HG_COLUMNS
+#undef HG_VECTORS
 #undef HG_N

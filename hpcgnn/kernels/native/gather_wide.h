@@ -32,10 +32,12 @@ HG_INLINE void HG_N(add_rows)(HG_A *sums, const HG_X *x, int64_t width, const hg
             __builtin_prefetch(next[k] + c);
         HG_UNROLL
         for (int u = 0; u < line; u += HG_COLUMNS) {
-            HG_N(unit) sum = fresh ? HG_N(zero)() : HG_N(unpark)(sums + c + u);
+            HG_N(vec) sum[HG_VECTORS] = {0};
+            if (!fresh)
+                HG_N(unpark)(sum, sums + c + u);
             HG_UNROLL
             for (int k = 0; k < num_edges; k++)
-                sum = HG_N(add)(sum, row[k] + c + u, coefficient[k], scaled);
+                HG_N(add)(sum, row[k] + c + u, coefficient[k], scaled);
             HG_N(park)(sums + c + u, sum);
         }
     }
@@ -45,10 +47,12 @@ HG_INLINE void HG_N(add_rows)(HG_A *sums, const HG_X *x, int64_t width, const hg
     /* What is left of the row: units, and a last one that ends with the row but is parked behind all others. */
     for (; c < width; c += HG_COLUMNS) {
         const int64_t at = c + HG_COLUMNS <= width ? c : width - HG_COLUMNS;
-        HG_N(unit) sum = fresh ? HG_N(zero)() : HG_N(unpark)(sums + c);
+        HG_N(vec) sum[HG_VECTORS] = {0};
+        if (!fresh)
+            HG_N(unpark)(sum, sums + c);
         HG_UNROLL
         for (int k = 0; k < num_edges; k++)
-            sum = HG_N(add)(sum, row[k] + at, coefficient[k], scaled);
+            HG_N(add)(sum, row[k] + at, coefficient[k], scaled);
         HG_N(park)(sums + c, sum);
     }
 }
