@@ -42,7 +42,8 @@ class ImportOptions:
 def canonical(raw, options=ImportOptions(), reporter=None):
     """`GraphData` of a `RawGraph`, one cluster, nodes in the order of the source. Takes the edges out of `raw`.
 
-    Raises GraphError naming node or edge. Memory: 24 E bytes, then 17 E bytes, beside features and what the source holds.
+    Raises GraphError naming node or edge. Memory: 24 E bytes, then 17 E bytes, beside features and what the source
+    holds.
     """
     reporter = reporter or Reporter()
     n = raw.num_nodes
@@ -125,8 +126,8 @@ def _multi_label(labels, missing, split, num_classes):
         raise GraphError(f"the labels have {labels.shape[1]} columns but {num_classes} classes were stated")
     wrong = ((labels != 0) & (labels != 1) & ~missing).any(axis=1)
     if wrong.any():
-        raise GraphError(f"node {int(np.argmax(wrong))} has a label that is neither 0 nor 1; several label columns mean a "
-                         "multi-label task of 0/1 columns")
+        raise GraphError(f"node {int(np.argmax(wrong))} has a label that is neither 0 nor 1; several label columns "
+                         f"mean a multi-label task of 0/1 columns")
     _no_label_in_split(missing.any(axis=1) & (split > 0), split)
     return np.where(missing, 0, labels).astype(np.uint8), labels.shape[1]
 
@@ -155,7 +156,8 @@ def canonical_split(split, n, fractions=None, seed=0):
                 raise GraphError(f"the {name} mask has shape {members.shape}, expected ({n},)")
             members = np.flatnonzero(members)
         elif members.ndim != 1 or (len(members) and members.dtype.kind not in "iu"):
-            raise GraphError(f"the {name} split must be a mask or a vector of node ids, got {members.dtype}{members.shape}")
+            raise GraphError(f"the {name} split must be a mask or a vector of node ids, got "
+                             f"{members.dtype}{members.shape}")
         elif len(members) and (members.min() < 0 or members.max() >= n):
             raise GraphError(f"the {name} split names a node outside 0..{n - 1}")
         members = members.astype(np.int64)

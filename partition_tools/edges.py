@@ -1,9 +1,9 @@
 """Edges in their one canonical order, and the operations that keep it.
 
-Canonical: grouped by destination, sources ascending within a group, parallel edges side by side ordered by type and then
-weight. With that order the transpose by counting sort is canonical too, so "is this graph its own transpose?" (pattern,
-multiplicity, weights and types at once) is a comparison of arrays, and the k-th of several parallel edges is the same edge
-seen from both ends.
+Canonical: grouped by destination, sources ascending within a group, parallel edges side by side ordered by type and
+then weight. With that order the transpose by counting sort is canonical too, so "is this graph its own transpose?"
+(pattern, multiplicity, weights and types at once) is a comparison of arrays, and the k-th of several parallel edges is
+the same edge seen from both ends.
 """
 
 import numpy as np
@@ -23,14 +23,15 @@ def index_dtype(num_nodes):
 def check_endpoints(src, dst, num_nodes):
     """GraphError that names the first edge with an end outside 0..num_nodes-1. src, dst: int (E,)."""
     if src.shape != dst.shape or src.ndim != 1:
-        raise GraphError(f"sources and destinations must be two vectors of one length, got shapes {src.shape} and {dst.shape}")
+        raise GraphError(f"sources and destinations must be two vectors of one length, got shapes {src.shape} and "
+                         f"{dst.shape}")
     for role, ids in (("source", src), ("destination", dst)):
         if ids.dtype.kind not in "iu":
             raise GraphError(f"edge {role}s must be integers, got {ids.dtype}")
         if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
             edge = int(np.argmax((ids < 0) | (ids >= num_nodes)))
-            raise GraphError(f"edge {edge} has {role} {ids[edge]}, outside the nodes 0..{num_nodes - 1}; node ids must be "
-                             "contiguous from 0")
+            raise GraphError(f"edge {edge} has {role} {ids[edge]}, outside the nodes 0..{num_nodes - 1}; node ids must "
+                             f"be contiguous from 0")
 
 
 def rows(edges):
@@ -130,9 +131,10 @@ def canonical_edges(src, dst, num_nodes, weight=None, kind=None, *, undirected=F
                     drop_duplicates=False):
     """(edges, edges_out or None, number of self loops) of a list of edges; None where the graph is its own transpose.
 
-    self_loops: "keep", "remove", or "add" (one for each node that has none, weight 1, a type of their own after the last).
-    undirected: an input that is not symmetric becomes `symmetrized`; a symmetric one stays as it is, duplicates included.
-    Raises GraphError for ends outside the nodes. Memory: 24 bytes per edge in all, with 64-bit ids in the input.
+    self_loops: "keep", "remove", or "add" (one for each node that has none, weight 1, a type of their own after the
+    last). undirected: an input that is not symmetric becomes `symmetrized`; a symmetric one stays as it is, duplicates
+    included. Raises GraphError for ends outside the nodes. Memory: 24 bytes per edge in all, with 64-bit ids in the
+    input.
     """
     check_endpoints(src, dst, num_nodes)
     if self_loops != "keep":

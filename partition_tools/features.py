@@ -1,7 +1,7 @@
 """Node features on their way into the file: dense rows or sparse rows, checked and normalised slab by slab.
 
-Features are most of the bytes of a graph. They may be generated or memory-mapped, so nothing here asks for more than a slab
-of them at a time, and wide sparse ones (bags of words) stay sparse.
+Features are most of the bytes of a graph. They may be generated or memory-mapped, so nothing here asks for more than a
+slab of them at a time, and wide sparse ones (bags of words) stay sparse.
 """
 
 import numpy as np
@@ -31,10 +31,11 @@ class RowMap:
 
 
 def canonical_features(features, num_nodes, dtype, row_normalize, reporter):
-    """Features as `write_graph` takes them: an array-like of float16/float32 (n, F), a `Csr` with float32 data, or None.
+    """Features as `write_graph` takes them: an array-like of float16/float32 (n, F), a `Csr` with float32 data, or
+    None.
 
-    row_normalize: divide each row by the sum of its absolute values (rows of zeros stay). GraphError for NaN or infinity,
-    also where fp16 makes one.
+    row_normalize: divide each row by the sum of its absolute values (rows of zeros stay). GraphError for NaN or
+    infinity, also where fp16 makes one.
     """
     if features is None:
         return None
@@ -43,7 +44,8 @@ def canonical_features(features, num_nodes, dtype, row_normalize, reporter):
             reporter.warn(f"sparse features are stored as fp32; --feature-dtype {dtype} is for dense ones")
         return _sparse(features, num_nodes, row_normalize)
     if len(features.shape) != 2 or features.shape[0] != num_nodes:
-        raise GraphError(f"expected one row of features for each of {num_nodes} nodes, got shape {tuple(features.shape)}")
+        raise GraphError(f"expected one row of features for each of {num_nodes} nodes, got shape "
+                         f"{tuple(features.shape)}")
     if features.dtype.kind not in "iufb":
         raise GraphError(f"features must be numbers, got {features.dtype}")
     target = DTYPES[dtype]

@@ -56,8 +56,8 @@ def configure(parser):
     for name, what in (("features", "one row per node"), ("labels", "one or more columns"),
                        ("splits", "train, val, test or empty")):
         tables.add_argument(f"--{name}", type=Path, metavar="FILE",
-                            help=f"table (CSV, TSV, text, .gz, .npy) of {name}: {what}; rows in node order, or keyed by a "
-                                 "first column with the heading id")
+                            help=f"table (CSV, TSV, text, .gz, .npy) of {name}: {what}; rows in node order, or keyed "
+                                 f"by a first column with the heading id")
     tables.add_argument("--relabel", action="store_true",
                         help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids")
 
@@ -66,10 +66,11 @@ def run(arguments, reporter):
     """The sub-command itself; returns the exit code."""
     fractions = (arguments.train, arguments.val, arguments.test)
     fractions = _fractions(*fractions) if any(f is not None for f in fractions) else None
-    options = ImportOptions(arguments.undirected, arguments.self_loops, arguments.drop_duplicates, arguments.drop_weights,
-                            arguments.row_normalize, arguments.feature_dtype, arguments.num_classes, arguments.name,
+    options = ImportOptions(arguments.undirected, arguments.self_loops, arguments.drop_duplicates,
+                            arguments.drop_weights, arguments.row_normalize, arguments.feature_dtype, arguments.num_classes, arguments.name,
                             fractions, arguments.seed)
-    tables = TableOptions(arguments.features, arguments.labels, arguments.splits, arguments.edge_columns, arguments.relabel)
+    tables = TableOptions(arguments.features, arguments.labels, arguments.splits, arguments.edge_columns,
+                          arguments.relabel)
     data = import_graph(arguments.input, arguments.output, format=arguments.format, options=options, tables=tables,
                         force=arguments.force, reporter=reporter)
     print(summary(arguments.output, data))
@@ -85,10 +86,12 @@ def _fractions(train, val, test):
     return fractions
 
 
-def import_graph(path, output, *, format=None, options=ImportOptions(), tables=TableOptions(), force=False, reporter=None):
+def import_graph(path, output, *, format=None, options=ImportOptions(), tables=TableOptions(), force=False,
+                 reporter=None):
     """Read `path` in a format of `SOURCES` (None: guessed) and write the graph file `output`; returns its `GraphData`.
 
-    Raises FormatError for input that cannot be read and GraphError for a graph that is not sound; then nothing is written.
+    Raises FormatError for input that cannot be read and GraphError for a graph that is not sound; then nothing is
+    written.
     """
     reporter, path = reporter or Reporter(), Path(path)
     check_target(output, force)
@@ -132,5 +135,5 @@ def summary(output, data):
     """One line on what was written."""
     kind = "undirected" if data.edges_out is None else "directed"
     width = 0 if data.features is None else getattr(data.features, "num_columns", None) or data.features.shape[1]
-    return (f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {width} features, "
-            f"{data.num_classes} classes, uuid {data.uuid}")
+    return (f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {width} "
+            f"features, {data.num_classes} classes, uuid {data.uuid}")

@@ -11,8 +11,8 @@ from partition_tools.loading import load_edges
 from partition_tools.quality import partition_quality
 
 HELP = "show counts, degrees, clusters, partitionings and predicted traffic"
-DESCRIPTION = """Show what a graph file holds: counts, degrees, splits, classes, clusters, and for each stored partitioning
-balance, edges cut, halo rows and the bytes that one exchange of fp32 rows of --width features costs.
+DESCRIPTION = """Show what a graph file holds: counts, degrees, splits, classes, clusters, and for each stored
+partitioning balance, edges cut, halo rows and the bytes that one exchange of fp32 rows of --width features costs.
 Peak memory: 8 n bytes, and 4 E more only for maps whose figures are not stored with them."""
 
 
@@ -32,7 +32,8 @@ def run(arguments, reporter):
 
 
 def inspect_graph(path, width=256):
-    """A dictionary of plain numbers and words; see `describe` for what they mean. Raises FormatError as `GraphFile` does."""
+    """A dictionary of plain numbers and words; see `describe` for what they mean. Raises FormatError as `GraphFile`
+    does."""
     with GraphFile(path) as file:
         meta = file.meta
         indptr, offsets = file.read("topology/indptr"), file.read("clusters/offsets")
@@ -44,8 +45,8 @@ def inspect_graph(path, width=256):
         info = {
             "file": str(path), "file_bytes": Path(path).stat().st_size, "uuid": meta.uuid, "source": meta.source,
             "seed": meta.seed, "versions": meta.versions, "nodes": meta.num_nodes, "directed_edges": meta.num_edges,
-            "undirected": meta.undirected, "self_loops": meta.num_self_loops, "weighted": meta.weighted, "typed": meta.typed,
-            "features": meta.num_features, "sparse_features": meta.sparse_features, "feature_dtype": _dtype(file),
+            "undirected": meta.undirected, "self_loops": meta.num_self_loops, "weighted": meta.weighted,
+            "typed": meta.typed, "features": meta.num_features, "sparse_features": meta.sparse_features, "feature_dtype": _dtype(file),
             "classes": meta.num_classes, "multi_label": meta.multi_label, "class_sizes": counted.tolist(),
             "splits": {name: int(np.count_nonzero(split == value)) for name, value in SPLITS.items()},
             "unlabelled": 0 if meta.multi_label else int(np.count_nonzero(labels < 0)),
@@ -65,7 +66,8 @@ def _dtype(file):
 def _statistics(values):
     if len(values) == 0:
         return {"min": 0, "median": 0.0, "mean": 0.0, "max": 0}
-    return {"min": int(values.min()), "median": float(np.median(values)), "mean": float(values.mean()), "max": int(values.max())}
+    return {"min": int(values.min()), "median": float(np.median(values)), "mean": float(values.mean()),
+            "max": int(values.max())}
 
 
 def _isolated(file, degrees):
@@ -105,8 +107,8 @@ def describe(info):
         ("nodes", f"{info['nodes']:,}"),
         ("directed edges", f"{info['directed_edges']:,}, {'un' if info['undirected'] else ''}directed graph, "
                            f"{info['self_loops']:,} self loops{''.join(', ' + kind for kind in kinds)}"),
-        ("in-degree", f"min {degree['min']}, median {degree['median']:g}, mean {degree['mean']:.2f}, max {degree['max']:,}, "
-                      f"{degree['isolated']:,} isolated nodes"),
+        ("in-degree", f"min {degree['min']}, median {degree['median']:g}, mean {degree['mean']:.2f}, "
+                      f"max {degree['max']:,}, {degree['isolated']:,} isolated nodes"),
         ("features", f"{info['features']} {'sparse ' if info['sparse_features'] else ''}{info['feature_dtype'] or ''}"),
         ("classes", f"{info['classes']}{' (multi-label)' if info['multi_label'] else ''}"
                     + (f", {min(sizes):,} to {max(sizes):,} nodes each" if sizes else "")),
@@ -116,15 +118,17 @@ def describe(info):
                      + ("" if clusters["internal_edge_fraction"] is None
                         else f"; {100 * clusters['internal_edge_fraction']:.1f} % of the edges within clusters"))]
     text = tabulate(facts, tablefmt="plain", disable_numparse=True)
-    rows = [(name, int(count), m["imbalance_nodes"], m["imbalance_edges"], f"{100 * m['edge_cut'] / max(info['directed_edges'], 1):.1f} %",
+    rows = [(name, int(count), m["imbalance_nodes"], m["imbalance_edges"],
+             f"{100 * m['edge_cut'] / max(info['directed_edges'], 1):.1f} %",
              f"{m['halo_rows_total']:,}", f"{m['halo_rows_max']:,}", _bytes(m["halo_bytes_per_layer"]),
              _bytes(m["halo_bytes_per_layer_max_rank"]))
-            for name, maps in info["partitionings"].items() for count, m in sorted(maps.items(), key=lambda item: int(item[0]))]
+            for name, maps in info["partitionings"].items()
+            for count, m in sorted(maps.items(), key=lambda item: int(item[0]))]
     if not rows:
-        return text + f"\n\nno partitionings; add some with `python -m partition_tools partition {info['file']} --ranks 1,2,4`"
+        return f"{text}\n\nno partitionings; add some with `partition_tools partition {info['file']} --ranks 1,2,4`"
     width = next(iter(next(iter(info["partitionings"].values())).values()))["width"]
-    table = tabulate(rows, ("partitioning", "ranks", "imbalance (nodes)", "(edges)", "edges cut", "halo rows", "largest rank's",
-                            "bytes per exchange", "largest rank's"), floatfmt=".3f", stralign="right")
+    table = tabulate(rows, ("partitioning", "ranks", "imbalance (nodes)", "(edges)", "edges cut", "halo rows",
+                            "largest rank's", "bytes per exchange", "largest rank's"), floatfmt=".3f", stralign="right")
     return f"{text}\n\n{table}\nbytes per exchange: halo rows of {width} fp32 numbers, once per layer and direction"
 
 

@@ -31,14 +31,16 @@ def load_cluster_graph(file):
     """The weighted cluster graph, or None for a file that has none."""
     if "clusters/graph" not in file:
         return None
-    return Csr(*(file.read(f"clusters/graph/{name}") for name in ("indptr", "indices", "weight")), file.meta.num_clusters)
+    return Csr(*(file.read(f"clusters/graph/{name}") for name in ("indptr", "indices", "weight")),
+               file.meta.num_clusters)
 
 
 def load_graph(file):
     """`GraphData` of an open `GraphFile`; dense features are a `StoredRows`, so the file must stay open for them."""
     meta = file.meta
     if meta.sparse_features:
-        features = Csr(*(file.read(f"nodes/features_csr/{name}") for name in ("indptr", "indices", "data")), meta.num_features)
+        features = Csr(*(file.read(f"nodes/features_csr/{name}") for name in ("indptr", "indices", "data")),
+                       meta.num_features)
     else:
         features = StoredRows(file, "nodes/features") if "nodes/features" in file else None
     data = GraphData(load_edges(file), None if meta.undirected else load_edges(file, "_out"), features,
@@ -50,7 +52,8 @@ def load_graph(file):
 
 
 def check_shape(path, data):
-    """GraphError for edges or an order that cannot be worked on; `verify` says exactly what is wrong with such a file."""
+    """GraphError for edges or an order that cannot be worked on; `verify` says exactly what is wrong with such a
+    file."""
     n = data.num_nodes
     for edges in (data.edges, data.edges_out):
         if edges is not None and (
@@ -60,4 +63,5 @@ def check_shape(path, data):
     offsets = data.cluster_offsets
     if offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any() or len(data.original_id) != n or (
             n and not np.array_equal(np.sort(data.original_id), np.arange(n))):
-        raise GraphError(f"{path}: the clusters or original ids are damaged; `python -m partition_tools verify {path}` says how")
+        raise GraphError(f"{path}: the clusters or original ids are damaged; `python -m partition_tools verify {path}` "
+                         f"says how")

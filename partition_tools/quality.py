@@ -1,7 +1,7 @@
 """What a partition costs: balance, edges cut, and halo rows, the number that decides the traffic of every epoch.
 
-A rank's halo is the set of other ranks' nodes with an edge into its own; each costs one row per layer and direction. The
-edge cut is what METIS minimises; halo rows are what is sent.
+A rank's halo is the set of other ranks' nodes with an edge into its own; each costs one row per layer and direction.
+The edge cut is what METIS minimises; halo rows are what is sent.
 """
 
 from dataclasses import asdict, dataclass
@@ -17,7 +17,8 @@ BLOCK = 1 << 24
 
 @dataclass(frozen=True)
 class Quality:
-    """imbalance_*: heaviest rank over mean. edge_cut: directed edges between ranks. halo_rows_*: rows received forwards.
+    """imbalance_*: heaviest rank over mean. edge_cut: directed edges between ranks. halo_rows_*: rows received
+    forwards.
 
     halo_rows_backward_total: rows received backwards; the same for undirected graphs.
     """
@@ -59,7 +60,8 @@ def cluster_graph(parts, num_clusters, edges, directed):
         to = np.repeat(parts[start:stop], np.diff(indptr[start:stop + 1]))
         cells, counts = np.unique(to * np.int64(num_clusters) + parts[edges.indices[indptr[start]:indptr[stop]]],
                                   return_counts=True)
-        total = total + scipy.sparse.csr_matrix((counts, (cells // num_clusters, cells % num_clusters)), shape=total.shape)
+        total = total + scipy.sparse.csr_matrix((counts, (cells // num_clusters, cells % num_clusters)),
+                                                shape=total.shape)
         start = stop
     if directed:
         total = (total + total.T).tocsr()
@@ -75,7 +77,8 @@ def partition_quality(cluster_to_rank, num_ranks, offsets, edges, edges_out=None
     edge_loads = np.bincount(cluster_to_rank, np.diff(edges.indptr[offsets]), num_ranks)
     halo, cut = _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of)
     backward = halo if edges_out is None else _halo(cluster_to_rank, num_ranks, offsets, edges_out, rank_of)[0]
-    return Quality(num_ranks, imbalance(nodes), imbalance(edge_loads), cut, int(halo.sum()), int(halo.max()), int(backward.sum()))
+    return Quality(num_ranks, imbalance(nodes), imbalance(edge_loads), cut, int(halo.sum()), int(halo.max()),
+                   int(backward.sum()))
 
 
 def _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of):

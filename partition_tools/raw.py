@@ -1,7 +1,7 @@
 """The meeting point of readers, generators and the canonical form: a graph as its source had it, unchecked.
 
-A reader only has to find the arrays. Sorting, symmetry, checks, dtypes and identity are the business of `canonical`, so a
-new format is one short file.
+A reader only has to find the arrays. Sorting, symmetry, checks, dtypes and identity are the business of `canonical`, so
+a new format is one short file.
 """
 
 from dataclasses import dataclass, field
@@ -13,9 +13,10 @@ import numpy as np
 class RawGraph:
     """src, dst: int (E,), an edge goes from src[i] to dst[i]. weight: (E,) or None; type: int (E,) or None.
 
-    features: (n, F) array-like, `hpcgnn.graph.storage.Csr`, or None. labels: (n,), (n, 1) or (n, C), any number type, or
-    None. split: {"train" | "val" | "test": bool (n,) or int node ids}. num_classes: None to count. identity: bytes that
-    stand for the features when the graph is named (generators: their parameters), None to read the features for that.
+    features: (n, F) array-like, `hpcgnn.graph.storage.Csr`, or None. labels: (n,), (n, 1) or (n, C), any number type,
+    or None. split: {"train" | "val" | "test": bool (n,) or int node ids}. num_classes: None to count. identity: bytes
+    that stand for the features when the graph is named (generators: their parameters), None to read the features for
+    that.
     """
 
     src: np.ndarray

@@ -1,6 +1,8 @@
-"""The same graph with its nodes in another order: everything indexed by node or by edge moves, its name and keys do not.
+"""The same graph with its nodes in another order: everything indexed by node or by edge moves, its name and keys do
+not.
 
-`original_id` keeps the import order, which keys all randomness in training, so a reordered graph trains to the same curve.
+`original_id` keeps the import order, which keys all randomness in training, so a reordered graph trains to the same
+curve.
 """
 
 import dataclasses
@@ -15,8 +17,8 @@ EDGE_BLOCK = 1 << 23
 def reordered(data, order, offsets, *, buffer_bytes, cluster_graph=None, versions=None):
     """`GraphData` whose node i is node order[i] of `data`, clustered by `offsets`.
 
-    order: int64 (n,) permutation. Dense features are permuted when they are written, in windows of at most `buffer_bytes`
-    (features that fit are read once). Memory: the new edges beside the old ones, and one window.
+    order: int64 (n,) permutation. Dense features are permuted when they are written, in windows of at most
+    `buffer_bytes` (features that fit are read once). Memory: the new edges beside the old ones, and one window.
     """
     place = np.empty(len(order), data.edges.indices.dtype)
     place[order] = np.arange(len(order))
@@ -27,12 +29,13 @@ def reordered(data, order, offsets, *, buffer_bytes, cluster_graph=None, version
     return dataclasses.replace(
         data, edges=permuted_edges(data.edges, order, place),
         edges_out=None if data.edges_out is None else permuted_edges(data.edges_out, order, place), features=features,
-        labels=data.labels[order], split=data.split[order], original_id=data.original_id[order], cluster_offsets=offsets,
-        cluster_graph=cluster_graph, versions=versions or data.versions)
+        labels=data.labels[order], split=data.split[order], original_id=data.original_id[order],
+        cluster_offsets=offsets, cluster_graph=cluster_graph, versions=versions or data.versions)
 
 
 def permuted_edges(edges, order, place):
-    """Canonical `Edges` after renumbering, block by block of new rows. Parallel edges keep their order among themselves."""
+    """Canonical `Edges` after renumbering, block by block of new rows. Parallel edges keep their order among
+    themselves."""
     counts = np.diff(edges.indptr)[order]
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     starts, n = edges.indptr[:-1][order], len(order)
@@ -59,7 +62,8 @@ def permuted_edges(edges, order, place):
 
 
 def segments(starts, counts):
-    """The positions of many runs one after another: starts[0], starts[0] + 1, ..., starts[1], ... int64 (sum of counts,)."""
+    """The positions of many runs one after another: starts[0], starts[0] + 1, ..., starts[1], ... int64 (sum of
+    counts,)."""
     stops = np.cumsum(counts)
     return np.repeat(starts - (stops - counts), counts) + np.arange(stops[-1] if len(stops) else 0)
 

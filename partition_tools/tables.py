@@ -1,7 +1,8 @@
 """Tables of text: edge lists, and the features, labels and splits that lie beside them.
 
-Text formats never say what they are, so separator, comments and a heading are recognised from the first lines. pandas does
-the parsing (an extra, since most users never import text): it is the one parser here that is fast enough for 10^8 lines.
+Text formats never say what they are, so separator, comments and a heading are recognised from the first lines. pandas
+does the parsing (an extra, since most users never import text): it is the one parser here that is fast enough for 10^8
+lines.
 """
 
 import gzip
@@ -31,8 +32,8 @@ class TableOptions:
     def refuse(self, format_name):
         """FormatError if anything is set, for formats that carry their own tables."""
         if self != TableOptions():
-            raise FormatError(f"--features, --labels, --splits, --edge-columns and --relabel are for edge lists and Matrix "
-                              f"Market; {format_name} has its own arrays")
+            raise FormatError(f"--features, --labels, --splits, --edge-columns and --relabel are for edge lists and "
+                              f"Matrix Market; {format_name} has its own arrays")
 
 
 def _pandas():
@@ -46,8 +47,8 @@ def _pandas():
 def read_frame(path, header=None):
     """A pandas DataFrame of a text table. header: True/False, or None to recognise a heading by its words.
 
-    Separator: comma, tab or other white space. Lines that begin with # or % before the first row are comments, and so is
-    what follows a # anywhere. An empty table has no columns.
+    Separator: comma, tab or other white space. Lines that begin with # or % before the first row are comments, and so
+    is what follows a # anywhere. An empty table has no columns.
     """
     pandas = _pandas()
     path = Path(path)
@@ -137,7 +138,8 @@ def _split_codes(values, path):
 
 
 def place_rows(ids, values, num_nodes, what):
-    """Rows in node order. Keyed rows go to their node; nodes without a row are NaN (features: an error, as NaN is there)."""
+    """Rows in node order. Keyed rows go to their node; nodes without a row are NaN (features: an error, as NaN is
+    there)."""
     if ids is None:
         return values
     if ids.dtype.kind not in "iu" or (len(ids) and (ids.min() < 0 or ids.max() >= num_nodes)):

@@ -1,8 +1,8 @@
 """The sub-command `verify`: everything that the format promises, checked against the bytes of a file.
 
 Checksums find bytes that changed after writing; the other checks find files that were wrong when written (by another
-program, an older version, or a fault in this one). A check is skipped when one that it builds on has failed, so the report
-names causes and not consequences.
+program, an older version, or a fault in this one). A check is skipped when one that it builds on has failed, so the
+report names causes and not consequences.
 """
 
 import dataclasses
@@ -131,7 +131,8 @@ class _Verification:
         self.check(order, (indices, indptr, pointers, ends), lambda: _sorted_rows(load_edges(self.file, suffix)))
         if self.meta.weighted:
             self.check(f"finite weights{suffix}", (f"edges{suffix}/weight",),
-                       lambda: _first(~np.isfinite(read(f"edges{suffix}/weight")), "edge {} has a weight that is not finite"))
+                       lambda: _first(~np.isfinite(read(f"edges{suffix}/weight")),
+                                      "edge {} has a weight that is not finite"))
         if self.meta.typed:
             self.check(f"edge types{suffix}", (f"edges{suffix}/type",),
                        lambda: _first(read(f"edges{suffix}/type") < 0, "edge {} has a negative type"))
@@ -168,39 +169,45 @@ class _Verification:
             parts = [f"{base}/{name}" for name in ("indptr", "indices", "data")]
             self.check("sparse features", parts, lambda: _pointers(read(parts[0]), self.file.shape(parts[1])[0])
                        or _range(read(parts[1]), 0, meta.num_features, "entry")
-                       or ("" if self.file.shape(parts[1]) == self.file.shape(parts[2]) else "indices and data differ in length")
+                       or ("" if self.file.shape(parts[1]) == self.file.shape(parts[2])
+                           else "indices and data differ in length")
                        or _first(~np.isfinite(read(parts[2])), "entry {} is not finite"))
         elif "nodes/features" in self.file:
             self.check("finite features", ("nodes/features",), self._finite_features)
         low, high = (0, 2) if meta.multi_label else (-1, max(meta.num_classes, 0))
-        self.check("labels in classes", ("nodes/labels",), lambda: _range(read("nodes/labels").reshape(-1), low, high, "label"))
+        self.check("labels in classes", ("nodes/labels",),
+                   lambda: _range(read("nodes/labels").reshape(-1), low, high, "label"))
         self.check("split values", ("nodes/split",), lambda: _range(read("nodes/split"), 0, len(SPLITS) + 1, "node"))
 
         def labelled():
             if meta.multi_label:
                 return ""
-            return _first((read("nodes/split") > 0) & (read("nodes/labels") < 0), "node {} is in a split but has no label")
+            return _first((read("nodes/split") > 0) & (read("nodes/labels") < 0),
+                          "node {} is in a split but has no label")
         self.check("split nodes have labels", ("nodes/split", "nodes/labels"), labelled)
         if "nodes/split" not in self.bad and not (read("nodes/split") == SPLITS["train"]).any():
             self.checks.append(Check("training split", True, "empty; training will refuse this graph"))
 
         def permutation():
             ids = read("nodes/original_id")
-            return _range(ids, 0, n, "node") or _first(np.bincount(ids, minlength=n) != 1, "id {} is not there exactly once")
+            return _range(ids, 0, n, "node") or _first(np.bincount(ids, minlength=n) != 1,
+                                                       "id {} is not there exactly once")
         self.check("original_id is a permutation", ("nodes/original_id",), permutation)
 
     def _finite_features(self):
         for start in range(0, self.meta.num_nodes, SLAB_ROWS):
             slab = self.file.read("nodes/features", [(start, min(start + SLAB_ROWS, self.meta.num_nodes))])
             if not np.isfinite(slab).all():
-                return f"node {start + int(np.argmin(np.isfinite(slab).all(axis=1)))} has a feature that is NaN or infinite"
+                node = start + int(np.argmin(np.isfinite(slab).all(axis=1)))
+                return f"node {node} has a feature that is NaN or infinite"
         return ""
 
     def _clusters(self):
         file, meta = self.file, self.meta
         self.check("cluster offsets", ("clusters/offsets",),
                    lambda: _pointers(file.read("clusters/offsets"), meta.num_nodes))
-        needs = ("clusters/offsets", "cluster offsets", "topology/indptr", "topology/indices", "row pointers", "index range")
+        needs = ("clusters/offsets", "cluster offsets", "topology/indptr", "topology/indices", "row pointers",
+                 "index range")
         if "clusters/graph" in file:
             parts = [f"clusters/graph/{name}" for name in ("indptr", "indices", "weight")]
 
@@ -221,8 +228,10 @@ class _Verification:
         unused = count - len(np.unique(parts))
         if unused:
             return f"{unused} of {count} ranks have no cluster"
-        quality = partition_quality(parts, count, self.file.read("clusters/offsets"), load_edges(self.file)).attributes()
-        wrong = [key for key in ("edge_cut", "halo_rows_total", "halo_rows_max") if key in stored and stored[key] != quality[key]]
+        quality = partition_quality(parts, count, self.file.read("clusters/offsets"),
+                                    load_edges(self.file)).attributes()
+        wrong = [key for key in ("edge_cut", "halo_rows_total", "halo_rows_max")
+                 if key in stored and stored[key] != quality[key]]
         return "".join(f"{key} is stated as {stored[key]} but is {quality[key]}" for key in wrong[:1])
 
 

@@ -1,10 +1,11 @@
 """Which rank gets which cluster: the map that turns one clustered graph file into a partition for any number of ranks.
 
-Clusters are many times more numerous than ranks, so a partition of the small weighted cluster graph is nearly as good as one
-of the graph itself, takes milliseconds, and can be made when a job starts. METIS alone leaves it out of balance, because the
-clusters are coarse weights for it, and it does not know that runs of consecutive clusters may be a good partition already
-(they come from nested dissection). So both are tried as a start, each refined in the manner of Fiduccia and Mattheyses
-(DAC 1982): clusters move off the heavy ranks first, and then to where they have most edges, inside the balance reached.
+Clusters are many times more numerous than ranks, so a partition of the small weighted cluster graph is nearly as good
+as one of the graph itself, takes milliseconds, and can be made when a job starts. METIS alone leaves it out of balance,
+because the clusters are coarse weights for it, and it does not know that runs of consecutive clusters may be a good
+partition already (they come from nested dissection). So both are tried as a start, each refined in the manner of
+Fiduccia and Mattheyses (DAC 1982): clusters move off the heavy ranks first, and then to where they have most edges,
+inside the balance reached.
 
 Used by `partition_tools` and by training with --auto-partition, hence numpy only, and pymetis where METIS is called.
 """
@@ -22,8 +23,9 @@ def map_clusters(sizes, cluster_graph, num_ranks, seed=0):
 
     sizes: (K,) weights to balance (nodes, edges, training nodes). cluster_graph: `hpcgnn.graph.storage.Csr`, symmetric,
     data = number of edges between two clusters (None: all 1); its diagonal is ignored. The heaviest rank ends within
-    MAX_IMBALANCE of the mean where the sizes of the clusters allow it. Deterministic in its arguments. Not collective: call
-    it on one rank and broadcast, or on all with the same arguments. Raises GraphError for more ranks than clusters.
+    MAX_IMBALANCE of the mean where the sizes of the clusters allow it. Deterministic in its arguments. Not collective:
+    call it on one rank and broadcast, or on all with the same arguments. Raises GraphError for more ranks than
+    clusters.
     """
     sizes = _checked_sizes(sizes, num_ranks)
     if num_ranks == 1:
@@ -74,8 +76,8 @@ def imbalance(loads):
 def metis(indptr, indices, edge_weights, num_parts, seed=0, vertex_weights=None, shares=None):
     """METIS's multilevel k-way partition (Karypis and Kumar, 1998) of a symmetric graph without self loops: int64 (n,).
 
-    indptr, indices: CSR. edge_weights: positive int (nnz,) or None; vertex_weights: int (n,) or None. shares: relative sizes
-    of the parts (num_parts,), None for equal ones. Raises GraphError where pymetis is not installed.
+    indptr, indices: CSR. edge_weights: positive int (nnz,) or None; vertex_weights: int (n,) or None. shares: relative
+    sizes of the parts (num_parts,), None for equal ones. Raises GraphError where pymetis is not installed.
     """
     try:
         import pymetis
@@ -90,7 +92,8 @@ def metis(indptr, indices, edge_weights, num_parts, seed=0, vertex_weights=None,
                for name, values in (("vweights", vertex_weights), ("eweights", edge_weights))}
     if shares is not None:
         weights["tpwgts"] = (np.asarray(shares, np.float64) / np.sum(shares)).tolist()
-    _, parts = pymetis.part_graph(num_parts, **graph, **weights, recursive=num_parts <= 8, options=pymetis.Options(seed=seed))
+    _, parts = pymetis.part_graph(num_parts, **graph, **weights, recursive=num_parts <= 8,
+                                  options=pymetis.Options(seed=seed))
     return np.array(parts, np.int64)
 
 
@@ -99,9 +102,9 @@ def _checked_sizes(sizes, num_ranks):
     if num_ranks < 1:
         raise GraphError(f"the number of ranks must be at least 1, got {num_ranks}")
     if num_ranks > len(sizes):
-        raise GraphError(f"{num_ranks} ranks are more than the {len(sizes)} clusters of the graph; partition it again into "
-                         f"more clusters (`python -m partition_tools partition ... --clusters {64 * num_ranks} -o NEW`) or use "
-                         "fewer ranks")
+        raise GraphError(f"{num_ranks} ranks are more than the {len(sizes)} clusters of the graph; partition it again "
+                         f"into more clusters (`python -m partition_tools partition ... --clusters {64 * num_ranks} -o "
+                         f"NEW`) or use fewer ranks")
     return sizes if sizes.any() else np.ones_like(sizes)
 
 
@@ -114,7 +117,8 @@ def _without_diagonal(graph):
 
 
 class _Assignment:
-    """A map under refinement. Connections are computed when asked for, so memory stays O(K + edges of the cluster graph)."""
+    """A map under refinement. Connections are computed when asked for, so memory stays O(K + edges of the cluster
+    graph)."""
 
     def __init__(self, parts, sizes, graph, num_ranks):
         self.parts, self.sizes, self.num_ranks = parts, sizes, num_ranks
@@ -193,7 +197,8 @@ class _Assignment:
         return True
 
     def reduce_cut(self, random):
-        """Passes over the clusters in random order; each goes to the rank it has most edges with, where balance allows."""
+        """Passes over the clusters in random order; each goes to the rank it has most edges with, where balance
+        allows."""
         limit = max(self.limit, self.loads.max())
         for _ in range(PASSES):
             moved = 0

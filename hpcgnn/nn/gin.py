@@ -1,6 +1,6 @@
 """Graph isomorphism network (Xu et al., ICLR'19, eq. 4.1): y = MLP((1 + ε) x + Σ in-neighbours), ε learned.
 
-The MLP has two layers. The first layer of the MLP is linear and commutes with the sum, so the narrower side can be sent here as well.
+The MLP has two layers. The first is linear and commutes with the sum, so the narrower side can be sent here as well.
 """
 
 import torch

@@ -18,7 +18,7 @@ from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory import PeakMemory, resident_bytes, trim_heap
 from hpcgnn.train.rundir import RunDir, start_logging
-from hpcgnn.train.summary import partition_quality, show_result, summarise
+from hpcgnn.train.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.train.toy import toy_step
 
 log = logging.getLogger("hpcgnn")
@@ -92,12 +92,13 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     seconds_loading = time.perf_counter() - started
     best_state = run_epochs(trainer, config, progress, run_dir, best_state)
     memory = {"baseline": baseline, "peak_training": peak.read(), "peak": peak.overall}
+    ranks = gather_rank_records(trainer, local, memory)
     with comm.together("writing the results"):
-        summary = summarise(
-            trainer, config, session, file.meta, local, spec, progress, quality, memory, seconds_loading, run_dir
-        )
-    if run_dir is not None:
-        show_result(summary, run_dir)
+        if run_dir is not None:
+            summary = summarise(
+                trainer, config, session, file.meta, spec, progress, quality, ranks, seconds_loading, run_dir
+            )
+            show_result(summary, run_dir)
     return 0
 
 
@@ -117,9 +118,10 @@ def choose_map(file, config, comm):
         if comm.size > file.meta.num_clusters:
             raise ConfigError(
                 f"{comm.size} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "
-                "ranks or "
-                f"partition the graph with --ranks {comm.size}"
+                f"ranks or partition the graph with --ranks {comm.size}"
             )
+        if comm.size == 1 and not wanted:
+            return "whole", np.zeros(file.meta.num_clusters, np.int32)  # one rank owns everything and needs no map
         if name in fitting or not config.data.auto_partition or wanted in stored:
             return name, file.cluster_map(name, comm.size)[0]
         made = None
@@ -176,14 +178,13 @@ def _resume(trainer, config, spec, meta, run_dir, self_loops):
     progress = Progress(identity=identity)
     path = None
     with comm.together("looking for a checkpoint"):
-        if run_dir is not None:
-            run_dir.write("config.toml", config.to_toml())
-            if config.run.resume:
-                path = newest_readable(run_dir.path, log.warning)
+        if run_dir is not None and config.run.resume:
+            path = newest_readable(run_dir.path, log.warning)
     path = comm.broadcast_object(path)
     if path is None:
-        if run_dir is not None:
-            run_dir.cut_back(0)
+        with comm.together("writing the run directory"):
+            if run_dir is not None:
+                run_dir.begin(config, 0)
         return progress, None
     with comm.together("reading the checkpoint"):
         saved, model_state, best_state, optimizer_state = read_checkpoint(path)
@@ -191,6 +192,6 @@ def _resume(trainer, config, spec, meta, run_dir, self_loops):
         restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
         progress.epoch, progress.best = saved["epoch"], saved["best"]
         if run_dir is not None:
-            run_dir.cut_back(progress.epoch)
+            run_dir.begin(config, progress.epoch)
     log.info("resuming from %s: %d epochs are done", path, progress.epoch)
     return progress, best_state

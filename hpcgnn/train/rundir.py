@@ -68,15 +68,13 @@ class RunDir:
                 break
         return result
 
-    def cut_back(self, epochs):
-        """Drop the records of epochs >= `epochs`, which the checkpoint that is resumed from does not know of. Returns
-        the others.
-        """
+    def begin(self, config, epochs):
+        """Write the configuration, and drop the records of epochs >= `epochs`, which the checkpoint does not know of."""
         kept = [record for record in self.records() if record["epoch"] < epochs]
+        self.write("config.toml", config.to_toml())
         self._metrics.close()
-        write_atomically(self.path / "metrics.jsonl", "".join(to_json(record) + "\n" for record in kept))
+        self.write("metrics.jsonl", "".join(to_json(record) + "\n" for record in kept))
         self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
-        return kept
 
     def append(self, record):
         """Write the record of one epoch."""

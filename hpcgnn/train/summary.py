@@ -14,7 +14,6 @@ from tabulate import tabulate
 from hpcgnn import __version__, kernels
 from hpcgnn.records import spread, to_json
 from hpcgnn.report.curves import draw_curves
-from hpcgnn.train.memory import resident_bytes
 
 log = logging.getLogger("hpcgnn")
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
@@ -56,13 +55,9 @@ def versions():
     return found
 
 
-def summarise(trainer, config, session, meta, local, spec, progress, quality, memory, seconds_loading, run_dir):
-    """Gather what the ranks measured; rank 0 writes the rank records and `summary.json`. Collective. Returns the
-    summary on rank 0.
-
-    memory: {baseline, peak_training, peak} in bytes, of this rank.
-    """
-    comm = trainer.comm
+def gather_rank_records(trainer, local, memory):
+    """What each rank measured, by rank. Collective. memory: {baseline, peak_training, peak} in bytes, of this rank."""
+    comm, outward = trainer.comm, local.outward
     mine = {
         "rank": comm.rank,
         "host": socket.gethostname(),
@@ -73,17 +68,19 @@ def summarise(trainer, config, session, meta, local, spec, progress, quality, me
         "edges": local.inward.num_edges,
         "halo_rows": local.inward.plan.num_halo,
         "sent_rows": local.inward.plan.num_sent,
-        "plan_bytes": local.inward.nbytes + (0 if local.outward is local.inward else local.outward.nbytes),
+        "plan_bytes": local.inward.nbytes + (0 if outward is local.inward else outward.nbytes),
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "baseline_rss_bytes": memory["baseline"],
         "peak_rss_bytes": memory["peak"],
         "training_growth_bytes": memory["peak_training"] - memory["baseline"],
-        "final_rss_bytes": resident_bytes(),
         "traffic": comm.ledger.total(),
     }
-    ranks = comm.allgather_object(mine)
-    if run_dir is None:
-        return None
+    return comm.allgather_object(mine)
+
+
+def summarise(trainer, config, session, meta, spec, progress, quality, ranks, seconds_loading, run_dir):
+    """Write the rank records and `summary.json`, and return the summary. Rank 0. ranks: from `gather_rank_records`."""
+    comm = trainer.comm
     for record in ranks:
         run_dir.write(f"ranks/rank-{record['rank']:05d}.json", to_json(record, indent=1))
     records = run_dir.records()

@@ -1,7 +1,7 @@
 """From a distribution of edges to a graph: distinct edges without self loops, and their attributes.
 
-Models of random graphs draw the same pair many times when degrees are skewed. Duplicates are dropped and as many edges drawn
-again, which ends close to the number asked for and never above it.
+Models of random graphs draw the same pair many times when degrees are skewed. Duplicates are dropped and as many edges
+drawn again, which ends close to the number asked for and never above it.
 """
 
 import numpy as np
@@ -15,14 +15,14 @@ ROUNDS = 12
 def distinct_edges(spec, draw):
     """Sorted int64 keys low * n + high (src * n + dst where directed) of distinct edges, at most spec.num_edges.
 
-    draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped. Memory: 8 bytes per edge for the
-    keys, as much again while new ones are merged, and one block.
+    draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped. Memory: 8 bytes per edge for
+    the keys, as much again while new ones are merged, and one block.
     """
     n, wanted = spec.nodes, spec.num_edges
     keys, block = np.zeros(0, np.int64), 0
     for _ in range(ROUNDS):
         missing = wanted - len(keys)
-        if missing <= wanted // 1000 and len(keys):
+        if missing <= wanted // 1000:
             break
         parts = []
         for start in range(0, missing, BLOCK):
@@ -40,17 +40,20 @@ def distinct_edges(spec, draw):
 
 
 def raw_graph(spec, model, keys, features, labels, split):
-    """The `RawGraph` of distinct edges: both directions unless directed, with one weight and type per edge of either."""
+    """The `RawGraph` of distinct edges: both directions unless directed, with one weight and type per edge of
+    either."""
     dtype = np.int32 if spec.nodes < 2**31 else np.int64
     first, second = (keys // spec.nodes).astype(dtype), (keys % spec.nodes).astype(dtype)
     weight = kind = None
     if spec.weighted:
-        weight = spec.blocks("weights", len(keys), lambda random, count: random.uniform(0.5, 1.5, count).astype(np.float32))
+        weight = spec.blocks("weights", len(keys),
+                             lambda random, count: random.uniform(0.5, 1.5, count).astype(np.float32))
     if spec.edge_types:
-        kind = spec.blocks("types", len(keys), lambda random, count: random.integers(0, spec.edge_types, count, np.int32))
+        kind = spec.blocks("types", len(keys),
+                           lambda random, count: random.integers(0, spec.edge_types, count, np.int32))
     src, dst = first, second
     if not spec.directed:
         src, dst = np.concatenate([first, second]), np.concatenate([second, first])
         weight, kind = (None if a is None else np.concatenate([a, a]) for a in (weight, kind))
-    return RawGraph(src, dst, spec.nodes, features if spec.features else None, labels, split, spec.classes, weight, kind,
-                    model, spec.identity(model), spec.seed)
+    return RawGraph(src, dst, spec.nodes, features if spec.features else None, labels, split, spec.classes, weight,
+                    kind, model, spec.identity(model), spec.seed)

@@ -1,9 +1,11 @@
-"""R-MAT, the recursive matrix model of Graph500: very skewed degrees, hardly any good cut, so the hard case of partitioning.
+"""R-MAT, the recursive matrix model of Graph500: very skewed degrees, hardly any good cut, so the hard case of
+partitioning.
 
-Chakrabarti, Zhan, Faloutsos, "R-MAT: A Recursive Model for Graph Mining", SDM 2004; the default quadrant probabilities are
-Graph500's. For n nodes the matrix has 2^ceil(log2 n) rows, and edges that touch a row from n up are drawn again, so n is
-exact. Unlike Graph500, self loops and duplicates are dropped, and duplicates drawn again. Node ids are permuted. Classes are
-runs of rows before the permutation, so neighbours agree only weakly; most of the signal is in the node's own features.
+Chakrabarti, Zhan, Faloutsos, "R-MAT: A Recursive Model for Graph Mining", SDM 2004; the default quadrant probabilities
+are Graph500's. For n nodes the matrix has 2^ceil(log2 n) rows, and edges that touch a row from n up are drawn again, so
+n is exact. Unlike Graph500, self loops and duplicates are dropped, and duplicates drawn again. Node ids are permuted.
+Classes are runs of rows before the permutation, so neighbours agree only weakly; most of the signal is in the node's
+own features.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """What every generated graph has in common: its size, its task, and where its randomness comes from.
 
-Random numbers are drawn in blocks of a fixed size, each from a generator seeded by (seed, purpose, block). So the graph is a
-function of the parameters alone, whatever the order or the slab size in which its parts are asked for, and features of any
-size are made while they are written instead of being held.
+Random numbers are drawn in blocks of a fixed size, each from a generator seeded by (seed, purpose, block). So the graph
+is a function of the parameters alone, whatever the order or the slab size in which its parts are asked for, and
+features of any size are made while they are written instead of being held.
 """
 
 from dataclasses import asdict, dataclass
@@ -46,11 +46,13 @@ class Spec:
         for name, good, range_ in (
                 ("nodes", self.nodes >= 1, "at least 1"), ("features", self.features >= 0, "at least 0"),
                 ("classes", self.classes >= 1, "at least 1"), ("seed", self.seed >= 0, "at least 0"),
-                ("degree", 0 <= self.degree <= max(possible / 2, 0), f"from 0 to half the other nodes ({possible / 2:g})"),
+                ("degree", 0 <= self.degree <= max(possible / 2, 0),
+                 f"from 0 to half the other nodes ({possible / 2:g})"),
                 ("homophily", 0 <= self.homophily <= 1, "from 0 to 1"), ("noise", self.noise >= 0, "at least 0"),
                 ("edge_types", self.edge_types >= 0, "at least 0"), ("train", 0 <= self.train <= 1, "from 0 to 1"),
                 ("val", 0 <= self.val <= 1 - self.train + 1e-9, "from 0 to 1 - train"),
-                ("a", min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1, "a, b, c >= 0 with sum <= 1")):
+                ("a", min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1,
+                 "a, b, c >= 0 with sum <= 1")):
             if not good:
                 raise ConfigError(f"{name} must be {range_}, got {getattr(self, name)}")
 
@@ -65,7 +67,8 @@ class Spec:
 
     def blocks(self, purpose, count, draw):
         """One array of `count` rows: draw(random generator, rows) for each block, joined."""
-        parts = [draw(self.random(purpose, start // BLOCK), min(BLOCK, count - start)) for start in range(0, count, BLOCK)]
+        parts = [draw(self.random(purpose, start // BLOCK), min(BLOCK, count - start))
+                 for start in range(0, count, BLOCK)]
         return np.concatenate(parts) if parts else draw(self.random(purpose), 0)
 
     def identity(self, model):

@@ -1,7 +1,8 @@
 """The learning task on a generated graph: features that carry a noisy mean of the node's classes, and a random split.
 
-The signal of one node is weak on purpose (with the default noise a linear model on a node's own features is far from the
-best), so that a network only does well if its neighbours' rows arrive, which is what a generated graph is there to test.
+The signal of one node is weak on purpose (with the default noise a linear model on a node's own features is far from
+the best), so that a network only does well if its neighbours' rows arrive, which is what a generated graph is there to
+test.
 """
 
 import numpy as np
@@ -10,7 +11,8 @@ from partition_tools.generators.spec import BLOCK
 
 
 class ClassFeatures:
-    """Array-like float32 (n, F): mean of the node's class (or sum over its labels) plus Gaussian noise, unit variance."""
+    """Array-like float32 (n, F): mean of the node's class (or sum over its labels) plus Gaussian noise, unit
+    variance."""
 
     def __init__(self, spec, labels):
         self.spec, self.labels = spec, labels

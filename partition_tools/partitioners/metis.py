@@ -1,11 +1,11 @@
 """METIS clusters by nested dissection into eighths, and maps of clusters to ranks.
 
-The graph is split into eight parts, each of those into eight, and so on down to K clusters, numbered in that order. Against
-one METIS call for all K clusters (169,343 nodes, 2.5 M edges, K = 512) this takes 4.2 s instead of 6, and maps of the
-clusters to 2..16 ranks have 10 % fewer halo rows, as few as calling METIS for that number of ranks alone (8 ranks: 1.37 per
-node, against 1.58 and 1.38), because the large cuts were chosen on the whole graph and not among the borders of small
-clusters. And consecutive clusters are neighbours at every scale, which is the order that caches want: in the aggregation
-kernel, cluster order is worth a factor of two.
+The graph is split into eight parts, each of those into eight, and so on down to K clusters, numbered in that order.
+Against one METIS call for all K clusters (169,343 nodes, 2.5 M edges, K = 512) this takes 4.2 s instead of 6, and maps
+of the clusters to 2..16 ranks have 10 % fewer halo rows, as few as calling METIS for that number of ranks alone (8
+ranks: 1.37 per node, against 1.58 and 1.38), because the large cuts were chosen on the whole graph and not among the
+borders of small clusters. And consecutive clusters are neighbours at every scale, which is the order that caches want:
+in the aggregation kernel, cluster order is worth a factor of two.
 """
 
 import numpy as np
@@ -25,10 +25,11 @@ def ranks(sizes, graph, num_ranks, seed):
 
 
 def clusters(edges, edges_out, original_id, num_clusters, seed, progress=lambda count: None):
-    """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters, none of them empty.
+    """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters, none of them
+    empty.
 
-    Nodes of a cluster stay in their old order. progress: called with the number of clusters just finished. Needs n >= K.
-    Memory: METIS with 64-bit ids on the whole graph, see `partition --help`.
+    Nodes of a cluster stay in their old order. progress: called with the number of clusters just finished. Needs n >=
+    K. Memory: METIS with 64-bit ids on the whole graph, see `partition --help`.
     """
     leaves = []
     pending = [(np.arange(len(original_id)), pattern(edges, edges_out), num_clusters)]

@@ -1,4 +1,5 @@
-"""Random maps of METIS clusters: balanced, but neighbours on other ranks. RandomTMA trains on these, and tests need them."""
+"""Random maps of METIS clusters: balanced, but neighbours on other ranks. RandomTMA trains on these, and tests need
+them."""
 
 from hpcgnn.graph.clusters import deal_clusters
 from partition_tools.partitioners import metis

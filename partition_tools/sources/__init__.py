@@ -1,4 +1,5 @@
-"""The formats that can be imported. A format is a module with NAME, matches(path) and read(path, tables, reporter) -> RawGraph."""
+"""The formats that can be imported. A format is a module with NAME, matches(path) and read(path, tables, reporter) ->
+RawGraph."""
 
 from hpcgnn.errors import FormatError
 from partition_tools.sources import edgelist, matrix_market, npz, ogb

@@ -23,7 +23,8 @@ def assemble(src, dst, options, source, *, weight=None, kind=None, num_nodes=Non
     if len(set(lengths.values())) > 1:
         raise FormatError(f"the tables have different numbers of rows: {lengths}")
     if num_nodes is None:
-        keyed = [int(ids.max(initial=-1)) + 1 for ids, _ in tables.values() if ids is not None and ids.dtype.kind in "iu"]
+        keyed = [int(ids.max(initial=-1)) + 1 for ids, _ in tables.values()
+                 if ids is not None and ids.dtype.kind in "iu"]
         edges = int(max(src.max(initial=-1), dst.max(initial=-1))) + 1
         num_nodes = next(iter(lengths.values()), max([edges, *keyed]))
     placed = {name: place_rows(ids, values, num_nodes, name) for name, (ids, values) in tables.items()}
@@ -32,7 +33,8 @@ def assemble(src, dst, options, source, *, weight=None, kind=None, num_nodes=Non
         if len(placed["split"]) != num_nodes:
             raise FormatError(f"the table of splits has {len(placed['split'])} rows, expected {num_nodes}")
         split = {name: placed["split"] == value for value, name in ((1, "train"), (2, "val"), (3, "test"))}
-    return RawGraph(src, dst, num_nodes, placed.get("features"), placed.get("labels"), split, None, weight, kind, source)
+    return RawGraph(src, dst, num_nodes, placed.get("features"), placed.get("labels"), split, None, weight, kind,
+                    source)
 
 
 def _relabel(src, dst, tables, num_nodes):
@@ -42,5 +44,7 @@ def _relabel(src, dst, tables, num_nodes):
         names = np.unique(np.concatenate([np.unique(src), np.unique(dst), *keyed]))
     except TypeError as error:
         raise FormatError(f"node ids mix words and numbers: {error}") from error
-    tables = {name: (None if ids is None else np.searchsorted(names, ids), values) for name, (ids, values) in tables.items()}
-    return np.searchsorted(names, src), np.searchsorted(names, dst), tables, len(names) if num_nodes is None else num_nodes
+    tables = {name: (None if ids is None else np.searchsorted(names, ids), values)
+              for name, (ids, values) in tables.items()}
+    num_nodes = len(names) if num_nodes is None else num_nodes
+    return np.searchsorted(names, src), np.searchsorted(names, dst), tables, num_nodes

@@ -23,10 +23,11 @@ def read(path, tables, reporter=None):
     names = tables.edge_columns or ("src", "dst", "weight")[:max(len(frame.columns), 2)]
     if set(names) - set(COLUMNS) or "src" not in names or "dst" not in names or (
             len(set(names) - {"_"}) != sum(name != "_" for name in names)):
-        raise FormatError(f"--edge-columns must name src and dst, and may name weight, type and _ (ignored), each once; got {','.join(names)}")
+        raise FormatError(f"--edge-columns must name src and dst, and may name weight, type and _ (ignored), each "
+                          f"once; got {','.join(names)}")
     if len(frame.columns) not in (0, len(names)):
-        raise FormatError(f"{path} has {len(frame.columns)} columns, expected {len(names)} ({','.join(names)}); say what they "
-                          "are with --edge-columns, _ for one to ignore")
+        raise FormatError(f"{path} has {len(frame.columns)} columns, expected {len(names)} ({','.join(names)}); say "
+                          f"what they are with --edge-columns, _ for one to ignore")
     columns = {}
     for position, name in enumerate(names):
         if name != "_":

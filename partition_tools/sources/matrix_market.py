@@ -1,4 +1,5 @@
-"""Matrix Market: the entry in row i and column j is an edge from i to j, its value a weight unless the field is `pattern`.
+"""Matrix Market: the entry in row i and column j is an edge from i to j, its value a weight unless the field is
+`pattern`.
 
 A matrix stored as symmetric is expanded to both directions, which makes the graph undirected.
 """
@@ -26,7 +27,7 @@ def read(path, tables, reporter=None):
     except (ValueError, OSError, EOFError) as error:
         raise FormatError(f"{path} is not a readable Matrix Market file: {error}") from error
     if layout != "coordinate" or rows != columns or field == "complex":
-        raise FormatError(f"{path} holds a {layout} {field} matrix of {rows} x {columns}; expected a real or pattern square "
-                          "coordinate matrix")
+        raise FormatError(f"{path} holds a {layout} {field} matrix of {rows} x {columns}; expected a real or pattern "
+                          f"square coordinate matrix")
     return assemble(matrix.row, matrix.col, tables, path.name.split(".")[0],
                     weight=None if field == "pattern" else matrix.data, num_nodes=rows)

@@ -1,11 +1,11 @@
 """Plain .npz archives, in the two vocabularies that graph data comes in.
 
-* `edge_index` int (2, E), row 0 the sources and row 1 the destinations; `x` (n, F) or the CSR pieces `x_indptr`, `x_indices`,
-  `x_data`, `x_shape`; `y`; optional `edge_weight`, `edge_type`
+* `edge_index` int (2, E), row 0 the sources and row 1 the destinations; `x` (n, F) or the CSR pieces `x_indptr`,
+  `x_indices`, `x_data`, `x_shape`; `y`; optional `edge_weight`, `edge_type`
 * `src`, `dst` int (E,); `feat` (n, F); `label`
 
-Either with optional `train_mask`, `val_mask`, `test_mask`, `num_classes`, `num_nodes`. Pickled arrays are refused: loading
-one runs code of the file's author.
+Either with optional `train_mask`, `val_mask`, `test_mask`, `num_classes`, `num_nodes`. Pickled arrays are refused:
+loading one runs code of the file's author.
 """
 
 import contextlib
@@ -67,11 +67,12 @@ def read(path, tables=None, reporter=None):
         elif {"src", "dst"} <= set(archive.files):
             src, dst, labels, features = get("src"), get("dst"), get("label"), get("feat")
         else:
-            raise FormatError(f"{path} has neither edge_index nor src and dst; it has {', '.join(archive.files) or 'nothing'}")
+            raise FormatError(f"{path} has neither edge_index nor src and dst; it has "
+                              f"{', '.join(archive.files) or 'nothing'}")
         split = {name: get(f"{name}_mask") for name in ("train", "val", "test")}
         for name, mask in split.items():
             if mask is not None and mask.dtype != bool:
-                if mask.dtype.kind not in "iu" or mask.ndim != 1 or (len(mask) and not 0 <= mask.min() <= mask.max() <= 1):
+                if mask.dtype.kind not in "iu" or mask.ndim != 1 or not np.isin(mask, (0, 1)).all():
                     raise FormatError(f"{path}: {name}_mask must be a vector of booleans, got {mask.dtype}{mask.shape}")
                 split[name] = mask.astype(bool)
         num_classes, num_nodes = get("num_classes"), get("num_nodes")

@@ -4,8 +4,9 @@ Two layouts, told apart by what lies in raw/:
 * text: edge.csv.gz (E lines `source,destination`), num-node-list.csv.gz (one number), node-feat.csv.gz and
   node-label.csv.gz (n lines), no headings; ogbn-arxiv, -products, -proteins
 * binary: data.npz (edge_index (2, E), num_nodes_list, node_feat) and node-label.npz (node_label); ogbn-papers100M
-and split/<type>/{train,valid,test}.csv.gz, one node id per line. A label that is NaN (papers100M: most of them) is none.
-Several label columns are a multi-label task. Edge features and additional files (node_year, node_species) are not read.
+and split/<type>/{train,valid,test}.csv.gz, one node id per line. A label that is NaN (papers100M: most of them) is
+none. Several label columns are a multi-label task. Edge features and additional files (node_year, node_species) are not
+read.
 """
 
 import numpy as np
@@ -33,7 +34,8 @@ def read(path, tables, reporter):
     elif (raw / "edge.csv.gz").is_file():
         src, dst, num_nodes, features, labels = _text(raw, reporter)
     elif (raw / "triplet-type-list.csv.gz").is_file():
-        raise FormatError(f"{path} is a heterogeneous graph; only homogeneous ones (arxiv, products, proteins, papers100M)")
+        raise FormatError(f"{path} is a heterogeneous graph; only homogeneous ones (arxiv, products, proteins, "
+                          f"papers100M)")
     else:
         raise FormatError(f"{path} is not an OGB folder: expected raw/edge.csv.gz or raw/data.npz in it")
     if any(name in path.name for name in STORED_ONCE):

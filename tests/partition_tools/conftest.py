@@ -17,7 +17,8 @@ def cli(capsys):
 
 @pytest.fixture
 def fails(cli, tmp_path):
-    """fails(word, ...) -> the one-line error; checks exit code 2 and that no file appeared or changed anywhere below."""
+    """fails(word, ...) -> the one-line error; checks exit code 2 and that no file appeared or changed anywhere
+    below."""
     def run(*words):
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         code, _, err = cli(*words)

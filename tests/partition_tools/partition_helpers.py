@@ -45,7 +45,8 @@ def save_npz(path, src, dst, n, layout="edge_index", **changes):
 
 @dataclass
 class View:
-    """A graph file in original order. edges: sorted list of (dst, src, type, weight); out: the same from /topology_out."""
+    """A graph file in original order. edges: sorted list of (dst, src, type, weight); out: the same from
+    /topology_out."""
 
     edges: list
     out: list | None

@@ -171,7 +171,8 @@ def ogb_folder(path, labels, binary):
         tables = {"edge": np.stack([src, dst], 1), "num-node-list": [[N]], "num-edge-list": [[len(src)]],
                   "node-feat": features, "node-label": labels}
         for name, rows in tables.items():
-            write_text(path / "raw" / f"{name}.csv.gz", [",".join("" if v != v else str(v) for v in row) for row in rows])
+            lines = [",".join("" if value != value else str(value) for value in row) for row in rows]
+            write_text(path / "raw" / f"{name}.csv.gz", lines)
     for file, name in (("train", "train"), ("valid", "val"), ("test", "test")):
         write_text(path / "split" / "time" / f"{file}.csv.gz", [str(i) for i in np.flatnonzero(masks[name])])
     return src, dst

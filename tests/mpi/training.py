@@ -1,0 +1,60 @@
+"""Graphs to train on, made once per run of the tests, and training without a run directory."""
+
+import numpy as np
+
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.config import make_config
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graph.stream import HaloBuffers
+from hpcgnn.nn.model import MODELS, widest_row
+from hpcgnn.nn.norm import NORM_LAYERS
+from hpcgnn.schedules.registry import SCHEDULES
+from hpcgnn.train.job import model_spec
+from hpcgnn.train.loop import Trainer
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
+
+CHOICES = {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
+NODES, FEATURES, CLASSES = 2000, 24, 5
+GRAPHS = {"undirected": {}, "directed multi-label": {"directed": True, "multi_label": True, "weighted": True}}
+
+
+def make_graphs(comm, folder, nodes=NODES):
+    """{name: path} of generated graphs with maps 'metis' and 'random-clusters' for 1 to 4 ranks. Collective."""
+    paths = {name: folder / f"{name.replace(' ', '-')}-{nodes}.h5" for name in GRAPHS}
+    if comm.rank == 0:
+        for name, options in GRAPHS.items():
+            generate_graph("planted", paths[name], Spec(nodes=nodes, degree=8, features=FEATURES, classes=CLASSES, seed=3, **options))
+            partition_graph(paths[name], [1, 2, 3, 4], num_clusters=64)
+            partition_graph(paths[name], [1, 2, 3, 4], method="random-clusters")
+    comm.barrier()
+    return paths
+
+
+def configure(path, **options):
+    """A Config of a small model on a graph."""
+    return make_config({"graph": str(path), "hidden": 16, "layers": 3, "seed": 5, **options}, CHOICES)
+
+
+def build_trainer(comm, config, map_name=None, rows=None):
+    """A Trainer on a stored map, or on one rank alone for map_name None. rows: of a communication buffer (None: as configured)."""
+    with GraphFile(config.data.graph) as file:
+        spec = model_spec(file.meta, config)
+        if map_name is None:
+            comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)
+        else:
+            cluster_to_rank, _ = file.cluster_map(map_name, comm.size)
+        row = widest_row(spec) * spec.dtype.itemsize
+        buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20) if rows is None else 4 * rows * row)
+        local = load_local_graph(file, cluster_to_rank, comm, buffers.cap(row), MODELS[spec.model].self_loops, spec.dtype)
+    return Trainer(local, spec, config, comm, buffers)
+
+
+def curve(comm, config, map_name, rows, epochs=20):
+    """The losses of the first epochs."""
+    trainer = build_trainer(comm, config, map_name, rows)
+    losses = [trainer.step(epoch) for epoch in range(epochs)]
+    assert trainer.buffers.nbytes <= trainer.buffers.limit
+    return np.array(losses)

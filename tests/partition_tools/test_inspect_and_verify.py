@@ -1,0 +1,179 @@
+"""`inspect` counts right; `verify` passes good files and names what is wrong with bad ones."""
+
+import json
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+from partition_helpers import odd_graph, save_npz
+
+from partition_tools.import_graph import import_graph
+from partition_tools.partition_graph import partition_graph
+
+N = 200
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """An undirected, weighted, typed graph and a directed one, both partitioned."""
+    folder = tmp_path_factory.mktemp("files")
+    for name, symmetric in (("undirected", True), ("directed", False)):
+        src, dst = odd_graph(N, 900, symmetric=symmetric)
+        low, high = np.minimum(src, dst), np.maximum(src, dst)
+        save_npz(folder / f"{name}.npz", src, dst, N, edge_weight=1 + (low * 7 + high) % 5, edge_type=(low + high) % 3)
+        import_graph(folder / f"{name}.npz", folder / f"{name}.h5")
+        partition_graph(folder / f"{name}.h5", [1, 2, 4])
+    return folder
+
+
+@pytest.fixture
+def copy(files, tmp_path):
+    def make(name="undirected"):
+        return shutil.copy(files / f"{name}.h5", tmp_path / "g.h5")
+    return make
+
+
+@pytest.mark.parametrize("name", ["undirected", "directed"])
+def test_good_files_pass(cli, copy, name):
+    code, out, _ = cli("verify", copy(name))
+    assert code == 0 and "sound" in out and "FAILED" not in out and "skipped" not in out
+    code, out, _ = cli("verify", copy(name), "--json")
+    report = json.loads(out)
+    assert code == 0 and report["ok"] and all(check["ok"] for check in report["checks"])
+
+
+def failed(cli, path):
+    code, out, err = cli("verify", path, "--json")
+    assert code == 1, err
+    return {check["name"]: check["detail"] for check in json.loads(out)["checks"] if check["ok"] is False}
+
+
+@pytest.mark.parametrize("dataset", ["nodes/features", "topology/indices", "nodes/labels", "clusters/offsets",
+                                     "partitionings/metis/4", "edges/weight"])
+def test_one_flipped_byte(cli, copy, dataset):
+    path = copy()
+    with h5py.File(path) as file:
+        chunk = file[dataset].id.get_chunk_info(0)
+    with open(path, "r+b") as file:
+        file.seek(chunk.byte_offset + chunk.size // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 1]))
+    assert "corrupted" in failed(cli, path)[dataset]
+
+
+def change(path, dataset, index, value):
+    with h5py.File(path, "r+", libver="latest") as file:
+        file[dataset][index] = value
+
+
+@pytest.mark.parametrize("name, dataset, index, value, check, detail", [
+    ("undirected", "topology/indices", 5, N, "index range", "edge 5"),
+    ("undirected", "topology/indices", 5, -1, "index range", "edge 5"),
+    ("undirected", "topology/indptr", 7, 5000, "row pointers", "falls at 7"),
+    ("undirected", "topology/indptr", 0, 1, "row pointers", "begin with 0"),
+    ("undirected", "topology/indptr", N, 3, "row pointers", "falls at"),
+    ("undirected", "edges/weight", 11, 77, "symmetric as stated", "weights"),
+    ("undirected", "edges/weight", 11, np.nan, "finite weights", "edge 11"),
+    ("undirected", "edges/type", 11, -1, "edge types", "edge 11"),
+    ("directed", "edges_out/weight", 11, 77, "topology_out is the transpose", "weights"),
+    ("directed", "topology_out/indices", 11, N, "index range_out", "edge 11"),
+    ("undirected", "nodes/features", (9, 2), np.nan, "finite features", "node 9"),
+    ("undirected", "nodes/labels", 9, 4, "labels in classes", "label 9"),
+    ("undirected", "nodes/labels", 9, -2, "labels in classes", "label 9"),
+    ("undirected", "nodes/split", 9, 4, "split values", "node 9"),
+    ("undirected", "nodes/original_id", 9, N, "original_id is a permutation", "node 9"),
+    ("undirected", "clusters/offsets", 2, 0, "cluster offsets", "falls"),
+    ("undirected", "clusters/graph/weight", 2, 999, "cluster graph", "agree"),
+    ("undirected", "partitionings/metis/4", 0, 4, "map metis/4", "not a map"),
+    ("undirected", "partitionings/metis/4", 0, -1, "map metis/4", "not a map"),
+    ("undirected", "partitionings/metis/4", slice(None), 1, "map metis/4", "3 of 4 ranks"),
+])
+def test_wrong_contents(cli, copy, name, dataset, index, value, check, detail):
+    path = copy(name)
+    change(path, dataset, index, value)
+    assert detail in failed(cli, path)[check]
+
+
+def test_broken_symmetry_and_order(cli, copy):
+    path = copy()
+    with h5py.File(path, "r+", libver="latest") as file:
+        indptr, indices = file["topology/indptr"][:], file["topology/indices"][:]
+        row = int(np.argmax(np.diff(indptr) > 3))
+        start, stop = indptr[row], indptr[row + 1]
+        file["topology/indices"][start:stop] = np.sort((indices[start:stop] + 1) % N)
+    assert "node" in failed(cli, path)["symmetric as stated"]
+    path = copy()
+    change(path, "topology/indices", slice(start, stop), indices[start:stop][::-1])
+    assert f"node {row}" in failed(cli, path)["sorted rows"]
+    path = copy()
+    change(path, "nodes/original_id", 0, int(h5py.File(path)["nodes/original_id"][1]))
+    assert "exactly once" in failed(cli, path)["original_id is a permutation"]
+
+
+def test_missing_and_misshapen(cli, copy):
+    path = copy()
+    with h5py.File(path, "r+", libver="latest") as file:
+        del file["nodes/labels"]
+    assert "missing" in failed(cli, path)["nodes/labels"]
+    path = copy()
+    with h5py.File(path, "r+", libver="latest") as file:
+        file["nodes/split"].resize(N - 1, axis=0)
+    assert "shape" in failed(cli, path)["nodes/split"]
+    path = copy()
+    with h5py.File(path, "r+", libver="latest") as file:
+        file["partitionings/metis/4"].attrs["halo_rows_total"] = 1
+        file.attrs["num_self_loops"] = 0
+    assert {"map metis/4", "self loops"} == set(failed(cli, path))
+
+
+def test_files_that_cannot_be_opened(fails, files, tmp_path):
+    assert "no graph file" in fails("verify", tmp_path / "none.h5")
+    (tmp_path / "text.h5").write_text("no HDF5")
+    assert "not a readable HDF5" in fails("verify", tmp_path / "text.h5")
+    (tmp_path / "cut.h5").write_bytes((files / "directed.h5").read_bytes()[:9000])
+    assert "not a readable HDF5" in fails("inspect", tmp_path / "cut.h5")
+    with h5py.File(tmp_path / "foreign.h5", "w") as file:
+        file["x"] = 1
+    assert "not a graph of ours" in fails("verify", tmp_path / "foreign.h5")
+    shutil.copy(files / "directed.h5", tmp_path / "new.h5")
+    with h5py.File(tmp_path / "new.h5", "r+", libver="latest") as file:
+        file.attrs["format_version"] = 99
+    assert "format version 99" in fails("inspect", tmp_path / "new.h5")
+
+
+@pytest.mark.parametrize("name", ["undirected", "directed"])
+def test_inspect(cli, files, name):
+    code, out, _ = cli("inspect", files / f"{name}.h5", "--json", "--width", 100)
+    info = json.loads(out)
+    with np.load(files / f"{name}.npz") as raw:
+        src, dst = raw["edge_index"]
+        labels, train = raw["y"], raw["train_mask"]
+    degrees = np.bincount(dst, minlength=N)
+    assert code == 0 and (info["nodes"], info["directed_edges"]) == (N, len(src))
+    assert info["undirected"] == (name == "undirected") and info["self_loops"] == np.count_nonzero(src == dst)
+    assert info["in_degree"] == {"min": degrees.min(), "median": np.median(degrees), "mean": degrees.mean(),
+                                 "max": degrees.max(), "isolated": N - len(set(src) | set(dst))}
+    assert info["class_sizes"] == np.bincount(labels).tolist() and info["splits"]["train"] == train.sum()
+    assert info["clusters"]["count"] == 50 and info["clusters"]["nodes"]["mean"] == N / 50
+    maps = info["partitionings"]["metis"]
+    assert set(maps) == {"1", "2", "4"} and maps["1"]["halo_rows_total"] == 0
+    assert maps["4"]["halo_bytes_per_layer"] == 400 * maps["4"]["halo_rows_total"] > 0
+    code, out, _ = cli("inspect", files / f"{name}.h5")
+    assert code == 0 and "metis" in out and "isolated" in out
+
+
+def test_inspect_computes_figures_that_are_not_stored(cli, copy):
+    path = copy("directed")
+    stored = json.loads(cli("inspect", path, "--json")[1])["partitionings"]["metis"]["4"]
+    with h5py.File(path, "r+", libver="latest") as file:
+        file["partitionings/metis/4"].attrs.clear()
+    found = json.loads(cli("inspect", path, "--json")[1])["partitionings"]["metis"]["4"]
+    assert found == {key: stored[key] for key in found}
+
+
+def test_inspect_of_an_import(cli, files, tmp_path):
+    import_graph(files / "directed.npz", tmp_path / "g.h5")
+    code, out, _ = cli("inspect", tmp_path / "g.h5")
+    assert code == 0 and "no partitionings" in out

@@ -1,0 +1,211 @@
+"""A partitioned file is the imported graph in another order, and its maps cost what they say."""
+
+import numpy as np
+import pytest
+from partition_helpers import halo_oracle, odd_graph, save_npz, view
+
+from hpcgnn.graph.storage import GraphFile
+from partition_tools.canonical import ImportOptions
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.import_graph import import_graph
+from partition_tools.partition_graph import default_clusters, parse_ranks, partition_graph
+from partition_tools.reorder import PermutedRows
+
+N = 200
+
+
+def make(path, kind):
+    """One of several odd graphs, as a graph file that is not clustered yet."""
+    symmetric = kind in ("undirected", "sparse", "loops")
+    src, dst = odd_graph(N, 900, symmetric=symmetric)
+    changes = {}
+    if kind == "directed":
+        random = np.random.default_rng(1)
+        changes = {"edge_weight": random.random(len(src)), "edge_type": random.integers(0, 3, len(src))}
+    if kind == "sparse":
+        indptr = np.arange(N + 1) * 2
+        changes = {"x": None, "x_indptr": indptr, "x_indices": np.tile([3, 1], N), "x_shape": np.array([N, 5]),
+                   "x_data": np.arange(2 * N)}
+    if kind == "multi":
+        changes = {"y": np.random.default_rng(2).integers(0, 2, (N, 3)), "num_classes": None}
+    if kind == "edgeless":
+        src, dst = src[:0], dst[:0]
+    save_npz(path.with_suffix(".npz"), src, dst, N, **changes)
+    import_graph(path.with_suffix(".npz"), path, options=ImportOptions(self_loops="add" if kind == "loops" else "keep"))
+    return path
+
+
+def assert_same_graph(one, other):
+    for name in ("edges", "out"):
+        assert getattr(one, name) == getattr(other, name)
+    np.testing.assert_array_equal(one.features, other.features)
+    np.testing.assert_array_equal(one.labels, other.labels)
+    np.testing.assert_array_equal(one.split, other.split)
+    assert one.meta.uuid == other.meta.uuid
+
+
+def assert_maps(path, name, edges, balance=1.05):
+    """Stored maps are onto, balanced, and their figures agree with sets of nodes."""
+    with GraphFile(path) as file:
+        original, offsets = file.read("nodes/original_id"), file.read("clusters/offsets")
+        clusters = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        assert (np.diff(offsets) > 0).all()
+        for count in file.partitionings()[name]:
+            parts, figures = file.cluster_map(name, count)
+            rank_of = np.empty(len(original), int)
+            rank_of[original] = parts[clusters]
+            sizes = np.bincount(rank_of, minlength=count)
+            assert sizes.min() > 0 and sizes.max() / sizes.mean() <= balance
+            cut, halo = halo_oracle(edges, rank_of, count)
+            found = tuple(figures[key] for key in ("edge_cut", "halo_rows_total", "halo_rows_max"))
+            assert found == (cut, sum(halo), max(halo))
+            back = halo_oracle([(s, d, t, w) for d, s, t, w in edges], rank_of, count)[1]
+            assert figures["halo_rows_backward_total"] == (sum(halo) if file.meta.undirected else sum(back))
+            loads = np.bincount([rank_of[d] for d, *_ in edges], minlength=count)
+            np.testing.assert_allclose(figures["imbalance_edges"], loads.max() / loads.mean() if len(edges) else 1)
+            np.testing.assert_allclose(figures["imbalance_nodes"], sizes.max() / sizes.mean())
+            assert figures["num_ranks"] == count and figures["method"] and "numpy" in figures["versions"]
+
+
+@pytest.mark.parametrize("kind", ["undirected", "directed", "sparse", "loops", "multi", "edgeless"])
+def test_the_graph_stays_the_same(cli, tmp_path, kind):
+    path = make(tmp_path / "g.h5", kind)
+    before = view(path)
+    code, out, err = cli("partition", path, "--ranks", "1,2,3,4", "--seed", 5)
+    assert code == 0 and "halo rows" in out, err
+    after = view(path)
+    assert_same_graph(before, after)
+    assert after.meta.num_clusters == default_clusters(N, 4) == 50
+    assert_maps(path, "metis", after.edges)
+    assert cli("verify", path)[0] == 0
+    code, _, _ = cli("partition", path, "--ranks", "2,5", "--method", "random-clusters")
+    assert code == 0
+    assert_maps(path, "random-clusters", after.edges, 1.15)
+    assert_maps(path, "metis", after.edges)
+    code, _, _ = cli("partition", path, "--ranks", "3", "--method", "random-nodes", "-o", tmp_path / "r.h5")
+    assert code == 0
+    shuffled = view(tmp_path / "r.h5")
+    assert_same_graph(before, shuffled)
+    assert_maps(tmp_path / "r.h5", "random-nodes", shuffled.edges)
+    assert cli("verify", tmp_path / "r.h5")[0] == 0
+
+
+def test_maps_are_added_and_replaced_without_reordering(cli, tmp_path):
+    path = make(tmp_path / "g.h5", "undirected")
+    partition_graph(path, [2], num_clusters=20, seed=1)
+    with GraphFile(path) as file:
+        order = file.read("nodes/original_id")
+    results = partition_graph(path, [2, 4], name="mine", balance="train", seed=2)
+    assert results[4]["balance"] == "train"
+    partition_graph(path, [2], num_clusters=20, seed=7)
+    with GraphFile(path) as file:
+        np.testing.assert_array_equal(file.read("nodes/original_id"), order)
+        assert file.partitionings() == {"metis": [2], "mine": [2, 4]}
+        assert file.cluster_map("metis", 2)[1]["seed"] == 7
+        split, parts = file.read("nodes/split"), file.cluster_map("mine", 4)[0]
+        offsets = file.read("clusters/offsets")
+        train = np.bincount(parts, [np.count_nonzero(split[a:b] == 1) for a, b in zip(offsets, offsets[1:])])
+        assert train.max() / train.mean() < 1.15
+
+
+def test_a_new_file_leaves_the_old_one_alone(cli, tmp_path):
+    path = make(tmp_path / "g.h5", "undirected")
+    raw = path.read_bytes()
+    assert cli("partition", path, "--ranks", 2, "-o", tmp_path / "a.h5")[0] == 0
+    assert cli("partition", tmp_path / "a.h5", "--ranks", 3, "-o", tmp_path / "b.h5")[0] == 0
+    assert cli("partition", tmp_path / "b.h5", "--ranks", 4, "--clusters", 10, "-o", tmp_path / "c.h5")[0] == 0
+    assert path.read_bytes() == raw
+    found = {}
+    for name in "abc":
+        with GraphFile(tmp_path / f"{name}.h5") as file:
+            found[name] = file.meta.num_clusters, file.partitionings()
+    assert found == {"a": (50, {"metis": [2]}), "b": (50, {"metis": [2, 3]}), "c": (10, {"metis": [4]})}
+    assert_same_graph(view(path), view(tmp_path / "c.h5"))
+
+
+def test_partitioning_is_reproducible(tmp_path):
+    files = [tmp_path / f"{name}.h5" for name in "abc"]
+    for path, seed in zip(files, (1, 1, 2)):
+        make(path, "directed")
+        partition_graph(path, [2, 3], seed=seed)
+    one, two, other = ([np.concatenate([file.read("nodes/original_id"), file.cluster_map("metis", 3)[0]])]
+                       for file in map(GraphFile, files))
+    np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(one, other)
+
+
+def test_random_nodes_do_not_depend_on_the_order_of_the_file(tmp_path):
+    path = make(tmp_path / "g.h5", "undirected")
+    partition_graph(path, [2], method="random-nodes", output=tmp_path / "a.h5", seed=3)
+    partition_graph(path, [4])
+    partition_graph(path, [2], method="random-nodes", output=tmp_path / "b.h5", seed=3, num_clusters=50)
+    with GraphFile(tmp_path / "a.h5") as one, GraphFile(tmp_path / "b.h5") as other:
+        np.testing.assert_array_equal(one.read("nodes/original_id"), other.read("nodes/original_id"))
+
+
+def test_quality_on_a_graph_with_communities(tmp_path):
+    """The point of it all: fewer halo rows than random clusters, and far fewer than random nodes, at good balance."""
+    path = tmp_path / "g.h5"
+    generate_graph("planted", path, Spec(nodes=6000, degree=10, features=4, classes=6, seed=2))
+    metis = partition_graph(path, [2, 4, 8])
+    random = partition_graph(path, [4], method="random-clusters")
+    nodes = partition_graph(path, [4], method="random-nodes", output=tmp_path / "r.h5")
+    assert all(figures["imbalance_nodes"] <= 1.035 for figures in metis.values())
+    assert metis[4]["halo_rows_total"] < 0.8 * random[4]["halo_rows_total"] < nodes[4]["halo_rows_total"]
+
+
+def test_windows_of_permuted_rows():
+    """Features larger than the buffer take several passes and come out the same."""
+    random = np.random.default_rng(0)
+    rows, order = random.random((200_000, 2)).astype(np.float32), random.permutation(200_000)
+    place = np.argsort(order)
+    permuted = PermutedRows(rows, order, place, buffer_bytes=8 * 70_000)
+    assert permuted.rows == 65_536
+    parts = [permuted[start:start + 50_000] for start in range(0, 200_000, 50_000)]
+    np.testing.assert_array_equal(np.concatenate(parts), rows[order])
+
+
+def test_cluster_counts():
+    assert default_clusters(10**6, 8) == 1000 and default_clusters(10**6, 64) == 4096
+    assert default_clusters(400, 8) == 100 and default_clusters(20, 16) == 16
+    assert parse_ranks("8,1,2,2") == [1, 2, 8]
+
+
+def test_as_many_clusters_as_nodes(tmp_path):
+    path = make(tmp_path / "g.h5", "undirected")
+    before = view(path)
+    partition_graph(path, [1, N], num_clusters=N)
+    assert_same_graph(before, view(path))
+    assert_maps(path, "metis", before.edges)
+
+
+def test_errors(fails, tmp_path):
+    path = make(tmp_path / "g.h5", "undirected")
+    for ranks in ("0", "two", "2,-1", "", "2,,3", "1.5"):
+        assert "positive integers" in fails("partition", path, f"--ranks={ranks}")
+    assert "more than the 200 nodes" in fails("partition", path, "--ranks", 201)
+    assert "ranks are more than the 4 clusters" in fails("partition", path, "--ranks", 8, "--clusters", 4)
+    assert "more than the 200 nodes" in fails("partition", path, "--ranks", 2, "--clusters", 201)
+    assert "at least 1" in fails("partition", path, "--ranks", 2, "--clusters", 0)
+    assert "-o FILE" in fails("partition", path, "--ranks", 2, "--method", "random-nodes")
+    assert "graph itself" in fails("partition", path, "--ranks", 2, "--method", "random-nodes", "-o", path)
+    assert "slash" in fails("partition", path, "--ranks", 2, "--name", "a/b")
+    assert "seed" in fails("partition", path, "--ranks", 2, "--seed", -1)
+    assert "no graph file" in fails("partition", tmp_path / "none.h5", "--ranks", 2)
+    partition_graph(path, [2], num_clusters=10)
+    assert "already has 10 clusters" in fails("partition", path, "--ranks", 2, "--clusters", 20)
+    assert "ranks are more than the 10 clusters" in fails("partition", path, "--ranks", 11)
+    (tmp_path / "there.h5").write_text("precious")
+    assert "--force" in fails("partition", path, "--ranks", 2, "-o", tmp_path / "there.h5")
+
+
+def test_unknown_method(cli, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli("partition", tmp_path / "g.h5", "--ranks", 2, "--method", "magic")
+    assert stop.value.code == 2 and "random-clusters" in capsys.readouterr().err
+
+
+def test_warning_about_imbalance(cli, tmp_path):
+    path = make(tmp_path / "g.h5", "undirected")
+    assert "times the mean" in cli("partition", path, "--ranks", 7, "--clusters", 8)[2]
