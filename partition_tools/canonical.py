@@ -7,8 +7,8 @@ splits) is found once, at import, with the node named, rather than on rank 317 i
 import hashlib
 import uuid
 from dataclasses import dataclass
+from importlib import metadata
 
-import h5py
 import numpy as np
 
 import hpcgnn
@@ -206,4 +206,4 @@ def content_uuid(data, identity=None):
 
 def versions(**others):
     """Versions of what wrote a file, for its root attribute."""
-    return {"hpcgnn": hpcgnn.__version__, "numpy": np.__version__, "h5py": h5py.__version__, **others}
+    return {"hpcgnn": hpcgnn.__version__, "numpy": np.__version__, "h5py": metadata.version("h5py"), **others}

@@ -22,8 +22,8 @@ Formats (guessed from the path where --format is not given):
   mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
   ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz
 
-Peak memory: the features as read (4 n F bytes for fp32 ones) + the larger of 24 E and 17 E + the text parser's
-needs (edgelist and ogb CSV: about 32 E more)."""
+Peak memory: the features as read (4 n F bytes for fp32 ones) + 40 E + 20 n bytes;
+40 E more for edge weights or types, 32 E more in the text parser (edgelist, ogb CSV)."""
 
 
 def configure(parser):
@@ -67,8 +67,8 @@ def run(arguments, reporter):
     fractions = (arguments.train, arguments.val, arguments.test)
     fractions = _fractions(*fractions) if any(f is not None for f in fractions) else None
     options = ImportOptions(arguments.undirected, arguments.self_loops, arguments.drop_duplicates,
-                            arguments.drop_weights, arguments.row_normalize, arguments.feature_dtype, arguments.num_classes, arguments.name,
-                            fractions, arguments.seed)
+                            arguments.drop_weights, arguments.row_normalize, arguments.feature_dtype,
+                            arguments.num_classes, arguments.name, fractions, arguments.seed)
     tables = TableOptions(arguments.features, arguments.labels, arguments.splits, arguments.edge_columns,
                           arguments.relabel)
     data = import_graph(arguments.input, arguments.output, format=arguments.format, options=options, tables=tables,

@@ -22,8 +22,8 @@ BALANCES = ("nodes", "edges", "train")
 WARN_IMBALANCE = 1.05
 CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
 DESCRIPTION = f"""Split a graph into K clusters with METIS, put its nodes in cluster order, and store for each number of
-ranks P a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites it; later calls only
-add maps, so one file serves a whole scaling study.
+ranks P a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites it; later
+calls only add maps, so one file serves a whole scaling study.
 
 K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_PER_CLUSTER}, but clusters get at least
 {SMALLEST_CLUSTER} nodes as long as there are as many clusters as ranks. More clusters balance better; fewer are faster.
@@ -31,8 +31,9 @@ K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_P
 methods:
 """ + "\n".join(f"  {name:16} {module.HELP}" for name, module in METHODS.items()) + """
 
-Peak memory, first call: about 60 E bytes in METIS (64-bit ids, all levels of its multigrid), or 12 E bytes + the
-feature buffer while the file is rewritten, whichever is larger. Later calls: about 4 E + 30 n bytes."""
+Peak memory, first call: about 110 E + 60 n bytes in METIS (64-bit ids, all levels of its multigrid), or 12 E + 60 n
+bytes and the feature buffer (at most 4 n F bytes) while the file is rewritten, whichever is larger; 8 E more with
+weights and types, twice that for directed graphs. Later calls: about 6 E + 30 n bytes."""
 
 
 def configure(parser):
@@ -57,8 +58,8 @@ def run(arguments, reporter):
     """The sub-command itself; returns the exit code."""
     results = partition_graph(arguments.graph, parse_ranks(arguments.ranks), num_clusters=arguments.clusters,
                               method=arguments.method, name=arguments.name, seed=arguments.seed,
-                              balance=arguments.balance, output=arguments.output, feature_buffer=arguments.feature_buffer, force=arguments.force,
-                              reporter=reporter)
+                              balance=arguments.balance, output=arguments.output,
+                              feature_buffer=arguments.feature_buffer, force=arguments.force, reporter=reporter)
     print(quality_table(results))
     return 0
 
@@ -175,8 +176,8 @@ def _maps(data, maker, ranks, seed, balance, reporter):
                       "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
                       "versions": " ".join(map(" ".join, versions(**_tool_versions()).items()))}
         if quality.imbalance_nodes > WARN_IMBALANCE:
-            reporter.warn(f"with {count} ranks the fullest has {quality.imbalance_nodes:.3f} times the mean number of "
-                          f"nodes; "
+            reporter.warn(f"with {count} ranks the fullest has {quality.imbalance_nodes:.3f} times the mean number "
+                          "of nodes; "
                           + ("more clusters balance better" if balance == "nodes" else f"the map balances {balance}"))
         maps[count] = cluster_to_rank, attributes
     return maps
@@ -201,6 +202,7 @@ def _add(path, output, partitionings):
 def quality_table(results):
     """A table of {P: attributes} for people."""
     rows = [(p, a["imbalance_nodes"], a["imbalance_edges"], f"{100 * a['cut_fraction']:.1f} %",
-             f"{a['halo_rows_total']:,}", f"{a['halo_rows_max']:,}", a["halo_rows_per_node"]) for p, a in sorted(results.items())]
+             f"{a['halo_rows_total']:,}", f"{a['halo_rows_max']:,}", a["halo_rows_per_node"])
+            for p, a in sorted(results.items())]
     return tabulate(rows, ("ranks", "imbalance (nodes)", "(edges)", "edges cut", "halo rows", "largest rank's",
                            "halo rows per node"), floatfmt=".3f", stralign="right")

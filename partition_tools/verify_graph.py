@@ -21,7 +21,7 @@ from partition_tools.quality import cluster_graph, partition_quality
 HELP = "check a graph file: checksums, ranges, symmetry, splits, maps"
 DESCRIPTION = """Read every dataset of a graph file and check all that the format promises.
 Exit code: 0 all checks passed, 1 at least one failed, 2 the file cannot be opened as a graph.
-Peak memory: about 10 E + 30 n bytes (18 E + 30 n for directed graphs, 16 E more with weights and types)."""
+Peak memory: about 25 E + 40 n bytes (30 E + 40 n for directed graphs, 20 E more with weights and types)."""
 
 
 def configure(parser):

@@ -34,8 +34,17 @@ class HaloPlan:
         return sum(self.receive_rows)
 
     @property
-    def num_sent(self):
+    def num_boundary(self):
+        """Rows sent in one pass over the whole plan (a row wanted by two ranks counts twice)."""
         return sum(len(rows) for rows in self.send_rows)
+
+    def num_received(self, segments):
+        """How many rows of these segments this rank receives."""
+        return sum(self.received(segment) for segment in segments)
+
+    def num_sent(self, segments):
+        """How many rows of these segments this rank sends."""
+        return sum(len(self.sent(segment)) for segment in segments)
 
     def source(self, offset):
         """The rank that rows of this ring offset come from."""

@@ -1,47 +1,15 @@
 """The primitive that everything hangs on: remote rows stream past the rank in a bounded buffer, round after round.
 
-`Stream(x)` yields (block, rows, scale): first the rank's own block with `x` itself (no message), then, for each round,
-the block of that round with the rows received for it. While one round is computed the next is in flight. Rows are valid
-only until the next one is asked for.
+`Stream(x)` yields (block, rows, scale, back): first the rank's own block with `x` itself (no message), then, for each
+round, the block of that round with the rows received for it. While one round is computed the next is in flight. Rows
+are valid only until the next are asked for.
 
-Buffers: two to receive and two to send, each of at most a quarter of `halo_buffer` bytes, allocated once for the widest
-rows that are ever streamed and reused by every layer, direction and epoch. (The sizes are those of the fullest round
-over all ranks, so on a rank with a small halo they may stay partly unused.)
+The adjoint direction of the same transfer: with `returns`, whatever the consumer adds to `back` (one row for each row
+that it was given) travels to the owner of that row and is added to `returns` there.
 """
 
-import torch
-
-from hpcgnn import kernels
 from hpcgnn.graph.rounds import coalesce, merge
-
-
-class HaloBuffers:
-    """The communication memory of a rank: at most `limit` bytes in all, whatever the number of ranks."""
-
-    def __init__(self, limit: int):
-        self.limit = limit
-        self._memory = [torch.empty(0, dtype=torch.uint8) for _ in range(4)]
-
-    def cap(self, row_bytes: int) -> int:
-        """How many rows of this many bytes fit in one of the four buffers."""
-        return self.limit // 4 // row_bytes
-
-    @property
-    def nbytes(self):
-        return sum(memory.nbytes for memory in self._memory)
-
-    def _view(self, index, rows, width, dtype):
-        needed = rows * width * dtype.itemsize
-        assert needed <= self.limit // 4, "a round is larger than its buffer"
-        if self._memory[index].nbytes < needed:
-            self._memory[index] = torch.empty(needed, dtype=torch.uint8)
-        return self._memory[index][:needed].view(dtype).view(rows, width)
-
-    def receive(self, turn, rows, width, dtype):
-        return self._view(turn % 2, rows, width, dtype)
-
-    def send(self, turn, rows, width, dtype):
-        return self._view(2 + turn % 2, rows, width, dtype)
+from hpcgnn.graph.transfer import Transfer
 
 
 class Stream:
@@ -52,61 +20,63 @@ class Stream:
 
     def __init__(self, own, halo, plan, buffers, comm):
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
+        self._turns_by_cap = {}
 
-    def __call__(self, x, scale=None, kind="halo"):
-        """Yield (block, rows, scale) for the own block and every group of rounds. Collective: exhaust it on all ranks.
+    def __call__(self, x, scale=None, kind="halo", returns=None):
+        """Yield (block, rows, scale, back) for the own block and every round. Collective: exhaust it on all ranks.
 
-        x: (n_p, F) own rows, contiguous. scale: (n_p,) factors of the rows, or None; remote rows arrive already scaled,
-        and then the scale that is yielded is None. kind: the ledger's name for the traffic.
+        x: (n_p, F) own rows, each contiguous. scale: (n_p,) factors of the rows, or None; remote rows arrive already
+        scaled, and then the scale that is yielded is None. kind: the ledger's name for the traffic. returns: (n_p, R) of
+        x's dtype, or None; back is then (rows, R), to be added to by the consumer.
         """
-        groups = coalesce(self.plan.rounds, self.buffers.cap(x.shape[1] * x.dtype.itemsize))
-        flight = self._begin(0, groups, x, scale, kind)
-        yield self.own, x, scale
-        for turn, group in enumerate(groups):
-            rows = self._finish(flight, kind)
-            flight = self._begin(turn + 1, groups, x, scale, kind, still_sending=flight[2])
-            first = self.plan.starts[group[0]]
-            for index in group:
-                start, stop = self.plan.starts[index : index + 2] - first
-                if stop > start:
-                    yield self.halo[index], rows[start:stop], None
-        if groups:
-            self.comm.wait(flight[2], kind)
+        transfers = self._transfers(x, 0 if returns is None else returns.shape[1], kind)
+        if transfers:
+            transfers[0].begin(x, scale)
+        yield self.own, x, scale, returns
+        for turn, transfer in enumerate(transfers):
+            transfer.arrive()
+            if turn > 0:
+                transfers[turn - 1].leave()
+            if turn + 1 < len(transfers):
+                transfers[turn + 1].begin(x, scale)
+            if returns is not None:
+                transfer.open_returns()
+            yield from self._blocks(transfer)
+            if returns is not None:
+                if turn > 0:
+                    transfers[turn - 1].finish_returns(returns)
+                transfer.begin_returns()
+        if transfers:
+            transfers[-1].leave()
+            if returns is not None:
+                transfers[-1].finish_returns(returns)
 
-    def _begin(self, turn, groups, x, scale, kind, still_sending=()):
-        """Post the receives of one group of rounds, pack and post its sends. Returns (rows, receives, sends).
+    def _transfers(self, x, returned, kind):
+        """One Transfer per turn: as many consecutive rounds as fit the buffers at this width."""
+        size = x.dtype.itemsize
+        turns = self._turns(self.buffers.cap(x.shape[1] * size, returned * size))
+        rows_in = max((self.plan.num_received(segments) for segments, _ in turns), default=0)
+        rows_out = max((self.plan.num_sent(segments) for segments, _ in turns), default=0)
+        lease = self.buffers.lease(rows_in, rows_out, x.shape[1], returned, x.dtype)
+        return [
+            Transfer(turn, segments, rounds, self.plan, lease, self.comm, kind)
+            for turn, (segments, rounds) in enumerate(turns)
+        ]
 
-        `still_sending` are the sends of the turn before, which use the other buffer; they are finished with this
-        turn's.
-        """
-        if turn == len(groups):
-            return None, [], still_sending
-        segments = merge(segment for index in groups[turn] for segment in self.plan.rounds[index])
-        width, plan = x.shape[1], self.plan
-        rows = self.buffers.receive(turn, sum(plan.received(s) for s in segments), width, x.dtype)
-        receives, sends, at = [], [], 0
-        for segment in segments:
-            count = plan.received(segment)
-            if count:
-                receives.append(
-                    self.comm.irecv(rows[at : at + count], plan.source(segment.offset), turn & 0x7FFF, kind)
-                )
-                at += count
-        packed = self.buffers.send(turn, sum(len(plan.sent(s)) for s in segments), width, x.dtype)
-        at = 0
-        for segment in segments:
-            wanted = plan.sent(segment)
-            if len(wanted):
-                part = packed[at : at + len(wanted)]
-                kernels.pack(part, x, wanted, scale)
-                sends.append(self.comm.isend(part, plan.dest(segment.offset), turn & 0x7FFF, kind))
-                at += len(wanted)
-        self.comm.wait(still_sending, kind)
-        self.comm.progress(receives)
-        self.comm.progress(sends)
-        return rows, receives, sends
+    def _turns(self, cap):
+        """[(segments, indices of the rounds)] of every turn for buffers of `cap` rows."""
+        if cap not in self._turns_by_cap:
+            groups = coalesce(self.plan.rounds, cap)
+            self._turns_by_cap[cap] = [
+                (merge(segment for index in group for segment in self.plan.rounds[index]), group) for group in groups
+            ]
+        return self._turns_by_cap[cap]
 
-    def _finish(self, flight, kind):
-        rows, receives, sends = flight
-        self.comm.wait(receives, kind)
-        return rows
+    def _blocks(self, transfer):
+        """The blocks of a turn's rounds, each with its part of the rows and of what goes back."""
+        first = self.plan.starts[transfer.rounds[0]]
+        for index in transfer.rounds:
+            start, stop = self.plan.starts[index : index + 2] - first
+            if stop > start:
+                back = None if transfer.back is None else transfer.back[start:stop]
+                yield self.halo[index], transfer.rows[start:stop], None, back

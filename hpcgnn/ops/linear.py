@@ -36,7 +36,7 @@ class LinearAggregation:
 
 def _stream_product(stream, x, source_scale, row_scale, kind):
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    for block, rows, scale in stream(x.contiguous(), source_scale, kind):
+    for block, rows, scale, _ in stream(x.contiguous(), source_scale, kind):
         block.multiply(rows, y, scale, row_scale, accumulate=block is not stream.own)
     return y
 

@@ -11,7 +11,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.graph.clusters import map_clusters
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.storage import GraphFile
-from hpcgnn.graph.stream import HaloBuffers
+from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.model import MODELS, ModelSpec, widest_row
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.epochs import Progress, run_epochs

@@ -23,7 +23,7 @@ def partition_quality(local, name, comm):
     """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks. Collective."""
     plan, edges = local.inward.plan, local.inward.num_edges
     ranks = comm.allgather_object(
-        (local.num_owned, edges, edges - local.inward.own.num_edges, plan.num_halo, plan.num_sent)
+        (local.num_owned, edges, edges - local.inward.own.num_edges, plan.num_halo, plan.num_boundary)
     )
     nodes, edges, cut, halo, _ = (list(column) for column in zip(*ranks))
     return {
@@ -67,7 +67,7 @@ def gather_rank_records(trainer, local, memory):
         "nodes": local.num_owned,
         "edges": local.inward.num_edges,
         "halo_rows": local.inward.plan.num_halo,
-        "sent_rows": local.inward.plan.num_sent,
+        "sent_rows": local.inward.plan.num_boundary,
         "plan_bytes": local.inward.nbytes + (0 if outward is local.inward else outward.nbytes),
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "baseline_rss_bytes": memory["baseline"],

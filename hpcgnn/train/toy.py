@@ -9,7 +9,7 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
 from hpcgnn.graph.ownership import Ownership
 from hpcgnn.graph.storage import Edges
-from hpcgnn.graph.stream import HaloBuffers
+from hpcgnn.graph.buffers import HaloBuffers
 
 NODES = 256
 

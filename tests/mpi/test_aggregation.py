@@ -6,7 +6,7 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.graph.stream import HaloBuffers
+from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.schedules.halo import FullHalo
 
 from .gathering import whole
@@ -61,14 +61,13 @@ def test_every_graph_and_map(comm, stored, map_name):
     assert (local.outward is local.inward) == graph.undirected, "an undirected graph must be stored once"
 
 
-@pytest.mark.parametrize("self_loops", ["add", "keep"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("dtype, self_loops", [(torch.float64, "add"), (torch.float32, "keep")], ids=str)
 def test_precisions_and_self_loops(comm, stored, dtype, self_loops):
     graph, where, file = stored
     check(comm, graph, file, where.maps["dealt"], width=3, dtype=dtype, halo_buffer=1 << 16, self_loops=self_loops)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 7], ids=lambda rows: f"{rows}-row-rounds")
+@pytest.mark.parametrize("rows", [1, 7], ids=lambda rows: f"{rows}-row-rounds")
 def test_caps_that_cut_peers_into_pieces_or_group_them(comm, stored, rows):
     graph, where, file = stored
     check(comm, graph, file, where.maps["dealt"], width=3, dtype=torch.float64, halo_buffer=4 * rows * 3 * 8, norms=["sym"])

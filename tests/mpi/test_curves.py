@@ -7,7 +7,8 @@ from .training import GRAPHS, configure, curve, make_graphs
 
 MODELS = {"gcn": {}, "sage": {"norm": "batch", "residual": True, "layers": 4}, "gin": {"norm": "layer", "hidden": 12}, "sgc": {"layers": 2}}
 # Rows of a buffer: pieces of one peer, a few peers at a time, everything at once.
-LAYOUTS = [("metis", 300), ("random-clusters", 60), ("random-clusters", 1 << 20)]
+LAYOUTS = [("undirected", "metis", 300), ("undirected", "random-clusters", 60), ("undirected", "random-clusters", 1 << 20),
+           ("directed multi-label", "metis", 60), ("directed multi-label", "random-clusters", 300)]
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +28,7 @@ def one_rank(comm):
     return curve_of_one
 
 
-@pytest.mark.parametrize("map_name, rows", LAYOUTS)
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name, map_name, rows", LAYOUTS)
 @pytest.mark.parametrize("kind", MODELS)
 def test_single_precision_with_dropout(comm, paths, one_rank, kind, name, map_name, rows):
     config = configure(paths[name], model=kind, dropout=0.5, weight_decay=5e-4, **MODELS[kind])

@@ -8,7 +8,7 @@ import torch
 
 from hpcgnn.config import make_config
 from hpcgnn.graph.local import SparseRows
-from hpcgnn.graph.stream import HaloBuffers
+from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.model import MODELS, ModelSpec, widest_row
 from hpcgnn.train.loop import Trainer
 

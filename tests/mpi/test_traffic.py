@@ -5,7 +5,7 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.graph.stream import HaloBuffers
+from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.schedules.halo import FullHalo
 
 GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}

@@ -6,7 +6,7 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.storage import GraphFile
-from hpcgnn.graph.stream import HaloBuffers
+from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.model import MODELS, widest_row
 from hpcgnn.nn.norm import NORM_LAYERS
 from hpcgnn.schedules.registry import SCHEDULES
@@ -17,14 +17,14 @@ from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
 CHOICES = {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
-NODES, FEATURES, CLASSES = 2000, 24, 5
+NODES, FEATURES, CLASSES = 1500, 24, 5
 GRAPHS = {"undirected": {}, "directed multi-label": {"directed": True, "multi_label": True, "weighted": True}}
 
 
 def make_graphs(comm, folder, nodes=NODES):
     """{name: path} of generated graphs with maps 'metis' and 'random-clusters' for 1 to 4 ranks. Collective."""
     paths = {name: folder / f"{name.replace(' ', '-')}-{nodes}.h5" for name in GRAPHS}
-    if comm.rank == 0:
+    if comm.rank == 0 and not any(path.exists() for path in paths.values()):
         for name, options in GRAPHS.items():
             generate_graph("planted", paths[name], Spec(nodes=nodes, degree=8, features=FEATURES, classes=CLASSES, seed=3, **options))
             partition_graph(paths[name], [1, 2, 3, 4], num_clusters=64)

@@ -17,45 +17,27 @@
 /* Wide rows of this many bytes are prefetched a group ahead, those of half of it two groups, narrower ones three. */
 #define HG_WIDE_FAR 1024
 
-/* Results of a row: y = sum, or y += sum, in y's element type, with the row's scale. */
-#define HG_FINISH_ROW(type)                                                                                            \
-    const int64_t r = a->rows ? a->rows[i] : i;                                                                        \
-    const type factor = a->row_scale ? ((const type *)a->row_scale)[r] : 1;                                            \
-    type *restrict y = (type *)a->y + r * a->y_stride + column;                                                        \
-    if (a->accumulate)                                                                                                 \
-        for (int64_t c = 0; c < width; c++)                                                                            \
-            y[c] += factor * sums[c];                                                                                  \
-    else                                                                                                               \
-        for (int64_t c = 0; c < width; c++)                                                                            \
-            y[c] = factor * sums[c];
-
-static void finish_row_double(const hg_gather_args *a, int64_t i, const double *sums, int64_t column, int64_t width)
-{
-    HG_FINISH_ROW(double)
-}
-
-static void finish_row_float(const hg_gather_args *a, int64_t i, const float *sums, int64_t column, int64_t width)
-{
-    if (a->y_type != HG_BF16) {
-        HG_FINISH_ROW(float)
-        return;
-    }
-    const int64_t r = a->rows ? a->rows[i] : i;
-    const float factor = a->row_scale ? ((const float *)a->row_scale)[r] : 1;
-    uint16_t *restrict y = (uint16_t *)a->y + r * a->y_stride + column;
-    for (int64_t c = 0; c < width; c++)
-        y[c] = hg_bf16_of_float(a->accumulate ? factor * sums[c] + hg_float_of_bf16(y[c]) : factor * sums[c]);
-}
-
-/* Adds the chunks' sums into the first one's place, in order, and finishes the row. */
+/* A hub from the sums of its chunks, which are added into the first one's place in order. */
 #define HG_FINISH(type)                                                                                                \
     static void finish_##type(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks)                   \
     {                                                                                                                  \
-        type *sums = (type *)partial;                                                                                  \
+        type *sums = (type *)partial, *y;                                                                              \
+        const int64_t width = a->width, r = a->rows ? a->rows[i] : i;                                                  \
+        const type factor = a->row_scale ? ((const type *)a->row_scale)[r] : 1;                                        \
         for (int64_t k = 1; k < num_chunks; k++)                                                                       \
-            for (int64_t c = 0; c < a->width; c++)                                                                     \
-                sums[c] += sums[k * a->width + c];                                                                     \
-        finish_row_##type(a, i, sums, 0, a->width);                                                                    \
+            for (int64_t c = 0; c < width; c++)                                                                        \
+                sums[c] += sums[k * width + c];                                                                        \
+        if (a->y_type == HG_BF16) {                                                                                    \
+            uint16_t *half = (uint16_t *)a->y + r * a->y_stride;                                                       \
+            for (int64_t c = 0; c < width; c++) {                                                                      \
+                float sum = (float)(factor * sums[c]);                                                                 \
+                half[c] = hg_bf16_of_float(a->accumulate ? sum + hg_float_of_bf16(half[c]) : sum);                     \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        y = (type *)a->y + r * a->y_stride;                                                                            \
+        for (int64_t c = 0; c < width; c++)                                                                            \
+            y[c] = a->accumulate ? y[c] + factor * sums[c] : factor * sums[c];                                         \
     }
 HG_FINISH(float)
 HG_FINISH(double)

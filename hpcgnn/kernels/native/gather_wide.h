@@ -84,27 +84,59 @@ HG_INLINE void HG_N(wide_sum)(HG_A *sums, const hg_gather_args *a, int64_t colum
         HG_N(add_rows)(sums, x, width, a, e, ahead, readable, 1, scaled, 0);
 }
 
-/* The parked sums in the order of their columns: in place where units are parked in order, else in `flat`. */
-HG_INLINE const HG_A *HG_N(flatten)(HG_A *sums, HG_A *flat, int64_t width)
+/* Results from parked sums. The last unit may overlap the one before, so it takes what is to be added to (with accumulate)
+ * before that one is stored. */
+#define HG_FINISH_UNITS(result, add_to, store)                                                                         \
+    const int64_t whole = width / HG_COLUMNS * HG_COLUMNS;                                                             \
+    HG_N(vec) tail[HG_VECTORS] = {{0}};                                                                                \
+    if (whole < width)                                                                                                 \
+        HG_N(finish_unit)(tail, sums + whole, factor);                                                                 \
+    if (whole < width && a->accumulate)                                                                                \
+        add_to(tail, result + width - HG_COLUMNS);                                                                     \
+    for (int64_t c = 0; c < whole; c += HG_COLUMNS) {                                                                  \
+        HG_N(vec) unit[HG_VECTORS];                                                                                    \
+        HG_N(finish_unit)(unit, sums + c, factor);                                                                     \
+        if (a->accumulate)                                                                                             \
+            add_to(unit, result + c);                                                                                  \
+        store(result + c, unit);                                                                                       \
+    }                                                                                                                  \
+    if (whole < width)                                                                                                 \
+        store(result + width - HG_COLUMNS, tail);
+
+HG_INLINE void HG_N(finish_unit)(HG_N(vec) *unit, const HG_A *sums, HG_A factor)
 {
-    const int64_t whole = width / HG_COLUMNS * HG_COLUMNS;
-#if HG_KIND == HG_PLAIN
-    (void)flat;
-    memmove(sums + whole, sums + 2 * whole + HG_COLUMNS - width, (size_t)(width - whole) * sizeof(HG_A));
-    return sums;
-#else
-    for (int64_t c = 0; c < whole; c += HG_COLUMNS)
-        HG_N(unravel)(flat + c, sums + c);
-    if (whole < width)
-        HG_N(unravel)(flat + width - HG_COLUMNS, sums + whole);
-    return flat;
+    HG_N(unpark)(unit, sums);
+    HG_UNROLL
+    for (int v = 0; v < HG_VECTORS; v++)
+        unit[v] *= factor;
+}
+
+#if HG_KIND == HG_PAIR
+HG_INLINE void HG_N(add_bf16)(HG_N(vec) *unit, const uint16_t *y)
+{
+    HG_N(add)(unit, y, 1, 0);
+}
 #endif
+
+HG_INLINE void HG_N(wide_finish)(const HG_A *sums, const hg_gather_args *a, int64_t i, int64_t column, int64_t width)
+{
+    const int64_t r = a->rows ? a->rows[i] : i;
+    const HG_A factor = a->row_scale ? ((const HG_A *)a->row_scale)[r] : 1;
+#if HG_KIND == HG_PAIR
+    if (a->y_type == HG_BF16) {
+        uint16_t *y = (uint16_t *)a->y + r * a->y_stride + column;
+        HG_FINISH_UNITS(y, HG_N(add_bf16), HG_N(store_bf16))
+        return;
+    }
+#endif
+    HG_A *y = (HG_A *)a->y + r * a->y_stride + column;
+    HG_FINISH_UNITS(y, HG_N(add_result), HG_N(store_result))
 }
 
 /* Panels of at most HG_PANEL columns, as wide as each other give or take 64. */
 #define HG_PANELS                                                                                                      \
     const int64_t panels = (a->width + HG_PANEL - 129) / (HG_PANEL - 128), blocks = (a->width + 63) / 64;              \
-    HG_A sums[HG_PANEL + HG_COLUMNS] __attribute__((aligned(64))), flat[HG_KIND == HG_PLAIN ? 1 : HG_PANEL];           \
+    HG_A sums[HG_PANEL + HG_COLUMNS] __attribute__((aligned(64)));                                                     \
     for (int64_t p = 0, column = 0, end = 0; p < panels; p++, column = end)                                            \
         if ((end = p + 1 < panels ? blocks * (p + 1) / panels * 64 : a->width) > column)
 
@@ -120,7 +152,7 @@ static __attribute__((noinline)) void HG_N(wide_rows)(const hg_gather_args *a, i
                 HG_N(wide_sum)(sums, a, column, end - column, begin, stop, readable, 1);
             else
                 HG_N(wide_sum)(sums, a, column, end - column, begin, stop, readable, 0);
-            HG_JOIN(finish_row_, HG_A)(a, i, HG_N(flatten)(sums, flat, end - column), column, end - column);
+            HG_N(wide_finish)(sums, a, i, column, end - column);
         }
     }
 }
@@ -129,14 +161,17 @@ static __attribute__((noinline)) void HG_N(wide_chunk)(const hg_gather_args *a, 
                                                        void *partial)
 {
     HG_PANELS {
+        const int64_t width = end - column;
         if (a->weight || a->source_scale)
-            HG_N(wide_sum)(sums, a, column, end - column, first, last, last, 1);
+            HG_N(wide_sum)(sums, a, column, width, first, last, last, 1);
         else
-            HG_N(wide_sum)(sums, a, column, end - column, first, last, last, 0);
-        memcpy((HG_A *)partial + column, HG_N(flatten)(sums, flat, end - column), (size_t)(end - column) * sizeof(HG_A));
+            HG_N(wide_sum)(sums, a, column, width, first, last, last, 0);
+        for (int64_t c = 0; c < width; c += HG_COLUMNS)
+            HG_N(unravel)((HG_A *)partial + column + (c + HG_COLUMNS <= width ? c : width - HG_COLUMNS), sums + c);
     }
 }
 
+#undef HG_FINISH_UNITS
 #undef HG_GROUP
 #undef HG_PANEL
 #undef HG_PANELS

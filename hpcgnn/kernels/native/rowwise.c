@@ -129,6 +129,8 @@ static void narrow_rows(const hg_row_job *job, const int64_t *ids, int64_t first
 static void run_rows(const hg_row_job *job, int num_threads, const int64_t *ids, int64_t num)
 {
     const int64_t share = rows_per_share(job->width), shares = (num + share - 1) / share;
+    if (job->width == 0)
+        return;
     if (num * job->width < HG_SMALL)
         num_threads = 1;
     #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads)

@@ -1,0 +1,90 @@
+"""Loading: which kernels serve, what the environment can force, and that one OpenMP runtime is in the process."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hpcgnn.kernels import describe, library
+
+COMPILED = library.load().reason is None
+needs_library = pytest.mark.skipif(not COMPILED, reason="the kernel library is not compiled")
+
+SCRIPT = """
+import json, sys, warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import hpcgnn.kernels
+    loaded_by_import = "_native" in open("/proc/self/maps").read()
+    {before}
+    import torch
+    y = torch.zeros(1, 3)
+    for _ in range(2):
+        hpcgnn.kernels.gather(y, torch.ones(2, 3), torch.tensor([0, 2]), torch.tensor([0, 1], dtype=torch.int32))
+    assert y.tolist() == [[2, 2, 2]]
+print(json.dumps({{**hpcgnn.kernels.describe(), "by_import": loaded_by_import,
+                  "warnings": [str(w.message) for w in caught if w.category is RuntimeWarning]}}))
+"""
+
+
+def run(before="", **environment):
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HPCGNN_")}
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(before=before)],
+        env={**inherited, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def described(*args, **environment):
+    finished = run(*args, **environment)
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout)
+
+
+@needs_library
+def test_native_with_one_openmp_runtime():
+    found = described()
+    assert found["native"] and found["reason"] is None and found["warnings"] == []
+    assert found["vector_path"] == found["vector_paths"][-1]
+    assert not found["by_import"], "importing the package must load nothing"
+    assert len(found["openmp_runtimes"]) == 1, found["openmp_runtimes"]
+
+
+def test_reference_on_request_is_silent():
+    found = described(HPCGNN_KERNELS="reference")
+    assert not found["native"] and found["reason"] == "HPCGNN_KERNELS=reference" and found["warnings"] == []
+
+
+MISSING = "from hpcgnn.kernels import library; library.importlib.machinery.EXTENSION_SUFFIXES = ['.nowhere']"
+
+
+def test_missing_library_warns_once_and_works():
+    found = described(MISSING)
+    assert not found["native"] and "no _native*.so" in found["reason"]
+    assert len(found["warnings"]) == 1 and "pure-torch kernels serve" in found["warnings"][0]
+
+
+def test_missing_library_is_an_error_if_native_is_demanded():
+    finished = run(MISSING, HPCGNN_KERNELS="native")
+    assert finished.returncode != 0 and "HPCGNN_KERNELS=native, but" in finished.stderr
+
+
+@needs_library
+def test_vector_path_can_be_forced():
+    assert described(HPCGNN_VECTOR="baseline")["vector_path"] == "baseline"
+    finished = run(HPCGNN_VECTOR="avx1024")
+    assert finished.returncode != 0 and "HPCGNN_VECTOR must be one of baseline" in finished.stderr
+
+
+def test_wrong_choice_of_kernels():
+    finished = run(HPCGNN_KERNELS="fast")
+    assert finished.returncode != 0 and "must be auto, native or reference, not 'fast'" in finished.stderr
+
+
+def test_description_is_plain():
+    assert json.loads(json.dumps(describe())) == describe()

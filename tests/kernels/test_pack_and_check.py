@@ -1,0 +1,98 @@
+"""`pack`, and the check of a block's indices."""
+
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.kernels import check_block, pack
+
+PAIRS = [
+    (torch.float32, torch.float32),
+    (torch.float64, torch.float64),
+    (torch.bfloat16, torch.bfloat16),
+    (torch.float32, torch.bfloat16),
+]
+
+
+@pytest.mark.parametrize("x_dtype, out_dtype", PAIRS)
+@pytest.mark.parametrize("width", [1, 7, 40, 47, 256])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_pack(kernels, threads, x_dtype, out_dtype, width, scaled):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(50, width + 2, generator=generator).to(x_dtype)[:, :width]
+    index = torch.randint(50, (600,), generator=generator, dtype=torch.int32)
+    acc = torch.float64 if x_dtype == torch.float64 else torch.float32
+    scale = torch.randn(50, generator=generator, dtype=acc) if scaled else None
+    storage = torch.full((600, width + 5), 7.0, dtype=out_dtype)
+    pack(storage[:, :width], x, index, scale)
+    expected = x[index.long()].to(acc)
+    if scaled:
+        expected = expected * scale[index.long()][:, None]
+    assert torch.equal(storage[:, :width], expected.to(out_dtype))
+    assert (storage[:, width:] == 7).all()
+
+
+def test_rounding_to_bfloat16_is_torchs(kernels):
+    bits = torch.from_numpy(np.random.default_rng(2).integers(0, 2**32, 40_000, dtype=np.uint32).view(np.float32))
+    special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 3.4e38, 1e-45, 1.00390625])
+    x = torch.cat([bits, special])[None]
+    out = torch.empty_like(x, dtype=torch.bfloat16)
+    pack(out, x, torch.zeros(1, dtype=torch.int32), torch.ones(1))
+    expected = x.to(torch.bfloat16)
+    assert torch.equal(out.isnan(), expected.isnan())
+    assert torch.equal(out[~out.isnan()].view(torch.int16), expected[~expected.isnan()].view(torch.int16))
+
+
+def test_pack_nothing(kernels):
+    pack(torch.zeros(0, 3), torch.zeros(5, 3), torch.zeros(0, dtype=torch.int32))
+
+
+def test_pack_wrong_arguments():
+    index = torch.zeros(2, dtype=torch.int32)
+    with pytest.raises(ValueError, match=r"out: expected shape \(2, 3\), got \(1, 3\)"):
+        pack(torch.zeros(1, 3), torch.zeros(5, 3), index)
+    with pytest.raises(ValueError, match="out: expected torch.float64"):
+        pack(torch.zeros(2, 3), torch.zeros(5, 3, dtype=torch.float64), index)
+    with pytest.raises(ValueError, match="index: expected torch.int32"):
+        pack(torch.zeros(2, 3), torch.zeros(5, 3), index.long())
+
+
+INDPTR, INDICES, ROWS = [0, 2, 2, 5], [0, 3, 1, 2, 3], [0, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "indptr, indices, rows, message",
+    [
+        (INDPTR, INDICES, ROWS, None),
+        ([2, 2, 2, 5], [9, 9, 1, 2, 3, 9], ROWS, None),  # entries outside [indptr[0], indptr[-1]) are not looked at
+        ([-1, 2, 2, 5], INDICES, ROWS, "indptr must start at 0"),
+        ([0, 2, 1, 5], INDICES, ROWS, "indptr must not decrease .* position 1"),
+        ([0, 2, 2, 6], INDICES, ROWS, "indptr must not exceed"),
+        (INDPTR, INDICES, [0, 4, 6], "rows must lie .* position 2"),
+        (INDPTR, INDICES, [-1, 4, 5], "rows must lie .* position 0"),
+        (INDPTR, INDICES, [0, 4, 4], "rows must increase .* position 2"),
+        (INDPTR, [0, 3, 4, 2, -1], ROWS, "indices must lie .* position 2, near .3, 4, 2."),
+        (INDPTR, [0, 3, 1, 2, -1], ROWS, "indices must lie .* position 4"),
+    ],
+)
+def test_check_block(kernels, indptr, indices, rows, message):
+    tensors = torch.tensor(indptr), torch.tensor(indices, dtype=torch.int32), torch.tensor(rows, dtype=torch.int32)
+    if message is None:
+        check_block(*tensors, num_rows=6, num_sources=4)
+    else:
+        with pytest.raises(ValueError, match=message):
+            check_block(*tensors, num_rows=6, num_sources=4)
+
+
+def test_check_block_finds_the_first_of_many_faults(kernels, threads):
+    indices = torch.zeros(100_000, dtype=torch.int32)
+    indptr = torch.tensor([0, 100_000])
+    check_block(indptr, indices, None, 1, 1)
+    indices[[31_234, 70_000, 99_999]] = 1
+    with pytest.raises(ValueError, match="position 31234"):
+        check_block(indptr, indices, None, 1, 1)
+
+
+def test_check_block_without_rows_needs_every_row():
+    with pytest.raises(ValueError, match="expected 6 entries for 5 rows, got 4"):
+        check_block(torch.tensor(INDPTR), torch.tensor(INDICES, dtype=torch.int32), None, 5, 4)

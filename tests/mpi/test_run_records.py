@@ -1,0 +1,82 @@
+"""What a run leaves behind: the fields of summary.json and metrics.jsonl that others rely on, and that they agree with each other."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from hpcgnn.config import read_toml
+from hpcgnn.train.job import train
+
+from .training import CLASSES, FEATURES, configure, make_graphs
+
+EPOCHS = 5
+FIELDS = {"ranks", "threads_per_rank", "schedule", "model", "parameters", "epochs", "final_loss", "best_val", "test_at_best_val", "epoch_seconds",
+          "peak_rss_bytes", "training_growth_bytes", "halo_bytes_per_epoch", "halo_bytes_total", "allreduce_bytes_per_epoch", "seconds",
+          "partition", "versions", "hosts", "graph_uuid", "seed"}
+
+
+@pytest.fixture(scope="module")
+def finished(comm, session_path):
+    """(config, run directory, records, summary) of a short run."""
+    graph, run_dir = make_graphs(comm, session_path, nodes=300)["undirected"], session_path / "records"
+    config = configure(graph, run_dir=str(run_dir), epochs=EPOCHS, eval_every=2)
+    assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return config, run_dir, records, json.loads((run_dir / "summary.json").read_text())
+
+
+def test_files(comm, finished):
+    _, run_dir, _, _ = finished
+    assert {"config.toml", "metrics.jsonl", "summary.json", "log.txt", "ranks", "checkpoints"} <= {path.name for path in run_dir.iterdir()}
+    assert sorted(path.name for path in (run_dir / "ranks").iterdir()) == [f"rank-{rank:05d}.json" for rank in range(comm.size)]
+
+
+def test_config_gives_the_same_run_again(finished):
+    config, run_dir, _, _ = finished
+    values = read_toml(run_dir / "config.toml")
+    assert values == {key: value for section in config.to_dict().values() for key, value in section.items()}
+
+
+def test_one_record_per_epoch(finished):
+    _, _, records, _ = finished
+    assert [record["epoch"] for record in records] == list(range(EPOCHS))
+    assert ["val" in record for record in records] == [False, True, False, True, True], "every second epoch, and the last"
+    for record in records:
+        assert isinstance(record["loss"], float)
+        for value in (*record["seconds"].values(), *record["bytes"].values(), *record["messages"].values()):
+            assert value["min"] <= value["mean"] <= value["max"] <= value["sum"] + 1e-12
+        parts = [record["seconds"][phase]["max"] for phase in ("forward", "backward", "reduction", "step")]
+        assert max(parts) <= record["seconds"]["epoch"]["max"] <= sum(parts) + 1e-9, "evaluation is no part of it"
+
+
+def test_summary(comm, finished):
+    config, _, records, summary = finished
+    assert FIELDS <= summary.keys()
+    assert (summary["ranks"], summary["threads_per_rank"], summary["epochs"], summary["seed"]) == (comm.size, 1, EPOCHS, 5)
+    assert summary["final_loss"] == records[-1]["loss"]
+    best = max((record for record in records if "val" in record), key=lambda record: record["val"])
+    assert (summary["best_val"], summary["test_at_best_val"]) == (best["val"], best["test"])
+    assert {"median", "min", "max"} <= summary["epoch_seconds"].keys()
+    for name in ("peak_rss_bytes", "training_growth_bytes"):
+        assert {"max", "mean", "sum"} <= summary[name].keys()
+    assert summary["peak_rss_bytes"]["max"] >= summary["training_growth_bytes"]["max"] >= 0
+
+
+def test_bytes(comm, finished):
+    """Per epoch: two exchanges forwards and two backwards, of the hidden width and of the classes; once: the features."""
+    _, _, records, summary = finished
+    rows = summary["partition"]["halo_rows_total"]
+    assert (rows > 0) == (comm.size > 1)
+    assert summary["halo_bytes_per_epoch"] == rows * 4 * 2 * (16 + CLASSES)
+    assert summary["halo_bytes_total"] == EPOCHS * rows * 4 * 2 * (16 + CLASSES) + rows * 4 * FEATURES
+    assert summary["allreduce_bytes_per_epoch"] == comm.size * 4 * summary["parameters"]
+    assert all("evaluation" in record["bytes"] for record in records if "val" in record)
+    assert not any("evaluation" in record["bytes"] for record in records if "val" not in record)
+
+
+def test_partition_quality(comm, finished):
+    partition = finished[3]["partition"]
+    assert partition["nodes"]["mean"] * comm.size == 300
+    assert partition["imbalance_nodes"] == pytest.approx(partition["nodes"]["max"] / partition["nodes"]["mean"])
