@@ -1,10 +1,13 @@
-"""What all tests share: the policies of the program itself, and the folder that `oracle` and `graphs` are imported from."""
+"""What all tests share: the policies of the program itself, and the folder that `oracle` and `graphs` are imported
+from.
+"""
 
 import os
 import sys
 from pathlib import Path
 
-# Set before torch is loaded, as the program does it: the allocator's policy, and idle threads that sleep instead of spinning.
+# Set before torch is loaded, as the program does it: the allocator's policy, and idle threads that sleep instead of
+# spinning.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 from hpcgnn.__main__ import set_process_policies  # noqa: E402
 

@@ -14,7 +14,9 @@ TRAIN, VAL, TEST = 1, 2, 3
 
 @dataclass(frozen=True)
 class PlainGraph:
-    """A graph as plain arrays over original node ids. src, dst: int64 (E,), every directed edge; weight: float32 (E,) or None."""
+    """A graph as plain arrays over original node ids. src, dst: int64 (E,), every directed edge; weight: float32
+    (E,) or None.
+    """
 
     name: str
     num_nodes: int
@@ -33,7 +35,9 @@ def _both_ways(name, n, pairs, weight=None):
     pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
     back = pairs[:, 0] != pairs[:, 1]
     src, dst = np.concatenate([pairs[:, 0], pairs[back, 1]]), np.concatenate([pairs[:, 1], pairs[back, 0]])
-    return PlainGraph(name, n, src, dst, True, None if weight is None else np.concatenate([weight, weight[back]]).astype(np.float32))
+    return PlainGraph(
+        name, n, src, dst, True, None if weight is None else np.concatenate([weight, weight[back]]).astype(np.float32)
+    )
 
 
 def path(n=7):
@@ -47,7 +51,9 @@ def star(n=17):
 
 def two_cliques(n=12):
     """Two halves, 0 … n/2-1 and the rest, with no edge between them: with the right map nothing crosses."""
-    return _both_ways("two cliques", n, [(i, j) for half in (range(n // 2), range(n // 2, n)) for i in half for j in half if i < j])
+    return _both_ways(
+        "two cliques", n, [(i, j) for half in (range(n // 2), range(n // 2, n)) for i in half for j in half if i < j]
+    )
 
 
 def no_edges(n=6):
@@ -58,15 +64,23 @@ def random_undirected(n=60, seed=1, weighted=False):
     """Duplicate edges, some self loops, and isolated nodes (the last tenth)."""
     random = np.random.default_rng(seed)
     pairs = random.integers(0, n - n // 10, (4 * n, 2))
-    pairs = np.concatenate([pairs, pairs[:n // 2], [(i, i) for i in range(0, n // 2, 3)]])
-    return _both_ways("random undirected" + " weighted" * weighted, n, pairs, random.uniform(0.5, 1.5, len(pairs)) if weighted else None)
+    pairs = np.concatenate([pairs, pairs[: n // 2], [(i, i) for i in range(0, n // 2, 3)]])
+    return _both_ways(
+        "random undirected" + " weighted" * weighted,
+        n,
+        pairs,
+        random.uniform(0.5, 1.5, len(pairs)) if weighted else None,
+    )
 
 
 def random_directed(n=60, seed=2, weighted=False):
     """As above, directed: nodes without in-edges, without out-edges, and without either."""
     random = np.random.default_rng(seed)
     src, dst = random.integers(0, n - n // 5, 5 * n), random.integers(n // 10, n - n // 10, 5 * n)
-    src, dst = np.concatenate([src, src[:n // 2], np.arange(0, n, 4)]), np.concatenate([dst, dst[:n // 2], np.arange(0, n, 4)])
+    src, dst = (
+        np.concatenate([src, src[: n // 2], np.arange(0, n, 4)]),
+        np.concatenate([dst, dst[: n // 2], np.arange(0, n, 4)]),
+    )
     weight = random.uniform(0.5, 1.5, len(src)).astype(np.float32) if weighted else None
     return PlainGraph("random directed" + " weighted" * weighted, n, src, dst, False, weight)
 
@@ -83,20 +97,38 @@ def power_law(n=200, seed=3):
 
 def all_graphs():
     """One of each kind."""
-    return [path(), star(), two_cliques(), no_edges(), random_undirected(), random_undirected(weighted=True), random_directed(),
-            random_directed(weighted=True), power_law()]
+    return [
+        path(),
+        star(),
+        two_cliques(),
+        no_edges(),
+        random_undirected(),
+        random_undirected(weighted=True),
+        random_directed(),
+        random_directed(weighted=True),
+        power_law(),
+    ]
 
 
 def with_task(graph, num_features=5, num_classes=3, multi_label=False, seed=11):
-    """The graph with random features, labels and split (half train); every tenth node has no label if there is one each."""
+    """The graph with random features, labels and split (half train); every tenth node has no label if there is one
+    each.
+    """
     random, n = np.random.default_rng(seed), graph.num_nodes
     features = random.standard_normal((n, num_features)).astype(np.float32)
     features[random.random((n, num_features)) < 0.5] = 0.0  # so that the same features can be stored sparsely
-    labels = random.integers(0, 2, (n, num_classes)).astype(np.uint8) if multi_label else random.integers(0, num_classes, n)
+    labels = (
+        random.integers(0, 2, (n, num_classes)).astype(np.uint8) if multi_label else random.integers(0, num_classes, n)
+    )
     if not multi_label:
         labels[::10] = -1
-    return replace(graph, features=features, labels=labels, num_classes=num_classes,
-                   split=random.choice(np.array([TRAIN, TRAIN, VAL, TEST], np.uint8), n))
+    return replace(
+        graph,
+        features=features,
+        labels=labels,
+        num_classes=num_classes,
+        split=random.choice(np.array([TRAIN, TRAIN, VAL, TEST], np.uint8), n),
+    )
 
 
 def _grouped(n, by, other, weight):
@@ -117,19 +149,32 @@ def graph_data(graph, order, offsets, sparse=False):
     row_of = np.empty(graph.num_nodes, np.int64)
     row_of[order] = np.arange(graph.num_nodes)
     src, dst = row_of[graph.src], row_of[graph.dst]
-    features = graph.features[order]
+    features = None if graph.features is None else graph.features[order]
     return GraphData(
         edges=_grouped(graph.num_nodes, dst, src, graph.weight),
         edges_out=None if graph.undirected else _grouped(graph.num_nodes, src, dst, graph.weight),
-        features=_csr(features) if sparse else features, labels=graph.labels[order], split=graph.split[order],
-        original_id=np.asarray(order, np.int64), cluster_offsets=np.asarray(offsets, np.int64), num_classes=graph.num_classes,
-        uuid=f"test-{graph.name}", num_self_loops=int((graph.src == graph.dst).sum()), source="tests",
-        cluster_graph=Csr(np.arange(len(offsets), dtype=np.int64), np.zeros(len(offsets) - 1, np.int32), np.ones(len(offsets) - 1, np.int64)))
+        features=_csr(features) if sparse else features,
+        labels=graph.labels[order],
+        split=graph.split[order],
+        original_id=np.asarray(order, np.int64),
+        cluster_offsets=np.asarray(offsets, np.int64),
+        num_classes=graph.num_classes,
+        uuid=f"test-{graph.name}",
+        num_self_loops=int((graph.src == graph.dst).sum()),
+        source="tests",
+        cluster_graph=Csr(
+            np.arange(len(offsets), dtype=np.int64),
+            np.zeros(len(offsets) - 1, np.int32),
+            np.ones(len(offsets) - 1, np.int64),
+        ),
+    )
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a graph lies in its file. order: original ids by row; offsets: of the K clusters; maps: {name: cluster -> rank}."""
+    """How a graph lies in its file. order: original ids by row; offsets: of the K clusters; maps: {name: cluster ->
+    rank}.
+    """
 
     order: np.ndarray
     offsets: np.ndarray
@@ -151,21 +196,31 @@ def layout(graph, ranks, clusters=9, seed=5):
     cuts = np.sort(random.integers(0, n + 1, clusters - 2))
     offsets = np.concatenate([[0], cuts, [n, n]])
     dealt = np.arange(clusters, dtype=np.int32) % ranks
-    maps = {"dealt": dealt, "blocks": np.sort(dealt), "random": random.integers(0, ranks, clusters, dtype=np.int32),
-            "one empty": np.arange(clusters, dtype=np.int32) % max(1, ranks - 1), "all on last": np.full(clusters, ranks - 1, np.int32)}
+    maps = {
+        "dealt": dealt,
+        "blocks": np.sort(dealt),
+        "random": random.integers(0, ranks, clusters, dtype=np.int32),
+        "one empty": np.arange(clusters, dtype=np.int32) % max(1, ranks - 1),
+        "all on last": np.full(clusters, ranks - 1, np.int32),
+    }
     return Layout(random.permutation(n), offsets, maps)
 
 
 def halves(graph, ranks):
-    """The original order in two clusters, the halves of the graph, on the first and the last rank: no edge of `two_cliques` crosses."""
+    """The original order in two clusters, the halves of the graph, on the first and the last rank: no edge of
+    `two_cliques` crosses.
+    """
     n = graph.num_nodes
     return Layout(np.arange(n), np.array([0, n // 2, n]), {"halves": np.array([0, ranks - 1], np.int32)})
 
 
 def write_file(file_path, graph, where, ranks, sparse=False):
     """Write the graph file of a PlainGraph that has a task, with all maps of the Layout."""
-    write_graph(file_path, graph_data(graph, where.order, where.offsets, sparse),
-                [(name, ranks, cluster_to_rank, {}) for name, cluster_to_rank in where.maps.items()])
+    write_graph(
+        file_path,
+        graph_data(graph, where.order, where.offsets, sparse),
+        [(name, ranks, cluster_to_rank, {}) for name, cluster_to_rank in where.maps.items()],
+    )
     return file_path
 
 

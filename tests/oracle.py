@@ -1,6 +1,7 @@
-"""What the right answers are: dense, serial, float64, written from the papers' formulas. Imports nothing of the package.
+"""What the right answers are: dense, serial, float64, from the papers' formulas. Imports nothing of the package.
 
-Rows and columns are original node ids. `adjacency[v, u]` is the weight of the edge u -> v, so aggregation is adjacency @ x.
+Rows and columns are original node ids. `adjacency[v, u]` is the weight of the edge u -> v, so aggregation is
+adjacency @ x.
 """
 
 import numpy as np
@@ -10,7 +11,8 @@ M64, M32 = (1 << 64) - 1, 0xFFFFFFFF
 DROPOUT, DROPOUT_AGGREGATE = 2, 3  # purposes of random draws; part of what a seed means
 
 
-# --- aggregation -----------------------------------------------------------------------------------------------------------
+# --- aggregation ----------------------------------------------------------------------------------------------------
+
 
 def adjacency(n, src, dst, weight=None, self_loops="keep"):
     """Dense (n, n) float64; duplicates add up; 'add' gives each node without a self loop one of weight 1."""
@@ -23,11 +25,15 @@ def adjacency(n, src, dst, weight=None, self_loops="keep"):
 
 
 def operator(a, norm):
-    """The dense matrix of an aggregation: sum A, mean D_in^-1 A, sym D_in^-1/2 A D_out^-1/2; a degree of 0 scales by 0."""
+    """The dense matrix of an aggregation: sum A, mean D_in^-1 A, sym D_in^-1/2 A D_out^-1/2; a degree of 0 scales
+    by 0.
+    """
+
     def power(degree, exponent):
         result = np.zeros_like(degree)
         result[degree > 0] = degree[degree > 0] ** exponent
         return result
+
     if norm == "sum":
         return a
     if norm == "mean":
@@ -35,7 +41,8 @@ def operator(a, norm):
     return power(a.sum(1), -0.5)[:, None] * a * power(a.sum(0), -0.5)[None, :]
 
 
-# --- traffic ---------------------------------------------------------------------------------------------------------------
+# --- traffic --------------------------------------------------------------------------------------------------------
+
 
 def halo_rows(src, dst, owner, size):
     """rows[p][k - 1]: the number of distinct nodes of rank p - k with an edge into rank p."""
@@ -50,8 +57,8 @@ def halo_rows(src, dst, owner, size):
 def messages(rows, fine_cap, cap):
     """Messages that each rank sends in one aggregation.
 
-    rows: from `halo_rows`. fine_cap: rows of a round, cut for the widest rows of the run; cap: rows that fit for this width.
-    Rows are dealt one by one: first to rounds, then whole rounds to groups; a peer gets one message per group.
+    rows: from `halo_rows`. fine_cap: rows of a round, cut for the widest rows of the run; cap: rows that fit for this
+    width. Rows are dealt one by one: first to rounds, then whole rounds to groups; a peer gets one message per group.
     """
     size = len(rows)
     longest = [max(rows[p][k] for p in range(size)) for k in range(size - 1)]
@@ -74,11 +81,14 @@ def messages(rows, fine_cap, cap):
             group, used = group + 1, 0
         group_of[number] = group
         used += length
-    return [len({(k, group_of[round_of[k, row]]) for k in range(size - 1) for row in range(rows[(p + k + 1) % size][k])})
-            for p in range(size)]
+    return [
+        len({(k, group_of[round_of[k, row]]) for k in range(size - 1) for row in range(rows[(p + k + 1) % size][k])})
+        for p in range(size)
+    ]
 
 
-# --- random numbers --------------------------------------------------------------------------------------------------------
+# --- random numbers -------------------------------------------------------------------------------------------------
+
 
 def philox(counter, key):
     """Philox4x32-10 (Salmon et al., SC'11) of uint32 counters (…, 4) under a key of two words."""
@@ -95,10 +105,12 @@ def philox(counter, key):
 
 def stream_key(*parts):
     """64 bits from integers by SplitMix64's finaliser."""
+
     def mix(z):
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & M64
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & M64
         return z ^ (z >> 31)
+
     key = 0
     for part in parts:
         key = mix((key + 0x9E3779B97F4A7C15 + mix(part & M64)) & M64)
@@ -123,7 +135,8 @@ def dropout_mask(seed, epoch, layer, purpose, n, columns, p):
     return torch.from_numpy((words >= round(p * 2**32)) / (1 - round(p * 2**32) / 2**32))
 
 
-# --- models ----------------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------------------------
+
 
 def _normalise(kind, x, weight, bias):
     if kind == "none":
@@ -133,11 +146,25 @@ def _normalise(kind, x, weight, bias):
     return (x - mean) / torch.sqrt(((x - mean) ** 2).mean(axis, keepdim=True) + 1e-5) * weight + bias
 
 
-def model(a, x, parameters, *, kind, layers, dropout=0.0, input_dropout=None, kept=False, norm="none", residual=False, seed=0, epoch=0):
+def model(
+    a,
+    x,
+    parameters,
+    *,
+    kind,
+    layers,
+    dropout=0.0,
+    input_dropout=None,
+    kept=False,
+    norm="none",
+    residual=False,
+    seed=0,
+    epoch=0,
+):
     """Logits (n, C) by the formulas of the papers.
 
-    a: (n, n) adjacency with the self loops that the model wants. x: (n, F). parameters: {name: float64 tensor}. kept: whether the
-    first layer's dropout acts on the aggregate. input_dropout: the rate there (None: dropout).
+    a: (n, n) adjacency with the self loops that the model wants. x: (n, F). parameters: {name: float64 tensor}. kept:
+    whether the first layer's dropout acts on the aggregate. input_dropout: the rate there (None: dropout).
     """
     n, p_in = len(a), dropout if input_dropout is None else input_dropout
     matrix = torch.from_numpy(operator(a, {"gcn": "sym", "sgc": "sym", "sage": "mean", "gin": "sum"}[kind]))
@@ -148,6 +175,7 @@ def model(a, x, parameters, *, kind, layers, dropout=0.0, input_dropout=None, ke
     def convolution(layer, aggregated, own):
         def get(name):
             return parameters[f"convs.{layer}.{name}"]
+
         if kind in ("gcn", "sgc"):
             return aggregated @ get("linear.weight") + get("linear.bias")
         if kind == "sage":
@@ -160,7 +188,9 @@ def model(a, x, parameters, *, kind, layers, dropout=0.0, input_dropout=None, ke
     h = convolution(0, mask(0, DROPOUT_AGGREGATE, first @ x, p_in) if kept else first @ own, own)
     before = None
     for layer in range(1, 1 if kind == "sgc" else layers):
-        h = torch.relu(_normalise(norm, h, parameters.get(f"norms.{layer - 1}.weight"), parameters.get(f"norms.{layer - 1}.bias")))
+        h = torch.relu(
+            _normalise(norm, h, parameters.get(f"norms.{layer - 1}.weight"), parameters.get(f"norms.{layer - 1}.bias"))
+        )
         if residual and before is not None:
             h = h + before
         before = h
@@ -178,7 +208,8 @@ def loss(logits, labels, train):
     return (torch.logsumexp(logits, 1) - logits[torch.arange(len(labels)), labels]).mean()
 
 
-# --- metrics ---------------------------------------------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------------------------------------
+
 
 def accuracy(logits, labels):
     """The share of rows whose largest logit is the label; the first one of equal ones counts."""
@@ -196,7 +227,9 @@ def micro_f1(logits, labels):
 
 
 def roc_auc(logits, labels):
-    """The mean over labels of the share of positive-negative pairs in the right order, ties half; one-sided labels are left out."""
+    """The mean over labels of the share of positive-negative pairs in the right order, ties half; one-sided labels
+    are left out.
+    """
     areas = []
     for column in range(labels.shape[1]):
         positive, negative = logits[labels[:, column] == 1, column], logits[labels[:, column] == 0, column]

@@ -75,6 +75,8 @@ def read_labels(file, ranges):
     """
     labels, split = file.read("nodes/labels", ranges), file.read("nodes/split", ranges, np.uint8)
     classes = file.meta.num_classes
+    if classes == 0:
+        raise GraphError(f"{file.path} has no labels to train on; import it with labels (--labels)")
     if file.meta.multi_label:
         if labels.ndim != 2 or labels.shape[1] != classes or (labels.size and labels.max() > 1):
             raise GraphError(

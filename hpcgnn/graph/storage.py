@@ -284,8 +284,8 @@ class GraphFile:
         """The dataset, or None. Links are checked part by part: one that leaves the file is refused."""
         node = self.file
         for part in name.split("/"):
-            try:
-                link = node.get(part, getlink=True)
+            with self._opening(name):
+                link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
                 if link is None:
                     return None
                 if isinstance(link, (h5py.ExternalLink, h5py.SoftLink)):
@@ -293,13 +293,19 @@ class GraphFile:
                         f"{self.path}: {name} is a link ({part}); links are refused, copy the data into the file"
                     )
                 node = node[part]
-            except (KeyError, OSError, RuntimeError) as error:
-                raise FormatError(f"{self.path}: {name} cannot be opened ({error}); the file is corrupted") from error
         if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
             raise FormatError(
                 f"{self.path}: {name} keeps its data in other files; that is refused, copy it into the file"
             )
         return node
+
+    @contextlib.contextmanager
+    def _opening(self, name):
+        """Metadata that HDF5 cannot read is a FormatError."""
+        try:
+            yield
+        except (KeyError, OSError, RuntimeError) as error:
+            raise FormatError(f"{self.path}: {name} cannot be opened ({error}); the file is corrupted") from error
 
     def shape(self, name):
         """The shape of a dataset; FormatError if it is not there."""
@@ -348,10 +354,17 @@ class GraphFile:
 
     def partitionings(self):
         """{name: sorted list of the numbers of ranks that it has a map for}."""
-        group = self._find("partitionings")
-        if group is None:
-            return {}
-        return {name: sorted(int(ranks) for ranks in group[name] if ranks.isdigit()) for name in group}
+        names = self._keys("partitionings") if "partitionings" in self else []
+        return {
+            name: sorted(int(ranks) for ranks in self._keys(f"partitionings/{name}") if ranks.isdigit()) for name in names
+        }
+
+    def _keys(self, name):
+        group = self._find(name)
+        if not isinstance(group, h5py.Group):
+            raise FormatError(f"{self.path}: {name} is not a group; the file is corrupted")
+        with self._opening(name):
+            return list(group)
 
     def cluster_graph(self):
         """Edge counts between clusters, a Csr with int64 data (K rows)."""
@@ -378,4 +391,6 @@ class GraphFile:
                 f"{self.path}: map {name!r} for {num_ranks} ranks is not a map of {self.meta.num_clusters} clusters "
                 f"onto ranks 0..{num_ranks - 1}; partition the graph again"
             )
-        return cluster_to_rank, dict(self._dataset(f"partitionings/{name}/{num_ranks}").attrs)
+        dataset = self._dataset(f"partitionings/{name}/{num_ranks}")
+        with self._opening(dataset.name):
+            return cluster_to_rank, dict(dataset.attrs)

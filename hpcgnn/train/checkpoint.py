@@ -87,7 +87,7 @@ def read_checkpoint(path):
                 _read_tensors(file["best_model"]) or None,
                 {int(index): _read_tensors(groups[index]) for index in groups},
             )
-    except (OSError, KeyError, RuntimeError, ValueError) as error:
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f"checkpoint {path} cannot be read: {error}; it is truncated or corrupted") from error

@@ -6,6 +6,7 @@ ranks/          one record per rank                    curves.png     loss and m
 checkpoints/    the last two
 """
 
+import contextlib
 import fcntl
 import json
 import logging
@@ -26,10 +27,13 @@ class RunDir:
 
     def __init__(self, path, resume):
         self.path = Path(path)
+        self._begun = False
         try:
-            if self.path.exists() and not self.path.is_dir():
+            self._existed = self.path.exists()
+            if self._existed and not self.path.is_dir():
                 raise RunDirError(f"{self.path} exists and is not a directory; choose another --run-dir")
-            if self.path.exists() and any(self.path.iterdir()) and not resume:
+            self._fresh = not self._existed or not any(self.path.iterdir())
+            if not self._fresh and not resume:
                 raise RunDirError(
                     f"run directory {self.path} exists and is not empty; continue that run with --resume, or choose "
                     "another --run-dir"
@@ -75,6 +79,7 @@ class RunDir:
         self._metrics.close()
         self.write("metrics.jsonl", "".join(to_json(record) + "\n" for record in kept))
         self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
+        self._begun = True
 
     def append(self, record):
         """Write the record of one epoch."""
@@ -94,6 +99,17 @@ class RunDir:
         log.removeHandler(self._handler)
         self._metrics.close()
         self._log.close()
+        if self._fresh and not self._begun:
+            self._vanish()
+
+    def _vanish(self):
+        """Leave nothing behind of a run that never began, so that the corrected command can be given as it was."""
+        with contextlib.suppress(OSError):
+            for name in ("log.txt", "metrics.jsonl"):
+                (self.path / name).unlink()
+            (self.path / "ranks").rmdir()
+            if not self._existed:
+                self.path.rmdir()
 
 
 def start_logging(rank):

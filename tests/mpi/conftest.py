@@ -1,8 +1,9 @@
 """One pytest on every rank: `mpiexec -n 4 python -m pytest tests/mpi`, or plain `pytest` for one rank.
 
-All ranks run the same tests in the same order. After each phase of a test the ranks agree on its outcome, so that a test which
-fails on one rank fails on all, and rank 0, the only one that prints, shows whose failure it was. Nothing can hang: a rank that
-failed waits for the others for a while only, and no test takes longer than LIMIT_SECONDS; either ends the whole job.
+All ranks run the same tests in the same order. After each phase of a test the ranks agree on its outcome, so that a
+test which fails on one rank fails on all, and rank 0, the only one that prints, shows whose failure it was. Nothing
+can hang: a rank that failed waits for the others for a while only, and no test takes longer than LIMIT_SECONDS;
+either ends the whole job.
 """
 
 import faulthandler
@@ -102,9 +103,13 @@ def pytest_collection_finish(session):
     ranks = session.config.stash[RANKS]
     if ranks.size == 1:
         return
-    found = ranks.gather(([item.nodeid for item in session.items], session.testsfailed), LIMIT_SECONDS, "collection takes too long")
+    found = ranks.gather(
+        ([item.nodeid for item in session.items], session.testsfailed), LIMIT_SECONDS, "collection takes too long"
+    )
     if any(other != found[0] for other in found):
-        counts = ", ".join(f"rank {rank}: {len(items)} tests, {errors} errors" for rank, (items, errors) in enumerate(found))
+        counts = ", ".join(
+            f"rank {rank}: {len(items)} tests, {errors} errors" for rank, (items, errors) in enumerate(found)
+        )
         pytest.exit(f"the ranks collected different tests ({counts})", returncode=EXIT_FAULT)
 
 
@@ -129,15 +134,24 @@ def pytest_runtest_makereport(item, call):
     if ranks.size == 1 or not item.path.is_relative_to(os.path.dirname(__file__)):
         return report
     failed = report.outcome == "failed"
-    stuck = f"{item.nodeid} failed here while other ranks wait\n{report.longreprtext}" if failed else f"{item.nodeid}: a rank is stuck"
-    outcomes = ranks.gather((report.outcome, report.longreprtext if failed else ""), GRACE_SECONDS if failed else 2 * LIMIT_SECONDS, stuck)
+    stuck = (
+        f"{item.nodeid} failed here while other ranks wait\n{report.longreprtext}"
+        if failed
+        else f"{item.nodeid}: a rank is stuck"
+    )
+    outcomes = ranks.gather(
+        (report.outcome, report.longreprtext if failed else ""), GRACE_SECONDS if failed else 2 * LIMIT_SECONDS, stuck
+    )
     if len({outcome for outcome, _ in outcomes}) == 1 and not failed:
         return report
     culprits = [rank for rank, (outcome, _) in enumerate(outcomes) if outcome == "failed"]
     texts = {}
     for rank in culprits:
         texts.setdefault(outcomes[rank][1], []).append(rank)
-    parts = [f"---------- on rank {', '.join(map(str, where))} of {ranks.size} ----------\n{text}" for text, where in texts.items()]
+    parts = [
+        f"---------- on rank {', '.join(map(str, where))} of {ranks.size} ----------\n{text}"
+        for text, where in texts.items()
+    ]
     report.outcome = "failed"
     report.longrepr = "\n".join(parts) or f"the ranks disagree: {[outcome for outcome, _ in outcomes]}"
     return report
@@ -176,5 +190,3 @@ def _shared(comm, factory, name):
 def job_session(comm):
     """A stand-in for the session that the launcher makes."""
     return SimpleNamespace(comm=comm, threads=1, ranks_on_node=comm.size, shares_cores=True)
-
-

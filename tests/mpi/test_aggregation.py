@@ -36,7 +36,9 @@ def rows_cap(halo_buffer, width, dtype):
 def check(comm, graph, file, cluster_to_rank, *, width, dtype, halo_buffer, self_loops="keep", norms=NORMS):
     """Compare A x and A^T g with the oracle for one configuration, and see that the buffers kept to their limit."""
     # The cap is that of the widest rows of the run; here the widest are those of this test, or ones four times as wide.
-    local = graphs.load(file, cluster_to_rank, comm, cap=max(1, rows_cap(halo_buffer, width, dtype)), self_loops=self_loops, dtype=dtype)
+    local = graphs.load(
+        file, cluster_to_rank, comm, cap=max(1, rows_cap(halo_buffer, width, dtype)), self_loops=self_loops, dtype=dtype
+    )
     buffers = HaloBuffers(halo_buffer)
     policy = FullHalo(local, comm, buffers)
     random = np.random.default_rng(width)
@@ -49,7 +51,9 @@ def check(comm, graph, file, cluster_to_rank, *, width, dtype, halo_buffer, self
         y.backward(torch.from_numpy(g[local.original_id.numpy()]).to(dtype))
         tolerance = TOLERANCE[dtype] * max(1.0, np.abs(matrix).sum(1).max(), np.abs(matrix).sum(0).max())
         np.testing.assert_allclose(whole(comm, local, y), matrix @ x, rtol=0, atol=tolerance, err_msg=f"output, {norm}")
-        np.testing.assert_allclose(whole(comm, local, mine.grad), matrix.T @ g, rtol=0, atol=tolerance, err_msg=f"gradient, {norm}")
+        np.testing.assert_allclose(
+            whole(comm, local, mine.grad), matrix.T @ g, rtol=0, atol=tolerance, err_msg=f"gradient, {norm}"
+        )
     assert buffers.nbytes <= halo_buffer
     return local
 
@@ -70,7 +74,16 @@ def test_precisions_and_self_loops(comm, stored, dtype, self_loops):
 @pytest.mark.parametrize("rows", [1, 7], ids=lambda rows: f"{rows}-row-rounds")
 def test_caps_that_cut_peers_into_pieces_or_group_them(comm, stored, rows):
     graph, where, file = stored
-    check(comm, graph, file, where.maps["dealt"], width=3, dtype=torch.float64, halo_buffer=4 * rows * 3 * 8, norms=["sym"])
+    check(
+        comm,
+        graph,
+        file,
+        where.maps["dealt"],
+        width=3,
+        dtype=torch.float64,
+        halo_buffer=4 * rows * 3 * 8,
+        norms=["sym"],
+    )
 
 
 @pytest.mark.parametrize("width", [1, 3, 40, 256])
@@ -86,7 +99,9 @@ def test_widths(comm, session_path, width, dtype):
 
 
 def test_rows_narrower_than_those_the_rounds_were_cut_for(comm, stored):
-    """Rounds are cut once for the widest rows; narrower ones travel several rounds at a time and must land in the right blocks."""
+    """Rounds are cut once for the widest rows; narrower ones travel several rounds at a time and must land in the
+    right blocks.
+    """
     graph, where, file = stored
     halo_buffer = 4 * 3 * WIDEST * 8
     local = graphs.load(file, where.maps["dealt"], comm, cap=3)
@@ -111,4 +126,6 @@ def test_strided_input(comm, stored):
     y.sum().backward()  # the gradient of a sum is an expanded scalar, with strides of zero
     matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight), "mean")
     np.testing.assert_allclose(whole(comm, local, y), matrix @ whole(comm, local, x), rtol=0, atol=1e-9)
-    np.testing.assert_allclose(whole(comm, local, mine.grad), np.repeat(matrix.sum(0)[:, None], 3, 1), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        whole(comm, local, mine.grad), np.repeat(matrix.sum(0)[:, None], 3, 1), rtol=0, atol=1e-9
+    )

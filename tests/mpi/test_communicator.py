@@ -41,7 +41,9 @@ def test_ring(verbs, dtype, background):
 
 
 def test_many_requests_through_the_helper_thread(verbs):
-    """Requests handed over, taken back and completed many times: the thread and the rank must never complete the same one."""
+    """Requests handed over, taken back and completed many times: the thread and the rank must never complete the
+    same one.
+    """
     if verbs.size == 1:
         return
     after, before = (verbs.rank + 1) % verbs.size, (verbs.rank - 1) % verbs.size
@@ -60,9 +62,14 @@ def test_rows_of_a_matrix_are_sent_in_place(verbs):
         return
     matrix = torch.zeros(6, 4)
     out = torch.full((2, 4), float(verbs.rank))
-    requests = [verbs.irecv(matrix[2:4], (verbs.rank - 1) % verbs.size, 0, "x"), verbs.isend(out, (verbs.rank + 1) % verbs.size, 0, "x")]
+    requests = [
+        verbs.irecv(matrix[2:4], (verbs.rank - 1) % verbs.size, 0, "x"),
+        verbs.isend(out, (verbs.rank + 1) % verbs.size, 0, "x"),
+    ]
     verbs.wait(requests, "x")
-    assert bool((matrix[2:4] == (verbs.rank - 1) % verbs.size).all()) and float(matrix[:2].sum() + matrix[4:].sum()) == 0
+    assert (
+        bool((matrix[2:4] == (verbs.rank - 1) % verbs.size).all()) and float(matrix[:2].sum() + matrix[4:].sum()) == 0
+    )
 
 
 def test_strided_tensors_are_refused(verbs):
@@ -110,11 +117,16 @@ def test_broadcasts_from_every_root(verbs):
     for root in range(verbs.size):
         tensor = torch.full((4,), float(verbs.rank))
         assert verbs.broadcast_(tensor, root, "x") is tensor and bool((tensor == root).all())
-        assert verbs.broadcast_object({"rank": verbs.rank, "text": "ü" * verbs.rank}, root) == {"rank": root, "text": "ü" * root}
+        assert verbs.broadcast_object({"rank": verbs.rank, "text": "ü" * verbs.rank}, root) == {
+            "rank": root,
+            "text": "ü" * root,
+        }
 
 
 def test_allgather_of_objects_of_unequal_size(verbs):
-    assert verbs.allgather_object(list(range(1000 * verbs.rank))) == [list(range(1000 * rank)) for rank in range(verbs.size)]
+    assert verbs.allgather_object(list(range(1000 * verbs.rank))) == [
+        list(range(1000 * rank)) for rank in range(verbs.size)
+    ]
     assert verbs.allgather_object(None) == [None] * verbs.size
 
 

@@ -5,10 +5,20 @@ import pytest
 
 from .training import GRAPHS, configure, curve, make_graphs
 
-MODELS = {"gcn": {}, "sage": {"norm": "batch", "residual": True, "layers": 4}, "gin": {"norm": "layer", "hidden": 12}, "sgc": {"layers": 2}}
+MODELS = {
+    "gcn": {},
+    "sage": {"norm": "batch", "residual": True, "layers": 4},
+    "gin": {"norm": "layer", "hidden": 12},
+    "sgc": {"layers": 2},
+}
 # Rows of a buffer: pieces of one peer, a few peers at a time, everything at once.
-LAYOUTS = [("undirected", "metis", 300), ("undirected", "random-clusters", 60), ("undirected", "random-clusters", 1 << 20),
-           ("directed multi-label", "metis", 60), ("directed multi-label", "random-clusters", 300)]
+LAYOUTS = [
+    ("undirected", "metis", 300),
+    ("undirected", "random-clusters", 60),
+    ("undirected", "random-clusters", 1 << 20),
+    ("directed multi-label", "metis", 60),
+    ("directed multi-label", "random-clusters", 300),
+]
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +35,7 @@ def one_rank(comm):
         if config not in known:
             known[config] = comm.broadcast_object(curve(comm, config, None, None) if comm.rank == 0 else None)
         return known[config]
+
     return curve_of_one
 
 

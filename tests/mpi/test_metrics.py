@@ -1,4 +1,6 @@
-"""Accuracy, micro-F1 and ROC-AUC over ranks against counting by hand, with ties, one-sided labels and ranks without nodes."""
+"""Accuracy, micro-F1 and ROC-AUC over ranks against counting by hand, with ties, one-sided labels and ranks without
+nodes.
+"""
 
 import math
 
@@ -31,13 +33,17 @@ def scores(seed):
 def test_accuracy(comm, kind):
     random, logits = np.random.default_rng(0), scores(1)
     labels, mask = random.integers(0, CLASSES, N), random.random(N) < 0.4
-    assert metrics.accuracy(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(oracle.accuracy(logits[mask], labels[mask]), abs=1e-12)
+    assert metrics.accuracy(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(
+        oracle.accuracy(logits[mask], labels[mask]), abs=1e-12
+    )
 
 
 def test_micro_f1(comm, kind):
     random, logits = np.random.default_rng(2), scores(3)
     labels, mask = random.integers(0, 2, (N, CLASSES)).astype(np.float32), random.random(N) < 0.4
-    assert metrics.micro_f1(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(oracle.micro_f1(logits[mask], labels[mask]), abs=1e-12)
+    assert metrics.micro_f1(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(
+        oracle.micro_f1(logits[mask], labels[mask]), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("chunk", [1 << 16, 3])

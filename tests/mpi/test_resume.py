@@ -1,4 +1,6 @@
-"""Stopping and going on: bit for bit on the same ranks, within rounding on others, and never from what belongs to another run."""
+"""Stopping and going on: bit for bit on the same ranks, within rounding on others, and never from what belongs to
+another run.
+"""
 
 import json
 import shutil
@@ -40,8 +42,20 @@ def uninterrupted(comm, graph, options, session_path):
     return path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_pictures():
+    """Drawing takes longer than training here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+        yield
+
+
 def run(comm, graph, run_dir, **options):
-    config = configure(graph, run_dir=str(run_dir), **{"epochs": EPOCHS, "eval_every": 2, "checkpoint_every": 4, "partition": "metis", **options})
+    config = configure(
+        graph,
+        run_dir=str(run_dir),
+        **{"epochs": EPOCHS, "eval_every": 2, "checkpoint_every": 4, "partition": "metis", **options},
+    )
     assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
     comm.barrier()
 
@@ -49,14 +63,19 @@ def run(comm, graph, run_dir, **options):
 def learned(run_dir):
     """What was learned, without what was measured: the losses and metrics of each epoch."""
     records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [{key: record[key] for key in ("epoch", "loss", "lr", "train", "val", "test") if key in record} for record in records]
+    return [
+        {key: record[key] for key in ("epoch", "loss", "lr", "train", "val", "test") if key in record}
+        for record in records
+    ]
 
 
 def tensors(path):
     """{name: bytes} of all tensors of a checkpoint."""
     found = {}
     with h5py.File(path, "r") as file:
-        file.visititems(lambda name, item: found.update({name: item[()].tobytes()}) if isinstance(item, h5py.Dataset) else None)
+        file.visititems(
+            lambda name, item: found.update({name: item[()].tobytes()}) if isinstance(item, h5py.Dataset) else None
+        )
     return found
 
 
@@ -64,7 +83,9 @@ def check_same(run_dir, expected_dir):
     assert learned(run_dir) == learned(expected_dir)
     assert tensors(checkpoints(run_dir)[-1]) == tensors(checkpoints(expected_dir)[-1])
     best = [json.loads((path / "summary.json").read_text()) for path in (run_dir, expected_dir)]
-    assert all(best[0][key] == best[1][key] for key in ("best_val", "best_epoch", "test_at_best_val", "final_loss", "epochs"))
+    assert all(
+        best[0][key] == best[1][key] for key in ("best_val", "best_epoch", "test_at_best_val", "final_loss", "epochs")
+    )
 
 
 def test_a_pause_changes_no_bit(comm, graph, options, uninterrupted, shared_path):
@@ -74,7 +95,9 @@ def test_a_pause_changes_no_bit(comm, graph, options, uninterrupted, shared_path
 
 
 def test_a_crash_after_the_checkpoint_changes_no_bit(comm, graph, options, uninterrupted, shared_path):
-    """metrics.jsonl is ahead of the last checkpoint when a job is killed; it is cut back and the epochs are done again."""
+    """metrics.jsonl is ahead of the last checkpoint when a job is killed; it is cut back and the epochs are done
+    again.
+    """
     run_dir = shared_path / "run"
     run(comm, graph, run_dir, **{**options, "epochs": 10})
     if comm.rank == 0:
@@ -134,8 +157,18 @@ def test_resuming_nothing_starts_afresh(comm, graph, options, uninterrupted, sha
     check_same(shared_path / "run", uninterrupted)
 
 
-@pytest.mark.parametrize("change", [{"hidden": 8}, {"seed": 6}, {"dropout": 0.1}, {"optimizer": "adamw"}, {"self_loops": "keep", "model": "gcn"},
-                                    {"precision": "fp64"}], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden": 8},
+        {"seed": 6},
+        {"dropout": 0.1},
+        {"optimizer": "adamw"},
+        {"self_loops": "keep", "model": "gcn"},
+        {"precision": "fp64"},
+    ],
+    ids=str,
+)
 def test_another_run_is_refused_and_left_as_it_was(comm, graph, shared_path, change):
     """A refused --resume once had already written the other configuration over config.toml."""
     run_dir = shared_path / "run"

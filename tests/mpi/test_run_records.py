@@ -1,4 +1,6 @@
-"""What a run leaves behind: the fields of summary.json and metrics.jsonl that others rely on, and that they agree with each other."""
+"""What a run leaves behind: the fields of summary.json and metrics.jsonl that others rely on, and that they agree
+with each other.
+"""
 
 import json
 from types import SimpleNamespace
@@ -11,9 +13,29 @@ from hpcgnn.train.job import train
 from .training import CLASSES, FEATURES, configure, make_graphs
 
 EPOCHS = 5
-FIELDS = {"ranks", "threads_per_rank", "schedule", "model", "parameters", "epochs", "final_loss", "best_val", "test_at_best_val", "epoch_seconds",
-          "peak_rss_bytes", "training_growth_bytes", "halo_bytes_per_epoch", "halo_bytes_total", "allreduce_bytes_per_epoch", "seconds",
-          "partition", "versions", "hosts", "graph_uuid", "seed"}
+FIELDS = {
+    "ranks",
+    "threads_per_rank",
+    "schedule",
+    "model",
+    "parameters",
+    "epochs",
+    "final_loss",
+    "best_val",
+    "test_at_best_val",
+    "epoch_seconds",
+    "peak_rss_bytes",
+    "training_growth_bytes",
+    "halo_bytes_per_epoch",
+    "halo_bytes_total",
+    "allreduce_bytes_per_epoch",
+    "seconds",
+    "partition",
+    "versions",
+    "hosts",
+    "graph_uuid",
+    "seed",
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +51,12 @@ def finished(comm, session_path):
 
 def test_files(comm, finished):
     _, run_dir, _, _ = finished
-    assert {"config.toml", "metrics.jsonl", "summary.json", "log.txt", "ranks", "checkpoints"} <= {path.name for path in run_dir.iterdir()}
-    assert sorted(path.name for path in (run_dir / "ranks").iterdir()) == [f"rank-{rank:05d}.json" for rank in range(comm.size)]
+    assert {"config.toml", "metrics.jsonl", "summary.json", "log.txt", "ranks", "checkpoints"} <= {
+        path.name for path in run_dir.iterdir()
+    }
+    assert sorted(path.name for path in (run_dir / "ranks").iterdir()) == [
+        f"rank-{rank:05d}.json" for rank in range(comm.size)
+    ]
 
 
 def test_config_gives_the_same_run_again(finished):
@@ -42,7 +68,9 @@ def test_config_gives_the_same_run_again(finished):
 def test_one_record_per_epoch(finished):
     _, _, records, _ = finished
     assert [record["epoch"] for record in records] == list(range(EPOCHS))
-    assert ["val" in record for record in records] == [False, True, False, True, True], "every second epoch, and the last"
+    assert ["val" in record for record in records] == [False, True, False, True, True], (
+        "every second epoch, and the last"
+    )
     for record in records:
         assert isinstance(record["loss"], float)
         for value in (*record["seconds"].values(), *record["bytes"].values(), *record["messages"].values()):
@@ -54,7 +82,12 @@ def test_one_record_per_epoch(finished):
 def test_summary(comm, finished):
     config, _, records, summary = finished
     assert FIELDS <= summary.keys()
-    assert (summary["ranks"], summary["threads_per_rank"], summary["epochs"], summary["seed"]) == (comm.size, 1, EPOCHS, 5)
+    assert (summary["ranks"], summary["threads_per_rank"], summary["epochs"], summary["seed"]) == (
+        comm.size,
+        1,
+        EPOCHS,
+        5,
+    )
     assert summary["final_loss"] == records[-1]["loss"]
     best = max((record for record in records if "val" in record), key=lambda record: record["val"])
     assert (summary["best_val"], summary["test_at_best_val"]) == (best["val"], best["test"])
@@ -65,7 +98,9 @@ def test_summary(comm, finished):
 
 
 def test_bytes(comm, finished):
-    """Per epoch: two exchanges forwards and two backwards, of the hidden width and of the classes; once: the features."""
+    """Per epoch: two exchanges forwards and two backwards, of the hidden width and of the classes; once: the
+    features.
+    """
     _, _, records, summary = finished
     rows = summary["partition"]["halo_rows_total"]
     assert (rows > 0) == (comm.size > 1)

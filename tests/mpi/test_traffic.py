@@ -1,4 +1,6 @@
-"""Messages and bytes, exactly: what an aggregation sends is decided by the graph, the map and the buffer, and by nothing else."""
+"""Messages and bytes, exactly: what an aggregation sends is decided by the graph, the map and the buffer, and by
+nothing else.
+"""
 
 import graphs
 import oracle
@@ -23,7 +25,9 @@ def aggregate_once(comm, local, halo_buffer, width):
 @pytest.mark.parametrize("width, fine_rows, rows", [(3, 1000, 1000), (3, 4, 4), (3, 1, 1), (2, 2, 5), (1, 3, 9)])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_messages_and_bytes(comm, session_path, name, width, fine_rows, rows):
-    """fine_rows: that the rounds were cut for; rows: of this width that fit into a buffer, so that rounds travel together."""
+    """fine_rows: that the rounds were cut for; rows: of this width that fit into a buffer, so that rounds travel
+    together.
+    """
     graph = GRAPHS[name]
     where = graphs.layout(graph, comm.size)
     file = session_path / f"traffic-{name.replace(' ', '-')}.h5"
@@ -71,7 +75,9 @@ def test_nothing_crosses_between_parts_without_edges(comm, shared_path):
 
 
 def test_the_largest_star_fits_any_buffer(comm, shared_path):
-    """However many rows a rank needs, its buffers together stay within the limit, and are as large as they need to be only."""
+    """However many rows a rank needs, its buffers together stay within the limit, and are as large as they need to
+    be only.
+    """
     graph = graphs.with_task(graphs.star(400))
     where = graphs.layout(graph, comm.size)
     if comm.rank == 0:
@@ -81,5 +87,7 @@ def test_the_largest_star_fits_any_buffer(comm, shared_path):
         local = graphs.load(shared_path / "g.h5", where.maps["dealt"], comm, cap=HaloBuffers(halo_buffer).cap(16))
         _, buffers = aggregate_once(comm, local, halo_buffer, 2)
         largest = max([sum(s.stop - s.start for s in r) for r in local.inward.plan.rounds], default=0)
-        assert buffers.nbytes <= min(halo_buffer, max(4 * 16 * largest, 4 * 16 * local.inward.plan.num_halo,
-                                                      4 * 16 * local.inward.plan.num_sent))
+        assert buffers.nbytes <= min(
+            halo_buffer,
+            max(4 * 16 * largest, 4 * 16 * local.inward.plan.num_halo, 4 * 16 * local.inward.plan.num_boundary),
+        )

@@ -1,4 +1,6 @@
-"""What a step of training sends, exactly: a constant input once in the run, nothing twice, one all-reduce, evaluation by itself."""
+"""What a step of training sends, exactly: a constant input once in the run, nothing twice, one all-reduce,
+evaluation by itself.
+"""
 
 import pytest
 
@@ -15,10 +17,11 @@ def paths(comm, session_path):
 def rows_sent(trainer):
     """(forwards, backwards): rows that this rank sends in one aggregation."""
     halo = trainer.schedule.halo
-    return halo._inward.plan.num_sent, halo._outward.plan.num_sent
+    return halo._inward.plan.num_boundary, halo._outward.plan.num_boundary
 
 
-# Widths that are exchanged: once at the start, and in every step forwards and backwards. A layer sends the narrower of its two
+# Widths that are exchanged: once at the start, and in every step forwards and backwards. A layer sends the narrower
+# of its two
 # sides; a kept input needs no gradient; transforming first needs one, for the weights.
 CASES = {
     "kept": ({"hidden": 16}, [FEATURES], [16, CLASSES], [CLASSES, 16]),

@@ -26,7 +26,11 @@ def make_graphs(comm, folder, nodes=NODES):
     paths = {name: folder / f"{name.replace(' ', '-')}-{nodes}.h5" for name in GRAPHS}
     if comm.rank == 0 and not any(path.exists() for path in paths.values()):
         for name, options in GRAPHS.items():
-            generate_graph("planted", paths[name], Spec(nodes=nodes, degree=8, features=FEATURES, classes=CLASSES, seed=3, **options))
+            generate_graph(
+                "planted",
+                paths[name],
+                Spec(nodes=nodes, degree=8, features=FEATURES, classes=CLASSES, seed=3, **options),
+            )
             partition_graph(paths[name], [1, 2, 3, 4], num_clusters=64)
             partition_graph(paths[name], [1, 2, 3, 4], method="random-clusters")
     comm.barrier()
@@ -39,7 +43,9 @@ def configure(path, **options):
 
 
 def build_trainer(comm, config, map_name=None, rows=None):
-    """A Trainer on a stored map, or on one rank alone for map_name None. rows: of a communication buffer (None: as configured)."""
+    """A Trainer on a stored map, or on one rank alone for map_name None. rows: of a communication buffer (None: as
+    configured).
+    """
     with GraphFile(config.data.graph) as file:
         spec = model_spec(file.meta, config)
         if map_name is None:
@@ -48,7 +54,9 @@ def build_trainer(comm, config, map_name=None, rows=None):
             cluster_to_rank, _ = file.cluster_map(map_name, comm.size)
         row = widest_row(spec) * spec.dtype.itemsize
         buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20) if rows is None else 4 * rows * row)
-        local = load_local_graph(file, cluster_to_rank, comm, buffers.cap(row), MODELS[spec.model].self_loops, spec.dtype)
+        local = load_local_graph(
+            file, cluster_to_rank, comm, buffers.cap(row), MODELS[spec.model].self_loops, spec.dtype
+        )
     return Trainer(local, spec, config, comm, buffers)
 
 

@@ -63,7 +63,7 @@ HG_INLINE void HG_N(wide_sum)(HG_A *sums, const hg_gather_args *a, int64_t colum
 {
     const HG_X *x = (const HG_X *)a->x + column;
     const int64_t bytes = width * (int64_t)sizeof(HG_X);
-    const int64_t ahead = bytes >= HG_WIDE_FAR ? HG_GROUP : bytes >= HG_WIDE_FAR / 2 ? 2 * HG_GROUP : 3 * HG_GROUP;
+    const int64_t ahead = bytes >= 1024 ? HG_GROUP : bytes >= 512 ? 2 * HG_GROUP : HG_WIDE_AHEAD;
     int64_t e = first;
     if (last - e >= HG_GROUP) {
         HG_N(add_rows)(sums, x, width, a, e, ahead, readable, HG_GROUP, scaled, 1);

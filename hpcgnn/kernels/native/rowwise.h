@@ -21,8 +21,9 @@ HG_COPY_ROW(copy_f64, double, double, double, HG_SAME, HG_SAME)
 HG_COPY_ROW(copy_bf16, uint16_t, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float)
 HG_COPY_ROW(copy_f32_bf16, float, uint16_t, float, HG_SAME, hg_bf16_of_float)
 
-/* The product is formed before the choice: a conditional product would not be vectorised (it might trap). */
-#define HG_DROP(name, element, type, widen, narrow)                                                                    \
+/* The choice is made by masking bits: gcc 12 compiles `condition ? product : 0` to a branch that is mispredicted half of the
+ * time (0.19 G elements/s and thread instead of 0.8, float32, AVX2). */
+#define HG_DROP(name, element, bits, type, widen, narrow)                                                              \
     static void name(void *out, const void *x, const uint32_t *words, int64_t num, const hg_dropout_rule *rule)        \
     {                                                                                                                  \
         const element *source = (const element *)x;                                                                    \
@@ -32,10 +33,13 @@ HG_COPY_ROW(copy_f32_bf16, float, uint16_t, float, HG_SAME, hg_bf16_of_float)
         HG_INDEPENDENT                                                                                                 \
         for (int64_t c = 0; c < num; c++) {                                                                            \
             element kept = narrow(factor * widen(source[c]));                                                          \
-            target[c] = words[c] >= threshold ? kept : 0;                                                              \
+            bits chosen;                                                                                               \
+            memcpy(&chosen, &kept, sizeof kept);                                                                       \
+            chosen &= (bits)-(bits)(words[c] >= threshold);                                                            \
+            memcpy(target + c, &chosen, sizeof kept);                                                                  \
         }                                                                                                              \
     }
 
-HG_DROP(drop_f32, float, float, HG_SAME, HG_SAME)
-HG_DROP(drop_f64, double, double, HG_SAME, HG_SAME)
-HG_DROP(drop_bf16, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float)
+HG_DROP(drop_f32, float, uint32_t, float, HG_SAME, HG_SAME)
+HG_DROP(drop_f64, double, uint64_t, double, HG_SAME, HG_SAME)
+HG_DROP(drop_bf16, uint16_t, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float)

@@ -1,0 +1,53 @@
+"""Starting parallel jobs as a user does, with a limit on their time."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+LAUNCHER = Path(sys.prefix) / "bin" / "mpiexec"
+ROOT = Path(__file__).parents[2]
+# A job that ends by itself takes some seconds, most of them for loading torch; one that hangs takes this long.
+LIMIT_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def errors(self):
+        """The lines that say what is wrong."""
+        return [line for line in self.err.splitlines() if line.startswith("hpcgnn: error")]
+
+
+def start(ranks, *arguments, cwd=ROOT, limit=LIMIT_SECONDS, **environment):
+    """Run `python ARGUMENTS` on so many ranks (0: without launcher); fails if it takes longer than the limit."""
+    launcher = [str(LAUNCHER if LAUNCHER.exists() else "mpiexec"), "-n", str(ranks)] if ranks else []
+    # The tests themselves may have been started by a launcher, or by a batch system.
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))
+    }
+    clean.update(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", **environment)
+    begin = time.monotonic()
+    done = subprocess.run(
+        [*launcher, sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+    )
+    return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
+
+
+def train(ranks, *options, **environment):
+    """Run `hpcgnn train OPTIONS`."""
+    return start(ranks, "-m", "hpcgnn", "train", *options, **environment)

@@ -1,0 +1,100 @@
+"""Checkpoints: what is restored is what was saved, and a damaged one is noticed and passed over."""
+
+import pytest
+import torch
+
+from hpcgnn.__main__ import registry_choices
+from hpcgnn.config import make_config
+from hpcgnn.errors import CheckpointError, RunDirError
+from hpcgnn.nn.model import MODELS, ModelSpec
+from hpcgnn.train import checkpoint
+from hpcgnn.train.optim import build_optimizer
+
+
+def make(optimizer="adam", seed=0, **spec):
+    """A model and its optimizer after three steps."""
+    torch.manual_seed(seed)
+    model = MODELS["gin"].build(ModelSpec("gin", 4, 3, 3, 5, norm="batch", **spec))
+    optimizer = build_optimizer(model, make_config({"graph": "-", "optimizer": optimizer}, registry_choices()).optim)
+    for _ in range(3):
+        for parameter in model.parameters():
+            parameter.grad = torch.randn(parameter.shape)
+        optimizer.step()
+    return model, optimizer
+
+
+def save(path, epoch, model, optimizer, best=None):
+    return checkpoint.save_checkpoint(
+        path, model, optimizer, best, {"epoch": epoch, "best": None, "identity": {"seed": 1}}
+    )
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+def test_round_trip(tmp_path, optimizer):
+    model, trained = make(optimizer)
+    best = {name: tensor + 1 for name, tensor in model.state_dict().items()}
+    path = save(tmp_path, 7, model, trained, best)
+    progress, model_state, best_state, optimizer_state = checkpoint.read_checkpoint(path)
+    assert progress == {"epoch": 7, "best": None, "identity": {"seed": 1}}
+    other, fresh = make(optimizer, seed=1)
+    checkpoint.restore(other, fresh, model_state, optimizer_state)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(other.state_dict()[name], tensor) and other.state_dict()[name].dtype == tensor.dtype
+        assert torch.equal(best_state[name], best[name])
+    for parameters in zip(model.parameters(), other.parameters()):
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+    trained.step(), fresh.step()
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters())), (
+        "the next step is the same, bit for bit"
+    )
+
+
+def test_the_last_two_are_kept(tmp_path):
+    for epoch in (1, 2, 3, 10):
+        save(tmp_path, epoch, *make())
+    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["epoch-000003.h5", "epoch-000010.h5"]
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+
+
+def test_any_flipped_byte_of_the_data_is_noticed_and_the_one_before_is_used(tmp_path):
+    """HDF5's wrapper gives None for a tensor whose header is damaged; the TypeError of that once ended the run."""
+    save(tmp_path, 1, *make())
+    path = save(tmp_path, 2, *make())
+    whole, said = path.read_bytes(), []
+    for position in range(16, len(whole), len(whole) // 30):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
+        newest = checkpoint.newest_readable(tmp_path, said.append)
+        if newest == path:  # then the byte was not used
+            state = checkpoint.read_checkpoint(path)[1]
+            assert all(torch.equal(state[name], tensor) for name, tensor in make()[0].state_dict().items())
+    assert said and "trying the one before" in said[0]
+    path.write_bytes(whole[:-500])
+    assert checkpoint.newest_readable(tmp_path, said.append).name == "epoch-000001.h5"
+
+
+def test_none_and_none_readable(tmp_path):
+    assert checkpoint.newest_readable(tmp_path, print) is None
+    path = save(tmp_path, 1, *make())
+    path.write_bytes(b"nonsense")
+    with pytest.raises(CheckpointError, match="remove them"):
+        checkpoint.newest_readable(tmp_path, lambda text: None)
+
+
+def test_tensors_that_do_not_fit(tmp_path):
+    _, model_state, _, optimizer_state = checkpoint.read_checkpoint(save(tmp_path, 1, *make()))
+    wider = MODELS["gin"].build(ModelSpec("gin", 4, 3, 3, 6, norm="batch"))
+    with pytest.raises(CheckpointError, match="do not fit"):
+        checkpoint.restore(wider, torch.optim.Adam(wider.parameters()), model_state, optimizer_state)
+
+
+def test_identity_names_what_differs():
+    checkpoint.check_identity("p", {"seed": 1, "more": 2}, {"seed": 1})
+    with pytest.raises(CheckpointError, match="seed is 1 there and 2 here"):
+        checkpoint.check_identity("p", {"seed": 1}, {"seed": 2})
+
+
+def test_an_unwritable_place_is_said(tmp_path):
+    (tmp_path / "checkpoints").write_text("a file in the way")
+    with pytest.raises(RunDirError, match="cannot write checkpoint"):
+        save(tmp_path, 1, *make())

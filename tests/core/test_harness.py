@@ -1,0 +1,58 @@
+"""The runner of the parallel tests itself: a failure on one rank is seen, and nothing hangs."""
+
+import shutil
+
+from .launching import ROOT, start
+
+TESTS = """
+import pytest
+from mpi4py import MPI
+
+def test_good(comm, shared_path):
+    assert shared_path.is_dir()
+
+def test_bad_on_one_rank(comm):
+    assert comm.rank != 1
+
+def test_skipped_on_one_rank(comm):
+    if comm.rank == 0:
+        pytest.skip("here only")
+
+@pytest.fixture
+def broken(comm):
+    assert comm.rank != 1
+
+def test_setup_bad_on_one_rank(broken):
+    pass
+
+def test_good_again(comm):
+    assert comm.allgather_object(1) == [1] * comm.size
+"""
+
+STUCK = """
+from mpi4py import MPI
+
+def test_stuck(comm):
+    if comm.rank == 1:
+        MPI.COMM_WORLD.Recv(bytearray(8), 0)
+"""
+
+
+def run(path, text, **environment):
+    """pytest over two ranks in a folder with the conftest of tests/mpi."""
+    shutil.copy(ROOT / "tests" / "mpi" / "conftest.py", path)
+    (path / "test_them.py").write_text(text)
+    return start(2, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", path, path, **environment)
+
+
+def test_failures_of_single_ranks(tmp_path):
+    result = run(tmp_path, TESTS)
+    assert result.code == 1, result.err
+    assert result.out.count("2 failed, 2 passed, 1 error in") == 1, "one report for all ranks"
+    assert "on rank 1 of 2" in result.out and "the ranks disagree: ['skipped', 'passed']" in result.out
+
+
+def test_a_test_that_hangs(tmp_path):
+    result = run(tmp_path, STUCK, HPCGNN_TEST_LIMIT="5")
+    assert result.code != 0 and result.seconds < 60
+    assert "test_stuck" in result.err and "most recent call first" in result.err

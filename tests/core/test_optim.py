@@ -1,0 +1,103 @@
+"""The learning rate as a function of the epoch, weight decay by layer, and the flat gradients."""
+
+import math
+
+import graphs
+import pytest
+import torch
+
+from hpcgnn.config import make_config
+from hpcgnn.nn.model import MODELS, ModelSpec
+from hpcgnn.train.gradients import FlatGradients
+from hpcgnn.train.optim import build_optimizer, learning_rate
+from hpcgnn.__main__ import registry_choices
+
+CHOICES = registry_choices()
+
+
+def options(**values):
+    return make_config({"graph": "-", "lr": 0.1, "epochs": 100, **values}, CHOICES).optim
+
+
+def test_constant():
+    assert {learning_rate(epoch, options()) for epoch in range(100)} == {0.1}
+
+
+def test_warm_up_rises_to_the_rate_and_stays():
+    rates = [learning_rate(epoch, options(warmup_epochs=4)) for epoch in range(6)]
+    assert rates == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1, 0.1])
+
+
+@pytest.mark.parametrize(
+    "kind, expected", [("cosine", lambda t: 0.05 * (1 + math.cos(math.pi * t))), ("linear", lambda t: 0.1 * (1 - t))]
+)
+def test_schedules_that_end_at_zero(kind, expected):
+    for epoch in (10, 37, 99):
+        assert learning_rate(epoch, options(lr_schedule=kind, warmup_epochs=10)) == pytest.approx(
+            expected((epoch - 10) / 90)
+        )
+    assert learning_rate(10, options(lr_schedule=kind, warmup_epochs=10)) == pytest.approx(0.1), (
+        "no jump after the warm-up"
+    )
+
+
+def test_step():
+    rates = [
+        learning_rate(epoch, options(lr_schedule="step", lr_step_epochs=10, lr_step_factor=0.1))
+        for epoch in (0, 9, 10, 29)
+    ]
+    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.001])
+
+
+def test_a_warm_up_longer_than_the_run():
+    assert learning_rate(99, options(warmup_epochs=200, lr_schedule="cosine")) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("layers, expected", [("first", 0.0), ("all", 0.01)])
+def test_weight_decay_by_layer(name, layers, expected):
+    model = MODELS["gcn"].build(ModelSpec("gcn", 4, 3, 3, 5, norm="layer"))
+    optimizer = build_optimizer(model, options(optimizer=name, weight_decay=0.01, weight_decay_layers=layers))
+    decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    first = {id(p) for p in model.convs[0].parameters()}
+    assert len(decay) == len(list(model.parameters()))
+    assert all(decay[id(p)] == (0.01 if id(p) in first else expected) for p in model.parameters())
+
+
+def test_one_layer_has_one_group():
+    build_optimizer(MODELS["sgc"].build(ModelSpec("sgc", 4, 3, 2, 5)), options())
+
+
+def test_gradients_are_views_of_one_buffer():
+    parameters = [torch.nn.Parameter(torch.randn(shape)) for shape in ((3, 2), (), (4,))]
+    gradients = FlatGradients(parameters)
+    assert gradients.flat.shape == (11,)
+    for _ in range(2):
+        gradients.zero()
+        (parameters[0].sum() * 2 + parameters[1] * 3 + parameters[2].sum() * 4).backward()
+        assert gradients.flat.tolist() == [2.0] * 6 + [3.0] + [4.0] * 4, (
+            "backward adds into the buffer, it does not replace it"
+        )
+
+
+def test_clipping():
+    gradients = FlatGradients([torch.nn.Parameter(torch.zeros(4))])
+    gradients.flat.fill_(3.0)
+    gradients.clip(0.0)
+    gradients.clip(6.0)
+    assert gradients.flat.tolist() == [3.0] * 4
+    gradients.clip(1.0)
+    assert gradients.flat.tolist() == pytest.approx([0.5] * 4)
+
+
+def test_an_empty_training_split_is_refused(tmp_path):
+    from hpcgnn.comm import SoloCommunicator
+    from hpcgnn.errors import GraphError
+    from hpcgnn.train.objective import Objective
+
+    graph = graphs.with_task(graphs.path())
+    graph = graphs.replace(graph, split=graph.split * 0)
+    local = graphs.load(graphs.write_file(tmp_path / "g.h5", graph, graphs.layout(graph, 1), 1), None, None)
+    with pytest.raises(GraphError, match="training split is empty") as caught:
+        Objective(local, SoloCommunicator())
+    assert caught.value.everywhere

@@ -1,0 +1,314 @@
+"""The graph file: what was written is read, and nothing damaged, foreign or half-written passes for a graph."""
+
+import graphs
+import h5py
+import numpy as np
+import pytest
+
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.errors import FormatError, GraphError, HpcgnnError
+from hpcgnn.graph import storage
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.storage import Csr, GraphFile, add_partitionings, write_graph
+
+GRAPHS = {
+    "undirected": (graphs.with_task(graphs.random_undirected()), False),
+    "directed weighted": (graphs.with_task(graphs.random_directed(weighted=True)), False),
+    "sparse multi-label": (graphs.with_task(graphs.star(), multi_label=True), True),
+    "no edges": (graphs.with_task(graphs.no_edges()), False),
+}
+
+
+def write(path, name):
+    graph, sparse = GRAPHS[name]
+    where = graphs.layout(graph, 3)
+    return (
+        graphs.write_file(path / "g.h5", graph, where, 3, sparse),
+        graphs.graph_data(graph, where.order, where.offsets, sparse),
+        where,
+    )
+
+
+@pytest.fixture(params=GRAPHS)
+def stored(request, tmp_path):
+    """(path, GraphData, Layout)."""
+    return write(tmp_path, request.param)
+
+
+def datasets(path):
+    """{name: (position of the first byte of its first chunk, bytes)} of all stored datasets that are not empty."""
+    found = {}
+
+    def visit(name, item):
+        if isinstance(item, h5py.Dataset) and item.size:
+            chunk = item.id.get_chunk_info(0)
+            found[name] = chunk.byte_offset, chunk.size
+
+    with h5py.File(path, "r") as file:
+        file.visititems(visit)
+    return found
+
+
+def read_everything(path):
+    """All that training reads, on one rank; raises HpcgnnError for what it does not accept."""
+    with GraphFile(path) as file:
+        for name, ranks in file.partitionings().items():
+            for num_ranks in ranks:
+                file.cluster_map(name, num_ranks)
+        file.cluster_graph()
+        load_local_graph(
+            file, np.zeros(file.meta.num_clusters, np.int32), SoloCommunicator(), 10, "keep", graphs.torch.float32
+        )
+
+
+def flip(path, position):
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x10
+    path.write_bytes(data)
+
+
+def test_round_trip(stored):
+    path, data, where = stored
+    with GraphFile(path) as file:
+        for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
+            assert (f"topology{suffix}/indptr" in file) == (edges is not None)
+            if edges is not None:
+                np.testing.assert_array_equal(file.read(f"topology{suffix}/indptr"), edges.indptr)
+                np.testing.assert_array_equal(file.read(f"topology{suffix}/indices"), edges.indices)
+                if edges.weight is not None:
+                    np.testing.assert_array_equal(file.read(f"edges{suffix}/weight"), edges.weight)
+        if isinstance(data.features, Csr):
+            for part in ("indptr", "indices", "data"):
+                np.testing.assert_array_equal(file.read(f"nodes/features_csr/{part}"), getattr(data.features, part))
+        else:
+            np.testing.assert_array_equal(file.read("nodes/features"), data.features)
+        for name in ("labels", "split", "original_id"):
+            np.testing.assert_array_equal(file.read(f"nodes/{name}"), getattr(data, name))
+        np.testing.assert_array_equal(file.read("clusters/offsets"), data.cluster_offsets)
+        assert file.partitionings() == {name: [3] for name in where.maps}
+        for name, expected in where.maps.items():
+            np.testing.assert_array_equal(file.cluster_map(name, 3)[0], expected)
+        assert (file.meta.num_nodes, file.meta.num_edges) == (data.num_nodes, len(data.edges.indices))
+        assert file.meta.undirected == (data.edges_out is None) and file.meta.uuid == data.uuid
+
+
+def test_slabs_come_in_the_order_asked_for(stored):
+    path, data, _ = stored
+    with GraphFile(path) as file:
+        np.testing.assert_array_equal(
+            file.read("nodes/original_id", [(4, 6), (0, 0), (1, 3)]), data.original_id[[4, 5, 1, 2]]
+        )
+        with pytest.raises(FormatError, match="fewer"):
+            file.read("nodes/original_id", [(0, data.num_nodes + 1)])
+
+
+def test_every_dataset_is_checksummed(stored):
+    """One flipped bit anywhere in the data is an error that names the file, never a slightly different result."""
+    path, _, _ = stored
+    whole = path.read_bytes()
+    for name, (start, size) in datasets(path).items():
+        for position in (start, start + size - 1):
+            flip(path, position)
+            with pytest.raises(FormatError, match=str(path)):
+                read_everything(path)
+            with GraphFile(path) as file, pytest.raises(FormatError, match="corrupted"):
+                file.read(name)
+            path.write_bytes(whole)
+    read_everything(path)
+
+
+def test_a_flipped_bit_anywhere_in_the_file_is_an_error_or_changes_nothing(tmp_path):
+    """Metadata too: attributes, links, sizes. What is not an error must have been unused space.
+
+    The list of maps and their attributes once let HDF5's own KeyError and OSError through, as a fault of the program.
+    """
+    path, _, _ = write(tmp_path, "directed weighted")
+    whole, (expected, meta) = path.read_bytes(), content(path)
+    for position in np.random.default_rng(0).permutation(len(whole))[:120].tolist() + list(range(48)):
+        flip(path, position)
+        try:
+            read_everything(path)
+            found, found_meta = content(path)
+        except HpcgnnError:
+            pass
+        else:
+            assert found_meta == meta and found.keys() == expected.keys(), f"byte {position}"
+            assert all(found[name] == expected[name] for name in expected), f"byte {position}"
+        path.write_bytes(whole)
+
+
+def content(path):
+    found = {}
+    with GraphFile(path) as file:
+        for name in (
+            "topology/indptr",
+            "topology/indices",
+            "topology_out/indptr",
+            "topology_out/indices",
+            "edges/weight",
+            "edges_out/weight",
+            "nodes/features",
+            "nodes/labels",
+            "nodes/split",
+            "nodes/original_id",
+            "clusters/offsets",
+        ):
+            found[name] = file.read(name).tobytes()
+        return found, file.meta
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.95, 0.999])
+def test_truncated(tmp_path, share):
+    path, _, _ = write(tmp_path, "undirected")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(FormatError, match=str(path)):
+        read_everything(path)
+
+
+def test_missing_foreign_and_other_versions(tmp_path):
+    with pytest.raises(FormatError, match="no graph file"):
+        GraphFile(tmp_path / "absent.h5")
+    with pytest.raises(FormatError, match="no graph file"):
+        GraphFile(tmp_path)
+    (tmp_path / "text.h5").write_text("not HDF5")
+    with pytest.raises(FormatError, match="not a readable HDF5"):
+        GraphFile(tmp_path / "text.h5")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = [1, 2]
+    with pytest.raises(FormatError, match="not a graph"):
+        GraphFile(tmp_path / "other.h5")
+    path, _, _ = write(tmp_path, "undirected")
+    with h5py.File(path, "r+") as file:
+        file.attrs["format_version"] = storage.VERSION + 1
+    with pytest.raises(FormatError, match=f"version {storage.VERSION + 1}"):
+        GraphFile(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "topology/indptr",
+        "topology/indices",
+        "edges/weight",
+        "topology_out/indices",
+        "edges_out/weight",
+        "nodes/features",
+        "nodes/labels",
+        "nodes/split",
+        "nodes/original_id",
+        "clusters/offsets",
+    ],
+)
+def test_a_missing_dataset_is_named(tmp_path, name):
+    path, _, _ = write(tmp_path, "directed weighted")
+    with h5py.File(path, "r+") as file:
+        del file[name]
+    with pytest.raises(FormatError, match=name):
+        read_everything(path)
+
+
+@pytest.mark.parametrize("attribute", ["num_nodes", "uuid", "undirected", "versions", "num_classes"])
+def test_a_missing_attribute_is_an_error(tmp_path, attribute):
+    path, _, _ = write(tmp_path, "undirected")
+    with h5py.File(path, "r+") as file:
+        del file.attrs[attribute]
+    with pytest.raises(FormatError, match=attribute):
+        GraphFile(path)
+
+
+@pytest.mark.parametrize("kind", ["external link", "soft link", "external storage", "virtual"])
+def test_data_outside_the_file_is_refused(tmp_path, kind):
+    """A graph file from a stranger must not make the reader open other files."""
+    path, data, _ = write(tmp_path, "undirected")
+    secret = tmp_path / "secret.h5"
+    with h5py.File(secret, "w") as file:
+        file["split"] = data.split
+    (tmp_path / "secret.bin").write_bytes(data.split.tobytes())
+    with h5py.File(path, "r+") as file:
+        del file["nodes/split"]
+        if kind == "external link":
+            file["nodes/split"] = h5py.ExternalLink(str(secret), "split")
+        elif kind == "soft link":
+            file["nodes/split"] = h5py.SoftLink("/nodes/labels")
+        elif kind == "external storage":
+            file.create_dataset(
+                "nodes/split", data.split.shape, np.uint8, external=[(str(tmp_path / "secret.bin"), 0, len(data.split))]
+            )
+        else:
+            virtual = h5py.VirtualLayout(data.split.shape, np.uint8)
+            virtual[:] = h5py.VirtualSource(str(secret), "split", shape=data.split.shape)
+            file.create_virtual_dataset("nodes/split", virtual)
+    with pytest.raises(FormatError, match="refused"):
+        read_everything(path)
+
+
+def test_maps_outside_the_file_are_refused(tmp_path):
+    """Listing the maps once followed links that every other dataset refuses."""
+    path, _, _ = write(tmp_path, "undirected")
+    with h5py.File(path, "r+") as file:
+        file["partitionings/elsewhere"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "maps")
+    with GraphFile(path) as file, pytest.raises(FormatError, match="refused"):
+        file.partitionings()
+
+
+def test_an_exception_while_writing_leaves_nothing(tmp_path):
+    graph, _ = GRAPHS["undirected"]
+    where = graphs.layout(graph, 2)
+
+    def fail(rows):
+        raise RuntimeError("disk on fire")
+
+    with pytest.raises(RuntimeError, match="disk on fire"):
+        write_graph(tmp_path / "g.h5", graphs.graph_data(graph, where.order, where.offsets), progress=fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_exception_while_rewriting_keeps_the_old_file(tmp_path):
+    path, data, _ = write(tmp_path, "undirected")
+    before = path.read_bytes()
+    with pytest.raises(RuntimeError):
+        write_graph(path, data, progress=lambda rows: (_ for _ in ()).throw(RuntimeError()))
+    with pytest.raises(TypeError):
+        add_partitionings(path, [("new", 2, object(), {})])
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_an_unwritable_directory_is_said(tmp_path):
+    _, data, _ = write(tmp_path, "undirected")
+    with pytest.raises(FormatError, match="cannot write"):
+        write_graph(tmp_path / "absent" / "g.h5", data)
+
+
+def test_added_and_replaced_maps(tmp_path):
+    path, data, where = write(tmp_path, "undirected")
+    clusters = len(data.cluster_offsets) - 1
+    add_partitionings(
+        path,
+        [
+            ("new", 2, np.zeros(clusters, np.int32), {"method": "by hand"}),
+            ("dealt", 3, np.ones(clusters, np.int32), {}),
+        ],
+    )
+    with GraphFile(path) as file:
+        cluster_to_rank, attributes = file.cluster_map("new", 2)
+        assert cluster_to_rank.tolist() == [0] * clusters and attributes["method"] == "by hand"
+        assert file.cluster_map("dealt", 3)[0].tolist() == [1] * clusters
+        assert file.meta.uuid == data.uuid
+    read_everything(path)
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.array([0, 1]), np.full(9, 5), np.full(9, -1)], ids=["too short", "too large", "negative"]
+)
+def test_a_map_that_is_none_is_refused(tmp_path, wrong):
+    path, _, _ = write(tmp_path, "undirected")
+    add_partitionings(path, [("wrong", 3, wrong, {})])
+    with GraphFile(path) as file, pytest.raises(GraphError, match="not a map"):
+        file.cluster_map("wrong", 3)
+
+
+def test_an_absent_map_names_those_that_are_there(tmp_path):
+    path, _, where = write(tmp_path, "undirected")
+    with GraphFile(path) as file, pytest.raises(GraphError, match="for 5 ranks.*'dealt'.*--ranks 5"):
+        file.cluster_map("dealt", 5)
