@@ -9,11 +9,14 @@ This is also the only module that reads the variables of launchers (SLURM_*, OMP
 
 import os
 import sys
+import time
 import traceback
 
 from hpcgnn.errors import ConfigError, HpcgnnError
 
 EXIT_FAULT, EXIT_USER_ERROR = 1, 2
+# Launchers throw away what they have not passed on yet when a rank aborts: the message must be out first.
+_SECONDS_TO_BE_HEARD = 0.5
 _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 _RANK_VARIABLES = ("SLURM_PROCID", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 
@@ -92,6 +95,7 @@ class Session:
 def _abort(code):
     sys.stdout.flush()
     sys.stderr.flush()
+    time.sleep(_SECONDS_TO_BE_HEARD)
     try:
         from mpi4py import MPI
 
