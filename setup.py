@@ -24,7 +24,7 @@ setup(
             "hpcgnn.kernels._native",
             sources=files("*.c"),
             depends=files("*.h"),
-            extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fvisibility=hidden", "-Wno-unknown-pragmas"],
+            extra_compile_args=["-std=gnu11", "-O3", "-g0", "-fopenmp", "-fvisibility=hidden", "-Wno-unknown-pragmas"],
             extra_link_args=["-fopenmp"],
             optional=True,
         )

@@ -4,6 +4,8 @@ Rows and columns are original node ids. `adjacency[v, u]` is the weight of the e
 adjacency @ x.
 """
 
+from collections import Counter
+
 import numpy as np
 import torch
 
@@ -75,8 +77,7 @@ def messages(rows, fine_cap, cap):
         if count > fine_cap:  # an offset that was cut shares its last round with nobody
             number, used = number + 1, 0
     group_of, used, group = {}, 0, 0
-    for number in sorted(set(round_of.values())):
-        length = sum(1 for place in round_of.values() if place == number)
+    for number, length in sorted(Counter(round_of.values()).items()):
         if used and used + length > cap:
             group, used = group + 1, 0
         group_of[number] = group

@@ -88,12 +88,15 @@ def metis(indptr, indices, edge_weights, num_parts, seed=0, vertex_weights=None,
         graph = {"adjacency": pymetis.CSRAdjacency(indptr, indices)}
     else:
         graph = {"xadj": indptr, "adjncy": indices}
-    weights = {name: None if values is None else np.ascontiguousarray(values, np.int64)
-               for name, values in (("vweights", vertex_weights), ("eweights", edge_weights))}
+    weights = {
+        name: None if values is None else np.ascontiguousarray(values, np.int64)
+        for name, values in (("vweights", vertex_weights), ("eweights", edge_weights))
+    }
     if shares is not None:
         weights["tpwgts"] = (np.asarray(shares, np.float64) / np.sum(shares)).tolist()
-    _, parts = pymetis.part_graph(num_parts, **graph, **weights, recursive=num_parts <= 8,
-                                  options=pymetis.Options(seed=seed))
+    _, parts = pymetis.part_graph(
+        num_parts, **graph, **weights, recursive=num_parts <= 8, options=pymetis.Options(seed=seed)
+    )
     return np.array(parts, np.int64)
 
 
@@ -102,9 +105,11 @@ def _checked_sizes(sizes, num_ranks):
     if num_ranks < 1:
         raise GraphError(f"the number of ranks must be at least 1, got {num_ranks}")
     if num_ranks > len(sizes):
-        raise GraphError(f"{num_ranks} ranks are more than the {len(sizes)} clusters of the graph; partition it again "
-                         f"into more clusters (`python -m partition_tools partition ... --clusters {64 * num_ranks} -o "
-                         f"NEW`) or use fewer ranks")
+        raise GraphError(
+            f"{num_ranks} ranks are more than the {len(sizes)} clusters of the graph; partition it again "
+            f"into more clusters (`python -m partition_tools partition ... --clusters {64 * num_ranks} -o "
+            f"NEW`) or use fewer ranks"
+        )
     return sizes if sizes.any() else np.ones_like(sizes)
 
 

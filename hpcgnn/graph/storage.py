@@ -356,7 +356,8 @@ class GraphFile:
         """{name: sorted list of the numbers of ranks that it has a map for}."""
         names = self._keys("partitionings") if "partitionings" in self else []
         return {
-            name: sorted(int(ranks) for ranks in self._keys(f"partitionings/{name}") if ranks.isdigit()) for name in names
+            name: sorted(int(ranks) for ranks in self._keys(f"partitionings/{name}") if ranks.isdigit())
+            for name in names
         }
 
     def _keys(self, name):

@@ -50,7 +50,9 @@ class Transfer:
         self._returns = [
             self._receive(part, self.plan.dest(s.offset), _RETURN_TAG) for s, part in self._outgoing(self._arriving)
         ]
-        self._given = [self._send(part, self.plan.source(s.offset), _RETURN_TAG) for s, part in self._incoming(self.back)]
+        self._given = [
+            self._send(part, self.plan.source(s.offset), _RETURN_TAG) for s, part in self._incoming(self.back)
+        ]
         self._advance(self._returns, self._given)
 
     def finish_returns(self, total):

@@ -24,10 +24,24 @@ def train(ranks, seed, run_dir, options):
     if not summary.exists():
         mpiexec = Path(sys.executable).with_name("mpiexec")
         launcher = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(ranks)]
-        command = [*launcher, sys.executable, "-m", "hpcgnn", "train", *options, "--seed", str(seed), "--run-dir", str(run_dir), "--resume"]
+        command = [
+            *launcher,
+            sys.executable,
+            "-m",
+            "hpcgnn",
+            "train",
+            *options,
+            "--seed",
+            str(seed),
+            "--run-dir",
+            str(run_dir),
+            "--resume",
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise SystemExit(f"seed {seed} failed with exit code {done.returncode}:\n{done.stderr.strip()}\n{' '.join(command)}")
+            raise SystemExit(
+                f"seed {seed} failed with exit code {done.returncode}:\n{done.stderr.strip()}\n{' '.join(command)}"
+            )
     return json.loads(summary.read_text())
 
 
@@ -35,19 +49,36 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=4, help="MPI ranks of each run (default: 4)")
     parser.add_argument("--seeds", type=int, default=10, help="number of seeds, 0, 1, 2, … (default: 10)")
-    parser.add_argument("--out", type=Path, default=Path("runs/accuracy"), help="where the runs go (default: runs/accuracy)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/accuracy"), help="where the runs go (default: runs/accuracy)"
+    )
     parser.add_argument("options", nargs=argparse.REMAINDER, help="-- and the options of `hpcgnn train`")
     arguments = parser.parse_args()
     options = arguments.options[1:] if arguments.options[:1] == ["--"] else arguments.options
     arguments.out.mkdir(parents=True, exist_ok=True)
     seeds = range(arguments.seeds)
-    summaries = [train(arguments.ranks, seed, arguments.out / f"seed-{seed}", options) for seed in tqdm(seeds, unit="run")]
+    summaries = [
+        train(arguments.ranks, seed, arguments.out / f"seed-{seed}", options) for seed in tqdm(seeds, unit="run")
+    ]
     tests = [summary["test_at_best_val"] for summary in summaries]
-    print(tabulate([(seed, s["best_val"], s["best_epoch"] + 1, s["test_at_best_val"]) for seed, s in zip(seeds, summaries)],
-                   headers=["seed", "best val", "epoch", "test there"], floatfmt=".4f"))
+    print(
+        tabulate(
+            [(seed, s["best_val"], s["best_epoch"] + 1, s["test_at_best_val"]) for seed, s in zip(seeds, summaries)],
+            headers=["seed", "best val", "epoch", "test there"],
+            floatfmt=".4f",
+        )
+    )
     deviation = statistics.stdev(tests) if len(tests) > 1 else 0.0
-    print(f"test at best validation: mean {statistics.mean(tests):.4f}, standard deviation {deviation:.4f}, {len(tests)} seeds")
-    result = {"options": options, "ranks": arguments.ranks, "test_at_best_val": tests, "mean": statistics.mean(tests), "stdev": deviation}
+    print(
+        f"test at best validation: mean {statistics.mean(tests):.4f}, standard deviation {deviation:.4f}, {len(tests)} seeds"
+    )
+    result = {
+        "options": options,
+        "ranks": arguments.ranks,
+        "test_at_best_val": tests,
+        "mean": statistics.mean(tests),
+        "stdev": deviation,
+    }
     (arguments.out / "accuracy.json").write_text(json.dumps(result, indent=1))
 
 

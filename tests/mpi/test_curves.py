@@ -14,9 +14,9 @@ MODELS = {
 # Rows of a buffer: pieces of one peer, a few peers at a time, everything at once.
 LAYOUTS = [
     ("undirected", "metis", 300),
-    ("undirected", "random-clusters", 60),
+    ("undirected", "random-clusters", 120),
     ("undirected", "random-clusters", 1 << 20),
-    ("directed multi-label", "metis", 60),
+    ("directed multi-label", "metis", 120),
     ("directed multi-label", "random-clusters", 300),
 ]
 
@@ -53,7 +53,7 @@ def test_single_precision_with_dropout(comm, paths, one_rank, kind, name, map_na
 @pytest.mark.parametrize("kind", MODELS)
 def test_double_precision_without_dropout(comm, paths, one_rank, kind, name):
     config = configure(paths[name], model=kind, dropout=0.0, precision="fp64", **MODELS[kind])
-    expected, found = one_rank(config), curve(comm, config, "random-clusters", 100)
+    expected, found = one_rank(config), curve(comm, config, "random-clusters", 200)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 

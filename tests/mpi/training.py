@@ -17,7 +17,7 @@ from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
 CHOICES = {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
-NODES, FEATURES, CLASSES = 1500, 24, 5
+NODES, FEATURES, CLASSES = 900, 24, 5
 GRAPHS = {"undirected": {}, "directed multi-label": {"directed": True, "multi_label": True, "weighted": True}}
 
 

@@ -1,0 +1,373 @@
+"""The attention kernels against softmax over dense logits in float64, differentiated by torch.
+
+The oracle knows nothing of blocks, of maxima that run or of Philox in vectors: logits are a dense (destination, source, copy,
+head) array, `copy` telling duplicates of an edge apart, and masks come from `oracle.philox`.
+"""
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.kernels import attention, library, reference
+from hpcgnn.kernels.native import VECTOR_PATHS, Native
+
+KEY = 0x0123_4567_89AB_CDEF
+SLOPE = 0.2
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
+SHAPES = [(1, 40), (4, 64), (4, 32), (8, 8), (3, 5), (2, 1), (1, 1), (6, 2), (5, 7), (2, 19), (9, 16)]  # (H, D)
+
+
+def implementations():
+    found = library.load()
+    return ["reference"] + (found.kernels.supported_paths() if found.reason is None else [])
+
+
+@pytest.fixture(params=implementations())
+def implementation(request, monkeypatch):
+    """Makes the front doors use the reference, or the compiled kernels on one vector path."""
+    chosen = reference
+    if request.param in VECTOR_PATHS:
+        chosen = Native(ctypes.CDLL(library.load().file), request.param)
+    monkeypatch.setattr(attention, "kernels", lambda: chosen)
+    return request.param
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@dataclass
+class Case:
+    """A graph of `dst` and `src` (sorted by destination, then source), what its layer reads, and the gradient of its result."""
+
+    heads: int
+    width: int
+    dst: np.ndarray
+    src: np.ndarray
+    copy: np.ndarray  # how many edges of the same ends come before
+    z: torch.Tensor
+    a_src: torch.Tensor
+    a_dst: torch.Tensor
+    gy: torch.Tensor
+    edge: torch.Tensor | None
+    dst_ids: torch.Tensor
+    src_ids: torch.Tensor
+    rate: float = 0.0
+
+    def mask(self):
+        """(edges, H) factors of attention dropout, from the counters as they are documented."""
+        if not self.rate:
+            return torch.ones(len(self.dst), self.heads, dtype=torch.float64)
+        d, s = self.dst_ids.numpy()[self.dst], self.src_ids.numpy()[self.src]
+        groups = -(-self.heads // 4)
+        words = np.empty((len(d), self.heads))
+        for h in range(self.heads):
+            counter = np.stack(
+                [d % 2**32, s % 2**32, (d >> 32) % 2**16 + (s >> 32) % 2**16 * 2**16, self.copy * groups + h // 4], -1
+            )
+            words[:, h] = oracle.philox(counter.astype(np.uint32), (KEY % 2**32, KEY >> 32))[:, h % 4]
+        return torch.from_numpy((words >= round(self.rate * 2**32)) / (1 - round(self.rate * 2**32) / 2**32))
+
+    def dropout(self):
+        return (self.rate, KEY, self.dst_ids, self.src_ids) if self.rate else None
+
+
+def make_case(heads, width, num_dst=23, num_src=31, edges=150, seed=0, scale=1.0, edge=False, rate=0.0):
+    random = np.random.default_rng(seed)
+    dst, src = random.integers(0, num_dst - 2, edges), random.integers(0, num_src - 2, edges)
+    dst[dst == 3] = 4  # nodes without edges: in the middle and at the end
+    dst, src = np.append(dst, dst[: edges // 5]), np.append(src, src[: edges // 5])
+    order = np.lexsort((src, dst))
+    dst, src = dst[order], src[order]
+    copy = np.zeros(len(dst), np.int64)
+    for e in range(1, len(dst)):
+        if dst[e] == dst[e - 1] and src[e] == src[e - 1]:
+            copy[e] = copy[e - 1] + 1
+    torch.manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, dtype=torch.float64).float().double()  # the same values in both types
+
+    ids = torch.from_numpy(random.choice(2**45, num_dst + num_src, replace=False))
+    return Case(
+        heads, width, dst, src, copy, normal(num_src, heads * width), scale * normal(num_src, heads),
+        scale * normal(num_dst, heads), normal(num_dst, heads * width), normal(len(dst), heads) if edge else None,
+        ids[:num_dst], ids[num_dst:], rate,
+    )
+
+
+def expected(case, shared=False):
+    """y (before the heads are averaged), lse, and the gradients of z, a_src, a_dst and the edge term; all float64.
+
+    With `shared` the layer's result is the mean over heads, and its gradient is the first head's width of case.gy.
+    """
+    leaves = [case.z, case.a_src, case.a_dst, torch.zeros(len(case.dst), case.heads) if case.edge is None else case.edge]
+    z, a_src, a_dst, edge = (leaf.to(torch.float64).clone().requires_grad_() for leaf in leaves)
+    place = torch.from_numpy(case.dst), torch.from_numpy(case.src), torch.from_numpy(case.copy)
+    copies = int(case.copy.max()) + 1
+    terms = torch.zeros(len(a_dst), len(a_src), copies, case.heads, dtype=torch.float64).index_put(place, edge)
+    masks = torch.zeros_like(terms).index_put(place, case.mask())
+    exists = torch.zeros(terms.shape[:3], dtype=torch.bool)
+    exists[place] = True
+    logits = torch.nn.functional.leaky_relu(a_dst[:, None, None] + a_src[None, :, None] + terms, SLOPE)
+    logits = logits.masked_fill(~exists[..., None], -torch.inf).flatten(1, 2)
+    some = exists.flatten(1).any(1)
+    alpha = torch.zeros_like(logits).index_put((some.nonzero()[:, 0],), torch.softmax(logits[some], 1))
+    weights = (alpha * masks.flatten(1, 2)).unflatten(1, (len(a_src), copies)).sum(2)
+    y = torch.einsum("ijh,jhd->ihd", weights, z.unflatten(1, (case.heads, case.width)))
+    if shared:
+        (y.mean(1) * case.gy[:, : case.width]).sum().backward()
+    else:
+        (y.flatten(1) * case.gy).sum().backward()
+    lse = torch.where(some[:, None], torch.logsumexp(logits.detach().masked_fill(~some[:, None, None], 0), 1), torch.inf)
+    return y.detach().flatten(1), lse, z.grad, a_src.grad, a_dst.grad, edge.grad
+
+
+def blocks_of(rows, columns, bounds, hypersparse, num_rows):
+    """(edges, indptr, indices, stored rows, columns) of each range of columns; edges number those of the whole graph."""
+    for low, high in zip(bounds[:-1], bounds[1:]):
+        edges = np.flatnonzero((columns >= low) & (columns < high))
+        edges = edges[np.lexsort((edges, columns[edges], rows[edges]))]
+        count = np.bincount(rows[edges], minlength=num_rows)
+        stored = np.flatnonzero(count) if hypersparse else np.arange(num_rows)
+        indptr = torch.from_numpy(np.append(0, np.cumsum(count[stored])))
+        indices = torch.from_numpy((columns[edges] - low).astype(np.int32))
+        yield edges, indptr, indices, torch.from_numpy(stored.astype(np.int32)) if hypersparse else None, slice(low, high)
+
+
+def spread(tensor, dtype, gap=3):
+    """A copy whose rows are further apart than they are long."""
+    wide = torch.full((tensor.shape[0], tensor.shape[1] + gap), torch.nan, dtype=dtype)
+    wide[:, : tensor.shape[1]] = tensor
+    return wide[:, : tensor.shape[1]]
+
+
+def bounds_of(size, pieces):
+    return np.linspace(0, size, pieces + 1).astype(int)
+
+
+def forward(case, dtype, pieces=1, hypersparse=False, order=1):
+    n_dst, n_src = len(case.a_dst), len(case.a_src)
+    y = spread(torch.zeros(n_dst, case.heads * case.width), dtype)
+    running_max = spread(torch.full((n_dst, case.heads), -torch.inf), dtype)
+    denominator, lse = torch.zeros(n_dst, case.heads, dtype=dtype), torch.empty(n_dst, case.heads, dtype=dtype)
+    a_dst, source = spread(case.a_dst, dtype), spread(torch.cat([case.z, case.a_src], 1), dtype)
+    for edges, indptr, indices, rows, columns in list(
+        blocks_of(case.dst, case.src, bounds_of(n_src, pieces), hypersparse, n_dst)
+    )[::order]:
+        dropout = case.dropout()
+        kernels.attend_forward(
+            y, running_max, denominator, a_dst, source[columns], indptr, indices, heads=case.heads, slope=SLOPE, rows=rows,
+            edge_term=None if case.edge is None else case.edge[edges].to(dtype),
+            dropout=dropout and (*dropout[:3], dropout[3][columns]),
+        )
+    kernels.attend_finish(y, running_max, denominator, lse)
+    return y, lse
+
+
+def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False):
+    n_dst, n_src, heads = len(case.a_dst), len(case.a_src), case.heads
+    gy = case.gy[:, : case.width] / heads if shared else case.gy
+    shift = (gy.repeat(1, heads if shared else 1) * y).unflatten(1, (heads, -1)).sum(2)
+    remote = spread(torch.cat([gy, case.a_dst, lse, shift], 1), dtype)
+    own = spread(torch.cat([case.z, case.a_src], 1), dtype)
+    gz, ga_src = spread(torch.zeros(n_src, heads * case.width), dtype), torch.zeros(n_src, heads, dtype=dtype)
+    ga_dst = spread(torch.zeros(n_dst, heads), dtype)
+    g_edge = None if case.edge is None else torch.full((len(case.dst), heads), torch.nan, dtype=dtype)
+    for edges, indptr, indices, rows, columns in blocks_of(
+        case.src, case.dst, bounds_of(n_dst, pieces), hypersparse, n_src
+    ):
+        g_block = None if g_edge is None else torch.full((len(edges), heads), torch.nan, dtype=dtype)
+        dropout = case.dropout()
+        kernels.attend_backward(
+            gz, ga_src, ga_dst[columns], own, remote[columns], indptr, indices, heads=heads, slope=SLOPE, shared=shared,
+            rows=rows, edge_term=None if case.edge is None else case.edge[edges].to(dtype), g_edge_term=g_block,
+            dropout=dropout and (*dropout[:2], dropout[2][columns], dropout[3]),
+        )
+        if g_edge is not None:
+            g_edge[edges] = g_block
+    return gz, ga_src, ga_dst, g_edge
+
+
+def assert_close(actual, wanted, dtype, what, factor=1.0):
+    assert actual.dtype == dtype
+    finite = torch.isfinite(wanted)
+    assert torch.equal(torch.isfinite(actual), finite), what
+    assert torch.equal(actual[~finite].double(), wanted[~finite]), what
+    error = (actual.double() - wanted)[finite].abs()
+    scale = wanted[finite].abs().max().clamp_min(0.1) if finite.any() else 1
+    assert error.numel() == 0 or error.max() <= factor * TOLERANCE[dtype] * scale, f"{what}: {error.max() / scale}"
+
+
+def check(case, dtype, pieces=1, hypersparse=False, shared=False, order=1, factor=1.0):
+    y, lse, *gradients = expected(case, shared)
+    found_y, found_lse = forward(case, dtype, pieces, hypersparse, order)
+    assert_close(found_y, y, dtype, "y", factor)
+    assert_close(found_lse, lse, dtype, "lse", factor)
+    found = backward(case, y, lse, dtype, pieces, hypersparse, shared)
+    for name, one, other in zip(("gz", "ga_src", "ga_dst", "g_edge"), found, gradients):
+        if one is not None:
+            assert_close(one, other, dtype, name, factor)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+@pytest.mark.parametrize("heads, width", SHAPES)
+def test_all_shapes(implementation, heads, width, dtype):
+    check(make_case(heads, width, edge=True, rate=0.4), dtype)
+    check(make_case(heads, width, seed=1), dtype, pieces=3, hypersparse=True)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("edge", [False, True])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_options(implementation, threads, shared, edge, rate):
+    for heads, width in ((4, 12), (3, 5)):
+        case = make_case(heads, width, edge=edge, rate=rate, edges=400)
+        check(case, torch.float64, pieces=1, shared=shared)
+        check(case, torch.float64, pieces=3, hypersparse=True, shared=shared)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_maximum_that_rises_from_block_to_block_and_one_that_falls(implementation, order):
+    case = make_case(4, 8)
+    case.a_src = case.a_src + torch.linspace(-40, 40, len(case.a_src), dtype=torch.float64)[:, None]
+    check(case, torch.float64, pieces=5, order=order)
+    check(case, torch.float32, pieces=5, order=order, factor=10)
+
+
+def test_logits_of_thousands(implementation):
+    """lse of 10,000 has an error of 0.0005 in float32, which alpha inherits; nothing may overflow on the way."""
+    case = make_case(4, 8, scale=1e4)
+    check(case, torch.float64, pieces=3, factor=1e3)
+    y, lse, *gradients = expected(case)
+    found = *forward(case, torch.float32, 3), *backward(case, y, lse, torch.float32, 3)[:3]
+    for one, other in zip(found, (y, lse, *gradients)):
+        assert_close(one, other, torch.float32, "large logits", factor=2e3)
+
+
+def test_equal_logits_and_zero_logits(implementation):
+    """At s = 0 the derivative of the leaky ReLU is its slope, as in torch."""
+    case = make_case(2, 8)
+    case.a_src = torch.zeros_like(case.a_src)
+    case.a_dst = torch.zeros_like(case.a_dst)
+    check(case, torch.float64)
+
+
+def test_no_edges_at_all(implementation):
+    case = make_case(2, 8)
+    y, running_max = torch.zeros(4, 16), torch.full((4, 2), -torch.inf)
+    denominator, lse, ga_dst = torch.zeros(4, 2), torch.empty(4, 2), torch.zeros(0, 2)
+    none = torch.zeros(5, dtype=torch.int64), torch.zeros(0, dtype=torch.int32)
+    options = {"heads": 2, "slope": SLOPE}
+    kernels.attend_forward(y, running_max, denominator, torch.ones(4, 2), torch.ones(0, 18), *none, **options)
+    kernels.attend_finish(y, running_max, denominator, lse)
+    assert not y.any() and bool((lse == torch.inf).all())
+    gz, ga_src = torch.zeros(4, 16), torch.zeros(4, 2)
+    kernels.attend_backward(gz, ga_src, ga_dst, torch.ones(4, 18), torch.ones(0, 22), *none, **options)
+    assert not gz.any() and not ga_src.any()
+    assert case.a_dst.shape[0] > len(np.unique(case.dst)), "the other tests have rows without edges"
+
+
+def test_every_weight_dropped(implementation):
+    case = make_case(4, 8, rate=1.0)
+    case.mask = lambda: torch.zeros(len(case.dst), 4, dtype=torch.float64)
+    check(case, torch.float64)
+
+
+@pytest.mark.parametrize("heads, width", [(4, 8), (3, 5)])
+def test_hubs_are_split_and_merged(implementation, threads, heads, width):
+    random = np.random.default_rng(5)
+    for num_dst, num_src in ((3, 12000), (12000, 3)):
+        case = make_case(heads, width, num_dst, num_src, edges=40, rate=0.2)
+        many = np.stack(np.meshgrid(np.arange(num_dst), np.arange(num_src), indexing="ij"), -1).reshape(-1, 2)
+        many = many[(many.min(1) == 1) | (random.random(len(many)) < 0.1)]  # one hub; the others are below the limit
+        case.dst, case.src, case.copy = many[:, 0], many[:, 1], np.zeros(len(many), np.int64)
+        check(case, torch.float64, factor=10)
+
+
+def big(seed=0, heads=4, width=12):
+    case = make_case(heads, width, 2500, 2500, edges=40000, seed=seed, edge=True, rate=0.1)
+    hub = np.repeat([[7, 9]], 9000, 0)  # an edge 9000 times over: a hub both ways
+    hub[::2, 0], hub[1::2, 1] = np.arange(4500) % 2500, np.arange(4500) % 2500
+    dst, src = np.append(case.dst, hub[:, 0]), np.append(case.src, hub[:, 1])
+    dst[:20000] = np.where(np.arange(20000) < 9500, 11, dst[:20000])
+    src[20000:30000] = 13
+    order = np.lexsort((src, dst))
+    case.dst, case.src = dst[order], src[order]
+    case.edge = torch.randn(len(dst), heads, dtype=torch.float64)
+    return case
+
+
+def test_bits_do_not_depend_on_threads_or_the_day(implementation):
+    case, before, seen = big(), torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 2):
+            torch.set_num_threads(threads)
+            y, lse = forward(case, torch.float32, pieces=2, hypersparse=True)
+            gradients = backward(case, y.double(), lse.double(), torch.float32, pieces=2, hypersparse=True)
+            seen.append((y, lse, *gradients))
+    finally:
+        torch.set_num_threads(before)
+    if implementation != "reference":  # torch's index_add_ promises less
+        for other in seen[1:]:
+            assert all(torch.equal(one, another) for one, another in zip(seen[0], other))
+    assert all(torch.isfinite(one).all() for one in (seen[0][0], *seen[0][2:]))
+
+
+@pytest.mark.parametrize("heads", [1, 4, 8, 5])
+def test_native_and_reference_agree_on_a_larger_graph(monkeypatch, heads):
+    if library.load().reason is not None:
+        pytest.skip("no compiled kernels")
+    case, found = big(seed=1, heads=heads, width=8), []
+    for chosen in (reference, library.load().kernels):
+        monkeypatch.setattr(attention, "kernels", lambda: chosen)
+        y, lse = forward(case, torch.float64, pieces=2)
+        found.append((y, lse, *backward(case, y, lse, torch.float64, pieces=2)))
+    for one, other in zip(*found):
+        assert_close(other, one, torch.float64, "native against reference", factor=10)
+
+
+def test_a_slice_of_a_longer_indptr(implementation):
+    """indptr may start above 0; edges keep their numbers, in edge_term too."""
+    case = make_case(4, 8, edge=True)
+    (_, indptr, indices, _, _), = blocks_of(case.dst, case.src, [0, len(case.a_src)], False, len(case.a_dst))
+    source, options = torch.cat([case.z, case.a_src], 1), {"heads": 4, "slope": SLOPE, "edge_term": case.edge}
+    results = []
+    for cuts in ([0, 23], [0, 5, 6, 23]):
+        y, top = torch.zeros(23, 32, dtype=torch.float64), torch.full((23, 4), -torch.inf, dtype=torch.float64)
+        denominator = torch.zeros(23, 4, dtype=torch.float64)
+        for low, high in zip(cuts[:-1], cuts[1:]):
+            piece = slice(low, high)
+            kernels.attend_forward(
+                y[piece], top[piece], denominator[piece], case.a_dst[piece], source, indptr[low : high + 1], indices, **options
+            )
+        results.append((y, top, denominator))
+    assert all(torch.equal(one, other) for one, other in zip(*results))
+
+
+def test_wrong_arguments():
+    n, options = torch.zeros(3, dtype=torch.int64), {"heads": 2, "slope": SLOPE}
+    y, h, s, i = torch.zeros(2, 6), torch.zeros(2, 2), torch.zeros(5, 8), torch.zeros(0, dtype=torch.int32)
+    with pytest.raises(ValueError, match="source: expected shape"):
+        kernels.attend_forward(y, h, h, h, s[:, :7], n, i, **options)
+    with pytest.raises(ValueError, match="y: expected a positive multiple of 4 heads"):
+        kernels.attend_forward(y, h, h, h, s, n, i, heads=4, slope=SLOPE)
+    with pytest.raises(ValueError, match="a_dst: expected torch.float32"):
+        kernels.attend_forward(y, h, h, h.double(), s, n, i, **options)
+    with pytest.raises(ValueError, match="dropout: expected None or"):
+        kernels.attend_forward(y, h, h, h, s, n, i, dropout=0.5, **options)
+    with pytest.raises(ValueError, match="src_ids: expected shape"):
+        kernels.attend_forward(y, h, h, h, s, n, i, dropout=(0.5, 1, n[:2], n), **options)
+    with pytest.raises(ValueError, match="remote: expected shape"):
+        kernels.attend_backward(y, h, h, s[:2], s, n, i, **options)
+    with pytest.raises(ValueError, match="lse: expected shape"):
+        kernels.attend_finish(y, h, h, torch.zeros(3, 2))
