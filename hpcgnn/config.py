@@ -53,6 +53,10 @@ class ModelConfig:
         "aggregate constant features once and keep the result: where it pays, always, or never",
         choices=("auto", "always", "never"),
     )
+    heads: int = option(4, "attention heads of hidden layers (gat); --hidden is the width of each", least=1)
+    out_heads: int = option(1, "attention heads of the last layer (gat), each as wide as the classes, averaged", least=1)
+    attention_dropout: float = option(0.0, "dropout of attention coefficients (gat)", least=0.0, below=1.0)
+    negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat)", least=0.0)
     norm: str = option(
         "none", "normalisation after hidden layers; batch uses the statistics of all nodes", choices="norms"
     )

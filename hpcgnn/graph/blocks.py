@@ -18,13 +18,15 @@ class Block:
     """A sparse matrix block with own rows and the columns of one source buffer.
 
     indptr: int64 (R + 1,); indices: int32 (E,), rows of the source buffer; rows: int32 (R,) strictly increasing, the
-    non-empty own rows, or None for all of them; weight: (E,) of the computing dtype or None for ones.
+    non-empty own rows, or None for all of them; weight: (E,) of the computing dtype or None for ones; first_column: the
+    halo position of column 0, or None where the columns are the own nodes.
     """
 
     indptr: torch.Tensor
     indices: torch.Tensor
     rows: torch.Tensor | None = None
     weight: torch.Tensor | None = None
+    first_column: int | None = None
 
     @property
     def num_edges(self):
@@ -83,6 +85,7 @@ def halo_blocks(starts, rows, halo, weight):
                 torch.from_numpy((halo[edges] - starts[index]).astype(np.int32)),
                 torch.from_numpy(block_rows[begins].astype(np.int32)),
                 None if weight is None else weight[torch.from_numpy(edges)],
+                int(starts[index]),
             )
         )
     return blocks

@@ -72,8 +72,8 @@ def build_halo_plan(owner, local_id, cap, num_owned, comm):
     """Agree on the halo of remote edge sources. Collective.
 
     owner, local_id: int32 (E_remote,), the owning rank of each remote edge's source and its local id there. cap: rows
-    of a
-    round. num_owned: own rows, to check what others ask for. Returns (plan, int64 (E_remote,): the halo position of each edge).
+    of a round. num_owned: own rows, to check what others ask for. Returns (plan, int64 (E_remote,): the halo position of
+    each edge's source).
     """
     rank, size = comm.rank, comm.size
     offset = (rank - owner.astype(np.int64)) % size
@@ -98,6 +98,23 @@ def build_halo_plan(owner, local_id, cap, num_owned, comm):
     plan = HaloPlan(rank, size, receive_rows, send_rows, agreed, starts)
     np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in agreed], out=starts[1:])
     return plan, position.astype(np.int64)
+
+
+def gather_halo(plan, values, comm):
+    """The owners' values of all halo rows, in halo order: a whole halo in memory, so for narrow things only. Collective.
+
+    values: (n_p,) own values of any dtype. Returns (num_halo,).
+    """
+    parts = [torch.empty(rows, dtype=values.dtype) for rows in plan.receive_rows]
+    requests, sent = [], []
+    for offset, (part, rows) in enumerate(zip(parts, plan.send_rows), start=1):
+        if len(part):
+            requests.append(comm.irecv(part, plan.source(offset), 2, "plan"))
+        if len(rows):
+            sent.append(values[rows])
+            requests.append(comm.isend(sent[-1], plan.dest(offset), 2, "plan"))
+    comm.wait(requests, "plan")
+    return torch.cat(parts) if parts else values[:0]
 
 
 def _swap(comm, tensor, to, source):

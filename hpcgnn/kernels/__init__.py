@@ -7,11 +7,15 @@ HPCGNN_VECTOR=baseline|avx2|avx512 (see `library.py`), read at the first call.
 """
 
 from .aggregation import check_block, gather, pack
+from .attention import attend_backward, attend_finish, attend_forward
 from .masking import dropout, dropout_entries
 from .library import describe
 from .randomness import random_words, stream_key
 
 __all__ = [
+    "attend_backward",
+    "attend_finish",
+    "attend_forward",
     "check_block",
     "describe",
     "dropout",

@@ -45,9 +45,9 @@ def gather(
     rows          (R,) int32, strictly increasing; None requires R == n_dst
     weight        (E,), source_scale (n_src,), row_scale (n_dst,): float64 with float64 x, else float32
 
-    Sums are formed in float64 for float64 x, else in float32, in the order of the edges (rows of more than 8192 edges in
-    chunks of that many): results do not depend on the number of threads. Neither autograd nor index ranges are looked
-    after: see `check_block` for the latter. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
+    Sums are formed in float64 for float64 x, else in float32, in the order of the edges (rows of more than 8192 edges
+    in chunks of that many): results do not depend on the number of threads. Neither autograd nor index ranges are
+    looked after: see `check_block` for the latter. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
     """
     checks.matrix("x", x, checks.FLOATS)
     y_dtypes = (torch.bfloat16, torch.float32) if x.dtype == torch.bfloat16 else (x.dtype,)
@@ -86,8 +86,8 @@ def check_block(
 ) -> None:
     """Checks once what `gather` takes for granted at every call: that every index of a block is in range.
 
-    indptr (R + 1,) int64, indices (E,) int32, rows (R,) int32 or None; `num_rows` and `num_sources` are the numbers of rows
-    of the y and x to come. Raises ValueError naming the first fault and where it is.
+    indptr (R + 1,) int64, indices (E,) int32, rows (R,) int32 or None; `num_rows` and `num_sources` are the numbers
+    of rows of the y and x to come. Raises ValueError naming the first fault and where it is.
     """
     num_stored = checks.row_pointer(indptr)
     checks.vector("indices", indices, torch.int32, None)

@@ -1,7 +1,8 @@
-"""Checks at the front doors: whatever reaches compiled code as a pointer has the dtype, shape and layout it is read with.
+"""Checks at the front doors: whatever reaches compiled code as a pointer has the dtype, shape and layout it is read
+with.
 
-All of them look at a tensor's description only, so they cost microseconds whatever its size. Ranges of indices are the one
-thing left out; `check_block` looks at those, once per block.
+All of them look at a tensor's description only, so they cost microseconds whatever its size. Ranges of indices are
+the one thing left out; `check_block` looks at those, once per block.
 """
 
 import torch

@@ -1,8 +1,8 @@
 """Finds, loads and describes the compiled library, or says why there is none.
 
-The library is loaded at the first call of a kernel, not at import, and always after torch: it asks for the OpenMP runtime
-by the soname `libgomp.so.1`, and finding the one that torch bundles already in the process it uses that one. Two
-runtimes would keep two pools of threads that fight for the same cores.
+The library is loaded at the first call of a kernel, not at import, and always after torch: it asks for the OpenMP
+runtime by the soname `libgomp.so.1`, and finding the one that torch bundles already in the process it uses that one.
+Two runtimes would keep two pools of threads that fight for the same cores.
 
 Environment variables, read once:
 
@@ -37,8 +37,8 @@ class Loaded:
 
 @functools.cache
 def load() -> Loaded:
-    """The kernels to use, chosen once per process. Raises ValueError for a wrong environment variable and ImportError if
-    HPCGNN_KERNELS=native cannot be met. Warns (once) if it falls back unasked."""
+    """The kernels to use, chosen once per process. Raises ValueError for a wrong environment variable and ImportError
+    if HPCGNN_KERNELS=native cannot be met. Warns (once) if it falls back unasked."""
     wanted = os.environ.get("HPCGNN_KERNELS", "auto")
     if wanted not in ("auto", "native", "reference"):
         raise ValueError(f"HPCGNN_KERNELS must be auto, native or reference, not {wanted!r}")
@@ -70,9 +70,9 @@ def kernels():
 def describe() -> dict:
     """Which kernels run in this process, as plain values for a run record.
 
-    Keys: `native` (bool), `reason` (str or None: why not), `file`, `vector_path` (str or None), `vector_paths` (those this
-    processor could use), `openmp_runtimes` (files of the OpenMP runtimes in the process; more than one is a fault),
-    `threads` (int: torch's setting, which the kernels follow at each call).
+    Keys: `native` (bool), `reason` (str or None: why not), `file`, `vector_path` (str or None), `vector_paths` (those
+    this processor could use), `openmp_runtimes` (files of the OpenMP runtimes in the process; more than one is a
+    fault), `threads` (int: torch's setting, which the kernels follow at each call).
     """
     loaded = load()
     native = loaded.reason is None

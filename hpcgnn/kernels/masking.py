@@ -1,7 +1,7 @@
 """Dropout whose mask is a function of (key, row id, column), so that it is recomputed and never stored.
 
-The same call serves forwards (on activations) and backwards (on gradients), for a rank's own rows and for rows that came
-from elsewhere. N. Srivastava et al., "Dropout", JMLR 15 (2014), in the inverted form: kept values are scaled up.
+The same call serves forwards (on activations) and backwards (on gradients), for a rank's own rows and for rows that
+came from elsewhere. N. Srivastava et al., "Dropout", JMLR 15 (2014), in the inverted form: kept values are scaled up.
 """
 
 import torch
@@ -22,9 +22,9 @@ def _rule(p: float) -> tuple[int, float]:
 def dropout(out: torch.Tensor, x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> None:
     """out[i, c] = x[i, c] / (1 - p) where the random word of (ids[i], c) keeps it, else 0.
 
-    out and x (n, F) of one dtype, float32, float64 or bfloat16, rows contiguous; out may be x itself, but must not overlap
-    it otherwise. ids (n,) int64: the original node ids. key: from `stream_key`. p is rounded to a multiple of 2**-32;
-    p = 0 copies and p = 1 gives zeros. Raises ValueError for a wrong dtype, shape, layout, key or p.
+    out and x (n, F) of one dtype, float32, float64 or bfloat16, rows contiguous; out may be x itself, but must not
+    overlap it otherwise. ids (n,) int64: the original node ids. key: from `stream_key`. p is rounded to a multiple of
+    2**-32; p = 0 copies and p = 1 gives zeros. Raises ValueError for a wrong dtype, shape, layout, key or p.
     """
     checks.matrix("x", x, checks.FLOATS)
     checks.matrix("out", out, (x.dtype,), rows=x.shape[0], columns=x.shape[1])

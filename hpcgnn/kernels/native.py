@@ -38,9 +38,30 @@ class GatherArguments(ctypes.Structure):
     ]
 
 
+class AttentionArguments(ctypes.Structure):
+    """hg_attention_args of native/attention.h, field by field."""
+
+    _fields_ = [
+        (name, kind)
+        for kind, names in (
+            (c_void_p, "indptr indices rows"),
+            (c_void_p, "streamed own sums maximum denominator ga_src ga_dst edge_term g_edge_term row_ids column_ids"),
+            (c_int64, "num_rows heads head_width streamed_stride own_stride sums_stride maximum_stride"),
+            (c_int64, "denominator_stride ga_src_stride ga_dst_stride edge_stride g_edge_stride"),
+            (c_double, "slope scale"),
+            (c_uint64, "key"),
+            (c_uint32, "threshold"),
+            (c_int32, "shared type"),
+        )
+        for name in names.split()
+    ]
+
+
 _SIGNATURES = {
     "hg_supports": (c_int, [c_int]),
     "hg_gather": (c_int, [c_int, c_int, POINTER(GatherArguments)]),
+    "hg_attend_forward": (c_int, [c_int, c_int, POINTER(AttentionArguments)]),
+    "hg_attend_backward": (c_int, [c_int, c_int, POINTER(AttentionArguments)]),
     "hg_probe": (c_double, [c_int, c_int, c_void_p, c_int64, c_int64, c_void_p, c_int64]),
     "hg_pack": (
         None,
@@ -101,6 +122,57 @@ class Native:
         )
         if self._library.hg_gather(self._path, torch.get_num_threads(), byref(arguments)):
             raise MemoryError("gather: no memory for the partial sums of rows with very many edges")
+
+    def attend_forward(
+        self, y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule
+    ) -> None:
+        operands = {
+            "streamed": source,
+            "own": a_dst,
+            "sums": y,
+            "maximum": running_max,
+            "denominator": denominator,
+            "edge": edge_term,
+        }
+        self._attend("hg_attend_forward", operands, indptr, indices, heads, slope, False, rows, rule)
+
+    def attend_backward(
+        self, gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term, rule
+    ) -> None:
+        operands = {
+            "streamed": remote,
+            "own": z_src,
+            "sums": gz,
+            "ga_src": ga_src,
+            "ga_dst": ga_dst,
+            "edge": edge_term,
+            "g_edge": g_edge_term,
+        }
+        self._attend("hg_attend_backward", operands, indptr, indices, heads, slope, shared, rows, rule)
+
+    def _attend(self, function, operands, indptr, indices, heads, slope, shared, rows, rule) -> None:
+        key, threshold, scale, row_ids, column_ids = rule or (0, 0, 1.0, None, None)
+        given = {name: tensor for name, tensor in operands.items() if tensor is not None}
+        arguments = AttentionArguments(
+            indptr=_pointer(indptr),
+            indices=_pointer(indices),
+            rows=_pointer(rows),
+            row_ids=_pointer(row_ids),
+            column_ids=_pointer(column_ids),
+            num_rows=indptr.numel() - 1,
+            heads=heads,
+            head_width=operands["sums"].shape[1] // heads,
+            slope=slope,
+            scale=scale,
+            key=key,
+            threshold=threshold,
+            shared=shared,
+            type=ELEMENT_CODES[operands["sums"].dtype],
+            **{name + "_term" if "edge" in name else name: _pointer(tensor) for name, tensor in given.items()},
+            **{name + "_stride": tensor.stride(0) for name, tensor in given.items()},
+        )
+        if getattr(self._library, function)(self._path, torch.get_num_threads(), byref(arguments)):
+            raise MemoryError("attention: no memory for the partial results of a block")
 
     def probe(self, x, indices) -> float:
         """Sums all listed rows into registers, for the speed of the reading alone (`jobs/bench/gather.py`)."""

@@ -24,7 +24,8 @@ def _mix(z: int) -> int:
 def stream_key(seed: int, *parts: int) -> int:
     """A 64-bit key from integers, e.g. stream_key(seed, epoch, layer, purpose).
 
-    Order and number of the parts matter; negative numbers count modulo 2**64. Raises TypeError for anything but integers.
+    Order and number of the parts matter; negative numbers count modulo 2**64. Raises TypeError for anything but
+    integers.
     """
     key = 0
     for part in (seed, *parts):

@@ -1,8 +1,8 @@
 """The kernels in plain torch: what the compiled ones must agree with, and what serves where none could be compiled.
 
-Written for clarity, with one concession to use at scale: `gather` expands the edges in pieces, so that its extra memory is
-bounded and not (edges, width). Arguments arrive checked. Random words and dropout agree with the compiled kernels bit
-for bit; sums agree to rounding, because they are formed in another order.
+Written for clarity, with one concession to use at scale: `gather` expands the edges in pieces, so that its extra
+memory is bounded and not (edges, width). Arguments arrive checked. Random words and dropout agree with the compiled
+kernels bit for bit; sums agree to rounding, because they are formed in another order.
 """
 
 import torch
@@ -115,3 +115,85 @@ def dropout_entries(out, data, indptr, ids, columns, key, threshold, scale) -> N
         )
         words = philox(counters, key).gather(1, (column & 3)[:, None])[:, 0]
         out[entries] = _drop(data[entries], words, threshold, scale)
+
+
+def _edge_factors(rule, row_ids_are_dst, target, columns, duplicate, heads) -> torch.Tensor:
+    """Attention dropout's factors 0 or 1 / (1 - p) of edges: (edges, heads) float64. `duplicate` counts equal edges
+    before."""
+    key, threshold, scale, row_ids, column_ids = rule
+    ends = row_ids[target], column_ids[columns]
+    dst, src = ends if row_ids_are_dst else ends[::-1]
+    groups = (heads + 3) // 4
+    counters = torch.empty(dst.numel(), groups, 4, dtype=torch.int64)
+    counters[..., 0] = (dst & _MASK)[:, None]
+    counters[..., 1] = (src & _MASK)[:, None]
+    counters[..., 2] = ((dst >> 32) & 0xFFFF | ((src >> 32) & 0xFFFF) << 16)[:, None]
+    counters[..., 3] = duplicate[:, None] * groups + torch.arange(groups)
+    words = philox(counters, key).reshape(dst.numel(), 4 * groups)[:, :heads]
+    return (words >= threshold).to(torch.float64) * scale
+
+
+def _edge_pieces(indptr, indices, rows, width):
+    """Yields (edges, row of each, column of each, number of equal edges before each), pieces of bounded size, whole
+    rows."""
+    step, stored, first = max(1, _PIECE // max(1, width)), indptr.numel() - 1, 0
+    while first < stored:
+        last = int(torch.searchsorted(indptr, indptr[first] + step, right=True)) - 1
+        last = min(stored, max(last, first + 1))
+        edges = torch.arange(int(indptr[first]), int(indptr[last]))
+        row = torch.repeat_interleave(torch.arange(first, last), indptr[first : last + 1].diff())
+        columns = indices[edges].to(torch.int64)
+        fresh = torch.ones_like(edges, dtype=torch.bool)
+        fresh[1:] = (row[1:] != row[:-1]) | (columns[1:] != columns[:-1])
+        start = torch.where(fresh, torch.arange(edges.numel()), 0).cummax(0).values if edges.numel() else edges
+        yield edges, row if rows is None else rows[row].to(torch.int64), columns, torch.arange(edges.numel()) - start
+        first = last
+
+
+def attend_forward(
+    y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule
+) -> None:
+    width = y.shape[1]
+    for edges, target, columns, duplicate in _edge_pieces(indptr, indices, rows, width):
+        if not edges.numel():
+            continue
+        logit = a_dst[target] + source[columns, width:]
+        if edge_term is not None:
+            logit = logit + edge_term[edges]
+        logit = torch.where(logit > 0, logit, slope * logit)
+        before = running_max.clone()
+        running_max.scatter_reduce_(0, target[:, None].expand_as(logit), logit, "amax")
+        finite = torch.where(running_max == -torch.inf, 0, running_max)
+        factor = torch.where(before == running_max, 1, torch.exp(before - finite))
+        weight = torch.exp(logit - finite[target])
+        denominator.mul_(factor).index_add_(0, target, weight)
+        y.unflatten(1, (heads, -1)).mul_(factor[..., None])
+        if rule is not None:
+            weight = weight * _edge_factors(rule, True, target, columns, duplicate, heads).to(weight.dtype)
+        message = source[columns, :width].unflatten(1, (heads, -1)) * weight[..., None]
+        y.index_add_(0, target, message.flatten(1))
+
+
+def attend_backward(
+    gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term, rule
+) -> None:
+    width, g_width = gz.shape[1], remote.shape[1] - 3 * heads
+    for edges, own, columns, duplicate in _edge_pieces(indptr, indices, rows, width):
+        tail = remote[columns, g_width:]
+        a_dst, lse, shift = tail[:, :heads], tail[:, heads : 2 * heads], tail[:, 2 * heads :]
+        logit = a_dst + z_src[own, width:]
+        if edge_term is not None:
+            logit = logit + edge_term[edges]
+        derivative = torch.full_like(logit, slope).masked_fill_(logit > 0, 1)
+        alpha = torch.exp(logit * derivative - lse)
+        coefficient = alpha
+        if rule is not None:
+            coefficient = alpha * _edge_factors(rule, False, own, columns, duplicate, heads).to(alpha.dtype)
+        gy = remote[columns, :g_width].unflatten(1, (1 if shared else heads, -1))
+        dot = (gy * z_src[own, :width].unflatten(1, (heads, -1))).sum(2)
+        gradient = (coefficient * dot - alpha * shift) * derivative
+        gz.index_add_(0, own, (gy * coefficient[..., None]).flatten(1))
+        ga_src.index_add_(0, own, gradient)
+        ga_dst.index_add_(0, columns, gradient)
+        if g_edge_term is not None:
+            g_edge_term[edges] = gradient

@@ -16,4 +16,4 @@ class GCNConv(Conv):
         return self.linear(aggregate)
 
     def transform_first(self, graph, x):
-        return graph.aggregate(x @ self.linear.weight, self.norm) + self.linear.bias
+        return graph.aggregate(x @ self.linear.weight, self.norm).add_(self.linear.bias)

@@ -31,13 +31,18 @@ class Graph:
     ids.
 
     aggregate(x, norm): own rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum', 'mean' or 'sym'.
+    attend(projected, shape, layer, p): additive attention, differentiable, collective (see ops/attention.py).
     total(tensor): the float64 sum over ranks, collective.
     """
 
-    def __init__(self, local, aggregate, total, random, constant):
+    def __init__(self, local, halo, total, random, constant):
         self.features, self.ids, self.num_nodes = local.features, local.original_id, local.num_nodes
-        self.aggregate, self.total, self._random = aggregate, total, random
+        self.aggregate, self._halo, self.total, self._random = halo.aggregate, halo, total, random
         self.constant = constant
+
+    def attend(self, projected, shape, layer, p):
+        """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See ops/attention.py."""
+        return self._halo.attend(projected, shape, self._random.key(Purpose.DROPOUT_ATTENTION, layer), p)
 
     def dropout(self, x, p, layer, purpose=Purpose.DROPOUT):
         """Dropout with draws keyed by epoch, layer, original node id and column. x: (n_p, F) tensor or SparseRows."""

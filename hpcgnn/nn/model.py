@@ -1,10 +1,12 @@
 """A stack of convolutions, and the registry of models that `--model` offers."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
 
+from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gcn import GCNConv
 from hpcgnn.nn.gin import GINConv
 from hpcgnn.nn.norm import NORM_LAYERS
@@ -32,6 +34,10 @@ class ModelSpec:
     input_dropout: str = "aggregate"
     keep_input: str = "auto"
     sparse_input: bool = False
+    heads: int = 1
+    out_heads: int = 1
+    attention_dropout: float = 0.0
+    slope: float = 0.2
     dtype: torch.dtype = torch.float32
 
     @property
@@ -45,14 +51,14 @@ class ModelSpec:
 
         It pays where they are dense and not much wider than the first layer's output; else they are transformed first.
         """
-        if self.sparse_input or self.input_dropout == "raw":
+        if self.sparse_input or self.input_dropout == "raw" or not MODELS[self.model].linear:
             return False
         first_out = self.classes if self.model == "sgc" else self.widths[1]
         return self.keep_input == "always" or (self.keep_input == "auto" and self.d_in <= 2 * first_out)
 
 
 class Model(nn.Module):
-    """convolution → norm → ReLU → dropout, L times; the last layer is a convolution alone.
+    """convolution → norm → activation → dropout, L times; the last layer is a convolution alone.
 
     forward(graph) -> logits (n_p, C) of own nodes. Collective.
 
@@ -60,16 +66,17 @@ class Model(nn.Module):
     of another width, adds its input (before dropout) to its output.
     """
 
-    def __init__(self, spec, convs):
+    def __init__(self, spec, convs, activation=torch.relu_):
         super().__init__()
-        self.spec = spec
+        # In place: what it acts on, the output of a convolution or a norm, is not needed again for the gradient.
+        self.spec, self._activation = spec, activation
         self.convs = nn.ModuleList(convs)
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](conv.d_out, dtype=spec.dtype) for conv in convs[:-1])
 
     def forward(self, graph):
         h, before = self._input_layer(graph), None
         for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms), start=1):
-            x = torch.relu(norm(graph, h))
+            x = self._activation(norm(graph, h))
             if self.spec.residual and before is not None:
                 x = x + before
             before = x
@@ -105,29 +112,45 @@ def _build_sgc(spec):
     return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)])
 
 
+def _build_gat(spec):
+    """Hidden layers concatenate `heads` heads of `hidden` columns; the last averages `out_heads` heads as wide as the classes."""
+    convs, d_in = [], spec.d_in
+    for layer in range(spec.layers):
+        last = layer == spec.layers - 1
+        width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
+        convs.append(
+            GATConv(d_in, width, heads, last and heads > 1, spec.slope, spec.attention_dropout, layer, spec.dtype)
+        )
+        d_in = convs[-1].d_out
+    return Model(spec, convs, activation=partial(torch.nn.functional.elu, inplace=True))
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A model on offer. build(spec) -> Model; self_loops: what the model wants of the graph, 'add' or 'keep'."""
+    """A model on offer. build(spec) -> Model; self_loops: what the model wants of the graph, 'add' or 'keep'.
+
+    linear: its first aggregation is linear in the features, so that of constant features can be kept.
+    """
 
     build: callable
     self_loops: str
-    summary: str
+    linear: bool = True
 
 
 MODELS = {
-    "gcn": Entry(
-        _stacked(GCNConv),
-        GCNConv.self_loops,
-        "graph convolution, symmetric normalisation, self loops added where missing",
-    ),
-    "sage": Entry(_stacked(SAGEConv), SAGEConv.self_loops, "GraphSAGE with the mean aggregator"),
-    "gin": Entry(_stacked(GINConv), GINConv.self_loops, "graph isomorphism network, two-layer MLP, learned epsilon"),
-    "sgc": Entry(_build_sgc, SGCConv.self_loops, "simplified graph convolution: --layers hops, then one linear map"),
+    "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops),
+    "sage": Entry(_stacked(SAGEConv), SAGEConv.self_loops),
+    "gin": Entry(_stacked(GINConv), GINConv.self_loops),
+    "sgc": Entry(_build_sgc, SGCConv.self_loops),
+    "gat": Entry(_build_gat, GATConv.self_loops, linear=False),
 }
 
 
 def widest_row(spec):
-    """The largest width of rows that a model can exchange, an upper bound from its spec alone."""
+    """The most numbers that a model exchanges for one halo row in one direction, returns included, from its spec alone."""
+    if spec.model == "gat":
+        hidden = spec.heads * (spec.hidden + 4) if spec.layers > 1 else 0
+        return max(hidden, spec.out_heads * (spec.classes + 4))
     dense_input = 0 if spec.sparse_input or not (spec.keeps_input or spec.input_dropout == "raw") else spec.d_in
     inner = spec.widths[1:] if spec.model != "sgc" else (spec.classes,)
     return max(dense_input, *inner)

@@ -1,5 +1,7 @@
 """GraphSAGE, mean aggregator (Hamilton et al., NIPS'17, algorithm 1): y = W_n · mean of in-neighbours + W_s x + b."""
 
+import torch
+
 from hpcgnn.nn.conv import Conv
 from hpcgnn.nn.linear import Linear
 
@@ -15,7 +17,7 @@ class SAGEConv(Conv):
         self.own = Linear(d_in, d_out, dtype=dtype)
 
     def combine(self, aggregate, x):
-        return self.neighbour(aggregate) + self.own(x)
+        return torch.addmm(self.own(x), aggregate, self.neighbour.weight)
 
     def transform_first(self, graph, x):
-        return graph.aggregate(self.neighbour(x), self.norm) + self.own(x)
+        return self.own(x).add_(graph.aggregate(self.neighbour(x), self.norm))

@@ -24,4 +24,4 @@ class SGCConv(Conv):
         return self.linear(aggregate)
 
     def transform_first(self, graph, x):
-        return self.gather(graph, x @ self.linear.weight) + self.linear.bias
+        return self.gather(graph, x @ self.linear.weight).add_(self.linear.bias)

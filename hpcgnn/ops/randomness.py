@@ -18,6 +18,7 @@ class Purpose(IntEnum):
     PARAMETER = 1
     DROPOUT = 2
     DROPOUT_AGGREGATE = 3
+    DROPOUT_ATTENTION = 4
 
 
 class Randomness:

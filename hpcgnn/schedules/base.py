@@ -20,6 +20,9 @@ class HaloPolicy(Protocol):
     def aggregate(self, x: torch.Tensor, norm: str) -> torch.Tensor:
         """Own rows (n_p, F) -> (n_p, F), differentiable, collective."""
 
+    def attend(self, projected: torch.Tensor, shape, key: int, p: float) -> torch.Tensor:
+        """Additive attention over the in-edges, differentiable, collective; see ops/attention.py."""
+
 
 class SyncPolicy(Protocol):
     """How the ranks' parameters are kept together."""

@@ -1,7 +1,9 @@
 """Halo policies: what `aggregate` does about remote rows."""
 
+from hpcgnn.graph.halo import gather_halo
 from hpcgnn.graph.norms import scales
 from hpcgnn.graph.stream import Stream
+from hpcgnn.ops.attention import AdditiveAttention
 from hpcgnn.ops.linear import LinearAggregation
 
 
@@ -12,7 +14,7 @@ class FullHalo:
     """
 
     def __init__(self, local, comm, buffers):
-        self._local = local
+        self._local, self._comm = local, comm
         self._inward = Stream(local.inward.own, local.inward.halo, local.inward.plan, buffers, comm)
         self._outward = (
             self._inward
@@ -20,6 +22,7 @@ class FullHalo:
             else Stream(local.outward.own, local.outward.halo, local.outward.plan, buffers, comm)
         )
         self._operators = {}
+        self._attention = None
 
     def begin_epoch(self, epoch):
         """Nothing changes from epoch to epoch."""
@@ -30,3 +33,14 @@ class FullHalo:
         if key not in self._operators:
             self._operators[key] = LinearAggregation(self._inward, self._outward, *scales(self._local, norm, x.dtype))
         return self._operators[key](x)
+
+    def attend(self, projected, shape, key, p):
+        """Additive attention from [z | a_src | a_dst] (n_p, F + 2H); see ops/attention.py. Collective."""
+        if self._attention is None:
+            local = self._local
+            inward_ids = gather_halo(local.inward.plan, local.original_id, self._comm)
+            outward_ids = inward_ids
+            if local.outward is not local.inward:
+                outward_ids = gather_halo(local.outward.plan, local.original_id, self._comm)
+            self._attention = AdditiveAttention(self._inward, self._outward, local.original_id, inward_ids, outward_ids)
+        return self._attention(projected, shape, key, p)

@@ -127,7 +127,8 @@ def choose_map(file, config, comm):
         made = None
         if comm.rank == 0:
             offsets = file.read("clusters/offsets", dtype=np.int64)
-            made = map_clusters(np.diff(offsets), file.cluster_graph(), comm.size, config.run.seed)
+            seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
+            made = map_clusters(np.diff(offsets), file.cluster_graph(), comm.size, seed)
     return "auto", comm.broadcast_object(made)
 
 
@@ -146,6 +147,10 @@ def model_spec(meta, config):
         input_dropout=options.input_dropout,
         keep_input=options.keep_input,
         sparse_input=meta.sparse_features,
+        heads=options.heads,
+        out_heads=options.out_heads,
+        attention_dropout=options.attention_dropout,
+        slope=options.negative_slope,
         dtype=DTYPES[config.run.precision],
     )
 

@@ -26,7 +26,7 @@ class Trainer:
         self.random = Randomness(config.run.seed)
         self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers)
         self._constants = {}
-        self.graph = Graph(local, self.schedule.halo.aggregate, comm.total, self.random, self._constant)
+        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant)
         self.model = MODELS[spec.model].build(spec)
         initialise(self.model, self.random)
         self.gradients = FlatGradients(self.model.parameters())

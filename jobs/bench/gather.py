@@ -1,12 +1,13 @@
 """How fast is `gather`, against what the memory allows and against torch's CSR product?
 
 Aggregation reads one row of x per edge, in an order that the graph dictates; everything else is small. The bound is
-therefore a *probe* that reads the same rows in the same order and sums them into registers, with neither row structure nor
-results to store. The table gives, for each width and element type, GB/s of rows read (edges x width x bytes per element /
-time) by gather, probe and torch.sparse.mm, and gather's speed as a fraction of the probe's and as a multiple of torch's.
-Repetitions alternate between the three, so that a disturbance of the machine falls on all; ratios are formed within one
-repetition and given as min / median / max. The probe adds bytes as if they were floats; bfloat16 costs gather two
-instructions more per register to convert, which shows where x, or its popular part, is in a cache.
+therefore a *probe* that reads the same rows in the same order and sums them into registers, with neither row
+structure nor results to store. The table gives, for each width and element type, GB/s of rows read (edges x width x
+bytes per element / time) by gather, probe and torch.sparse.mm, and gather's speed as a fraction of the probe's and as
+a multiple of torch's. Repetitions alternate between the three, so that a disturbance of the machine falls on all;
+ratios are formed within one repetition and given as min / median / max. The probe adds bytes as if they were floats;
+bfloat16 costs gather two instructions more per register to convert, which shows where x, or its popular part, is in a
+cache.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--types", nargs="+", choices=TYPES, default=["fp32", "bf16"])
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up and does not count")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--weighted", action="store_true", help="with a weight per edge (torch's product always has one)")
+    parser.add_argument("--weighted", action="store_true", help="with a weight per edge (torch's has one anyway)")
     parser.add_argument("--no-torch", action="store_true", help="leave out torch.sparse.mm, which is slow")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: processor time of all threads / "
                         "threads, for machines whose cores are shared with other work")
@@ -49,7 +50,8 @@ def arguments() -> argparse.Namespace:
 
 
 def skewed_graph(nodes: int, degree: float, order: str, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(indptr, indices) whose in- and out-degrees have a Pareto tail of exponent 2.1, both with the same popular nodes."""
+    """(indptr, indices) whose in- and out-degrees have a Pareto tail of exponent 2.1, both with the same popular
+    nodes."""
     generator = torch.Generator().manual_seed(seed)
     popularity = torch.rand(nodes, generator=generator, dtype=torch.float64).clamp_min(1 / nodes) ** (-1 / 1.1)
     degrees = (popularity * (degree * nodes / popularity.sum())).round().to(torch.int64)

@@ -20,7 +20,8 @@ def block(num_stored, num_sources, degree, generator, hub=0):
 
 
 def matrix(rows, width, dtype, generator, stride=None):
-    """Random (rows, width) with any distance between rows; the gaps hold NaN, which must never be read into a result."""
+    """Random (rows, width) with any distance between rows; the gaps hold NaN, which must never be read into a
+    result."""
     storage = torch.full((rows, stride or width), float("nan"), dtype=dtype)
     storage[:, :width] = torch.from_numpy(generator.standard_normal((rows, width))).to(dtype)
     return storage[:, :width]
@@ -99,7 +100,8 @@ def test_hub(kernels, x_dtype, y_dtype, width, accumulate):
     indices = torch.cat([indices, torch.from_numpy(generator.integers(0, 500, extra, dtype=np.int32))])
     acc = torch.float64 if x_dtype == torch.float64 else torch.float32
     y = matrix(13, width, y_dtype, generator)
-    # float32 sums of 200,000 terms one by one, as the reference forms them: the error grows with the root of their number
+    # float32 sums of 200,000 terms one by one, as the reference forms them: the error grows with the root of their
+    # number
     compare(
         y,
         matrix(500, width, x_dtype, generator),

@@ -1,6 +1,7 @@
 /* The gather kernels of one path: the templates for each element type and unit, and the choice between them by width.
  *
- * Rows that fit into 8 registers are summed there (gather_narrow.h), wider ones in the L1 cache (gather_wide.h). A row
+ * Rows that fit into 8 registers (bfloat16: 16) are summed there (gather_narrow.h), wider ones in the L1 cache
+ * (gather_wide.h). A row
  * narrower than a register uses the largest power of two of columns that fits, twice if need be: width 7 is two
  * overlapping units of 4, width 1 is scalar.
  */
@@ -13,9 +14,9 @@
 #define HG_SINGLE 2             /* bfloat16, one column: width 1 only */
 
 /* Edges ahead of the sum at which rows are prefetched. Narrow rows, AVX2, 2 threads, 400,000 nodes in random order,
- * gather / probe at 6, 10, 16, 24, 40 edges: float32 width 16 0.78 0.78 0.83 1.10 1.13, width 64 0.84 0.88 0.88 0.92 0.86,
- * bfloat16 width 64 0.49 0.65 0.69 0.77 0.80: a narrow row is summed in 2 ns, a row from memory takes 100. Wide rows need
- * less: those of 1024 bytes are prefetched one group of 4 ahead, those of 512 two, others 16 edges
+ * gather / probe at 6, 10, 16, 24, 40 edges: float32 width 16 0.78 0.78 0.83 1.10 1.13, width 64 0.84 0.88 0.88 0.92
+ * 0.86, bfloat16 width 64 0.49 0.65 0.69 0.77 0.80: a narrow row is summed in 2 ns, a row from memory takes 100. Wide
+ * rows need less: those of 1024 bytes are prefetched one group of 4 ahead, those of 512 two, others 16 edges
  * (12 and 24 are as good). */
 #define HG_NARROW_AHEAD 24
 #define HG_WIDE_AHEAD 16
@@ -189,8 +190,8 @@ HG_FINISH(double)
 #include "gather_wide.h"
 #include "gather_undefine.h"
 
-/* Calls name_TYPE_UNIT for the largest unit that fits the width, or wide_name_TYPE_full beyond 8 registers. A unit that a
- * path does not have is as wide as a full one, which is asked for first. */
+/* Calls name_TYPE_UNIT for the largest unit that fits the width, or wide_name_TYPE_full beyond 8 registers. A unit
+ * that a path does not have is as wide as a full one, which is asked for first. */
 #if HG_F32_LANES > 4
 #define HG_IF_OVER_4(statement) statement else
 #else
@@ -221,7 +222,7 @@ HG_FINISH(double)
 
 #define HG_CHOOSE_bf16(name, ...)                                                                                      \
     const int64_t width = a->width, full = 2 * HG_F32_LANES;                                                           \
-    if (width > 4 * full) wide_##name##_bf16_full(__VA_ARGS__);                                                        \
+    if (width > 8 * full) wide_##name##_bf16_full(__VA_ARGS__);                                                        \
     else if (width >= full) name##_bf16_full(__VA_ARGS__);                                                             \
     else HG_IF_OVER_8(if (width >= 16) name##_bf16_16(__VA_ARGS__);)                                                   \
     HG_IF_OVER_4(if (width >= 8) name##_bf16_8(__VA_ARGS__);)                                                          \

@@ -1,13 +1,13 @@
 /* Template: the unit of columns that a register, or a pair of them, sums.
  *
- * Included with HG_TAG (suffix of the names), HG_KIND, HG_LANES and, for plain elements, HG_A; defines for the templates
- * that follow: HG_X (stored element), HG_A (accumulation element), HG_COLUMNS (columns of a unit), the type unit_TAG and
- * its verbs. gather_undefine.h clears it all.
+ * Included with HG_TAG (suffix of the names), HG_KIND, HG_LANES and, for plain elements, HG_A; defines for the
+ * templates that follow: HG_X (stored element), HG_A (accumulation element), HG_COLUMNS (columns of a unit), the type
+ * unit_TAG and its verbs. gather_undefine.h clears it all.
  *
- * bfloat16 is read two columns at a time as 32-bit words: shifted left, a word is the float of its even column; masked, of
- * its odd one. That is one instruction each and needs no widening across lanes; even and odd columns are summed in
- * registers of their own and interleaved once per row. (Widening with __builtin_convertvector: gcc 12 makes five
- * instructions of it, and gather ran at 11-15 GB/s where this form runs at 20-45, two threads, AVX2.)
+ * bfloat16 is read two columns at a time as 32-bit words: shifted left, a word is the float of its even column;
+ * masked, of its odd one. That is one instruction each and needs no widening across lanes; even and odd columns are
+ * summed in registers of their own and interleaved once per row. (Widening with __builtin_convertvector: gcc 12 makes
+ * five instructions of it, and gather ran at 11-15 GB/s where this form runs at 20-45, two threads, AVX2.)
  */
 #define HG_N(name) HG_JOIN(name##_, HG_TAG)
 

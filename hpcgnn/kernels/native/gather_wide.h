@@ -1,10 +1,10 @@
 /* Template: rows too wide for registers. Four source rows at a time are added into sums that stay in the L1 cache.
  *
- * Every source row is read once, from end to end; the rows of the group to come are prefetched line by line along the way.
- * The alternative, register sums over one panel of columns after the other, visits every source row once per panel: more
- * misses of the TLB, pieces too short for the hardware's prefetch. Against the probe of the same reading (AVX2, two
- * threads, 200,000 nodes, clustered order, float32) it came to 0.71 at width 256 and 0.64 at 1024, this to 0.93 and 0.91.
- * Per column the edges are added in their order, one by one, so both give the same bits.
+ * Every source row is read once, from end to end; the rows of the group to come are prefetched line by line along the
+ * way. The alternative, register sums over one panel of columns after the other, visits every source row once per
+ * panel: more misses of the TLB, pieces too short for the hardware's prefetch. Against the probe of the same reading
+ * (AVX2, two threads, 200,000 nodes, clustered order, float32) it came to 0.71 at width 256 and 0.64 at 1024, this to
+ * 0.93 and 0.91. Per column the edges are added in their order, one by one, so both give the same bits.
  */
 #define HG_GROUP 4
 #define HG_PANEL (8192 / (int64_t)sizeof(HG_A))      /* columns summed at a time: a quarter of an L1 cache */
@@ -84,8 +84,8 @@ HG_INLINE void HG_N(wide_sum)(HG_A *sums, const hg_gather_args *a, int64_t colum
         HG_N(add_rows)(sums, x, width, a, e, ahead, readable, 1, scaled, 0);
 }
 
-/* Results from parked sums. The last unit may overlap the one before, so it takes what is to be added to (with accumulate)
- * before that one is stored. */
+/* Results from parked sums. The last unit may overlap the one before, so it takes what is to be added to (with
+ * accumulate) before that one is stored. */
 #define HG_FINISH_UNITS(result, add_to, store)                                                                         \
     const int64_t whole = width / HG_COLUMNS * HG_COLUMNS;                                                             \
     HG_N(vec) tail[HG_VECTORS] = {{0}};                                                                                \

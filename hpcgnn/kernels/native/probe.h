@@ -1,15 +1,15 @@
 /* Template: the reading of gather alone, as fast as we know how, for gather to be measured against.
  *
- * The rows are summed into one set of registers, whatever their bytes mean: no row structure, no coefficients, no results.
- * Rows of up to 8 registers have loops of fixed length; the end of a row is read with an overlapping register.
+ * The rows are summed into one set of registers, whatever their bytes mean: no row structure, no coefficients, no
+ * results. Rows of up to 8 registers have loops of fixed length; the end of a row is read with an overlapping register.
  */
 typedef float hg_probe_vec __attribute__((vector_size(HG_VECTOR_BYTES)));
 typedef float hg_probe_loose __attribute__((vector_size(HG_VECTOR_BYTES), aligned(2), may_alias));
 typedef uint16_t hg_probe_half __attribute__((may_alias));
 
 /* num_vectors 0: any number. */
-HG_INLINE float hg_probe_rows(const char *x, int64_t row_bytes, int64_t stride_bytes, const int32_t *indices, int64_t num,
-                              int64_t readable, const int num_vectors)
+HG_INLINE float hg_probe_rows(const char *x, int64_t row_bytes, int64_t stride_bytes, const int32_t *indices,
+                              int64_t num, int64_t readable, const int num_vectors)
 {
     hg_probe_vec sums[4] = {{0}, {0}, {0}, {0}};
     const int64_t vectors = num_vectors ? num_vectors : (row_bytes + HG_VECTOR_BYTES - 1) / HG_VECTOR_BYTES;

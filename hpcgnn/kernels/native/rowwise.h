@@ -21,8 +21,8 @@ HG_COPY_ROW(copy_f64, double, double, double, HG_SAME, HG_SAME)
 HG_COPY_ROW(copy_bf16, uint16_t, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float)
 HG_COPY_ROW(copy_f32_bf16, float, uint16_t, float, HG_SAME, hg_bf16_of_float)
 
-/* The choice is made by masking bits: gcc 12 compiles `condition ? product : 0` to a branch that is mispredicted half of the
- * time (0.19 G elements/s and thread instead of 0.8, float32, AVX2). */
+/* The choice is made by masking bits: gcc 12 compiles `condition ? product : 0` to a branch that is mispredicted half
+ * of the time (0.19 G elements/s and thread instead of 0.8, float32, AVX2). */
 #define HG_DROP(name, element, bits, type, widen, narrow)                                                              \
     static void name(void *out, const void *x, const uint32_t *words, int64_t num, const hg_dropout_rule *rule)        \
     {                                                                                                                  \

@@ -1,0 +1,98 @@
+/* The interface of the attention kernels, in the layers of hg.h: attention.c has the scheduling, attention_baseline.c and
+ * its likes one table of serial kernels per vector path, attention_*.h the templates they are made of.
+ *
+ * Both directions walk the edges of the stored rows and read one streamed row per edge; what differs is what the rows hold:
+ *
+ *                forward                               backward
+ *   stored row   a destination                         an own node as a source
+ *   streamed     [z | a_src] of the sources            [gy | a_dst, lse, D] of the destinations
+ *   own          a_dst                                 [z | a_src]
+ *   sums         y, before division                    gz
+ *
+ * All sizes and strides count elements.
+ */
+#ifndef HG_ATTENTION_H
+#define HG_ATTENTION_H
+
+#include "hg.h"
+
+/* Edges whose weights are formed before their rows are read: long enough for full vectors with one head, short enough
+ * for the weights of many heads to stay in the L1 cache. */
+#define HG_TILE 32
+
+typedef struct {
+    const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
+    const int32_t *indices;
+    const int32_t *rows;        /* (num_rows) or NULL: stored row i is row i of the own arrays */
+    const void *streamed;       /* (columns, F + H) forwards, (columns, G + 3 H) backwards */
+    const void *own;            /* (n, H) forwards, (n, F + H) backwards */
+    void *sums;                 /* (n, F) */
+    void *maximum;              /* forwards: (n, H) */
+    void *denominator;          /* forwards: (n, H) */
+    void *ga_src;               /* backwards: (n, H) */
+    void *ga_dst;               /* backwards: (columns, H) */
+    const void *edge_term;      /* (edges, H) or NULL */
+    void *g_edge_term;          /* backwards: (edges, H) or NULL */
+    const int64_t *row_ids;     /* (n), NULL without dropout */
+    const int64_t *column_ids;  /* (columns), NULL without dropout */
+    int64_t num_rows;
+    int64_t heads;
+    int64_t head_width;
+    int64_t streamed_stride;
+    int64_t own_stride;
+    int64_t sums_stride;
+    int64_t maximum_stride;
+    int64_t denominator_stride;
+    int64_t ga_src_stride;
+    int64_t ga_dst_stride;
+    int64_t edge_stride;
+    int64_t g_edge_stride;
+    double slope;
+    double scale;               /* of what dropout keeps */
+    uint64_t key;
+    uint32_t threshold;
+    int32_t shared;             /* backwards: G is the width of one head, not F */
+    int32_t type;               /* HG_F32 or HG_F64 */
+} hg_attention_args;
+
+/* Memory of one thread, and what the kernels need besides the arguments. Sizes are those of hg_attention_scratch. */
+typedef struct {
+    void (*philox_blocks)(const hg_round_keys *keys, const uint32_t *c0, const uint32_t *c1, const uint32_t *c2,
+                          const uint32_t *c3, int64_t num, uint32_t *words);
+    hg_round_keys keys;
+    uint32_t *counters[4], *words;
+    void *coefficient;          /* (HG_TILE, H): what multiplies the streamed row */
+    void *shift;                /* (HG_TILE, H): alpha * D, backwards */
+    void *derivative;           /* (HG_TILE, H): of the leaky ReLU, backwards */
+    void *other;                /* (HG_TILE, H) */
+    void *dots;                 /* (HG_TILE, H), backwards */
+    void *factor;               /* (H) */
+    void *sums;                 /* (F, padded to whole vectors per head) */
+    void *z;                    /* the same */
+} hg_attention_scratch;
+
+typedef struct {
+    /* Rows [first, last) of the block, hubs left out. */
+    void (*forward_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last);
+    /* Edges [first, last) of row i, into partial: sums (F), maximum (H), denominator (H). */
+    void (*forward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
+                          void *partial);
+    /* Adds num partials to row i, in order. */
+    void (*forward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num);
+    /* The same; the gradient of edge e's logits goes to gradient + e * stride. */
+    void (*backward_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,
+                          void *gradient, int64_t stride);
+    /* partial: gz (F), ga_src (H). */
+    void (*backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
+                           void *partial, void *gradient, int64_t stride);
+    void (*backward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num);
+} hg_attention_kernels;
+
+/* One table per path, indexed by element type. */
+extern const hg_attention_kernels hg_attention_baseline[2];
+#if defined(__x86_64__)
+extern const hg_attention_kernels hg_attention_avx2[2];
+extern const hg_attention_kernels hg_attention_avx512[2];
+#endif
+
+#endif

@@ -1,0 +1,56 @@
+/* Template: exp of a register of floats or doubles, in the manner of S. L. Moshier's Cephes library.
+ *
+ * x = n ln 2 + r with |r| <= ln 2 / 2, by adding and taking away 1.5 * 2^23 (2^52), which rounds to an integer and leaves
+ * it in the low bits; exp(r) by a polynomial; 2^n by writing n into the exponent. Below the smallest normal number the
+ * result is 0; above the largest it stays there. NaN gives NaN. Errors: 2 ulp (float), 2 ulp (double).
+ */
+typedef float hg_exp_f32 __attribute__((vector_size(HG_VECTOR_BYTES)));
+typedef int32_t hg_exp_i32 __attribute__((vector_size(HG_VECTOR_BYTES)));
+typedef double hg_exp_f64 __attribute__((vector_size(HG_VECTOR_BYTES)));
+typedef int64_t hg_exp_i64 __attribute__((vector_size(HG_VECTOR_BYTES)));
+
+#define HG_SELECT(ints, mask, yes, no) (((mask) & (ints)(yes)) | (~(mask) & (ints)(no)))
+
+HG_INLINE hg_exp_f32 exp_f32(hg_exp_f32 x)
+{
+    const hg_exp_f32 zero = {0}, lowest = zero - 87.33654f, highest = zero + 88.37626f, magic = zero + 12582912.0f;
+    const hg_exp_i32 below = x < lowest, above = x > highest;
+    x = (hg_exp_f32)HG_SELECT(hg_exp_i32, below, lowest, x);
+    x = (hg_exp_f32)HG_SELECT(hg_exp_i32, above, highest, x);
+    const hg_exp_f32 shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
+    const hg_exp_f32 r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    hg_exp_f32 p = zero + 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    const hg_exp_i32 power = ((hg_exp_i32)shifted << 23) + 0x3f800000;
+    return (hg_exp_f32)((hg_exp_i32)(p * (hg_exp_f32)power) & ~below);
+}
+
+HG_INLINE hg_exp_f64 exp_f64(hg_exp_f64 x)
+{
+    const hg_exp_f64 zero = {0}, lowest = zero - 708.39, highest = zero + 709.08, magic = zero + 6755399441055744.0;
+    const hg_exp_i64 below = x < lowest, above = x > highest;
+    x = (hg_exp_f64)HG_SELECT(hg_exp_i64, below, lowest, x);
+    x = (hg_exp_f64)HG_SELECT(hg_exp_i64, above, highest, x);
+    const hg_exp_f64 shifted = x * 1.4426950408889634 + magic, n = shifted - magic;
+    const hg_exp_f64 r = (x - n * 6.93145751953125e-1) - n * 1.42860682030941723212e-6;
+    hg_exp_f64 p = zero + 1.0 / 6227020800.0;           /* Taylor: the next term is below 1e-17 */
+    p = p * r + 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * (r * r) + r + 1.0;
+    const hg_exp_i64 power = ((hg_exp_i64)shifted << 52) + 0x3ff0000000000000;
+    return (hg_exp_f64)((hg_exp_i64)(p * (hg_exp_f64)power) & ~below);
+}

@@ -1,0 +1,300 @@
+/* Template: the rows of a block, with units of HG_LANES columns. Undefines HG_LANES at its end.
+ *
+ * Rows are added four edges at a time into sums that stay in the L1 cache, each streamed row being read once from end to end
+ * (see gather_wide.h for why). Backwards the same reading of gy serves gz += m alpha gy and the dots <gy, z>, since
+ * alpha comes from lse and needs no dot.
+ *
+ * Where a head is a whole number of units the sums are the rows of the result themselves. Otherwise they are padded, each head
+ * to whole units: the last unit is parked behind the others, though it overlaps them in the result. Overlapping columns
+ * are then summed twice, equally; in the dots they would count twice, so there z is 0 in the second copy.
+ */
+#define HG_N(name) HG_JOIN(HG_JOIN(name##_, HG_TYPE), HG_JOIN(_, HG_LANES))
+#define HG_GROUP 4
+
+#if HG_LANES == 1
+typedef HG_E HG_N(vec);
+typedef HG_E HG_N(loose) __attribute__((may_alias));
+#else
+typedef HG_E HG_N(vec) __attribute__((vector_size(HG_LANES * sizeof(HG_E))));
+typedef HG_E HG_N(loose) __attribute__((vector_size(HG_LANES * sizeof(HG_E)), aligned(sizeof(HG_E)), may_alias));
+typedef HG_I HG_N(lanes) __attribute__((vector_size(HG_LANES * sizeof(HG_E))));
+#endif
+
+/* Columns of a head, and of all, in padded sums. */
+#define HG_PADDED(width) (((width) + HG_LANES - 1) / HG_LANES * HG_LANES)
+/* First column of unit u of a head of `units`. */
+#define HG_AT(u) ((u) + 1 < units ? (u) * HG_LANES : a->head_width - HG_LANES)
+
+HG_INLINE void HG_N(pad)(const hg_attention_args *a, HG_E *padded, const HG_E *row, const int zero_overlap)
+{
+    const int64_t units = HG_PADDED(a->head_width) / HG_LANES, overlap = units * HG_LANES - a->head_width;
+    for (int64_t h = 0; h < a->heads; h++, row += a->head_width, padded += units * HG_LANES) {
+        for (int64_t u = 0; u < units; u++)
+            *(HG_N(loose) *)(padded + u * HG_LANES) = *(const HG_N(loose) *)(row + HG_AT(u));
+        for (int64_t c = 0; zero_overlap && c < overlap; c++)
+            padded[(units - 1) * HG_LANES + c] = 0;
+    }
+}
+
+HG_INLINE void HG_N(unpad)(const hg_attention_args *a, HG_E *row, const HG_E *padded)
+{
+    const int64_t units = HG_PADDED(a->head_width) / HG_LANES;
+    for (int64_t h = 0; h < a->heads; h++, row += a->head_width, padded += units * HG_LANES)
+        for (int64_t u = 0; u < units; u++)
+            *(HG_N(loose) *)(row + HG_AT(u)) = *(const HG_N(loose) *)(padded + u * HG_LANES);
+}
+
+/* Lane k (k < 4) of the result is the sum of the lanes of v[k]; stored to out[k * stride], k < num. */
+#if HG_LANES >= 4
+/* Halves of a and b side by side; then quarters of those; then within the quarters. */
+#define HG_HALF(l) ((l) < HG_LANES / 2 ? (l) : (l) + HG_LANES / 2)
+#define HG_HALF2(l) (HG_HALF(l) + HG_LANES / 2)
+#define HG_QUARTER(l) ((l) / (HG_LANES / 4) * (HG_LANES / 2) + (l) % (HG_LANES / 4))
+#define HG_QUARTER2(l) (HG_QUARTER(l) + HG_LANES / 4)
+#define HG_NEXT(l) ((l) ^ 1)
+#define HG_NEXT_BUT_ONE(l) ((l) ^ 2)
+#define HG_FRONT(l) ((l) * (HG_LANES / 4) % HG_LANES)
+#if HG_LANES == 4
+#define HG_LIST(f) f(0), f(1), f(2), f(3)
+#elif HG_LANES == 8
+#define HG_LIST(f) f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7)
+#else
+#define HG_LIST(f)                                                                                                     \
+    f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7), f(8), f(9), f(10), f(11), f(12), f(13), f(14), f(15)
+#endif
+#if defined(__clang__) || __GNUC__ >= 12
+#define HG_TAKE(a, b, f) __builtin_shufflevector(a, b, HG_LIST(f))
+#else
+#define HG_TAKE(a, b, f) __builtin_shuffle(a, b, (HG_N(lanes)){HG_LIST(f)})
+#endif
+#endif
+
+HG_INLINE void HG_N(sum_lanes)(HG_E *out, int64_t stride, const HG_N(vec) v[HG_GROUP], const int num)
+{
+#if HG_LANES == 1
+    for (int k = 0; k < num; k++)
+        out[k * stride] = v[k];
+#elif HG_LANES == 2
+    for (int k = 0; k < num; k++)
+        out[k * stride] = v[k][0] + v[k][1];
+#else
+    HG_N(vec) ab = HG_TAKE(v[0], v[1], HG_HALF) + HG_TAKE(v[0], v[1], HG_HALF2);
+    HG_N(vec) cd = HG_TAKE(v[2], v[3], HG_HALF) + HG_TAKE(v[2], v[3], HG_HALF2);
+    HG_N(vec) all = HG_TAKE(ab, cd, HG_QUARTER) + HG_TAKE(ab, cd, HG_QUARTER2);
+#if HG_LANES == 16
+    all += HG_TAKE(all, all, HG_NEXT_BUT_ONE);
+#endif
+#if HG_LANES >= 8
+    all += HG_TAKE(all, all, HG_NEXT);
+    all = HG_TAKE(all, all, HG_FRONT);
+#endif
+    HG_UNROLL
+    for (int k = 0; k < num; k++)
+        out[k * stride] = all[k];
+#endif
+}
+
+/* Streamed rows of num edges from e on, and of those so far ahead that what is between fills the memory's queues. */
+HG_INLINE void HG_N(find)(const hg_attention_args *a, int64_t e, const int num, int64_t ahead, int64_t readable,
+                          const HG_E **row, const HG_E **next)
+{
+    const HG_E *streamed = (const HG_E *)a->streamed;
+    HG_UNROLL
+    for (int k = 0; k < num; k++) {
+        row[k] = streamed + a->indices[e + k] * a->streamed_stride;
+        next[k] = e + ahead + k < readable ? streamed + a->indices[e + ahead + k] * a->streamed_stride : row[k];
+    }
+}
+
+/* The lines of the rows to come that start within the columns [from, to). */
+HG_INLINE void HG_N(prefetch)(const HG_E **next, const int num, int64_t from, int64_t to)
+{
+    const int64_t line = 64 / sizeof(HG_E);
+    for (int64_t c = (from + line - 1) / line * line; c < to; c += line) {
+        HG_UNROLL
+        for (int k = 0; k < num; k++)
+            __builtin_prefetch(next[k] + c);
+    }
+}
+
+/* sums += coefficient[k] * row[k] for `num` edges, the first of them being t of its tile. */
+HG_INLINE void HG_N(forward_group)(const hg_attention_args *a, const hg_attention_scratch *s, HG_E *sums, int64_t e,
+                                   int64_t t, int64_t ahead, int64_t readable, const int num)
+{
+    const int64_t units = HG_PADDED(a->head_width) / HG_LANES, heads = a->heads, width = a->head_width;
+    const HG_E *row[HG_GROUP], *next[HG_GROUP], *coefficients = (const HG_E *)s->coefficient + t * heads;
+    HG_N(find)(a, e, num, ahead, readable, row, next);
+    for (int64_t h = 0; h < heads; h++, sums += units * HG_LANES) {
+        HG_E coefficient[HG_GROUP];
+        HG_N(prefetch)(next, num, h * width, (h + 1) * width);
+        HG_UNROLL
+        for (int k = 0; k < num; k++)
+            coefficient[k] = coefficients[k * heads + h];
+        for (int64_t u = 0; u < units; u++) {
+            HG_N(vec) sum = *(const HG_N(loose) *)(sums + u * HG_LANES);
+            const int64_t at = h * width + HG_AT(u);
+            HG_UNROLL
+            for (int k = 0; k < num; k++)
+                sum += coefficient[k] * *(const HG_N(loose) *)(row[k] + at);
+            *(HG_N(loose) *)(sums + u * HG_LANES) = sum;
+        }
+    }
+}
+
+/* The same for gz, with the dots of each row and z. */
+HG_INLINE void HG_N(backward_group)(const hg_attention_args *a, const hg_attention_scratch *s, HG_E *sums,
+                                    const HG_E *z, int64_t e, int64_t t, int64_t ahead, int64_t readable, const int num)
+{
+    const int64_t units = HG_PADDED(a->head_width) / HG_LANES, heads = a->heads, width = a->head_width;
+    const HG_E *row[HG_GROUP], *next[HG_GROUP], *coefficients = (const HG_E *)s->coefficient + t * heads;
+    HG_N(find)(a, e, num, ahead, readable, row, next);
+    for (int64_t h = 0; h < heads; h++, sums += units * HG_LANES, z += units * HG_LANES) {
+        const int64_t start = a->shared ? 0 : h * width;
+        HG_E coefficient[HG_GROUP];
+        HG_N(vec) dot[HG_GROUP] = {0};
+        if (!a->shared || h == 0)
+            HG_N(prefetch)(next, num, start, start + width);
+        HG_UNROLL
+        for (int k = 0; k < num; k++)
+            coefficient[k] = coefficients[k * heads + h];
+        for (int64_t u = 0; u < units; u++) {
+            HG_N(vec) sum = *(const HG_N(loose) *)(sums + u * HG_LANES);
+            const HG_N(vec) own = *(const HG_N(loose) *)(z + u * HG_LANES);
+            const int64_t at = start + HG_AT(u);
+            HG_UNROLL
+            for (int k = 0; k < num; k++) {
+                const HG_N(vec) gy = *(const HG_N(loose) *)(row[k] + at);
+                sum += coefficient[k] * gy;
+                dot[k] += gy * own;
+            }
+            *(HG_N(loose) *)(sums + u * HG_LANES) = sum;
+        }
+        HG_N(sum_lanes)((HG_E *)s->dots + t * heads + h, heads, dot, num);
+    }
+}
+
+/* Groups of a tile: fours, then what is left. */
+#define HG_GROUPS(call)                                                                                                \
+    int64_t t = 0;                                                                                                     \
+    for (; t + HG_GROUP <= num; t += HG_GROUP)                                                                         \
+        call(HG_GROUP);                                                                                                \
+    if (t + 2 <= num) {                                                                                                \
+        call(2);                                                                                                       \
+        t += 2;                                                                                                        \
+    }                                                                                                                  \
+    if (t < num)                                                                                                       \
+        call(1);
+
+/* Edges ahead, by the bytes of a streamed row. */
+#define HG_AHEAD(bytes) ((bytes) >= 1024 ? HG_GROUP : (bytes) >= 512 ? 2 * HG_GROUP : 3 * HG_GROUP)
+
+HG_INLINE void HG_N(forward_row)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,
+                                 int64_t last, HG_E *y, HG_E *maximum, HG_E *denominator)
+{
+    const int padded = a->head_width % HG_LANES != 0;
+    const int64_t readable = a->indptr[a->num_rows], head = HG_PADDED(a->head_width);
+    const int64_t ahead = HG_AHEAD(a->heads * a->head_width * (int64_t)sizeof(HG_E));
+    HG_E *sums = padded ? (HG_E *)s->sums : y;
+    if (padded)
+        HG_N(pad)(a, sums, y, 0);
+    for (int64_t e = first; e < last; e += HG_TILE) {
+        const int64_t num = last - e < HG_TILE ? last - e : HG_TILE;
+        if (HG_T(forward_weights)(a, s, i, e, num, maximum, denominator))
+            for (int64_t h = 0; h < a->heads; h++) {
+                const HG_E factor = ((const HG_E *)s->factor)[h];
+                for (int64_t c = h * head; c < (h + 1) * head; c += HG_LANES)
+                    *(HG_N(loose) *)(sums + c) *= factor;
+            }
+#define HG_CALL(n) HG_N(forward_group)(a, s, sums, e + t, t, ahead, readable, n)
+        HG_GROUPS(HG_CALL)
+#undef HG_CALL
+    }
+    if (padded)
+        HG_N(unpad)(a, y, sums);
+}
+
+HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,
+                                  int64_t last, HG_E *gz, HG_E *ga_src, HG_E *gradient, int64_t stride)
+{
+    const int padded = a->head_width % HG_LANES != 0;
+    const int64_t readable = a->indptr[a->num_rows], r = a->rows ? a->rows[i] : i;
+    const int64_t ahead = HG_AHEAD((a->shared ? 1 : a->heads) * a->head_width * (int64_t)sizeof(HG_E));
+    HG_E *sums = padded ? (HG_E *)s->sums : gz;
+    const HG_E *z = (const HG_E *)a->own + r * a->own_stride;
+    if (padded) {
+        HG_N(pad)(a, sums, gz, 0);
+        HG_N(pad)(a, (HG_E *)s->z, z, 1);
+        z = (const HG_E *)s->z;
+    }
+    for (int64_t e = first; e < last; e += HG_TILE) {
+        const int64_t num = last - e < HG_TILE ? last - e : HG_TILE;
+        HG_T(backward_weights)(a, s, i, e, num);
+#define HG_CALL(n) HG_N(backward_group)(a, s, sums, z, e + t, t, ahead, readable, n)
+        HG_GROUPS(HG_CALL)
+#undef HG_CALL
+        HG_T(backward_finish)(a, s, num, ga_src, gradient + e * stride, stride);
+    }
+    if (padded)
+        HG_N(unpad)(a, gz, sums);
+}
+
+static __attribute__((noinline)) void HG_N(forward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
+                                                         int64_t first, int64_t last)
+{
+    for (int64_t i = first; i < last; i++) {
+        const int64_t begin = a->indptr[i], end = a->indptr[i + 1], r = a->rows ? a->rows[i] : i;
+        if (begin < end && end - begin <= HG_HUB_EDGES)
+            HG_N(forward_row)(a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
+                              (HG_E *)a->maximum + r * a->maximum_stride,
+                              (HG_E *)a->denominator + r * a->denominator_stride);
+    }
+}
+
+static __attribute__((noinline)) void HG_N(forward_chunk)(const hg_attention_args *a, hg_attention_scratch *s,
+                                                          int64_t i, int64_t first, int64_t last, void *partial)
+{
+    const int64_t heads = a->heads, width = heads * a->head_width;
+    HG_E *y = (HG_E *)partial;
+    for (int64_t c = 0; c < width + 2 * heads; c++)
+        y[c] = c < width || c >= width + heads ? 0 : (HG_E)-__builtin_inf();
+    HG_N(forward_row)(a, s, i, first, last, y, y + width, y + width + heads);
+}
+
+static __attribute__((noinline)) void HG_N(backward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
+                                                          int64_t first, int64_t last, void *gradient, int64_t stride)
+{
+    for (int64_t i = first; i < last; i++) {
+        const int64_t begin = a->indptr[i], end = a->indptr[i + 1], r = a->rows ? a->rows[i] : i;
+        if (begin < end && end - begin <= HG_HUB_EDGES)
+            HG_N(backward_row)(a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
+                               (HG_E *)a->ga_src + r * a->ga_src_stride, (HG_E *)gradient, stride);
+    }
+}
+
+static __attribute__((noinline)) void HG_N(backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s,
+                                                           int64_t i, int64_t first, int64_t last, void *partial,
+                                                           void *gradient, int64_t stride)
+{
+    const int64_t width = a->heads * a->head_width;
+    HG_E *gz = (HG_E *)partial;
+    for (int64_t c = 0; c < width + a->heads; c++)
+        gz[c] = 0;
+    HG_N(backward_row)(a, s, i, first, last, gz, gz + width, (HG_E *)gradient, stride);
+}
+
+#undef HG_N
+#undef HG_GROUP
+#undef HG_PADDED
+#undef HG_AT
+#undef HG_HALF
+#undef HG_HALF2
+#undef HG_QUARTER
+#undef HG_QUARTER2
+#undef HG_NEXT
+#undef HG_NEXT_BUT_ONE
+#undef HG_FRONT
+#undef HG_LIST
+#undef HG_TAKE
+#undef HG_GROUPS
+#undef HG_AHEAD
+#undef HG_LANES

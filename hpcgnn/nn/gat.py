@@ -1,0 +1,41 @@
+"""Graph attention (Veličković et al., ICLR'18, eqs. 1-6): y_i = Σ_j α_ij W x_j + b.
+
+α_ij is the softmax over the in-edges of i of LeakyReLU(a_dst·W x_i + a_src·W x_j), per head.
+"""
+
+import torch
+from torch import nn
+
+from hpcgnn.nn.linear import Linear
+from hpcgnn.ops.attention import AttentionShape
+
+
+class GATConv(nn.Module):
+    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective.
+
+    layer: its number, which keys the dropout of the attention coefficients (probability attention_dropout).
+    """
+
+    self_loops = "add"
+
+    def __init__(self, d_in, width, heads, average, slope, attention_dropout, layer, dtype=None):
+        super().__init__()
+        self.shape = AttentionShape(heads, width, slope, average)
+        self.d_in, self.d_out = d_in, width if average else heads * width
+        self.attention_dropout, self.layer = attention_dropout, layer
+        self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype)
+        self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
+        self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
+
+    def glorot(self):
+        """The attention vectors, as maps from `width` columns to one."""
+        return [(vector, self.shape.width, 1) for vector in (self.att_src, self.att_dst)]
+
+    def forward(self, graph, x):
+        # a·(x W) = x (W a): the logits' two halves come out of the same product as z, as 2H more columns.
+        per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
+        halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
+        projected = x @ torch.cat([self.linear.weight, *halves], 1)
+        p = self.attention_dropout if self.training else 0.0
+        return graph.attend(projected, self.shape, self.layer, p) + self.bias

@@ -1,0 +1,127 @@
+"""Additive attention (GAT) by sequential aggregation: one streamed pass each way, no per-edge tensor, nothing refetched.
+
+Forward, at the owner of the destination i: rows [z_j | a_src_j] stream by; an online softmax per destination and head
+(running maximum, running denominator, rescaled sum, as in flash attention) gives y_i = Σ_j α_ij z_j. Saved are only y, the
+log-sum-exp, and the rank's own z, a_src, a_dst.
+
+Backward, at the owner of the *source* j: rows [gy_i | a_dst_i, lse_i, D_i] stream by along the out-edges, D_i = <gy_i, y_i>
+per head. With its own z_j the rank recomputes α_ij and has gz_j = Σ_i α_ij gy_i and da_ij = α_ij (<gy_i, z_j> − D_i)·leaky',
+whose sums over i are ga_src_j; the sums over j, one number per head and row, go back to the owner of i as ga_dst_i.
+
+So a halo row costs F + H numbers forwards and F + 4H backwards (F = heads × width; averaged heads: F/H + 4H). SAR (Mostafa,
+MLSys'22, section 3.2) fetches z again and pushes gradients of z back: F + H and 2(F + H).
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from hpcgnn import kernels
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """heads H, each of `width` columns; slope of LeakyReLU; average: heads are averaged rather than concatenated."""
+
+    heads: int
+    width: int
+    slope: float = 0.2
+    average: bool = False
+
+    @property
+    def columns(self):
+        """F = H × width."""
+        return self.heads * self.width
+
+
+class AdditiveAttention:
+    """The operator of a rank. Collective in both directions.
+
+    forward_stream, backward_stream: Stream along in-edges and along out-edges. ids: int64 (n_p,) original ids of own nodes;
+    forward_ids, backward_ids: those of the halo of each direction, in halo order. The ids decide the dropout of edges.
+    """
+
+    def __init__(self, forward_stream, backward_stream, ids, forward_ids, backward_ids):
+        self.forward_stream, self.backward_stream = forward_stream, backward_stream
+        self.ids, self.forward_ids, self.backward_ids = ids, forward_ids, backward_ids
+
+    def __call__(self, projected, shape, key=0, p=0.0):
+        """y (n_p, F), or (n_p, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
+
+        α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros. p: dropout
+        of α, drawn per edge and head from the stream `key`; the softmax's denominator is that before dropout.
+        """
+        return _Attend.apply(projected, self, shape, key, p)
+
+    def forward(self, projected, shape, key, p):
+        """(y (n_p, F), lse (n_p, H)) without autograd."""
+        n, f, h = len(projected), shape.columns, shape.heads
+        y = projected.new_zeros(n, f)
+        maximum, denominator = projected.new_full((n, h), -torch.inf), projected.new_zeros(n, h)
+        a_dst = projected[:, f + h :].contiguous()
+        for block, rows, _, _ in self.forward_stream(projected[:, : f + h], kind="halo_forward"):
+            dropout = p and (p, key, self.ids, self._column_ids(block, self.forward_ids, len(rows)))
+            kernels.attend_forward(
+                y,
+                maximum,
+                denominator,
+                a_dst,
+                rows,
+                block.indptr,
+                block.indices,
+                heads=h,
+                slope=shape.slope,
+                rows=block.rows,
+                dropout=dropout or None,
+            )
+        lse = torch.empty_like(maximum)
+        kernels.attend_finish(y, maximum, denominator, lse)
+        return y, lse
+
+    def backward(self, gy, projected, y, lse, shape, key, p):
+        """The gradient of `projected` (n_p, F + 2H). gy: of y, already divided by H if heads are averaged."""
+        n, f, h = len(projected), shape.columns, shape.heads
+        per_head = gy.unsqueeze(1) if shape.average else gy.view(n, h, shape.width)
+        product = (per_head * y.view(n, h, shape.width)).sum(-1)
+        sent = torch.cat([gy, projected[:, f + h :], lse, product], 1)
+        gradient = torch.zeros_like(projected)
+        ga_dst = projected.new_zeros(n, h)
+        for block, rows, _, back in self.backward_stream(sent, kind="halo_backward", returns=ga_dst):
+            dropout = p and (p, key, self._column_ids(block, self.backward_ids, len(rows)), self.ids)
+            kernels.attend_backward(
+                gradient[:, :f],
+                gradient[:, f : f + h],
+                back,
+                projected[:, : f + h],
+                rows,
+                block.indptr,
+                block.indices,
+                heads=h,
+                slope=shape.slope,
+                shared=shape.average,
+                rows=block.rows,
+                dropout=dropout or None,
+            )
+        gradient[:, f + h :] = ga_dst
+        return gradient
+
+    def _column_ids(self, block, halo_ids, count):
+        """The original ids of a block's columns."""
+        return self.ids if block.first_column is None else halo_ids[block.first_column : block.first_column + count]
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, projected, operator, shape, key, p):
+        projected = projected.contiguous()
+        y, lse = operator.forward(projected, shape, key, p)
+        ctx.save_for_backward(projected, y, lse)
+        ctx.settings = operator, shape, key, p
+        return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y
+
+    @staticmethod
+    def backward(ctx, gy):
+        projected, y, lse = ctx.saved_tensors
+        operator, shape, key, p = ctx.settings
+        gy = gy / shape.heads if shape.average else gy
+        return operator.backward(gy, projected, y, lse, shape, key, p), None, None, None, None
