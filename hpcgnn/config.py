@@ -50,7 +50,7 @@ class ModelConfig:
     )
     keep_input: str = option(
         "auto",
-        "aggregate constant features once and keep the result: where it pays, always, or never",
+        "aggregate constant dense features once and keep the result: where it pays, always, or never",
         choices=("auto", "always", "never"),
     )
     heads: int = option(4, "attention heads of hidden layers (gat); --hidden is the width of each", least=1)

@@ -2,7 +2,8 @@
 
 The library is loaded at the first call of a kernel, not at import, and always after torch: it asks for the OpenMP
 runtime by the soname `libgomp.so.1`, and finding the one that torch bundles already in the process it uses that one.
-Two runtimes would keep two pools of threads that fight for the same cores.
+Two runtimes would keep two pools of threads that fight for the same cores. (Compiled with clang
+it asks for libomp instead and works, but with that second pool; `describe` shows it. gcc is the one to use.)
 
 Environment variables, read once:
 

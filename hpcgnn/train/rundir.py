@@ -56,6 +56,7 @@ class RunDir:
         try:
             fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            self._log.close()
             raise RunDirError(
                 f"run directory {self.path} is in use by another job; wait for it, or choose another --run-dir"
             ) from error

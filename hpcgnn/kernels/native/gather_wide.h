@@ -3,8 +3,8 @@
  * Every source row is read once, from end to end; the rows of the group to come are prefetched line by line along the
  * way. The alternative, register sums over one panel of columns after the other, visits every source row once per
  * panel: more misses of the TLB, pieces too short for the hardware's prefetch. Against the probe of the same reading
- * (AVX2, two threads, 200,000 nodes, clustered order, float32) it came to 0.71 to 0.77 at width 256 and 0.65 at 1024, this to
- * 0.93 and 0.91. Per column the edges are added in their order, one by one, so both give the same bits.
+ * (AVX2, two threads, 200,000 nodes, clustered order, float32) it came to 0.71 to 0.77 at width 256 and 0.65 at 1024,
+ * this to 0.93 and 0.91. Per column the edges are added in their order, one by one, so both give the same bits.
  */
 #define HG_GROUP 4
 #define HG_PANEL (8192 / (int64_t)sizeof(HG_A))      /* columns summed at a time: a quarter of an L1 cache */
