@@ -55,9 +55,8 @@ def right(graph, shape, projected, gy, self_loops, dropout):
     projected = projected.clone().requires_grad_()
     z, a_src, a_dst = projected[:, :f].view(n, h, -1), projected[:, f : f + h], projected[:, f + h :]
     logit = torch.nn.functional.leaky_relu(a_dst[dst] + a_src[src], shape.slope)
-    top = torch.zeros(n, h, dtype=torch.float64).index_reduce(
-        0, torch.from_numpy(dst), logit.detach(), "amax", include_self=False
-    )
+    rows = torch.from_numpy(dst)[:, None].expand(-1, h)
+    top = torch.full((n, h), -torch.inf, dtype=torch.float64).scatter_reduce(0, rows, logit.detach(), "amax")
     weight = torch.exp(logit - top[dst])
     total = torch.zeros(n, h, dtype=torch.float64).index_add(0, torch.from_numpy(dst), weight)
     alpha = weight / total[dst]
