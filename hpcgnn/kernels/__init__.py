@@ -4,6 +4,9 @@ Each kernel exists twice, as C (`native/`, compiled when the package is installe
 (`reference.py`), which is what the C is tested against and what serves where there is no compiler. The functions here
 check their arguments and pick one; `describe()` tells which. Environment: HPCGNN_KERNELS=auto|native|reference and
 HPCGNN_VECTOR=baseline|avx2|avx512 (see `library.py`), read at the first call.
+
+They are plain calls and not registered as torch custom operators: their gradients are written by hand in `ops/`, nothing
+traces them, and the dispatcher adds about 37 microseconds to each call of 14 (a small gather, torch 2.13).
 """
 
 from .aggregation import check_block, gather, pack
