@@ -1,12 +1,13 @@
-"""Additive attention over blocks of the adjacency: the sums that softmax(leaky_relu(a_dst + a_src)) weighs, and their gradients.
+"""Additive attention over blocks of the adjacency: sums weighed by softmax(leaky_relu(a_dst + a_src)), and gradients.
 
-P. Veličković et al., "Graph Attention Networks", ICLR 2018. Blocks arrive one after another, so the softmax is formed online
-(M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention", NeurIPS
-2022): `attend_forward` once per block, then `attend_finish`. The gradient is formed at the owner of the *source*, from the
-destinations' [gy | a_dst, lse, D] streamed past it, with nothing fetched twice: `attend_backward` once per transposed block.
+P. Veličković et al., "Graph Attention Networks", ICLR 2018. Blocks arrive one after another, so the softmax is formed
+online (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention",
+NeurIPS 2022): `attend_forward` once per block, then `attend_finish`. The gradient is formed at the owner of the
+*source*, from the destinations' [gy | a_dst, lse, D] streamed past it, with nothing fetched twice: `attend_backward`
+once per transposed block.
 
-Attention weights exist for a few edges at a time only. Notation: H heads of width D, F = H·D; columns h·D .. h·D + D - 1
-of a row belong to head h.
+Attention weights exist for a few edges at a time only. Notation: H heads of width D, F = H·D; columns h·D to
+h·D + D - 1 of a row belong to head h.
 """
 
 import torch
@@ -40,7 +41,9 @@ def _structure(indptr, indices, rows, num_rows: int, edge_terms: dict, dtype, he
     checks.vector("indices", indices, torch.int32, None)
     checks.vector("rows", rows, torch.int32, num_stored, optional=True)
     if rows is None and num_stored != num_rows:
-        raise ValueError(f"indptr: expected {num_rows + 1} entries for {num_rows} rows, got {num_stored + 1}; or pass rows")
+        raise ValueError(
+            f"indptr: expected {num_rows + 1} entries for {num_rows} rows, got {num_stored + 1}; or pass rows"
+        )
     for name, term in edge_terms.items():
         if term is not None:
             checks.matrix(name, term, (dtype,), rows=indices.shape[0], columns=heads)
@@ -85,15 +88,15 @@ def attend_forward(
     a_dst        (n_dst, H); source (n_src, F + H)
     indptr       (R + 1,) int64, may start above 0; indices (E,) int32; rows (R,) int32, increasing, None: R == n_dst
     edge_term    (E, H), the edge's part of the logit before the leaky ReLU, or None
-    dropout      None or (p, key, dst_ids (n_dst,) int64, src_ids (n_src,) int64): attention weights are dropped at rate p. The
-                 word of (edge, h) is word h % 4 of Philox4x32-10 at the counter (dst mod 2**32, src mod 2**32,
-                 dst >> 32 & 0xffff | (src >> 32 & 0xffff) << 16, occurrence * ceil(H / 4) + h // 4), and a word of at least
-                 p * 2**32 keeps. `occurrence` counts the edges of the same ends before it; they must be neighbours in
-                 the row, and in the same block.
+    dropout      None or (p, key, dst_ids (n_dst,) int64, src_ids (n_src,) int64): attention weights are dropped at
+                 rate p. The word of (edge, h) is word h % 4 of Philox4x32-10 at the counter (dst mod 2**32,
+                 src mod 2**32, dst >> 32 & 0xffff | (src >> 32 & 0xffff) << 16, occurrence * ceil(H / 4) + h // 4),
+                 and a word of at least p * 2**32 keeps. `occurrence` counts the edges of the same ends before it; they
+                 must be neighbours in the row, and in the same block.
 
     Rows of all matrices are contiguous and any distance apart. Ranges of indices are taken for granted (`check_block`).
-    Results do not depend on the number of threads; between orders of blocks they differ by rounding. Raises ValueError for a
-    wrong dtype, shape or layout, MemoryError.
+    Results do not depend on the number of threads; between orders of blocks they differ by rounding. Raises ValueError
+    for a wrong dtype, shape or layout, MemoryError.
     """
     width = _width("y", y, heads)
     num, dtypes = y.shape[0], (y.dtype,)
@@ -115,8 +118,8 @@ def attend_finish(
 ) -> None:
     """After the last block: y[r, h] /= denominator[r, h], and lse = running_max + log(denominator).
 
-    y (n, F), the others (n, H), of one dtype; lse may be running_max. Rows without edges get y = 0 and lse = +inf, so that
-    exp(logit - lse) = 0. y is passed over once. Raises ValueError for a wrong dtype or shape.
+    y (n, F), the others (n, H), of one dtype; lse may be running_max. Rows without edges get y = 0 and lse = +inf, so
+    that exp(logit - lse) = 0. y is passed over once. Raises ValueError for a wrong dtype or shape.
     """
     heads = lse.shape[1] if isinstance(lse, torch.Tensor) and lse.dim() == 2 else 1
     _width("y", y, heads)
@@ -147,8 +150,8 @@ def attend_backward(
 ) -> None:
     """Adds the gradients that come over the edges of one transposed block, at the owner of the sources.
 
-    Stored rows are own nodes j (= rows[i] or i) as sources, columns i = indices[e] are destinations of their out-edges. With
-    [z | a_src] = z_src, [gy | a_dst | lse | D] = remote, m = mask / (1 - p) or 1:
+    Stored rows are own nodes j (= rows[i] or i) as sources, columns i = indices[e] are destinations of their out-edges.
+    With [z | a_src] = z_src, [gy | a_dst | lse | D] = remote, m = mask / (1 - p) or 1:
 
         s         = a_dst[i, h] + a_src[j, h] + edge_term[e, h]
         alpha     = exp(leaky_relu(s; slope) - lse[i, h])
@@ -159,9 +162,9 @@ def attend_backward(
     gz           (n, F), ga_src (n, H): added to; float32 or float64, as all that follow
     ga_dst       (n_cols, H): added to; must not overlap the others
     z_src        (n, F + H)
-    remote       (n_cols, G + 3 H) with G = F or, with `shared` (heads are averaged), G = F / H: one gy for every head, which
-                 the caller has divided by H. D[i, h] = <gy[i, h], y[i, h]>, y being `attend_finish`'s; lse also is
-    edge_term    (E, H) or None, in the order of this block's edges, and so its gradient g_edge_term, which is overwritten
+    remote       (n_cols, G + 3 H) with G = F or, with `shared` (heads are averaged), G = F / H: one gy for every head,
+                 which the caller has divided by H. D[i, h] = <gy[i, h], y[i, h]>, y and lse being `attend_finish`'s
+    edge_term    (E, H) or None, in the order of this block's edges, and so its gradient g_edge_term, which is written
     dropout      as forwards: (p, key, dst_ids (n_cols,), src_ids (n,)), with the ids of the same ends
 
     The rest is as for `attend_forward`. Results, ga_dst included, do not depend on the number of threads, bit for bit:

@@ -137,7 +137,8 @@ class Native:
         self._attend("hg_attend_forward", operands, indptr, indices, heads, slope, False, rows, rule)
 
     def attend_backward(
-        self, gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term, rule
+        self, gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term,
+        rule,
     ) -> None:
         operands = {
             "streamed": remote,

@@ -1,10 +1,10 @@
 """How fast is the fused attention of one layer, against gather at the same width?
 
-Attention reads one streamed row per edge, as gather does: F + H elements forwards, F + 3 H (or F / H + 3 H with averaged
-heads) backwards, where gather reads F. Being bound by memory it should take little longer; what it takes longer is the price
-of the softmax. The table gives milliseconds of one pass over all edges, and the ratio to gather's within one
-repetition (1 is the bound), as min / median / max. Repetitions alternate between the contestants, so that a disturbance of
-the machine falls on all.
+Attention reads one streamed row per edge, as gather does: F + H elements forwards, F + 3 H (or F / H + 3 H with
+averaged heads) backwards, where gather reads F. Being bound by memory it should take little longer; what it takes more
+is the price of the softmax. The table gives milliseconds of one pass over all edges, and the ratio to gather's within
+one repetition (1 is the bound), as min / median / max. Repetitions alternate between the contestants, so that a
+disturbance of the machine falls on all.
 """
 
 import argparse
@@ -80,7 +80,8 @@ def main() -> None:
     if not found["native"]:
         raise SystemExit(f"attention.py measures the compiled kernels, which are not in use: {found['reason']}")
     indptr, indices = skewed_graph(options.nodes, options.degree, options.order, options.seed)
-    print(f"{options.nodes} nodes, {indices.numel()} edges, longest row {int(indptr.diff().max())}, {options.order} order; "
+    longest = int(indptr.diff().max())
+    print(f"{options.nodes} nodes, {indices.numel()} edges, longest row {longest}, {options.order} order; "
           f"{found['vector_path']}, {options.threads} threads, dropout {options.dropout}, torch {torch.__version__}")
     print(f"{'type':5}{'HxD':>6} {'gather ms':>23} {'forward ms':>23} {'finish ms':>20} {'backward ms':>23} "
           f"{'forward/gather':>20} {'backward/gather':>20}   (min / median / max)")
@@ -89,9 +90,10 @@ def main() -> None:
             heads, width = map(int, shape.split("x"))
             times = measure(layer(indptr, indices, heads, width, TYPES[name], options), options)
             row = [spread([1e3 * t for t in times[key]], 1) for key in ("gather", "forward", "finish", "backward")]
-            ratios = [spread([t / g for t, g in zip(times[key], times["gather"])], 2) for key in ("forward", "backward")]
-            print(f"{name:5}{shape:>6} {row[0]:>23} {row[1]:>23} {row[2]:>20} {row[3]:>23} {ratios[0]:>20} {ratios[1]:>20}",
-                  flush=True)
+            ratios = [spread([t / g for t, g in zip(times[key], times["gather"])], 2)
+                      for key in ("forward", "backward")]
+            print(f"{name:5}{shape:>6} {row[0]:>23} {row[1]:>23} {row[2]:>20} {row[3]:>23} "
+                  f"{ratios[0]:>20} {ratios[1]:>20}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The attention kernels against softmax over dense logits in float64, differentiated by torch.
 
-The oracle knows nothing of blocks, of maxima that run or of Philox in vectors: logits are a dense (destination, source, copy,
-head) array, `copy` telling duplicates of an edge apart, and masks come from `oracle.philox`.
+The oracle knows nothing of blocks, of maxima that run or of Philox in vectors: logits are a dense (destination, source,
+copy, head) array, `copy` telling duplicates of an edge apart, and masks come from `oracle.philox`.
 """
 
 import ctypes
@@ -37,17 +37,9 @@ def implementation(request, monkeypatch):
     return request.param
 
 
-@pytest.fixture(params=[1, 2])
-def threads(request):
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
-
-
 @dataclass
 class Case:
-    """A graph of `dst` and `src` (sorted by destination, then source), what its layer reads, and the gradient of its result."""
+    """A graph of `dst` and `src` (by destination, then source), what its layer reads, and the result's gradient."""
 
     heads: int
     width: int
@@ -110,7 +102,8 @@ def expected(case, shared=False):
 
     With `shared` the layer's result is the mean over heads, and its gradient is the first head's width of case.gy.
     """
-    leaves = [case.z, case.a_src, case.a_dst, torch.zeros(len(case.dst), case.heads) if case.edge is None else case.edge]
+    term = torch.zeros(len(case.dst), case.heads) if case.edge is None else case.edge
+    leaves = case.z, case.a_src, case.a_dst, term
     z, a_src, a_dst, edge = (leaf.to(torch.float64).clone().requires_grad_() for leaf in leaves)
     place = torch.from_numpy(case.dst), torch.from_numpy(case.src), torch.from_numpy(case.copy)
     copies = int(case.copy.max()) + 1
@@ -128,20 +121,22 @@ def expected(case, shared=False):
         (y.mean(1) * case.gy[:, : case.width]).sum().backward()
     else:
         (y.flatten(1) * case.gy).sum().backward()
-    lse = torch.where(some[:, None], torch.logsumexp(logits.detach().masked_fill(~some[:, None, None], 0), 1), torch.inf)
+    lse = torch.logsumexp(logits.detach().masked_fill(~some[:, None, None], 0), 1)
+    lse = lse.masked_fill(~some[:, None], torch.inf)
     return y.detach().flatten(1), lse, z.grad, a_src.grad, a_dst.grad, edge.grad
 
 
 def blocks_of(rows, columns, bounds, hypersparse, num_rows):
-    """(edges, indptr, indices, stored rows, columns) of each range of columns; edges number those of the whole graph."""
+    """(edges, indptr, indices, stored rows, columns) of each range of columns; edges are numbers in the whole graph."""
     for low, high in zip(bounds[:-1], bounds[1:]):
         edges = np.flatnonzero((columns >= low) & (columns < high))
         edges = edges[np.lexsort((edges, columns[edges], rows[edges]))]
         count = np.bincount(rows[edges], minlength=num_rows)
         stored = np.flatnonzero(count) if hypersparse else np.arange(num_rows)
+        rows_stored = torch.from_numpy(stored.astype(np.int32)) if hypersparse else None
         indptr = torch.from_numpy(np.append(0, np.cumsum(count[stored])))
         indices = torch.from_numpy((columns[edges] - low).astype(np.int32))
-        yield edges, indptr, indices, torch.from_numpy(stored.astype(np.int32)) if hypersparse else None, slice(low, high)
+        yield edges, indptr, indices, rows_stored, slice(low, high)
 
 
 def spread(tensor, dtype, gap=3):
@@ -166,8 +161,8 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1):
     )[::order]:
         dropout = case.dropout()
         kernels.attend_forward(
-            y, running_max, denominator, a_dst, source[columns], indptr, indices, heads=case.heads, slope=SLOPE, rows=rows,
-            edge_term=None if case.edge is None else case.edge[edges].to(dtype),
+            y, running_max, denominator, a_dst, source[columns], indptr, indices, heads=case.heads, slope=SLOPE,
+            rows=rows, edge_term=None if case.edge is None else case.edge[edges].to(dtype),
             dropout=dropout and (*dropout[:3], dropout[3][columns]),
         )
     kernels.attend_finish(y, running_max, denominator, lse)
@@ -348,7 +343,8 @@ def test_a_slice_of_a_longer_indptr(implementation):
         for low, high in zip(cuts[:-1], cuts[1:]):
             piece = slice(low, high)
             kernels.attend_forward(
-                y[piece], top[piece], denominator[piece], case.a_dst[piece], source, indptr[low : high + 1], indices, **options
+                y[piece], top[piece], denominator[piece], case.a_dst[piece], source, indptr[low : high + 1], indices,
+                **options,
             )
         results.append((y, top, denominator))
     assert all(torch.equal(one, other) for one, other in zip(*results))

@@ -1,7 +1,7 @@
-/* The interface of the attention kernels, in the layers of hg.h: attention.c has the scheduling, attention_baseline.c and
- * its likes one table of serial kernels per vector path, attention_*.h the templates they are made of.
+/* The interface of the attention kernels, in the layers of hg.h: attention.c has the scheduling, attention_baseline.c
+ * and its likes one table of serial kernels per vector path, attention_*.h the templates they are made of.
  *
- * Both directions walk the edges of the stored rows and read one streamed row per edge; what differs is what the rows hold:
+ * Both directions walk the edges of the stored rows and read one streamed row per edge. What the rows hold differs:
  *
  *                forward                               backward
  *   stored row   a destination                         an own node as a source

@@ -1,4 +1,4 @@
-/* The attention kernels for processors with AVX2 and FMA. Only attention.c calls them, for the path that dispatch.c found. */
+/* The attention kernels for processors with AVX2 and FMA. Only attention.c calls them, after dispatch.c has asked. */
 #include "attention.h"
 #include "vector.h"
 

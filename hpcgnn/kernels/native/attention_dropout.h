@@ -2,8 +2,8 @@
  * the owner of either end, at any number of ranks, finds the same ones.
  *
  * Counter: low halves of the destination's and the source's ids, 16 bits more of each, occurrence * groups + group,
- * with a group for every four heads. Duplicates of an edge are neighbours in a row of either direction, in which they count
- * alike: hence the look at the edge before.
+ * with a group for every four heads. Duplicates of an edge are neighbours in a row of either direction, in which they
+ * count alike: hence the look at the edge before.
  */
 HG_INLINE void edge_words(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t e, int64_t num,
                           const int forward)

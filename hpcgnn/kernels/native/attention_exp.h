@@ -1,8 +1,8 @@
 /* Template: exp of a register of floats or doubles, in the manner of S. L. Moshier's Cephes library.
  *
- * x = n ln 2 + r with |r| <= ln 2 / 2, by adding and taking away 1.5 * 2^23 (2^52), which rounds to an integer and leaves
- * it in the low bits; exp(r) by a polynomial; 2^n by writing n into the exponent. Below the smallest normal number the
- * result is 0; above the largest it stays there. NaN gives NaN. Errors: 2 ulp (float), 2 ulp (double).
+ * x = n ln 2 + r with |r| <= ln 2 / 2, by adding and taking away 1.5 * 2^23 (2^52), which rounds to an integer and
+ * leaves it in the low bits; exp(r) by a polynomial; 2^n by writing n into the exponent. Below the smallest normal
+ * number the result is 0; above the largest it stays there. NaN gives NaN. Errors: 2 ulp (float), 2 ulp (double).
  */
 typedef float hg_exp_f32 __attribute__((vector_size(HG_VECTOR_BYTES)));
 typedef int32_t hg_exp_i32 __attribute__((vector_size(HG_VECTOR_BYTES)));

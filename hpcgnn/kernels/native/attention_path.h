@@ -4,8 +4,27 @@
  * A unit is the largest power of two of columns that fits both a register and a head. The last unit of a head ends with
  * the head and may overlap its neighbour: width 40 is five units of 8, width 7 two of 4, width 1 is scalar.
  */
-#define HG_F32_LANES (HG_VECTOR_BYTES / 4)
-#define HG_F64_LANES (HG_VECTOR_BYTES / 8)
+#if HG_VECTOR_BYTES == 64
+#define HG_F32_LANES 16
+#define HG_F64_LANES 8
+#elif HG_VECTOR_BYTES == 32
+#define HG_F32_LANES 8
+#define HG_F64_LANES 4
+#else
+#define HG_F32_LANES 4
+#define HG_F64_LANES 2
+#endif
+
+/* A vector whose lane l is lane f(l) of a and b, one behind the other. */
+#define HG_LANES_2(f) f(0), f(1)
+#define HG_LANES_4(f) HG_LANES_2(f), f(2), f(3)
+#define HG_LANES_8(f) HG_LANES_4(f), f(4), f(5), f(6), f(7)
+#define HG_LANES_16(f) HG_LANES_8(f), f(8), f(9), f(10), f(11), f(12), f(13), f(14), f(15)
+#if defined(__clang__) || __GNUC__ >= 12
+#define HG_TAKE(ints, lanes, a, b, f) __builtin_shufflevector(a, b, HG_JOIN(HG_LANES_, lanes)(f))
+#else
+#define HG_TAKE(ints, lanes, a, b, f) __builtin_shuffle(a, b, (ints){HG_JOIN(HG_LANES_, lanes)(f)})
+#endif
 
 #include "attention_exp.h"
 #include "attention_dropout.h"
@@ -15,6 +34,7 @@
 #define HG_TYPE f32
 #define HG_E float
 #define HG_I int32_t
+#define HG_FULL HG_F32_LANES
 #include "attention_weights.h"
 #define HG_LANES 1
 #include "attention_rows.h"
@@ -33,10 +53,12 @@
 #undef HG_TYPE
 #undef HG_E
 #undef HG_I
+#undef HG_FULL
 
 #define HG_TYPE f64
 #define HG_E double
 #define HG_I int64_t
+#define HG_FULL HG_F64_LANES
 #include "attention_weights.h"
 #define HG_LANES 1
 #include "attention_rows.h"
@@ -53,6 +75,7 @@
 #undef HG_TYPE
 #undef HG_E
 #undef HG_I
+#undef HG_FULL
 
 #if HG_VECTOR_BYTES >= 64
 #define HG_CHOOSE_f32(name, ...)                                                                                       \
