@@ -23,16 +23,19 @@ setup_environment() {
     if [ ! -x "$project/.venv/bin/pip" ]; then
         "$python" -m venv "$project/.venv" || fail "cannot make a virtual environment; install Python's venv module"
     fi
-    # What is installed follows from these files; they are hashed, so that a second run takes no time.
-    stamp=$(cat "$project"/{setup.cfg,setup.py,pyproject.toml,env/constraints.txt} "$project"/hpcgnn/kernels/native/* | sha256sum | cut -c1-16)-$extras
-    if ! grep -qsxF "$stamp" "$project/.venv/installed"; then
+    # What is installed follows from these files; they are hashed, so that a second run takes no time. Lines with another hash
+    # are of another state of the project, whose kernel library is not ours.
+    stamp=$(cat "$project"/{setup.cfg,setup.py,pyproject.toml,env/constraints.txt} "$project"/hpcgnn/kernels/native/* | sha256sum | cut -c1-16)
+    stamp=$stamp-${HPCGNN_MPI:-wheel}
+    grep -qs "^$stamp " "$project/.venv/installed" || : > "$project/.venv/installed"
+    if ! grep -qxF "$stamp $extras" "$project/.venv/installed"; then
         echo "setup: installing hpcgnn[$extras] into .venv (some minutes the first time)" >&2
         "$project/.venv/bin/pip" install --quiet --disable-pip-version-check --constraint "$project/env/constraints.txt" \
             --editable "$project[$extras]" || fail "installation failed; the lines above say why"
-        echo "$stamp" >> "$project/.venv/installed"
+        # A wheel in the environment would be loaded before the site's library, and its mpiexec found before the site's.
+        [ "${HPCGNN_MPI:-wheel}" != site ] || "$project/.venv/bin/pip" uninstall --quiet --yes mpich 2>/dev/null || true
+        echo "$stamp $extras" >> "$project/.venv/installed"
     fi
     # shellcheck disable=SC1091
     . "$project/.venv/bin/activate"
-    # Killed jobs of this MPI leave shared-memory files behind; they are ours to sweep when no rank runs.
-    pgrep -u "$(id -u)" -f 'hpcgnn|mpiexec' >/dev/null || find /dev/shm -maxdepth 1 -user "$(id -un)" -name 'mpich_shm_*' -delete 2>/dev/null || true
 }

@@ -114,9 +114,9 @@ def process_train(arguments, choices):
 def process_doctor(arguments, choices):
     """Check the installation on the ranks it was started on."""
     from hpcgnn.comm.launch import run
-    from hpcgnn.doctor import examine
+    from hpcgnn.doctor import examine, examine_without_mpi
 
-    return run(examine)
+    return run(examine, without_mpi=examine_without_mpi)
 
 
 def main(argv=None):

@@ -139,8 +139,10 @@ class Config:
         return dataclasses.asdict(self)
 
     def to_toml(self):
-        """The text of a TOML file that gives this configuration again."""
-        return tomli_w.dumps(self.to_dict())
+        """The text of a TOML file that gives this configuration again, into a run directory of its own."""
+        sections = self.to_dict()
+        del sections["run"]["run_dir"], sections["run"]["resume"]
+        return tomli_w.dumps(sections)
 
     def replace(self, **values):
         """A copy with some options (by their flat names) changed."""

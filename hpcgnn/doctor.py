@@ -39,11 +39,20 @@ def examine(session):
     everyone = comm.allgather_object((socket.gethostname(), mine))
     if comm.rank != 0:
         return int(any(f.remedy and f.fatal for _, findings in everyone for f in findings) or bool(ring.remedy))
-    findings = [_mpi(session), ring, *_merge(everyone)]
-    print(
-        f"hpcgnn {__version__} on {comm.size} rank{'s' if comm.size > 1 else ''}, hosts: "
-        f"{', '.join(sorted({h for h, _ in everyone}))}\n"
-    )
+    hosts = ", ".join(sorted({host for host, _ in everyone}))
+    title = f"{comm.size} rank{'s' if comm.size > 1 else ''}, hosts: {hosts}"
+    return _report(title, [_mpi(session), ring, *_merge(everyone)])
+
+
+def examine_without_mpi(error):
+    """Print what can be said where MPI cannot be started, `error` being why. Returns 1."""
+    findings = [Finding("MPI", "cannot be used", str(error)), *_software(), *_kernels(), _allocator(), *_optional()]
+    return _report(f"host {socket.gethostname()}, without MPI", findings)
+
+
+def _report(title, findings):
+    """Print the findings and the remedies. Returns 0, or 1 if one of them is fatal."""
+    print(f"hpcgnn {__version__} on {title}\n")
     marks = [("ok" if not f.remedy else "WRONG" if f.fatal else "note", f.subject, f.found) for f in findings]
     print(tabulate(marks, tablefmt="plain", maxcolwidths=[None, None, 100]))
     remedies = [f for f in findings if f.remedy]

@@ -18,12 +18,8 @@ EXIT_FAULT, EXIT_USER_ERROR = 1, 2
 # Launchers throw away what they have not passed on yet when a rank aborts: the message must be out first.
 _SECONDS_TO_BE_HEARD = 0.5
 _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-_RANK_VARIABLES = ("SLURM_PROCID", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-
-
-def usable_cores():
-    """The number of cores that this process may run on."""
-    return len(os.sched_getaffinity(0))
+# SLURM's comes last: under mpiexec inside a job every rank inherits that of the batch script.
+_RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
 def expected_ranks():
@@ -39,12 +35,12 @@ def launched_rank():
     return next((int(os.environ[name]) for name in _RANK_VARIABLES if os.environ.get(name, "").isdigit()), 0)
 
 
-def threads_per_rank(ranks_on_node):
-    """Threads for each rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else the usable cores divided fairly."""
+def threads_per_rank(cores, sharers):
+    """Threads for a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its cores divided by the ranks that share them."""
     for variable in ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"):
         if os.environ.get(variable, "").isdigit() and int(os.environ[variable]) > 0:
             return int(os.environ[variable])
-    return max(1, usable_cores() // ranks_on_node)
+    return max(1, cores // sharers)
 
 
 class Session:
@@ -55,7 +51,14 @@ class Session:
 
         mpi4py.rc.initialize = False
         mpi4py.rc.finalize = False
-        from mpi4py import MPI
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:
+            raise ConfigError(
+                f"no MPI library can be loaded ({' '.join(str(error).split())}); expected one inside the environment "
+                "(pip install 'hpcgnn[mpi]'), on the system (load the site's module), or named by "
+                "MPI4PY_LIBMPI=/path/to/libmpi.so"
+            ) from error
 
         from hpcgnn.comm.mpi import MpiCommunicator
 
@@ -76,12 +79,12 @@ class Session:
             )
         node = world.Split_type(MPI.COMM_TYPE_SHARED)
         self.ranks_on_node, self.rank_on_node = node.size, node.rank
+        mine = os.sched_getaffinity(0)
+        # Ranks bound to cores of their own share them with nobody; all others share what they may both run on.
+        sharers = sum(not mine.isdisjoint(theirs) for theirs in node.allgather(mine))
         node.Free()
-        self.threads = threads or threads_per_rank(self.ranks_on_node)
-        cores = usable_cores()
-        # A rank bound to its own cores shares them with nobody; unbound ranks of a node share them all.
-        bound = cores < (os.cpu_count() or cores)
-        self.shares_cores = self.threads * (1 if bound else self.ranks_on_node) > cores
+        self.threads = threads or threads_per_rank(len(mine), sharers)
+        self.shares_cores = self.threads * sharers > len(mine)
         self.comm = MpiCommunicator(world, polite=self.shares_cores)
 
     def finish(self):
@@ -105,10 +108,11 @@ def _abort(code):
         os._exit(code)
 
 
-def run(function, threads=None):
+def run(function, threads=None, without_mpi=None):
     """Call `function(session)` on every rank inside a started MPI and return the exit code. Collective.
 
-    function returns an exit code or None, the same on all ranks.
+    function returns an exit code or None, the same on all ranks. without_mpi(error) -> exit code is called instead where
+    MPI cannot be used, for those who can say more about it.
     """
     session = None
     try:
@@ -117,6 +121,8 @@ def run(function, threads=None):
         session.finish()
         return code
     except HpcgnnError as error:
+        if session is None and without_mpi is not None:
+            return without_mpi(error)
         rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
         if getattr(error, "everywhere", False) or (session and size == 1):
             if rank == 0:

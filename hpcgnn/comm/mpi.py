@@ -55,7 +55,7 @@ class _Progress(threading.Thread):
             while self.awake.wait() and not self.stopping:
                 with self.lock:
                     self.pending = [requests for requests in self.pending if not MPI.Request.Testall(requests)]
-                    if not self.pending:
+                    if not self.pending and not self.stopping:
                         self.awake.clear()
                 time.sleep(_POLL_SECONDS)
         except BaseException as error:  # shown by the rank that waits, which then ends the job
@@ -76,8 +76,9 @@ class _Progress(threading.Thread):
             raise RuntimeError("the thread that advances messages failed") from self.failure
 
     def stop(self):
-        self.stopping = True
-        self.awake.set()
+        with self.lock:
+            self.stopping = True
+            self.awake.set()
         if self.is_alive():
             self.join()
 

@@ -56,6 +56,7 @@ def run_epochs(trainer, config, progress, run_dir, best_state=None):
             if run_dir is not None:
                 run_dir.append(record)
                 if last or (every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0):
+                    run_dir.flush_to_disk()
                     save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress))
         _show(record, bar, last or (epoch + 1) % every.log_every == 0)
     bar.close()

@@ -15,6 +15,7 @@ from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.model import MODELS, ModelSpec, widest_row
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.epochs import Progress, run_epochs
+from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory import PeakMemory, resident_bytes, trim_heap
 from hpcgnn.train.rundir import RunDir, start_logging
@@ -24,6 +25,7 @@ from hpcgnn.train.toy import toy_step
 log = logging.getLogger("hpcgnn")
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 IMBALANCE_WARNING = 1.05
+MADE_MAPS = "whole", "auto"  # maps that are made for a run and have no name in the file
 
 
 def train(config, session):
@@ -37,6 +39,7 @@ def train(config, session):
             file = stack.enter_context(GraphFile(config.data.graph))
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
+        config = resolve(config, spec, file.meta, map_name, session)
         buffers = make_buffers(spec, config)
         with comm.together("opening the run directory"):
             run_dir = (
@@ -60,7 +63,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         comm.size,
         session.threads,
     )
-    self_loops = MODELS[spec.model].self_loops if config.data.self_loops == "auto" else config.data.self_loops
+    self_loops = config.data.self_loops
     cap = max(1, buffers.cap(widest_row(spec) * spec.dtype.itemsize))
     local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype)
     quality = partition_quality(local, map_name, comm)
@@ -78,7 +81,8 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     toy_step(make_trainer, spec, file.meta.multi_label)
     trim_heap()
     peak, baseline = PeakMemory(), resident_bytes()
-    peak.reset()
+    if not peak.reset():
+        log.warning("the kernel does not let the memory's high-water mark be reset: training_growth_bytes is unknown")
     trainer = make_trainer(local, comm, buffers)
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir, self_loops)
     log.info(
@@ -91,7 +95,8 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     )
     seconds_loading = time.perf_counter() - started
     best_state = run_epochs(trainer, config, progress, run_dir, best_state)
-    memory = {"baseline": baseline, "peak_training": peak.read(), "peak": peak.overall}
+    growth = peak.read() - baseline if peak.was_reset else float("nan")
+    memory = {"baseline": baseline, "growth": growth, "peak": peak.overall}
     ranks = gather_rank_records(trainer, local, memory)
     with comm.together("writing the results"):
         if run_dir is not None:
@@ -100,6 +105,11 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
             )
             show_result(summary, run_dir)
     return 0
+
+
+def _with_nan(values):
+    """JSON has no NaN: the metric of an empty split was written as null."""
+    return {key: float("nan") if value is None else value for key, value in values.items()}
 
 
 def _default_run_dir(config, comm):
@@ -122,7 +132,8 @@ def choose_map(file, config, comm):
             )
         if comm.size == 1 and not wanted:
             return "whole", np.zeros(file.meta.num_clusters, np.int32)  # one rank owns everything and needs no map
-        if name in fitting or not config.data.auto_partition or wanted in stored:
+        misnamed = wanted and wanted not in stored
+        if name in fitting or misnamed or not config.data.auto_partition:
             return name, file.cluster_map(name, comm.size)[0]
         made = None
         if comm.rank == 0:
@@ -130,6 +141,17 @@ def choose_map(file, config, comm):
             seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
             made = map_clusters(np.diff(offsets), file.cluster_graph(), comm.size, seed)
     return "auto", comm.broadcast_object(made)
+
+
+def resolve(config, spec, meta, map_name, session):
+    """The configuration with everything decided that was left to the program, as it is written to the run directory."""
+    wanted = config.data.self_loops
+    return config.replace(
+        self_loops=MODELS[spec.model].self_loops if wanted == "auto" else wanted,
+        partition=map_name if map_name not in MADE_MAPS else config.data.partition,
+        threads=session.threads,
+        metric=choose_metric(config.run.metric, meta.multi_label),
+    )
 
 
 def model_spec(meta, config):
@@ -195,7 +217,7 @@ def _resume(trainer, config, spec, meta, run_dir, self_loops):
         saved, model_state, best_state, optimizer_state = read_checkpoint(path)
         check_identity(path, saved["identity"], identity)
         restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
-        progress.epoch, progress.best = saved["epoch"], saved["best"]
+        progress.epoch, progress.best = saved["epoch"], saved["best"] and _with_nan(saved["best"])
         if run_dir is not None:
             run_dir.begin(config, progress.epoch)
     log.info("resuming from %s: %d epochs are done", path, progress.epoch)

@@ -54,7 +54,7 @@ class PeakMemory:
     """The kernel's high-water mark of resident memory, which can be reset; `overall` is the peak since the process started."""
 
     def __init__(self):
-        self.overall = 0
+        self.overall, self.was_reset = 0, False
 
     def reset(self):
         """Start a new high-water mark at the present resident memory. Returns whether the kernel allowed it."""
@@ -62,9 +62,10 @@ class PeakMemory:
         try:
             with open("/proc/self/clear_refs", "w") as file:
                 file.write("5")
-            return True
+            self.was_reset = True
         except OSError:
-            return False
+            self.was_reset = False
+        return self.was_reset
 
     def read(self):
         """The high-water mark since the last reset, in bytes."""

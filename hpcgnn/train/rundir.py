@@ -76,6 +76,8 @@ class RunDir:
     def begin(self, config, epochs):
         """Write the configuration, and drop the records of epochs >= `epochs`, which the checkpoint does not know of."""
         kept = [record for record in self.records() if record["epoch"] < epochs]
+        if len(kept) < epochs:
+            log.warning("metrics.jsonl has records of %d of the %d epochs done; the others were lost", len(kept), epochs)
         self.write("config.toml", config.to_toml())
         self._metrics.close()
         self.write("metrics.jsonl", "".join(to_json(record) + "\n" for record in kept))
@@ -91,6 +93,10 @@ class RunDir:
             raise RunDirError(
                 f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume"
             ) from error
+
+    def flush_to_disk(self):
+        """Make sure that a checkpoint never knows of epochs whose records a crash of the node can still take away."""
+        os.fsync(self._metrics.fileno())
 
     def write(self, name, text):
         """Write a whole file, atomically."""

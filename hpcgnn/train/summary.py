@@ -56,7 +56,7 @@ def versions():
 
 
 def gather_rank_records(trainer, local, memory):
-    """What each rank measured, by rank. Collective. memory: {baseline, peak_training, peak} in bytes, of this rank."""
+    """What each rank measured, by rank. Collective. memory: {baseline, growth, peak} in bytes, of this rank."""
     comm, outward = trainer.comm, local.outward
     mine = {
         "rank": comm.rank,
@@ -72,7 +72,7 @@ def gather_rank_records(trainer, local, memory):
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "baseline_rss_bytes": memory["baseline"],
         "peak_rss_bytes": memory["peak"],
-        "training_growth_bytes": memory["peak_training"] - memory["baseline"],
+        "training_growth_bytes": memory["growth"],
         "traffic": comm.ledger.total(),
     }
     return comm.allgather_object(mine)

@@ -161,7 +161,7 @@ def test_a_map_can_be_made_when_there_is_none(comm, shared_path, write):
     """--seed may be any number, though METIS takes positive ones only."""
     path = write(graph_of())
     for seed in (0, -1, 2**40):
-        assert run(comm, path, shared_path / f"run{seed}", partition="made", auto_partition=True, seed=seed) == 0
+        assert run(comm, path, shared_path / f"run{seed}", partition="", auto_partition=True, seed=seed) == 0
 
 
 def test_an_unbalanced_map_is_warned_of(comm, shared_path, write):

@@ -14,6 +14,9 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.train.checkpoint import checkpoints
 from hpcgnn.train.job import train
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
 
 from .training import configure, make_graphs
 
@@ -181,3 +184,16 @@ def test_another_run_is_refused_and_left_as_it_was(comm, graph, shared_path, cha
     assert str(next(iter(change.values()))) in str(caught.value).lower() or "float64" in str(caught.value)
     after = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file() and path.name != "log.txt"}
     assert after == before
+
+
+def test_a_graph_without_test_nodes_goes_on(comm, shared_path):
+    """The metric of an empty split is NaN, which a checkpoint holds as null; the table at the end once could not show it."""
+    path = shared_path / "no-test-nodes.h5"
+    if comm.rank == 0:
+        generate_graph("planted", path, Spec(nodes=200, degree=6, features=4, classes=3, seed=1, train=0.6, val=0.4))
+        partition_graph(path, [1, 2, 3, 4], num_clusters=16)
+    comm.barrier()
+    run(comm, path, shared_path / "run", epochs=4)
+    run(comm, path, shared_path / "run", epochs=6, lr=0.0, resume=True)
+    summary = json.loads((shared_path / "run" / "summary.json").read_text())
+    assert summary["test_at_best_val"] is None and summary["best_val"] > 0 and summary["epochs"] == 6
