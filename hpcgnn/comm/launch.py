@@ -78,7 +78,7 @@ class Session:
                 "messages needs; load another MPI (see `hpcgnn doctor`)"
             )
         node = world.Split_type(MPI.COMM_TYPE_SHARED)
-        self.ranks_on_node, self.rank_on_node = node.size, node.rank
+        self.ranks_on_node = node.size
         mine = os.sched_getaffinity(0)
         # Ranks bound to cores of their own share them with nobody; all others share what they may both run on.
         sharers = sum(not mine.isdisjoint(theirs) for theirs in node.allgather(mine))

@@ -123,5 +123,5 @@ class _Attend(torch.autograd.Function):
     def backward(ctx, gy):
         projected, y, lse = ctx.saved_tensors
         operator, shape, key, p = ctx.settings
-        gy = gy / shape.heads if shape.average else gy
+        gy = gy / shape.heads if shape.average else gy.contiguous()
         return operator.backward(gy, projected, y, lse, shape, key, p), None, None, None, None

@@ -184,8 +184,7 @@ def make_buffers(spec, config):
     if buffers.cap(row) < 1:
         error = ConfigError(
             f"--halo-buffer {config.schedule.halo_buffer} MiB is too small for one row: expected at least "
-            f"{4 * row / 2**20:.6f} "
-            f"MiB, four buffers of one row of {row} bytes"
+            f"{4 * row / 2**20:.6f} MiB, four buffers of one row of {row} bytes"
         )
         error.everywhere = True
         raise error

@@ -44,9 +44,8 @@ class RunDir:
             self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
         except OSError as error:
             raise RunDirError(
-                f"cannot write run directory {self.path}: {error.strerror}; choose a --run-dir that is writable and "
-                "has "
-                "space"
+                f"cannot write run directory {self.path}: {error.strerror}; choose a --run-dir that is writable "
+                "and has space"
             ) from error
         self._handler = logging.StreamHandler(self._log)
         self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -90,13 +89,19 @@ class RunDir:
             self._metrics.write(to_json(record) + "\n")
             self._metrics.flush()
         except OSError as error:
-            raise RunDirError(
-                f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume"
-            ) from error
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error):
+        return RunDirError(
+            f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume"
+        )
 
     def flush_to_disk(self):
         """Make sure that a checkpoint never knows of epochs whose records a crash of the node can still take away."""
-        os.fsync(self._metrics.fileno())
+        try:
+            os.fsync(self._metrics.fileno())
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def write(self, name, text):
         """Write a whole file, atomically."""
