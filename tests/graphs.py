@@ -224,9 +224,9 @@ def write_file(file_path, graph, where, ranks, sparse=False):
     return file_path
 
 
-def load(file_path, cluster_to_rank, comm, *, cap=1 << 20, self_loops="keep", dtype=torch.float64):
+def load(file_path, cluster_to_rank, comm, *, cap=1 << 20, self_loops="keep", dtype=torch.float64, keep_edges=False):
     """This rank's LocalGraph of a file; cluster_to_rank None puts everything on one rank (of a SoloCommunicator)."""
     with GraphFile(file_path) as file:
         if cluster_to_rank is None:
             comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)
-        return load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype)
+        return load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep_edges)

@@ -19,7 +19,8 @@ class Block:
 
     indptr: int64 (R + 1,); indices: int32 (E,), rows of the source buffer; rows: int32 (R,) strictly increasing, the
     non-empty own rows, or None for all of them; weight: (E,) of the computing dtype or None for ones; first_column: the
-    halo position of column 0, or None where the columns are the own nodes.
+    halo position of column 0, or None where the columns are the own nodes; edge: int32 or int64 (E,), where each edge
+    stands in the rank's list of edges, or None where that was not asked for.
     """
 
     indptr: torch.Tensor
@@ -27,6 +28,7 @@ class Block:
     rows: torch.Tensor | None = None
     weight: torch.Tensor | None = None
     first_column: int | None = None
+    edge: torch.Tensor | None = None
 
     @property
     def num_edges(self):
@@ -34,7 +36,7 @@ class Block:
 
     @property
     def nbytes(self):
-        return sum(t.nbytes for t in (self.indptr, self.indices, self.rows, self.weight) if t is not None)
+        return sum(t.nbytes for t in (self.indptr, self.indices, self.rows, self.weight, self.edge) if t is not None)
 
     def multiply(self, source, out, source_scale, row_scale, accumulate):
         """out[row] (+)= row_scale[row] · Σ_edges weight · source_scale[column] · source[column].
@@ -54,18 +56,18 @@ class Block:
         )
 
 
-def own_block(num_rows, rows, columns, weight):
-    """The block of edges that stay on the rank; rows int (E,) ascending, columns int32 (E,), weight (E,) or None."""
+def own_block(num_rows, rows, columns, weight, edge=None):
+    """The block of edges that stay on the rank; rows int (E,) ascending, columns int32 (E,), weight and edge (E,) or None."""
     indptr = np.zeros(num_rows + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=num_rows), out=indptr[1:])
-    return Block(torch.from_numpy(indptr), torch.from_numpy(columns), None, weight)
+    return Block(torch.from_numpy(indptr), torch.from_numpy(columns), None, weight, None, edge)
 
 
-def halo_blocks(starts, rows, halo, weight):
+def halo_blocks(starts, rows, halo, weight, edge=None):
     """One hypersparse block per round.
 
     starts: int64 (rounds + 1,), the halo position where each round begins. rows: int (E,) ascending; halo: int64 (E,),
-    the halo position of each edge's source; weight: tensor (E,) or None.
+    the halo position of each edge's source; weight, edge: tensors (E,) or None.
     """
     round_of = np.searchsorted(starts, halo, side="right") - 1
     order = np.argsort(round_of, kind="stable")  # keeps rows ascending within a round
@@ -73,6 +75,7 @@ def halo_blocks(starts, rows, halo, weight):
     blocks = []
     for index, (first, last) in enumerate(zip(bounds[:-1], bounds[1:])):
         edges = order[first:last]
+        taken = torch.from_numpy(edges)
         block_rows = rows[edges]
         begins = (
             np.flatnonzero(np.concatenate([[True], block_rows[1:] != block_rows[:-1]]))
@@ -84,8 +87,9 @@ def halo_blocks(starts, rows, halo, weight):
                 torch.from_numpy(np.concatenate([begins, [len(edges)]]).astype(np.int64)),
                 torch.from_numpy((halo[edges] - starts[index]).astype(np.int32)),
                 torch.from_numpy(block_rows[begins].astype(np.int32)),
-                None if weight is None else weight[torch.from_numpy(edges)],
+                None if weight is None else weight[taken],
                 int(starts[index]),
+                None if edge is None else edge[taken],
             )
         )
     return blocks

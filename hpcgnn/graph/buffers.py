@@ -8,10 +8,13 @@ import torch
 
 
 class HaloBuffers:
-    """limit: bytes for all buffers together. nbytes: what has been needed, and therefore allocated, so far."""
+    """limit: bytes for all buffers together. nbytes: what has been needed, and therefore allocated, so far.
+
+    widest_row: bytes of the widest row that was asked about, with what returns for it.
+    """
 
     def __init__(self, limit: int):
-        self.limit = limit
+        self.limit, self.widest_row = limit, 0
         self._memory = torch.empty(0, dtype=torch.uint8)
 
     @property
@@ -20,6 +23,7 @@ class HaloBuffers:
 
     def cap(self, row_bytes: int, return_bytes: int = 0) -> int:
         """The most rows of a round: four buffers of rows of this size, and four of what returns for each, fit the limit."""
+        self.widest_row = max(self.widest_row, row_bytes + return_bytes)
         return self.limit // (4 * (row_bytes + return_bytes))
 
     def lease(self, rows_in, rows_out, width, returned, dtype):

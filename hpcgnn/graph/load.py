@@ -92,11 +92,11 @@ def read_labels(file, ranges):
     return torch.from_numpy(labels.astype(np.int64)), torch.from_numpy(split)
 
 
-def load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype):
+def load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep_edges=False):
     """Read this rank's share of an open GraphFile. Collective.
 
     cluster_to_rank: int32 (K,). cap: halo rows of a round at most. self_loops: 'add' or 'keep'. dtype: computing
-    precision. Raises FormatError or GraphError, on all ranks together, for corrupted files and contents that cannot be
+    precision. keep_edges: keep the edges' weights and types in lists (EdgeList). Raises FormatError or GraphError, on all ranks together, for corrupted files and contents that cannot be
     trained on.
     """
     with comm.together("reading the graph"):
@@ -113,11 +113,11 @@ def load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype):
         features = read_features(file, ranges, dtype)
         original_id = torch.from_numpy(file.read("nodes/original_id", ranges, np.int64))
     first_owned = np.concatenate([np.arange(a, b) for a, b in ranges]) if ranges else np.zeros(0, np.int64)
-    inward = build_adjacency(edges_in, first_owned, ownership, comm, cap, self_loops, dtype)
+    inward = build_adjacency(edges_in, first_owned, ownership, comm, cap, self_loops, dtype, keep_edges)
     outward = (
         inward
         if edges_out is None
-        else build_adjacency(edges_out, first_owned, ownership, comm, cap, self_loops, dtype)
+        else build_adjacency(edges_out, first_owned, ownership, comm, cap, self_loops, dtype, keep_edges)
     )
     return LocalGraph(
         inward,

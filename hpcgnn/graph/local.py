@@ -13,15 +13,32 @@ from hpcgnn.graph.storage import SPLITS, Edges
 
 
 @dataclass(frozen=True)
+class EdgeList:
+    """What the edges of the own rows carry, in the rank's order: by own row, as the file has them, an added self loop last.
+
+    count: E_p; weight: (E_p,) of the computing dtype or None; type: int32 (E_p,) or None. `Block.edge` points into it.
+    """
+
+    count: int
+    weight: torch.Tensor | None
+    type: torch.Tensor | None
+
+    @property
+    def nbytes(self):
+        return sum(each.nbytes for each in (self.weight, self.type) if each is not None)
+
+
+@dataclass(frozen=True)
 class Adjacency:
     """One direction of the edges of a rank, ready to be streamed along. degree: (n_p,) weighted sum of each row's
-    edges.
+    edges. edges: EdgeList, or None where no model asks for one.
     """
 
     own: Block
     halo: list[Block]
     plan: HaloPlan
     degree: torch.Tensor
+    edges: EdgeList | None = None
 
     @property
     def num_edges(self):
@@ -29,7 +46,9 @@ class Adjacency:
 
     @property
     def nbytes(self):
-        return sum(block.nbytes for block in (self.own, *self.halo)) + sum(rows.nbytes for rows in self.plan.send_rows)
+        kept = 0 if self.edges is None else self.edges.nbytes
+        sent = sum(rows.nbytes for rows in self.plan.send_rows)
+        return sum(block.nbytes for block in (self.own, *self.halo)) + sent + kept
 
 
 @dataclass(frozen=True)
@@ -83,12 +102,13 @@ class LocalGraph:
         return (self.split == SPLITS[split]) & labelled
 
 
-def build_adjacency(edges: Edges, first_owned, ownership, comm, cap, self_loops, dtype):
+def build_adjacency(edges: Edges, first_owned, ownership, comm, cap, self_loops, dtype, keep_edges=False, loop_type=0):
     """Blocks and plan from the edges of the own nodes. Collective.
 
     edges: indptr int64 (n_p + 1,) from 0, indices int (E_p,) rows of the file. first_owned: int64 (n_p,), the rows of
-    the file that are owned. self_loops: 'add' gives every node that has none one loop of weight 1; 'keep' leaves them.
-    cap: rows of a round.
+    the file that are owned. self_loops: 'add' gives every node that has none one loop of weight 1 and type `loop_type`;
+    'keep' leaves them. cap: rows of a round. keep_edges: keep an EdgeList, and in every block where its edges stand in
+    it.
     """
     num_rows = len(edges.indptr) - 1
     with comm.together("checking the edges"):
@@ -99,26 +119,29 @@ def build_adjacency(edges: Edges, first_owned, ownership, comm, cap, self_loops,
                 "file"
             )
     rows = np.repeat(np.arange(num_rows, dtype=np.int32), np.diff(edges.indptr))
-    columns, weight = edges.indices, edges.weight
+    columns, weight, kind = edges.indices, edges.weight, edges.type
     if self_loops == "add":
-        rows, columns, weight = _add_self_loops(rows, columns, weight, first_owned)
+        rows, columns, weight, kind = _add_self_loops(rows, columns, weight, kind, loop_type, first_owned)
     degree = np.bincount(rows, weight, minlength=num_rows).astype(np.float64)
     owner, local_id = ownership.locate(columns)
     weight = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
+    place = torch.arange(len(rows), dtype=torch.int32 if len(rows) < 2**31 else torch.int64) if keep_edges else None
     mine = owner == comm.rank
-    own = own_block(num_rows, rows[mine], local_id[mine], None if weight is None else weight[torch.from_numpy(mine)])
     away = ~mine
+    here, there = torch.from_numpy(mine), torch.from_numpy(away)
+    own = own_block(num_rows, rows[mine], local_id[mine], *(t if t is None else t[here] for t in (weight, place)))
     plan, position = build_halo_plan(owner[away], local_id[away], cap, num_rows, comm)
-    halo = halo_blocks(plan.starts, rows[away], position, None if weight is None else weight[torch.from_numpy(away)])
+    halo = halo_blocks(plan.starts, rows[away], position, *(t if t is None else t[there] for t in (weight, place)))
     kernels.check_block(own.indptr, own.indices, own.rows, num_rows, num_rows)
     for index, block in enumerate(halo):
         kernels.check_block(
             block.indptr, block.indices, block.rows, num_rows, int(plan.starts[index + 1] - plan.starts[index])
         )
-    return Adjacency(own, halo, plan, torch.from_numpy(degree))
+    kept = EdgeList(len(rows), weight, None if kind is None else torch.from_numpy(kind)) if keep_edges else None
+    return Adjacency(own, halo, plan, torch.from_numpy(degree), kept)
 
 
-def _add_self_loops(rows, columns, weight, first_owned):
+def _add_self_loops(rows, columns, weight, kind, loop_type, first_owned):
     """Edges with one loop of weight 1 appended to each row that has none, rows ascending."""
     looped = np.zeros(len(first_owned), bool)
     looped[rows[columns == first_owned[rows]]] = True
@@ -128,7 +151,9 @@ def _add_self_loops(rows, columns, weight, first_owned):
     columns = np.concatenate([columns, first_owned[missing].astype(columns.dtype)])[order]
     if weight is not None:
         weight = np.concatenate([weight, np.ones(len(missing), weight.dtype)])[order]
-    return merged_rows[order], columns, weight
+    if kind is not None:
+        kind = np.concatenate([kind, np.full(len(missing), loop_type, kind.dtype)])[order]
+    return merged_rows[order], columns, weight, kind
 
 
 def sparse_rows(indptr, columns, data, num_columns, dtype):

@@ -11,6 +11,7 @@ traces them, and the dispatcher adds about 37 microseconds to each call of 14 (a
 
 from .aggregation import check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
+from .extreme import gather_largest, gather_matching
 from .masking import dropout, dropout_entries
 from .library import describe
 from .randomness import random_words, stream_key
@@ -24,6 +25,8 @@ __all__ = [
     "dropout",
     "dropout_entries",
     "gather",
+    "gather_largest",
+    "gather_matching",
     "pack",
     "random_words",
     "stream_key",

@@ -38,6 +38,20 @@ class GatherArguments(ctypes.Structure):
     ]
 
 
+class ExtremeArguments(ctypes.Structure):
+    """hg_extreme_args of native/hg.h, field by field."""
+
+    _fields_ = [
+        (name, kind)
+        for kind, names in (
+            (c_void_p, "x y count indptr indices rows"),
+            (c_int64, "num_rows width x_stride y_stride count_stride"),
+            (c_int32, "type"),
+        )
+        for name in names.split()
+    ]
+
+
 class AttentionArguments(ctypes.Structure):
     """hg_attention_args of native/attention.h, field by field."""
 
@@ -60,6 +74,8 @@ class AttentionArguments(ctypes.Structure):
 _SIGNATURES = {
     "hg_supports": (c_int, [c_int]),
     "hg_gather": (c_int, [c_int, c_int, POINTER(GatherArguments)]),
+    "hg_gather_largest": (None, [c_int, c_int, POINTER(ExtremeArguments)]),
+    "hg_gather_matching": (None, [c_int, c_int, POINTER(ExtremeArguments)]),
     "hg_attend_forward": (c_int, [c_int, c_int, POINTER(AttentionArguments)]),
     "hg_attend_backward": (c_int, [c_int, c_int, POINTER(AttentionArguments)]),
     "hg_probe": (c_double, [c_int, c_int, c_void_p, c_int64, c_int64, c_void_p, c_int64]),
@@ -122,6 +138,29 @@ class Native:
         )
         if self._library.hg_gather(self._path, torch.get_num_threads(), byref(arguments)):
             raise MemoryError("gather: no memory for the partial sums of rows with very many edges")
+
+    def gather_largest(self, y, count, x, indptr, indices, rows) -> None:
+        self._extreme(self._library.hg_gather_largest, y, count, x, indptr, indices, rows)
+
+    def gather_matching(self, y, own, x, indptr, indices, rows) -> None:
+        self._extreme(self._library.hg_gather_matching, y, own, x, indptr, indices, rows)
+
+    def _extreme(self, function, y, count, x, indptr, indices, rows) -> None:
+        arguments = ExtremeArguments(
+            x=_pointer(x),
+            y=_pointer(y),
+            count=_pointer(count),
+            indptr=_pointer(indptr),
+            indices=_pointer(indices),
+            rows=_pointer(rows),
+            num_rows=indptr.numel() - 1,
+            width=y.shape[1],
+            x_stride=x.stride(0),
+            y_stride=y.stride(0),
+            count_stride=count.stride(0),
+            type=ELEMENT_CODES[y.dtype],
+        )
+        function(self._path, torch.get_num_threads(), byref(arguments))
 
     def attend_forward(
         self, y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule

@@ -36,6 +36,31 @@ def gather(y, x, indptr, indices, rows, weight, source_scale, row_scale, accumul
     y[target] = sums.to(y.dtype)
 
 
+def _pieces(indptr, indices, rows, width):
+    """(target rows, sources) of the edges, int64, in pieces of bounded size."""
+    begin, end = int(indptr[0]), int(indptr[-1])
+    step = max(1, _PIECE // max(1, width))
+    for first in range(begin, end, step):
+        edges = torch.arange(first, min(first + step, end))
+        stored = torch.searchsorted(indptr, edges, right=True) - 1
+        yield stored if rows is None else rows[stored].to(torch.int64), indices[edges].to(torch.int64)
+
+
+def gather_largest(y, count, x, indptr, indices, rows) -> None:
+    for target, sources in _pieces(indptr, indices, rows, y.shape[1]):
+        index, value, before = target[:, None].expand(-1, y.shape[1]), x[sources], y.clone()
+        y.scatter_reduce_(0, index, value, "amax")
+        count.masked_fill_((y > before) | y.isnan(), 0)
+        count.scatter_add_(0, index, (value == y[target]).to(count.dtype))
+
+
+def gather_matching(y, own, x, indptr, indices, rows) -> None:
+    width = y.shape[1]
+    for target, sources in _pieces(indptr, indices, rows, width):
+        g, value = x[sources].split(width, 1)
+        y.index_add_(0, target, g * (own[target] == value))
+
+
 def pack(out, x, index, scale) -> None:
     taken = x[index]
     if scale is not None:

@@ -145,12 +145,3 @@ MODELS = {
     "gat": Entry(_build_gat, GATConv.self_loops, linear=False),
 }
 
-
-def widest_row(spec):
-    """The most numbers that a model exchanges for one halo row in one direction, returns included, from its spec alone."""
-    if spec.model == "gat":
-        hidden = spec.heads * (spec.hidden + 4) if spec.layers > 1 else 0
-        return max(hidden, spec.out_heads * (spec.classes + 4))
-    dense_input = 0 if spec.sparse_input or not (spec.keeps_input or spec.input_dropout == "raw") else spec.d_in
-    inner = spec.widths[1:] if spec.model != "sgc" else (spec.classes,)
-    return max(dense_input, *inner)

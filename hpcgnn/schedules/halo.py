@@ -1,16 +1,21 @@
-"""Halo policies: what `aggregate` does about remote rows."""
+"""Halo policies: what the verbs of a layer do about remote rows."""
+
+from functools import cached_property
 
 from hpcgnn.graph.halo import gather_halo
 from hpcgnn.graph.norms import scales
 from hpcgnn.graph.stream import Stream
 from hpcgnn.ops.attention import AdditiveAttention
+from hpcgnn.ops.extreme import LargestNeighbour
 from hpcgnn.ops.linear import LinearAggregation
+from hpcgnn.ops.propagate import Propagation
 
 
 class FullHalo:
     """Every remote row in every layer of every step: exact full-batch training.
 
-    local: LocalGraph; buffers: HaloBuffers, the rank's only communication memory.
+    local: LocalGraph; buffers: HaloBuffers, the rank's only communication memory. The operators are made when a model first
+    asks for them, by all ranks together.
     """
 
     def __init__(self, local, comm, buffers):
@@ -21,8 +26,7 @@ class FullHalo:
             if local.outward is local.inward
             else Stream(local.outward.own, local.outward.halo, local.outward.plan, buffers, comm)
         )
-        self._operators = {}
-        self._attention = None
+        self._linear = {}
 
     def begin_epoch(self, epoch):
         """Nothing changes from epoch to epoch."""
@@ -30,17 +34,34 @@ class FullHalo:
     def aggregate(self, x, norm):
         """Own rows (n_p, F) -> (n_p, F): R A S x with the normalisation `norm`. Collective."""
         key = norm, x.dtype
-        if key not in self._operators:
-            self._operators[key] = LinearAggregation(self._inward, self._outward, *scales(self._local, norm, x.dtype))
-        return self._operators[key](x)
+        if key not in self._linear:
+            self._linear[key] = LinearAggregation(self._inward, self._outward, *scales(self._local, norm, x.dtype))
+        return self._linear[key](x)
 
     def attend(self, projected, shape, key, p):
         """Additive attention from [z | a_src | a_dst] (n_p, F + 2H); see ops/attention.py. Collective."""
-        if self._attention is None:
-            local = self._local
-            inward_ids = gather_halo(local.inward.plan, local.original_id, self._comm)
-            outward_ids = inward_ids
-            if local.outward is not local.inward:
-                outward_ids = gather_halo(local.outward.plan, local.original_id, self._comm)
-            self._attention = AdditiveAttention(self._inward, self._outward, local.original_id, inward_ids, outward_ids)
         return self._attention(projected, shape, key, p)
+
+    def largest(self, x):
+        """The largest of the in-neighbours' rows (n_p, F), column by column; see ops/extreme.py. Collective."""
+        return LargestNeighbour(self._inward, self._outward)(x)
+
+    def propagate(self, rule, x_src, x_dst, edge):
+        """Any message function; see ops/propagate.py. Collective."""
+        return self._propagation(rule, x_src, x_dst, edge)
+
+    @cached_property
+    def _inward_ids(self):
+        return gather_halo(self._local.inward.plan, self._local.original_id, self._comm)
+
+    @cached_property
+    def _attention(self):
+        local, inward = self._local, self._inward_ids
+        outward = (
+            inward if local.outward is local.inward else gather_halo(local.outward.plan, local.original_id, self._comm)
+        )
+        return AdditiveAttention(self._inward, self._outward, local.original_id, inward, outward)
+
+    @cached_property
+    def _propagation(self):
+        return Propagation(self._inward, self._local.original_id, self._inward_ids)

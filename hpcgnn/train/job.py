@@ -12,7 +12,7 @@ from hpcgnn.graph.clusters import map_clusters
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.nn.model import MODELS, ModelSpec, widest_row
+from hpcgnn.nn.model import MODELS, ModelSpec
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
@@ -40,7 +40,7 @@ def train(config, session):
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
         config = resolve(config, spec, file.meta, map_name, session)
-        buffers = make_buffers(spec, config)
+        buffers = make_buffers(toy_step(spec, config, file.meta.multi_label), config)
         with comm.together("opening the run directory"):
             run_dir = (
                 stack.enter_context(contextlib.closing(RunDir(config.run.run_dir, config.run.resume)))
@@ -64,7 +64,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         session.threads,
     )
     self_loops = config.data.self_loops
-    cap = max(1, buffers.cap(widest_row(spec) * spec.dtype.itemsize))
+    cap = max(1, buffers.cap(buffers.widest_row))
     local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype)
     quality = partition_quality(local, map_name, comm)
     if quality["imbalance_nodes"] > IMBALANCE_WARNING:
@@ -74,16 +74,11 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
             quality["imbalance_nodes"],
             IMBALANCE_WARNING,
         )
-
-    def make_trainer(graph, communicator, memory):
-        return Trainer(graph, spec, config, communicator, memory)
-
-    toy_step(make_trainer, spec, file.meta.multi_label)
     trim_heap()
     peak, baseline = PeakMemory(), resident_bytes()
     if not peak.reset():
         log.warning("the kernel does not let the memory's high-water mark be reset: training_growth_bytes is unknown")
-    trainer = make_trainer(local, comm, buffers)
+    trainer = Trainer(local, spec, config, comm, buffers)
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir, self_loops)
     log.info(
         "%s: %s parameters; halo %s rows in %d rounds; run directory %s",
@@ -177,14 +172,13 @@ def model_spec(meta, config):
     )
 
 
-def make_buffers(spec, config):
-    """The communication buffers of a rank. Raises ConfigError, on all ranks, if a row does not fit."""
+def make_buffers(row_bytes, config):
+    """The communication buffers of a rank, for rows of at most this size. Raises ConfigError, on all ranks, if none fits."""
     buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20))
-    row = widest_row(spec) * spec.dtype.itemsize
-    if buffers.cap(row) < 1:
+    if buffers.cap(max(1, row_bytes)) < 1:
         error = ConfigError(
             f"--halo-buffer {config.schedule.halo_buffer} MiB is too small for one row: expected at least "
-            f"{4 * row / 2**20:.6f} MiB, four buffers of one row of {row} bytes"
+            f"{4 * row_bytes / 2**20:.6f} MiB, four buffers of one row of {row_bytes} bytes"
         )
         error.everywhere = True
         raise error

@@ -11,9 +11,9 @@ from hpcgnn.ops.attention import AttentionShape
 from hpcgnn.schedules.halo import FullHalo
 
 from .gathering import whole
+from .small import GRAPHS, edges_of, stored
 from .training import configure, curve, make_graphs
 
-GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
 SHAPES = [
     AttentionShape(4, 3),
     AttentionShape(1, 5),
@@ -21,16 +21,6 @@ SHAPES = [
     AttentionShape(5, 1, slope=0.0),
 ]
 KEY, P = oracle.stream_key(3, 1, 4), 0.4
-
-
-def edges_of(graph, self_loops):
-    """(src, dst) of the edges that the operator sees, sorted by destination and source."""
-    src, dst = graph.src, graph.dst
-    if self_loops == "add":
-        lonely = np.setdiff1d(np.arange(graph.num_nodes), src[src == dst])
-        src, dst = np.concatenate([src, lonely]), np.concatenate([dst, lonely])
-    order = np.lexsort((src, dst))
-    return src[order], dst[order]
 
 
 def edge_mask(src, dst, heads):
@@ -75,17 +65,6 @@ def random_inputs(graph, shape, scale=1.0):
     projected = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.columns + 2 * shape.heads)) * scale)
     gy = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.width if shape.average else shape.columns)))
     return projected, gy
-
-
-def stored(comm, folder, name):
-    """(graph, layout, file) of a small graph. Collective."""
-    graph = GRAPHS[name]
-    where = graphs.layout(graph, comm.size)
-    file = folder / f"attention-{name.replace(' ', '-')}.h5"
-    if comm.rank == 0 and not file.exists():
-        graphs.write_file(file, graph, where, comm.size)
-    comm.barrier()
-    return graph, where, file
 
 
 def compare(comm, local, halo_buffer, graph, shape, dtype, self_loops, dropout, scale=1.0):

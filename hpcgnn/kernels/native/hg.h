@@ -1,8 +1,8 @@
 /* The interface between the three layers of the kernel library:
  *
- *   exported functions (gather.c, rowwise.c, check.c, dispatch.c)   OpenMP, scheduling, no vector code
+ *   exported functions (gather.c, extreme.c, rowwise.c, check.c, …)  OpenMP, scheduling, no vector code
  *   one hg_kernels table per vector path (path_*.c)                 vector code, serial, no OpenMP
- *   templates (gather_*.h, philox.h, rowwise.h)                     written once, compiled for each path
+ *   templates (gather_*.h, extreme.h, philox.h, …)                  written once, compiled for each path
  *
  * All sizes and strides count elements, not bytes. Nothing here keeps state between calls.
  */
@@ -48,6 +48,21 @@ typedef struct {
     void (*finish)(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks);
 } hg_gather_kernels;
 
+typedef struct {
+    const void *x;              /* sources, (num_sources, width), or for matching (num_sources, 2 * width): sums | values */
+    void *y;                    /* the largest so far, or the sums, (num_rows_of_y, width) */
+    void *count;                /* how many sources have it, or own values to match (only read), of y's shape */
+    const int64_t *indptr;      /* as in hg_gather_args */
+    const int32_t *indices;
+    const int32_t *rows;
+    int64_t num_rows;
+    int64_t width;              /* of y */
+    int64_t x_stride;
+    int64_t y_stride;
+    int64_t count_stride;
+    int32_t type;               /* HG_F32 or HG_F64, of everything */
+} hg_extreme_args;
+
 /* Ten round keys of Philox4x32-10, word 0 and word 1 alternating. */
 typedef struct { uint32_t word[20]; } hg_round_keys;
 
@@ -56,6 +71,9 @@ typedef struct { uint32_t threshold; double scale; } hg_dropout_rule;
 
 typedef struct {
     hg_gather_kernels gather[HG_TYPES];
+    /* Rows [first, last) of the block; see kernels/extreme.py. HG_F32 and HG_F64. */
+    void (*largest[2])(const hg_extreme_args *a, int64_t first, int64_t last);
+    void (*matching[2])(const hg_extreme_args *a, int64_t first, int64_t last);
     /* out[c] = scale * x[c] for one row; [x type][out type], NULL where there is no such conversion. */
     void (*copy_row[HG_TYPES][HG_TYPES])(void *out, const void *x, int64_t width, double scale);
     /* Philox of num counters held as four arrays; words[4 * i + k] is word k of counter i. The arrays must be

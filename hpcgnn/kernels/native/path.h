@@ -1,6 +1,12 @@
 /* All templates of one path and their table, HG_TABLE; included once per path_*.c, with HG_VECTOR_BYTES defined and the
  * target's instructions allowed. */
 #include "gather_kernels.h"
+#define HG_TYPE f32
+#define HG_E float
+#include "extreme.h"
+#define HG_TYPE f64
+#define HG_E double
+#include "extreme.h"
 #include "philox.h"
 #include "probe.h"
 #include "rowwise.h"
@@ -11,6 +17,8 @@ const hg_kernels HG_TABLE = {
         [HG_F64] = {rows_f64, chunk_f64, finish_double},
         [HG_BF16] = {rows_bf16, chunk_bf16, finish_float},
     },
+    .largest = {[HG_F32] = largest_rows_f32, [HG_F64] = largest_rows_f64},
+    .matching = {[HG_F32] = matching_rows_f32, [HG_F64] = matching_rows_f64},
     .copy_row = {
         [HG_F32] = {[HG_F32] = copy_f32, [HG_BF16] = copy_f32_bf16},
         [HG_F64] = {[HG_F64] = copy_f64},

@@ -1,0 +1,67 @@
+"""Blocks in pieces of few edges, so that what is computed per edge has a bounded size and stays in the cache."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+# Odd multipliers that spread ids over 64 bits (golden ratio; Steele et al., OOPSLA'14).
+_SPREAD, _AGAIN = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Some consecutive edges of a block, in the order of their rows.
+
+    indptr: int64 (R + 1,), from 0 to E; sources: int32 (E,), rows of the block's source buffer; rows: int32 (R,) own
+    rows, increasing; first, last: which edges of the block these are. row_ids: int64 (n_p,), column_ids: int64 of the
+    source buffer: original ids, for `edge_ids`.
+    """
+
+    indptr: torch.Tensor
+    sources: torch.Tensor
+    rows: torch.Tensor
+    first: int
+    last: int
+    row_ids: torch.Tensor
+    column_ids: torch.Tensor
+
+    @cached_property
+    def segment(self):
+        """int64 (E,): which of the R rows each edge belongs to."""
+        return torch.repeat_interleave(torch.diff(self.indptr))
+
+    @cached_property
+    def owner(self):
+        """int64 (E,): the own row that each edge belongs to."""
+        return self.rows.long()[self.segment]
+
+    @cached_property
+    def edge_ids(self):
+        """int64 (E,): a number for each edge that follows from the original ids of its ends, and from which of several
+        equal edges it is: the same on every rank and for every partition, what draws for edges are keyed by.
+        """
+        owner, sources, place = self.owner, self.sources, torch.arange(len(self.sources))
+        fresh = torch.ones(len(sources), dtype=torch.bool)
+        fresh[1:] = (owner[1:] != owner[:-1]) | (sources[1:] != sources[:-1])
+        occurrence = place - torch.where(fresh, place, 0).cummax(0).values
+        return self.row_ids[owner] * _SPREAD + self.column_ids[sources] + occurrence * _AGAIN
+
+
+def tiles(block, max_edges, row_ids, column_ids):
+    """The Tiles of a Block, each of about max_edges edges at most; a row with more is continued in the next tile.
+
+    Several edges between the same two nodes, which are neighbours in a block, stay together.
+    """
+    indptr, sources, first = block.indptr.numpy(), block.indices.numpy(), 0
+    while first < block.num_edges:
+        last = min(first + max_edges, block.num_edges)
+        high = int(np.searchsorted(indptr, last, side="left"))  # one past the row that holds edge `last - 1`
+        while last < indptr[high] and sources[last] == sources[last - 1]:
+            last += 1
+        low = int(np.searchsorted(indptr, first, side="right")) - 1  # the row that holds edge `first`
+        inside = block.indptr[low : high + 1].clamp(first, last) - first
+        rows = torch.arange(low, high, dtype=torch.int32) if block.rows is None else block.rows[low:high]
+        yield Tile(inside, block.indices[first:last], rows, first, last, row_ids, column_ids)
+        first = last

@@ -1,0 +1,53 @@
+"""The largest of the in-neighbours, column by column, by sequential aggregation.
+
+Forward: rows x_j stream by; y_i = max_j x_j, and c_i counts how many edges have it. Backward, at the owner of the *source*:
+rows [gy_i / c_i | y_i] stream by along the out-edges, and gx_j = Σ_i (gy_i / c_i) where x_j = y_i. A halo row costs F numbers
+forwards and 2F backwards; fetching x again and sending gradients back would cost the same, and a scatter. Equal elements
+share the gradient evenly, so that it does not depend on the order of edges. Rows without in-edges give zeros.
+"""
+
+import torch
+
+from hpcgnn import kernels
+
+
+class LargestNeighbour:
+    """The operator of a rank. Collective in both directions.
+
+    forward_stream, backward_stream: Stream along in-edges and along out-edges.
+    """
+
+    def __init__(self, forward_stream, backward_stream):
+        self.forward_stream, self.backward_stream = forward_stream, backward_stream
+
+    def __call__(self, x):
+        """y (n_p, F) from own rows x (n_p, F), differentiably."""
+        return _Largest.apply(x, self)
+
+    def forward(self, x):
+        """(y, c), both (n_p, F), without autograd."""
+        y, count = torch.full_like(x, -torch.inf), torch.zeros_like(x)
+        for block, rows, _, _ in self.forward_stream(x, kind="halo_forward"):
+            kernels.gather_largest(y, count, rows, block.indptr, block.indices, rows=block.rows)
+        return y.masked_fill_(count == 0, 0), count
+
+    def backward(self, gy, x, y, count):
+        """The gradient of x (n_p, F)."""
+        sent, gradient = torch.cat([gy / count.clamp(min=1), y], 1), torch.zeros_like(x)
+        for block, rows, _, _ in self.backward_stream(sent, kind="halo_backward"):
+            kernels.gather_matching(gradient, x, rows, block.indptr, block.indices, rows=block.rows)
+        return gradient
+
+
+class _Largest(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, operator):
+        x = x.contiguous()
+        y, count = operator.forward(x)
+        ctx.save_for_backward(x, y, count)
+        ctx.operator = operator
+        return y
+
+    @staticmethod
+    def backward(ctx, gy):
+        return ctx.operator.backward(gy, *ctx.saved_tensors), None

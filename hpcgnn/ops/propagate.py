@@ -1,0 +1,184 @@
+"""Any message function by sequential aggregation and rematerialization (Mostafa, MLSys'22, section 3.2, case 2).
+
+Forward: rows of x_src stream by; for a tile of edges at a time the message function makes messages, a reducer takes them
+in, and they are forgotten. Backward: the rows stream by again; each tile's messages are made anew under autograd, the
+reducer says what gradient each has, and autograd carries it to the rows of the source (which go back to their owners, in
+the same stream), to x_dst, to the edges' features and to the parameters of the function.
+
+So nothing per edge outlives a tile, and a halo row costs F numbers forwards, F + F backwards. Where the algebra allows
+less (linear.py, attention.py, extreme.py) use those.
+"""
+
+from dataclasses import dataclass
+from typing import Callable
+
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.graph.tiles import tiles
+from hpcgnn.ops.capture import captured_parameters
+from hpcgnn.ops.reducers import REDUCERS, Several
+from hpcgnn.ops.softmax import Softmax
+
+# What the rows of a tile take together: enough to hide the cost of calls, little enough to stay in the cache.
+TILE_BYTES = 1 << 21
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is done with the edges. message: from rows (E, …) of src, and of dst and edge where given, to messages (E, F),
+    or (logits (E, H), values (E, F)) for softmax. reduce: a name, or several. seed: of what the function draws from torch's
+    generator. key, p: dropout of softmax's coefficients.
+    """
+
+    message: Callable
+    reduce: str | tuple
+    seed: int = 0
+    key: int = 0
+    p: float = 0.0
+
+    def reducer(self, rows, message):
+        """A new reducer for this many own rows and messages like these. Raises ValueError."""
+        names = (self.reduce,) if isinstance(self.reduce, str) else tuple(self.reduce)
+        pair = isinstance(message, tuple) and len(message) == 2
+        if names == ("softmax",):
+            if not pair or message[1].shape[1] % message[0].shape[1]:
+                raise ValueError(
+                    "propagate: for reduce='softmax' the message function must return (logits (E, H), values (E, F)) with F "
+                    "a multiple of H"
+                )
+            return Softmax(rows, message, self.key, self.p)
+        unknown = [name for name in names if name not in REDUCERS]
+        if unknown or not names:
+            raise ValueError(
+                f"propagate: expected reduce to be of {', '.join(REDUCERS)}, or softmax alone, got {self.reduce!r}"
+            )
+        if not isinstance(message, torch.Tensor) or message.dim() != 2:
+            raise ValueError(f"propagate: expected messages of shape (E, F) from the message function, got {_shape(message)}")
+        reducers = [REDUCERS[name](rows, message) for name in names]
+        return reducers[0] if len(reducers) == 1 else Several(reducers)
+
+
+def _shape(message):
+    return tuple(message.shape) if isinstance(message, torch.Tensor) else type(message).__name__
+
+
+class Propagation:
+    """The operator of a rank. Collective in both directions.
+
+    stream: Stream along in-edges, which serves both directions. ids: int64 (n_p,) original ids of own nodes; halo_ids:
+    those of the halo, in halo order.
+    """
+
+    def __init__(self, stream, ids, halo_ids):
+        self.stream, self.ids, self.halo_ids = stream, ids, halo_ids
+
+    def __call__(self, rule, x_src, x_dst=None, edge=None):
+        """y (n_p, F) from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or None, edge (E_p, F_e) or None, differentiably."""
+        inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
+        example, parameters = captured_parameters(rule.message, [x for x in inputs if x is not None])
+        return _Propagate.apply(self, rule, example, *inputs, *parameters)
+
+    def forward(self, rule, example, inputs):
+        """(y, the reducer that made it)."""
+        reducer = rule.reducer(len(inputs[0]), example)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rule.seed)
+            for block, rows, _, _ in self.stream(inputs[0], kind="halo_forward"):
+                for tile in self._tiles(block, rows, inputs):
+                    reducer.add(tile, rule.message(*_take(tile, block, rows, *inputs)))
+        return reducer.finish(), reducer
+
+    def backward(self, rule, reducer, gy, y, inputs, parameters, wanted):
+        """Gradients of inputs and parameters, None where not wanted. wanted: bool for each input and parameter."""
+        sums = [torch.zeros_like(x) if w else None for x, w in zip((*inputs, *parameters), wanted)]
+        g_src, g_dst, g_edge, *g_parameters = sums
+        reducer.prepare(gy.contiguous(), y)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rule.seed)
+            for block, rows, _, back in self.stream(inputs[0], kind="halo_backward", returns=g_src):
+                for tile in self._tiles(block, rows, inputs):
+                    leaves = _take(tile, block, rows, *inputs)
+                    asked = [x.requires_grad_() for x, w in zip(leaves, self._given(wanted, inputs)) if w]
+                    asked += [p for p, w in zip(parameters, wanted[3:]) if w]
+                    with torch.enable_grad():
+                        message = rule.message(*leaves)
+                    found = iter(_gradients(message, reducer, tile, asked))
+                    if g_src is not None:
+                        _add_by_source(back, tile, next(found))
+                    if g_dst is not None:
+                        _add_by_row(g_dst, tile, next(found))
+                    if g_edge is not None:
+                        g_edge[block.edge[tile.first : tile.last].long()] = next(found)
+                    for total, g in zip((g for g in g_parameters if g is not None), found):
+                        total += g
+        return sums
+
+    def _given(self, wanted, inputs):
+        return [w for w, x in zip(wanted, inputs) if x is not None]
+
+    def _tiles(self, block, rows, inputs):
+        width = sum(x.shape[1] for x in inputs if x is not None)
+        edges = max(1, TILE_BYTES // (width * rows.element_size()))
+        first = block.first_column
+        column_ids = self.ids if first is None else self.halo_ids[first : first + len(rows)]
+        return tiles(block, edges, self.ids, column_ids)
+
+
+def _take(tile, block, rows, x_src, x_dst, edge):
+    """The rows of a tile's edges: of the sources, and of destinations and edges where there are such."""
+    taken = [_picked(rows, tile.sources)]
+    if x_dst is not None:
+        taken.append(_picked(x_dst, tile.owner.int()))
+    if edge is not None:
+        taken.append(edge[block.edge[tile.first : tile.last].long()])
+    return taken
+
+
+def _picked(x, index):
+    out = x.new_empty(len(index), x.shape[1])
+    kernels.pack(out, x, index)
+    return out
+
+
+def _gradients(message, reducer, tile, asked):
+    """The gradients of `asked`: zeros where the message does not depend on one."""
+    outputs = message if isinstance(message, tuple) else (message,)
+    with torch.no_grad():
+        given = reducer.gradient(tile, tuple(x.detach() for x in outputs) if len(outputs) > 1 else outputs[0].detach())
+    pairs = [(x, g) for x, g in zip(outputs, given if isinstance(given, tuple) else (given,)) if x.requires_grad]
+    if not pairs or not asked:
+        return [torch.zeros_like(x) for x in asked]
+    found = torch.autograd.grad([x for x, _ in pairs], asked, [g for _, g in pairs], allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found)]
+
+
+def _add_by_source(back, tile, gradient):
+    """back[source] += the sum of its edges' gradients: edges are sorted by source, for there is no atomic addition."""
+    order = torch.argsort(tile.sources, stable=True)
+    sources, counts = torch.unique_consecutive(tile.sources[order], return_counts=True)
+    indptr = torch.zeros(len(counts) + 1, dtype=torch.int64)
+    torch.cumsum(counts, 0, out=indptr[1:])
+    kernels.gather(back, gradient.contiguous(), indptr, order.int(), rows=sources, accumulate=True)
+
+
+def _add_by_row(total, tile, gradient):
+    each = torch.arange(len(gradient), dtype=torch.int32)
+    kernels.gather(total, gradient.contiguous(), tile.indptr, each, rows=tile.rows, accumulate=True)
+
+
+class _Propagate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, operator, rule, example, x_src, x_dst, edge, *parameters):
+        inputs = x_src, x_dst, edge
+        y, ctx.reducer = operator.forward(rule, example, inputs)
+        ctx.save_for_backward(y, *inputs, *parameters)
+        ctx.operator, ctx.rule = operator, rule
+        return y
+
+    @staticmethod
+    def backward(ctx, gy):
+        y, *inputs = ctx.saved_tensors[:4]
+        parameters, wanted = ctx.saved_tensors[4:], ctx.needs_input_grad[3:]
+        gradients = ctx.operator.backward(ctx.rule, ctx.reducer, gy, y, inputs, parameters, wanted)
+        return None, None, None, *gradients

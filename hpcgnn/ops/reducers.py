@@ -1,0 +1,171 @@
+"""How the messages of a row's in-edges become one row, tile by tile, and what gradient each message gets of the row's.
+
+A reducer sees every message twice: forwards once, to be added, and backwards once, made anew, to be given its gradient.
+It keeps one or two numbers per row and column, never anything per edge. Rows without messages give zeros.
+"""
+
+import math
+
+import torch
+
+from hpcgnn import kernels
+
+
+def sum_segments(tile, values, out=None):
+    """Σ of each row's values: (R, F) from (E, F), or added to the tile's rows of out (n, F)."""
+    each = torch.arange(len(values), dtype=torch.int32)
+    if out is None:
+        out = values.new_empty(len(tile.rows), values.shape[1])
+        kernels.gather(out, values.contiguous(), tile.indptr, each)
+    else:
+        kernels.gather(out, values.contiguous(), tile.indptr, each, rows=tile.rows, accumulate=True)
+    return out
+
+
+def _counts(tile, like):
+    return torch.diff(tile.indptr).to(like.dtype)
+
+
+class Sum:
+    """y_i = Σ m_e. Messages (E, F) -> y (n, F)."""
+
+    def __init__(self, rows, message):
+        self.y = message.new_zeros(rows, message.shape[1])
+
+    def add(self, tile, message):
+        """Take in the messages of a tile."""
+        sum_segments(tile, message, self.y)
+
+    def finish(self):
+        """y (n, F), after the last tile; the reducer does not keep it."""
+        return self.__dict__.pop("y")
+
+    def prepare(self, gy, y):
+        """Take y and its gradient, before the first tile of the backward pass."""
+        self.gy = gy
+
+    def gradient(self, tile, message):
+        """The gradient of a tile's messages."""
+        return self.gy[tile.owner]
+
+
+class Mean(Sum):
+    """y_i = Σ m_e / number of edges."""
+
+    def __init__(self, rows, message):
+        super().__init__(rows, message)
+        self.count = message.new_zeros(rows, 1)
+
+    def add(self, tile, message):
+        super().add(tile, message)
+        self.count[tile.rows.long()] += _counts(tile, message)[:, None]
+
+    def finish(self):
+        self.count.clamp_(min=1)
+        return super().finish().div_(self.count)
+
+    def prepare(self, gy, y):
+        self.gy = gy / self.count
+
+
+class Max:
+    """y_i = max m_e, column by column; equal messages share the gradient evenly."""
+
+    sign = 1
+
+    def __init__(self, rows, message):
+        self.y = message.new_full((rows, message.shape[1]), -torch.inf)
+        self.count = torch.zeros_like(self.y)
+
+    def add(self, tile, message):
+        """Take in the messages of a tile."""
+        each = torch.arange(len(message), dtype=torch.int32)
+        message = (message if self.sign == 1 else -message).contiguous()
+        kernels.gather_largest(self.y, self.count, message, tile.indptr, each, rows=tile.rows)
+
+    def finish(self):
+        """y (n, F), after the last tile; the reducer does not keep it."""
+        y = self.__dict__.pop("y").masked_fill_(self.count == 0, 0)
+        return y if self.sign == 1 else y.neg_()
+
+    def prepare(self, gy, y):
+        """Take y and its gradient, before the first tile of the backward pass."""
+        self.y, self.share = y, gy / self.count.clamp(min=1)
+
+    def gradient(self, tile, message):
+        """The gradient of a tile's messages."""
+        return self.share[tile.owner].mul_(message == self.y[tile.owner])
+
+
+class Min(Max):
+    """y_i = min m_e, column by column."""
+
+    sign = -1
+
+
+class Std:
+    """y_i = sqrt(mean (m_e − mean m)² + ε), ε = 1e-5 (Corso et al., NeurIPS'20, eq. 4).
+
+    Mean and squared distances are merged tile by tile (Chan et al., 1979); E[m²] − E[m]² would lose every digit where the
+    mean is large against the spread.
+    """
+
+    epsilon = 1e-5
+
+    def __init__(self, rows, message):
+        self.mean, self.squares = message.new_zeros(rows, message.shape[1]), message.new_zeros(rows, message.shape[1])
+        self.count = message.new_zeros(rows, 1)
+
+    def add(self, tile, message):
+        """Take in the messages of a tile."""
+        rows, new = tile.rows.long(), _counts(tile, message)[:, None]
+        mean = sum_segments(tile, message) / new.clamp(min=1)
+        squares = sum_segments(tile, (message - mean[tile.segment]).square_())
+        before = self.count[rows]
+        both = (before + new).clamp_(min=1)
+        apart = (mean - self.mean[rows]).mul_(new > 0)
+        self.squares[rows] += squares + apart.square() * (before * new / both)
+        self.mean[rows] += apart * (new / both)
+        self.count[rows] += new
+
+    def finish(self):
+        """y (n, F), after the last tile; the reducer does not keep it."""
+        y = self.__dict__.pop("squares").div_(self.count.clamp(min=1)).add_(self.epsilon)
+        return y.sqrt_().mul_(self.count > 0)
+
+    def prepare(self, gy, y):
+        """Take y and its gradient, before the first tile of the backward pass."""
+        self.share = gy / (y * self.count).masked_fill_(self.count == 0, math.inf)
+
+    def gradient(self, tile, message):
+        """The gradient of a tile's messages."""
+        return (message - self.mean[tile.owner]) * self.share[tile.owner]
+
+
+class Several:
+    """Some of the above side by side: y is their outputs, joined by columns."""
+
+    def __init__(self, reducers):
+        self.reducers = reducers
+
+    def add(self, tile, message):
+        """Take in the messages of a tile."""
+        for reducer in self.reducers:
+            reducer.add(tile, message)
+
+    def finish(self):
+        """y (n, F × reducers), after the last tile."""
+        return torch.cat([reducer.finish() for reducer in self.reducers], 1)
+
+    def prepare(self, gy, y):
+        """Take y and its gradient, before the first tile of the backward pass."""
+        count = len(self.reducers)
+        for reducer, *parts in zip(self.reducers, gy.chunk(count, 1), y.chunk(count, 1)):
+            reducer.prepare(*parts)
+
+    def gradient(self, tile, message):
+        """The gradient of a tile's messages."""
+        return sum(reducer.gradient(tile, message) for reducer in self.reducers)
+
+
+REDUCERS = {"sum": Sum, "mean": Mean, "max": Max, "min": Min, "std": Std}

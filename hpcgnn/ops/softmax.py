@@ -1,0 +1,67 @@
+"""The softmax reducer: y_i = Σ_e softmax(logit)_e value_e per head, formed online as in ops/attention.py.
+
+Kept per row: y, log-sum-exp, and in the backward pass D = <gy, y>. With α_e = exp(logit_e − lse_i), dropout m̃_e of α:
+g_value = m̃ α gy_i,  g_logit = α (m̃ <gy_i, value_e> − D_i).
+"""
+
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.ops.reducers import sum_segments
+
+
+class Softmax:
+    """Messages (logit (E, H), value (E, F)) with F = H × width -> y (n, F).
+
+    key, p: dropout of the coefficients, by edge and head; the denominator is that before dropout.
+    """
+
+    def __init__(self, rows, message, key=0, p=0.0):
+        logit, value = message
+        self.heads, self.key, self.p = logit.shape[1], key, p
+        self.y = value.new_zeros(rows, value.shape[1])
+        self.top = logit.new_full((rows, self.heads), -torch.inf)
+        self.total = logit.new_zeros(rows, self.heads)
+
+    def add(self, tile, message):
+        """Take in the messages of a tile."""
+        logit, value = message
+        rows, each = tile.rows.long(), torch.arange(len(logit), dtype=torch.int32)
+        before = self.top[rows]
+        top = before.clone()
+        kernels.gather_largest(top, torch.zeros_like(top), logit.contiguous(), tile.indptr, each)
+        shrink = torch.where(before == -torch.inf, 0.0, (before - top).exp_())
+        weight = (logit - top[tile.segment]).exp_()
+        self.top[rows] = top
+        self.total[rows] = self.total[rows].mul_(shrink).add_(sum_segments(tile, weight))
+        self.y[rows] = self._by_head(self.y[rows], shrink)
+        sum_segments(tile, self._by_head(value, self._dropped(tile, weight)), self.y)
+
+    def finish(self):
+        """y (n, F), after the last tile; the reducer does not keep it."""
+        y, top, total = (self.__dict__.pop(name) for name in ("y", "top", "total"))
+        empty = total == 0
+        self.lse = total.log().add_(top).masked_fill_(empty, torch.inf)
+        return self._by_head(y, total.reciprocal_().masked_fill_(empty, 0))
+
+    def prepare(self, gy, y):
+        """Take y and its gradient, before the first tile of the backward pass."""
+        self.gy, self.product = gy, (gy * y).unflatten(1, (self.heads, -1)).sum(-1)
+
+    def gradient(self, tile, message):
+        """The gradients of a tile's logits and values."""
+        logit, value = message
+        alpha = (logit - self.lse[tile.owner]).exp_()
+        gy, kept = self.gy[tile.owner], self._dropped(tile, alpha)
+        along = (gy * value).unflatten(1, (self.heads, -1)).sum(-1)
+        return kept * along - alpha * self.product[tile.owner], self._by_head(gy, kept)
+
+    def _dropped(self, tile, weight):
+        if self.p == 0:
+            return weight
+        out = torch.empty_like(weight)
+        kernels.dropout(out, weight, tile.edge_ids, self.key, self.p)
+        return out
+
+    def _by_head(self, values, factor):
+        return (values.unflatten(1, (self.heads, -1)) * factor.unsqueeze(2)).flatten(1)

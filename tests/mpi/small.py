@@ -1,0 +1,27 @@
+"""The small graphs with their files and their lists of edges, for tests of operators against a list of all edges."""
+
+import graphs
+import numpy as np
+
+GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
+
+
+def edges_of(graph, self_loops):
+    """(src, dst) of the edges that the operator sees, sorted by destination and source."""
+    src, dst = graph.src, graph.dst
+    if self_loops == "add":
+        lonely = np.setdiff1d(np.arange(graph.num_nodes), src[src == dst])
+        src, dst = np.concatenate([src, lonely]), np.concatenate([dst, lonely])
+    order = np.lexsort((src, dst))
+    return src[order], dst[order]
+
+
+def stored(comm, folder, name):
+    """(graph, layout, file) of a small graph. Collective."""
+    graph = GRAPHS[name]
+    where = graphs.layout(graph, comm.size)
+    file = folder / f"operator-{name.replace(' ', '-')}.h5"
+    if comm.rank == 0 and not file.exists():
+        graphs.write_file(file, graph, where, comm.size)
+    comm.barrier()
+    return graph, where, file
