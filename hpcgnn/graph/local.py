@@ -78,7 +78,7 @@ class LocalGraph:
 
     inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same
     object for an undirected graph. features: (n_p, F) or SparseRows. labels: int64 (n_p,) with -1 for none, or float
-    (n_p, C) for multi-label.
+    (n_p, C) for multi-label. node_type: int32 (n_p,) or None.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
     """
 
@@ -91,10 +91,19 @@ class LocalGraph:
     num_nodes: int
     num_classes: int
     multi_label: bool
+    node_type: torch.Tensor | None = None
 
     @property
     def num_owned(self):
         return len(self.original_id)
+
+    @property
+    def in_degree(self):
+        """int64 (n_p,): the number of in-edges of the own nodes."""
+        total = torch.diff(self.inward.own.indptr)
+        for block in self.inward.halo:
+            total[block.rows.long()] += torch.diff(block.indptr)
+        return total
 
     def mask(self, split):
         """bool (n_p,): own nodes of a split ('train', 'val', 'test') that have a label."""

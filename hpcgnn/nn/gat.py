@@ -13,16 +13,17 @@ from hpcgnn.ops.attention import AttentionShape
 class GATConv(nn.Module):
     """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective.
 
-    layer: its number, which keys the dropout of the attention coefficients (probability attention_dropout).
+    spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout.
     """
 
     self_loops = "add"
 
-    def __init__(self, d_in, width, heads, average, slope, attention_dropout, layer, dtype=None):
+    def __init__(self, d_in, width, heads, average, spec, layer):
         super().__init__()
-        self.shape = AttentionShape(heads, width, slope, average)
+        dtype = spec.dtype
+        self.shape = AttentionShape(heads, width, spec.slope, average)
         self.d_in, self.d_out = d_in, width if average else heads * width
-        self.attention_dropout, self.layer = attention_dropout, layer
+        self.attention_dropout, self.layer = spec.attention_dropout, layer
         self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype)
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))

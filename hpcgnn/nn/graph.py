@@ -4,11 +4,14 @@ A schedule makes this object; what `aggregate` does (stream, sample, reuse what 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
+from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import SparseRows
 from hpcgnn.ops.dropout import dropout
+from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.randomness import Purpose
 from hpcgnn.ops.sparse import sparse_product
 
@@ -28,21 +31,69 @@ class DroppedRows:
 
 class Graph:
     """A rank's view. features: (n_p, F) tensor or SparseRows; num_nodes: over all ranks; ids: int64 (n_p,) original
-    ids.
+    ids; in_degree: float64 (n_p,), the number of in-edges; node_type: int64 (n_p,).
 
+    edge_weight, edge_type: (E_p,) of the in-edges of own nodes, in the order that `propagate` takes edge rows in; None where
+    the graph has none.
     aggregate(x, norm): own rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum', 'mean' or 'sym'.
-    attend(projected, shape, layer, p): additive attention, differentiable, collective (see ops/attention.py).
-    total(tensor): the float64 sum over ranks, collective.
+    largest(x): the largest of the in-neighbours' rows by column, likewise. relate(x, coefficients, bases): see
+    ops/relational.py. total(tensor): the float64 sum over ranks, collective.
     """
 
     def __init__(self, local, halo, total, random, constant):
+        self._local, self._halo, self._random = local, halo, random
         self.features, self.ids, self.num_nodes = local.features, local.original_id, local.num_nodes
-        self.aggregate, self._halo, self.total, self._random = halo.aggregate, halo, total, random
-        self.constant = constant
+        self.total, self.constant = total, constant
+        self.aggregate, self.relate = halo.aggregate, halo.relate
+        self._calls = 0, 0
+
+    @cached_property
+    def in_degree(self):
+        return self._local.in_degree.double()
+
+    @cached_property
+    def node_type(self):
+        kinds = self._local.node_type
+        return torch.zeros(len(self.ids), dtype=torch.int64) if kinds is None else kinds.long()
+
+    @property
+    def edge_weight(self):
+        return self._local.inward.edges.weight
+
+    @property
+    def edge_type(self):
+        kinds = self._local.inward.edges.type
+        return None if kinds is None else kinds.long()
 
     def attend(self, projected, shape, layer, p):
         """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See ops/attention.py."""
         return self._halo.attend(projected, shape, self._random.key(Purpose.DROPOUT_ATTENTION, layer), p)
+
+    def largest(self, x):
+        """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
+        return self._halo.largest(_dense(x))
+
+    def propagate(self, message, reduce="sum", *, x_src, x_dst=None, edge=None, dropout=0.0, layer=0):
+        """Sum (or else) what `message` makes of each in-edge of each own node: (n_p, F). Differentiable, collective.
+
+        message: an ordinary torch function, called for some edges at a time with rows of x_src (E, …) at their sources, and,
+        where given, of x_dst at their destinations and of edge (E_p, …), in this order; returns messages (E, F), or for
+        'softmax' (logits (E, H), values (E, H × width)). Gradients reach x_src, x_dst, edge, and the parameters that the
+        function uses. It is called again in the backward pass with the same rows and the same state of torch's generator, so
+        it must not depend on anything else that changes; what it draws differs with the number of ranks.
+        reduce: 'sum', 'mean', 'max', 'min', 'std', several of them (joined by columns), or 'softmax': the softmax of the
+        logits over the in-edges of a node, per head, weighs the values. dropout: of those weights, drawn by epoch, layer,
+        edge and head, whatever the number of ranks. Nodes without in-edges get zeros. Raises ValueError.
+        """
+        self._calls = self._random.epoch, self._calls[1] + 1 if self._calls[0] == self._random.epoch else 0
+        seed = self._random.key(Purpose.MESSAGE, self._calls[1])
+        rule = Rule(message, reduce, seed, self._random.key(Purpose.DROPOUT_ATTENTION, layer), dropout)
+        if edge is not None and len(edge) != self._local.inward.edges.count:
+            raise ValueError(
+                f"propagate: expected a row of `edge` for each of the {self._local.inward.edges.count} in-edges of own nodes, "
+                f"got {len(edge)}"
+            )
+        return self._halo.propagate(rule, _dense(x_src), x_dst, edge)
 
     def dropout(self, x, p, layer, purpose=Purpose.DROPOUT):
         """Dropout with draws keyed by epoch, layer, original node id and column. x: (n_p, F) tensor or SparseRows."""
@@ -50,3 +101,12 @@ class Graph:
         if isinstance(x, SparseRows):
             return DroppedRows(x, self.ids, key, p)
         return dropout(x, self.ids, key, p)
+
+
+def _dense(x):
+    if not isinstance(x, torch.Tensor):
+        raise GraphError(
+            "this layer needs rows of numbers, and the features are sparse; use a model that transforms them first, or "
+            "import the graph with dense features"
+        )
+    return x

@@ -19,6 +19,7 @@ class Purpose(IntEnum):
     DROPOUT = 2
     DROPOUT_AGGREGATE = 3
     DROPOUT_ATTENTION = 4
+    MESSAGE = 5
 
 
 class Randomness:

@@ -1,14 +1,18 @@
 """Halo policies: what the verbs of a layer do about remote rows."""
 
+from dataclasses import replace
 from functools import cached_property
 
+from hpcgnn import kernels
 from hpcgnn.graph.halo import gather_halo
 from hpcgnn.graph.norms import scales
+from hpcgnn.graph.relations import relation_weights
 from hpcgnn.graph.stream import Stream
 from hpcgnn.ops.attention import AdditiveAttention
 from hpcgnn.ops.extreme import LargestNeighbour
 from hpcgnn.ops.linear import LinearAggregation
 from hpcgnn.ops.propagate import Propagation
+from hpcgnn.ops.relational import RelationalAggregation
 
 
 class FullHalo:
@@ -26,7 +30,7 @@ class FullHalo:
             if local.outward is local.inward
             else Stream(local.outward.own, local.outward.halo, local.outward.plan, buffers, comm)
         )
-        self._linear = {}
+        self._linear, self._relational = {}, {}
 
     def begin_epoch(self, epoch):
         """Nothing changes from epoch to epoch."""
@@ -46,9 +50,20 @@ class FullHalo:
         """The largest of the in-neighbours' rows (n_p, F), column by column; see ops/extreme.py. Collective."""
         return LargestNeighbour(self._inward, self._outward)(x)
 
+    def relate(self, x, coefficients, bases):
+        """Relational aggregation of own rows x (n_p, d_in); see ops/relational.py. Collective."""
+        if x.dtype not in self._relational:
+            local, kinds = self._local, len(coefficients)
+            weights = relation_weights(local, kinds, self._comm, x.dtype)
+            self._relational[x.dtype] = RelationalAggregation(
+                (self._inward, local.inward.edges, weights[0]), (self._outward, local.outward.edges, weights[1])
+            )
+        return self._relational[x.dtype](x, coefficients, bases)
+
     def propagate(self, rule, x_src, x_dst, edge):
         """Any message function; see ops/propagate.py. Collective."""
-        return self._propagation(rule, x_src, x_dst, edge)
+        apart = replace(rule, seed=kernels.stream_key(rule.seed, self._comm.rank))  # ranks must not draw the same numbers
+        return self._propagation(apart, x_src, x_dst, edge)
 
     @cached_property
     def _inward_ids(self):

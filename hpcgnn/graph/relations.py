@@ -1,0 +1,43 @@
+"""The weight of each typed edge in the mean of its relation: w_e / Σ w over the in-edges of its destination of its type.
+
+It does not factor into a number for each row, as other normalisations do, so that both directions keep it per edge. Sums
+are those of the whole graph.
+"""
+
+import torch
+
+from hpcgnn.graph.halo import gather_halo
+
+
+def relation_weights(local, num_types, comm, dtype):
+    """(inward (E_p,), outward (E_p,)) of a LocalGraph that keeps its edges, in the order of their EdgeLists. Collective."""
+    rows, _ = _ends(local.inward, local.num_owned)
+    inward, in_order, in_bounds = _by_type(local.inward.edges, num_types)
+    _, columns = _ends(local.outward, local.num_owned)
+    outward, out_order, out_bounds = _by_type(local.outward.edges, num_types)
+    for kind in range(num_types):
+        edges = in_order[in_bounds[kind] : in_bounds[kind + 1]]
+        total = torch.zeros(local.num_owned, dtype=torch.float64).index_add_(0, rows[edges], inward[edges])
+        others = torch.cat([total, gather_halo(local.outward.plan, total, comm)])
+        inward[edges] /= total[rows[edges]]
+        edges = out_order[out_bounds[kind] : out_bounds[kind + 1]]
+        outward[edges] /= others[columns[edges]]
+    return inward.to(dtype), outward.to(dtype)
+
+
+def _by_type(edges, num_types):
+    """(float64 weights (E_p,), the edges ordered by type, where each type begins)."""
+    weight = torch.ones(edges.count, dtype=torch.float64) if edges.weight is None else edges.weight.double()
+    ordered, order = torch.sort(edges.type, stable=True)
+    return weight, order, torch.searchsorted(ordered, torch.arange(num_types + 1, dtype=ordered.dtype)).tolist()
+
+
+def _ends(adjacency, num_owned):
+    """(own row, other end) of each edge, int64 (E_p,); others' nodes count on from the own ones, in halo order."""
+    rows, columns = (torch.empty(adjacency.edges.count, dtype=torch.int64) for _ in range(2))
+    for block in (adjacency.own, *adjacency.halo):
+        stored = torch.arange(num_owned) if block.rows is None else block.rows.long()
+        edge = block.edge.long()
+        rows[edge] = torch.repeat_interleave(stored, torch.diff(block.indptr))
+        columns[edge] = block.indices + (0 if block.first_column is None else num_owned + block.first_column)
+    return rows, columns

@@ -1,0 +1,46 @@
+"""GATv2 (Brody et al., ICLR'22, eq. 7): y_i = Σ_j α_ij W_src x_j + b, α_ij = softmax_j a·LeakyReLU(W_src x_j + W_dst x_i).
+
+The score is not a sum of two halves, as that of GAT is, so that the general rule serves: the rows are fetched again for the
+gradient, and its sums go back. A halo row costs F numbers forwards and 2F backwards (F = heads × width).
+"""
+
+import torch
+from torch import nn
+from torch.nn.functional import leaky_relu
+
+from hpcgnn.nn.linear import Linear
+
+
+class GATv2Conv(nn.Module):
+    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective.
+
+    spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout.
+    """
+
+    self_loops = "add"
+
+    def __init__(self, d_in, width, heads, average, spec, layer):
+        super().__init__()
+        self.heads, self.width, self.average, self.layer = heads, width, average, layer
+        self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
+        self.d_in, self.d_out = d_in, width if average else heads * width
+        self.source = Linear(d_in, heads * width, dtype=spec.dtype)
+        self.target = Linear(d_in, heads * width, dtype=spec.dtype)
+        self.attention = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
+        self.bias = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
+
+    def glorot(self):
+        """The attention vectors, as maps from `width` columns to one."""
+        return [(self.attention, self.width, 1)]
+
+    def message(self, source, target):
+        """(logits (E, H), values (E, F)) of edges."""
+        score = leaky_relu(source + target, self.slope).unflatten(1, (self.heads, self.width))
+        return (score * self.attention).sum(-1), source
+
+    def forward(self, graph, x):
+        p = self.attention_dropout if self.training else 0.0
+        y = graph.propagate(
+            self.message, "softmax", x_src=self.source(x), x_dst=self.target(x), dropout=p, layer=self.layer
+        )
+        return (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y) + self.bias

@@ -1,0 +1,127 @@
+"""The models that `--model` offers, and how others are added: `register`, in a file given as `--plugin`."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Callable
+
+import torch
+
+from hpcgnn.errors import GraphError
+from hpcgnn.nn.gat import GATConv
+from hpcgnn.nn.gatv2 import GATv2Conv
+from hpcgnn.nn.gcn import GCNConv
+from hpcgnn.nn.gin import GINConv
+from hpcgnn.nn.model import Model
+from hpcgnn.nn.pna import PNAConv
+from hpcgnn.nn.rgcn import RGCNConv, TypedProjection
+from hpcgnn.nn.sage import SAGEConv
+from hpcgnn.nn.sage_max import SAGEMaxConv, SAGEPoolConv
+from hpcgnn.nn.sgc import SGCConv
+from hpcgnn.nn.transformer import TransformerConv
+
+_ELU = partial(torch.nn.functional.elu, inplace=True)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model on offer. build(spec) -> Model; self_loops: what the model wants of the graph, 'add' or 'keep'.
+
+    constant_input(spec): whether the first layer's aggregate of the features has no parameters in it. edges: whether it
+    reads what edges carry (weights as features, types).
+    """
+
+    build: Callable
+    self_loops: str
+    constant_input: Callable = lambda spec: True
+    edges: Callable = lambda spec: False
+
+
+def _never(spec):
+    return False
+
+
+def _always(spec):
+    return True
+
+
+def _stacked(conv_class, activation=torch.relu_):
+    def build(spec):
+        widths = spec.widths
+        convs = [conv_class(a, b, dtype=spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+        return Model(spec, convs, widths[1:-1], activation)
+
+    return build
+
+
+def _build_sage(spec):
+    kinds = {"mean": SAGEConv, "max": SAGEMaxConv, "pool": SAGEPoolConv}
+    return _stacked(kinds[spec.aggregator])(spec)
+
+
+def _build_sgc(spec):
+    return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
+
+
+def _build_rgcn(spec):
+    """With several types of nodes, a projection by type to `hidden` columns comes first."""
+    if spec.edge_types == 0:
+        raise GraphError("rgcn needs typed edges, and this graph has none; import it with edge types, or use another model")
+    before, widths = None, spec.widths
+    if spec.node_types > 1 or spec.sparse_input:
+        before = TypedProjection(spec.d_in, spec.hidden, max(1, spec.node_types), spec.dtype)
+        widths = (spec.hidden, *widths[1:])
+    convs = [RGCNConv(a, b, spec.edge_types, spec.bases, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+    return Model(spec, convs, widths[1:-1], before=before)
+
+
+def _attentive(conv_class):
+    """Hidden layers concatenate `heads` heads of `hidden` columns; the last averages `out_heads` heads as wide as the classes."""
+
+    def build(spec):
+        convs, d_in = [], spec.d_in
+        for layer in range(spec.layers):
+            last = layer == spec.layers - 1
+            width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
+            convs.append(conv_class(d_in, width, heads, last and heads > 1, spec, layer))
+            d_in = convs[-1].d_out
+        return Model(spec, convs, [conv.d_out for conv in convs[:-1]], _ELU)
+
+    return build
+
+
+MODELS = {
+    "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops),
+    "sage": Entry(_build_sage, SAGEConv.self_loops, lambda spec: spec.aggregator != "pool"),
+    "gin": Entry(_stacked(GINConv), GINConv.self_loops),
+    "sgc": Entry(_build_sgc, SGCConv.self_loops),
+    "gat": Entry(_attentive(GATConv), GATConv.self_loops, _never, lambda spec: spec.edge_term != "none"),
+    "gatv2": Entry(_attentive(GATv2Conv), GATv2Conv.self_loops, _never),
+    "transformer": Entry(_attentive(TransformerConv), TransformerConv.self_loops, _never),
+    "rgcn": Entry(_build_rgcn, RGCNConv.self_loops, _never, _always),
+    "pna": Entry(_stacked(PNAConv), PNAConv.self_loops, _never),
+}
+
+
+def register(name, self_loops="keep"):
+    """Decorator of a convolution: a class with `__init__(self, d_in, d_out, dtype)` and `forward(self, graph, x)`.
+
+    `--model NAME` is then a stack of them with ReLU, dropout and whatever --norm and --residual say, trained, evaluated and
+    saved as any other. graph: nn.graph.Graph; x: own rows (n_p, d_in); the result: (n_p, d_out). self_loops: 'keep', or
+    'add' for one loop at every node that has none. Raises ValueError for a name that is taken.
+    """
+    if name in MODELS:
+        raise ValueError(f"register: the model {name!r} exists; choose another name than {', '.join(MODELS)}")
+    if self_loops not in ("keep", "add"):
+        raise ValueError(f"register: expected self_loops to be 'keep' or 'add', got {self_loops!r}")
+
+    def add(conv_class):
+        # Not in place: what a layer returns may be what its gradient needs.
+        MODELS[name] = Entry(_stacked(conv_class, torch.relu), self_loops, _never, _always)
+        return conv_class
+
+    return add
+
+
+def complete(spec):
+    """The spec with what follows from its model."""
+    return replace(spec, constant_input=MODELS[spec.model].constant_input(spec))

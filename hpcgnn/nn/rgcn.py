@@ -1,0 +1,60 @@
+"""Relational graph convolution (Schlichtkrull et al., ESWC'18, eqs. 2 and 3): y_i = Σ_r mean_j∈N_r(i) W_r x_j + W_0 x_i + b,
+W_r = Σ_b a_rb V_b.
+
+Graphs with several types of nodes get a projection of their own for each type before the first layer; a type whose features
+are all zero has an embedding by its bias.
+"""
+
+import torch
+from torch import nn
+
+from hpcgnn.nn.graph import DroppedRows
+from hpcgnn.nn.linear import Linear
+
+
+class RGCNConv(nn.Module):
+    """forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective. num_types: relations R; num_bases: B, at most R."""
+
+    self_loops = "keep"
+
+    def __init__(self, d_in, d_out, num_types, num_bases, dtype=None):
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_out
+        num_bases = min(num_bases, max(1, num_types))
+        self.coefficients = nn.Parameter(torch.zeros(num_types, num_bases, dtype=dtype))
+        self.bases = nn.Parameter(torch.zeros(num_bases, d_in, d_out, dtype=dtype))
+        self.own = Linear(d_in, d_out, dtype=dtype)
+
+    def glorot(self):
+        """Each basis by itself, and the coefficients so that W_r varies about as one basis does."""
+        each = [(basis, self.d_in, self.d_out) for basis in self.bases.data]
+        count = self.coefficients.shape[1]
+        return [*each, (self.coefficients, count, count)]
+
+    def forward(self, graph, x):
+        return graph.relate(x, self.coefficients, self.bases) + self.own(x)
+
+
+class TypedProjection(nn.Module):
+    """x_i W_t(i) + b_t(i) by the node's type, then ReLU: forward(graph, x (n_p, d_in)) -> (n_p, d_out). Local."""
+
+    def __init__(self, d_in, d_out, num_types, dtype=None):
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_out
+        self.weights = nn.Parameter(torch.zeros(num_types, d_in, d_out, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(num_types, d_out, dtype=dtype))
+
+    def glorot(self):
+        """Each type's weights by themselves, and its bias, which may be all that the type has, likewise."""
+        each = [(weight, self.d_in, self.d_out) for weight in self.weights.data]
+        return [*each, (self.bias, self.d_out, self.d_out)]
+
+    def forward(self, graph, x):
+        kinds, parts, order = graph.node_type, [], []
+        for kind, weight in enumerate(self.weights):
+            rows = torch.nonzero(kinds == kind).flatten()
+            order.append(rows)
+            # Sparse features have no rows to pick from: all are multiplied, and the type's are taken.
+            parts.append((x @ weight)[rows] if isinstance(x, DroppedRows) else x[rows] @ weight)
+        place = torch.cat(order).argsort()
+        return torch.relu_(torch.cat(parts)[place] + self.bias[kinds])

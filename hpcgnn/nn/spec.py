@@ -1,0 +1,54 @@
+"""What a model is, as plain values."""
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """All that decides a model's parameters and arithmetic; stored in checkpoints and compared on resume.
+
+    input_dropout: 'aggregate' drops elements of the kept aggregate, 'raw' of the features (at the price of one exchange
+    per epoch where they are dense), 'none' drops nothing there. constant_input: whether the first layer's aggregate of the
+    features has no parameters in it, so that it can be kept.
+    """
+
+    model: str
+    d_in: int
+    classes: int
+    layers: int
+    hidden: int
+    dropout: float = 0.0
+    norm: str = "none"
+    residual: bool = False
+    input_dropout: str = "aggregate"
+    keep_input: str = "auto"
+    sparse_input: bool = False
+    heads: int = 1
+    out_heads: int = 1
+    attention_dropout: float = 0.0
+    slope: float = 0.2
+    aggregator: str = "mean"
+    bases: int = 4
+    edge_types: int = 0
+    node_types: int = 0
+    edge_term: str = "none"
+    constant_input: bool = True
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def widths(self):
+        """Input and output widths of the layers: (d_in, hidden, …, classes)."""
+        return (self.d_in, *[self.hidden] * (self.layers - 1), self.classes)
+
+    @property
+    def keeps_input(self):
+        """Whether the features are aggregated once and the result is kept for the whole run.
+
+        It pays where they are dense and not much wider than the first layer's output; else they are transformed first.
+        """
+        if self.sparse_input or self.input_dropout == "raw" or not self.constant_input:
+            return False
+        first_out = self.classes if self.model == "sgc" else self.widths[1]
+        return self.keep_input == "always" or (self.keep_input == "auto" and self.d_in <= 2 * first_out)

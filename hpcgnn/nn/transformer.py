@@ -1,0 +1,42 @@
+"""Graph transformer (Shi et al., IJCAI'21, eqs. 3 and 4): y_i = Σ_j softmax_j(q_i·k_j / √width) v_j + W x_i + b, per head.
+
+A halo row carries [k | v], so that it costs 2F numbers forwards; by the general rule 4F backwards: fetched again, and their
+gradients back (F = heads × width).
+"""
+
+import math
+
+from torch import nn
+
+from hpcgnn.nn.linear import Linear
+
+
+class TransformerConv(nn.Module):
+    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective.
+
+    spec: ModelSpec, for attention_dropout; layer: its number, which keys that dropout.
+    """
+
+    self_loops = "keep"
+
+    def __init__(self, d_in, width, heads, average, spec, layer):
+        super().__init__()
+        self.heads, self.width, self.average, self.layer = heads, width, average, layer
+        self.attention_dropout = spec.attention_dropout
+        self.d_in, self.d_out = d_in, width if average else heads * width
+        self.query = Linear(d_in, heads * width, dtype=spec.dtype)
+        self.key_value = Linear(d_in, 2 * heads * width, dtype=spec.dtype)
+        self.own = Linear(d_in, self.d_out, dtype=spec.dtype)
+
+    def message(self, key_value, query):
+        """(logits (E, H), values (E, F)) of edges."""
+        key, value = key_value.chunk(2, 1)
+        logit = (key * query).unflatten(1, (self.heads, self.width)).sum(-1) / math.sqrt(self.width)
+        return logit, value
+
+    def forward(self, graph, x):
+        p = self.attention_dropout if self.training else 0.0
+        y = graph.propagate(
+            self.message, "softmax", x_src=self.key_value(x), x_dst=self.query(x), dropout=p, layer=self.layer
+        )
+        return self.own(x) + (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y)
