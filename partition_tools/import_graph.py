@@ -123,7 +123,7 @@ def write_with_bar(output, data, partitionings=(), reporter=None):
     """`write_graph` with a progress bar over rows."""
     reporter = reporter or Reporter()
     directions = 1 if data.edges_out is None else 2
-    rows = data.num_nodes * (directions + 3) + directions * len(data.edges.indices) * sum(
+    rows = data.num_nodes * (directions + 3 + (data.node_type is not None)) + directions * len(data.edges.indices) * sum(
         array is not None for array in (data.edges.indices, data.edges.weight, data.edges.type))
     if data.features is not None:
         rows += 2 * len(data.features.indices) if isinstance(data.features, Csr) else data.num_nodes

@@ -46,7 +46,8 @@ def load_graph(file):
     data = GraphData(load_edges(file), None if meta.undirected else load_edges(file, "_out"), features,
                      file.read("nodes/labels"), file.read("nodes/split"), file.read("nodes/original_id"),
                      file.read("clusters/offsets"), meta.num_classes, meta.uuid, load_cluster_graph(file), meta.source,
-                     meta.seed, meta.versions, meta.num_self_loops)
+                     meta.seed, meta.versions, meta.num_self_loops,
+                     file.read("nodes/type") if meta.num_node_types else None, meta.type_names)
     check_shape(file.path, data)
     return data
 
@@ -61,6 +62,9 @@ def check_shape(path, data):
                 or (len(edges.indices) and not 0 <= edges.indices.min() <= edges.indices.max() < n)):
             raise GraphError(f"{path}: the edges are damaged; `python -m partition_tools verify {path}` says how")
     offsets = data.cluster_offsets
+    if data.node_type is not None and len(data.node_type) != n:
+        raise GraphError(f"{path}: there are {len(data.node_type)} node types for {n} nodes; "
+                         f"`python -m partition_tools verify {path}` says what else is wrong")
     if offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any() or len(data.original_id) != n or (
             n and not np.array_equal(np.sort(data.original_id), np.arange(n))):
         raise GraphError(f"{path}: the clusters or original ids are damaged; `python -m partition_tools verify {path}` "

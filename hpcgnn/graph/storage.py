@@ -10,100 +10,40 @@ it is complete, links that lead out of the file are refused, and a reader that d
 """
 
 import contextlib
+import dataclasses
 import json
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graph.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, count_types
 from hpcgnn.records import replaced_by
+
+__all__ = [
+    "FORMAT",
+    "SLAB_ROWS",
+    "SPLITS",
+    "VERSION",
+    "Csr",
+    "Edges",
+    "GraphData",
+    "GraphFile",
+    "GraphMeta",
+    "add_partitionings",
+    "replacing",
+    "write_graph",
+]
 
 FORMAT = "hpcgnn-graph"
 VERSION = 1
-SPLITS = {"train": 1, "val": 2, "test": 3}
+# Of version 1, but younger than its first files. A reader without them reads the rest of the file right, so the version
+# stays; a file without them has no node types, and its edge types are counted when it is opened.
+ADDED_ATTRIBUTES = {"num_edge_types": 0, "num_node_types": 0, "type_names": "{}"}
 CHUNK_BYTES = 1 << 20
 SLAB_ROWS = 1 << 16
-
-
-@dataclass
-class Csr:
-    """Rows of a sparse matrix. indptr: int64 (rows + 1,), indices: int (nnz,), data: float32 (nnz,) or None for
-    ones.
-    """
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray | None = None
-    num_columns: int = 0
-
-
-@dataclass
-class Edges:
-    """One direction of the edges, grouped by a node and sorted by the other end within each group.
-
-    indptr: int64 (n + 1,); indices: int (E,); weight: float32 (E,) or None; type: int32 (E,) or None.
-    """
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    weight: np.ndarray | None = None
-    type: np.ndarray | None = None
-
-
-@dataclass
-class GraphData:
-    """All that a graph file holds, in the order of the file. Arrays may be anything that slices like an array.
-
-    edges: in-edges, grouped by destination (indices are sources). edges_out: the same edges grouped by source, for
-    directed graphs; None means that the graph is its own transpose in pattern, multiplicity, weights and types.
-    features: (n, F) float16/float32, a `Csr` of n rows, or None. labels: int (n,) with -1 for none, or uint8 (n, C) for
-    multi-label tasks. split: uint8 (n,), 0 for none or a value of `SPLITS`. cluster_graph: edge counts between
-    clusters.
-    uuid names the graph, not the order of its nodes: reordering and added partitionings keep it.
-    """
-
-    edges: Edges
-    edges_out: Edges | None
-    features: object
-    labels: np.ndarray
-    split: np.ndarray
-    original_id: np.ndarray
-    cluster_offsets: np.ndarray
-    num_classes: int
-    uuid: str
-    cluster_graph: Csr | None = None
-    source: str = ""
-    seed: int = 0
-    versions: dict = field(default_factory=dict)
-    num_self_loops: int = 0
-
-    @property
-    def num_nodes(self) -> int:
-        return len(self.edges.indptr) - 1
-
-
-@dataclass(frozen=True)
-class GraphMeta:
-    """The root attributes of a graph file. num_edges counts directed edges, self loops and duplicates included."""
-
-    num_nodes: int
-    num_edges: int
-    num_clusters: int
-    num_classes: int
-    num_features: int
-    num_self_loops: int
-    undirected: bool
-    multi_label: bool
-    sparse_features: bool
-    weighted: bool
-    typed: bool
-    uuid: str
-    source: str
-    seed: int
-    versions: dict
 
 
 @contextlib.contextmanager
@@ -167,6 +107,9 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
             source=data.source,
             seed=data.seed,
             versions=json.dumps(data.versions, sort_keys=True),
+            num_edge_types=data.num_edge_types,
+            num_node_types=data.num_node_types,
+            type_names=json.dumps(data.type_names, sort_keys=True),
         )
         for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
             if edges is not None:
@@ -184,6 +127,8 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
         _write(file, "nodes/labels", data.labels, progress)
         _write(file, "nodes/split", data.split, progress)
         _write(file, "nodes/original_id", data.original_id, progress)
+        if data.node_type is not None:
+            _write(file, "nodes/type", np.asarray(data.node_type, np.int32), progress)
         _write(file, "clusters/offsets", np.asarray(data.cluster_offsets, np.int64), progress)
         if data.cluster_graph is not None:
             _write(file, "clusters/graph/indptr", data.cluster_graph.indptr)
@@ -209,6 +154,13 @@ def add_partitionings(path, partitionings):
                 pass
         with h5py.File(temporary, "r+", libver="latest") as file:
             _write_partitionings(file, partitionings)
+
+
+def _type_names(text):
+    names = json.loads(text)
+    if not isinstance(names, dict) or not all(isinstance(values, list) for values in names.values()):
+        raise ValueError(f"type_names must be a JSON object of lists, got {text!r}")
+    return names
 
 
 class GraphFile:
@@ -269,13 +221,29 @@ class GraphFile:
             "weighted": bool,
             "typed": bool,
             "versions": json.loads,
+            "type_names": _type_names,
         }
+        stated = ADDED_ATTRIBUTES | attributes
         try:
-            return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})
+            meta = GraphMeta(**{name: kinds.get(name, int)(stated[name]) for name in GraphMeta.__annotations__})
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
                 f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted"
             ) from error
+        if meta.typed and "num_edge_types" not in attributes:
+            meta = dataclasses.replace(meta, num_edge_types=self._count_edge_types())
+        return meta
+
+    def _count_edge_types(self):
+        """Largest type + 1, slab by slab, for a file that does not state it."""
+        edges, slab = self.shape("edges/type")[0], CHUNK_BYTES
+        return max(
+            (
+                count_types(self.read("edges/type", [(start, min(start + slab, edges))]))
+                for start in range(0, edges, slab)
+            ),
+            default=0,
+        )
 
     def __contains__(self, name):
         return self._find(name) is not None

@@ -1,5 +1,7 @@
 """The graph file: what was written is read, and nothing damaged, foreign or half-written passes for a graph."""
 
+import dataclasses
+
 import graphs
 import h5py
 import numpy as np
@@ -312,3 +314,96 @@ def test_an_absent_map_names_those_that_are_there(tmp_path):
     path, _, where = write(tmp_path, "undirected")
     with GraphFile(path) as file, pytest.raises(GraphError, match="for 5 ranks.*'dealt'.*--ranks 5"):
         file.cluster_map("dealt", 5)
+
+
+NAMES = {"nodes": ["author", "paper"], "edges": ["cites", "writes", "is unused"]}
+
+
+def write_typed(path, names=None, name="directed weighted"):
+    """A file whose edges have types 0 and 1 and whose nodes have types 0 and 1; its GraphData."""
+    graph, sparse = GRAPHS[name]
+    where = graphs.layout(graph, 3)
+    data = graphs.graph_data(graph, where.order, where.offsets, sparse)
+
+    def typed(edges):
+        return edges and dataclasses.replace(edges, type=(np.arange(len(edges.indices)) % 2).astype(np.int32))
+
+    data = dataclasses.replace(
+        data,
+        edges=typed(data.edges),
+        edges_out=typed(data.edges_out),
+        node_type=np.arange(data.num_nodes) % 2,
+        type_names=names or {},
+    )
+    write_graph(path, data)
+    return data
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_types_round_trip(tmp_path, name):
+    data = write_typed(tmp_path / "g.h5", NAMES, name)
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert file.meta.typed and file.meta.type_names == NAMES
+        assert (file.meta.num_edge_types, file.meta.num_node_types) == (3, 2)
+        assert file.read("nodes/type").dtype == np.int32
+        np.testing.assert_array_equal(file.read("nodes/type", [(3, 5), (0, 1)]), data.node_type[[3, 4, 0]])
+        for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
+            if edges is not None:
+                np.testing.assert_array_equal(file.read(f"edges{suffix}/type"), edges.type)
+
+
+def test_types_without_names_are_counted(tmp_path):
+    data = write_typed(tmp_path / "g.h5")
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert (file.meta.num_edge_types, file.meta.num_node_types, file.meta.type_names) == (2, 2, {})
+    assert (data.num_edge_types, data.num_node_types) == (2, 2)
+    write_typed(tmp_path / "g.h5", name="no edges")
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert file.meta.typed and file.meta.num_edge_types == 0
+
+
+def test_a_graph_without_types_has_none(stored):
+    path, _, _ = stored
+    with GraphFile(path) as file:
+        assert (file.meta.typed, file.meta.num_edge_types, file.meta.num_node_types) == (False, 0, 0)
+        assert "nodes/type" not in file
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_files_older_than_the_type_attributes_are_read(tmp_path, monkeypatch, typed):
+    """Edge types were stored before their number was; it is counted then, over several slabs here."""
+    path = tmp_path / "g.h5"
+    if typed:
+        write_typed(path)
+    else:
+        write(tmp_path, "directed weighted")
+    with h5py.File(path, "r+", libver="latest") as file:
+        for name in storage.ADDED_ATTRIBUTES:
+            del file.attrs[name]
+        if typed:
+            del file["nodes/type"]
+            file["edges/type"][-1] = 6
+    monkeypatch.setattr(storage, "CHUNK_BYTES", 7)
+    with GraphFile(path) as file:
+        assert (file.meta.num_edge_types, file.meta.num_node_types) == (7 if typed else 0, 0)
+        assert file.meta.type_names == {}
+
+
+def test_damaged_types_are_errors(tmp_path):
+    path = tmp_path / "g.h5"
+    write_typed(path)
+    whole = path.read_bytes()
+    for name in ("nodes/type", "edges/type", "edges_out/type"):
+        flip(path, datasets(path)[name][0])
+        with GraphFile(path) as file, pytest.raises(FormatError, match=f"{name} is corrupted"):
+            file.read(name)
+        path.write_bytes(whole)
+    with h5py.File(path, "r+", libver="latest") as file:
+        file["nodes/type"].resize(2, axis=0)
+    with GraphFile(path) as file, pytest.raises(FormatError, match="nodes/type has 2 rows, fewer"):
+        file.read("nodes/type", [(0, 3)])
+    for text in ("[1]", "not JSON", '{"nodes": 3}'):
+        with h5py.File(path, "r+", libver="latest") as file:
+            file.attrs["type_names"] = text
+        with pytest.raises(FormatError, match="attribute missing or unreadable"):
+            GraphFile(path)

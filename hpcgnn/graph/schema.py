@@ -1,0 +1,116 @@
+"""What a graph file holds, as plain arrays and numbers.
+
+Apart from `storage`, so that what makes, changes or checks a graph can speak of its parts without the layout of the
+file, and the layout can change without them.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+SPLITS = {"train": 1, "val": 2, "test": 3}
+
+
+@dataclass
+class Csr:
+    """Rows of a sparse matrix. indptr: int64 (rows + 1,), indices: int (nnz,), data: float32 (nnz,) or None for
+    ones.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray | None = None
+    num_columns: int = 0
+
+
+@dataclass
+class Edges:
+    """One direction of the edges, grouped by a node and sorted by the other end within each group.
+
+    indptr: int64 (n + 1,); indices: int (E,); weight: float32 (E,) or None; type: int32 (E,) or None.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    weight: np.ndarray | None = None
+    type: np.ndarray | None = None
+
+
+@dataclass
+class GraphData:
+    """All that a graph file holds, in the order of the file. Arrays may be anything that slices like an array.
+
+    edges: in-edges, grouped by destination (indices are sources). edges_out: the same edges grouped by source, for
+    directed graphs; None means that the graph is its own transpose in pattern, multiplicity, weights and types.
+    features: (n, F) float16/float32, a `Csr` of n rows, or None. labels: int (n,) with -1 for none, or uint8 (n, C) for
+    multi-label tasks. split: uint8 (n,), 0 for none or a value of `SPLITS`. cluster_graph: edge counts between
+    clusters.
+    uuid names the graph, not the order of its nodes: reordering and added partitionings keep it.
+    node_type: int (n,) from 0, or None. type_names: {"nodes": [...], "edges": [...]}, either or both, the names of the
+    types in the order of their numbers.
+    """
+
+    edges: Edges
+    edges_out: Edges | None
+    features: object
+    labels: np.ndarray
+    split: np.ndarray
+    original_id: np.ndarray
+    cluster_offsets: np.ndarray
+    num_classes: int
+    uuid: str
+    cluster_graph: Csr | None = None
+    source: str = ""
+    seed: int = 0
+    versions: dict = field(default_factory=dict)
+    num_self_loops: int = 0
+    node_type: np.ndarray | None = None
+    type_names: dict = field(default_factory=dict)
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.edges.indptr) - 1
+
+    @property
+    def num_edge_types(self) -> int:
+        return count_types(self.edges.type, self.type_names.get("edges"))
+
+    @property
+    def num_node_types(self) -> int:
+        return count_types(self.node_type, self.type_names.get("nodes"))
+
+
+def count_types(types, names=None):
+    """The number of types: of the names, where there are any (the last ones may have no member), else the largest + 1.
+
+    types: int array or None for none, which counts as 0.
+    """
+    return 0 if types is None else max(int(types.max(initial=-1)) + 1, len(names or ()))
+
+
+@dataclass(frozen=True)
+class GraphMeta:
+    """The root attributes of a graph file. num_edges counts directed edges, self loops and duplicates included.
+
+    num_edge_types, num_node_types: over the whole graph, 0 where edges or nodes have no types. type_names: see
+    `GraphData`.
+    """
+
+    num_nodes: int
+    num_edges: int
+    num_clusters: int
+    num_classes: int
+    num_features: int
+    num_self_loops: int
+    undirected: bool
+    multi_label: bool
+    sparse_features: bool
+    weighted: bool
+    typed: bool
+    uuid: str
+    source: str
+    seed: int
+    versions: dict
+    num_edge_types: int
+    num_node_types: int
+    type_names: dict
