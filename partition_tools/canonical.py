@@ -12,11 +12,12 @@ from importlib import metadata
 import numpy as np
 
 import hpcgnn
-from hpcgnn.errors import GraphError
-from hpcgnn.graph.storage import SPLITS, Csr, GraphData
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.graph.schema import SPLITS, Csr, GraphData, count_types
 from partition_tools.edges import canonical_edges
 from partition_tools.features import canonical_features, slabs
 from partition_tools.progress import Reporter
+from partition_tools.typed import canonical_names, canonical_types, type_warnings, with_reverse
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class ImportOptions:
     """What may be done to a graph on the way in.
 
     fractions: (train, val, test) of a random split, used where the source has no split; None for no such split.
-    seed: of that split.
+    seed: of that split. add_reverse: give each edge type a reverse type.
     """
 
     undirected: bool = False
@@ -37,6 +38,7 @@ class ImportOptions:
     name: str | None = None
     fractions: tuple | None = None
     seed: int = 0
+    add_reverse: bool = False
 
 
 def canonical(raw, options=ImportOptions(), reporter=None):
@@ -54,19 +56,29 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     split = canonical_split(raw.split, n, options.fractions, options.seed)
     labels, num_classes = canonical_labels(raw.labels, n, split, options.num_classes or raw.num_classes)
     reporter.stage(f"sorting {len(raw.src):,} edges")
-    for name in ("weight", "type"):
-        values = getattr(raw, name)
-        if values is not None and len(values) != len(raw.src):
-            raise GraphError(f"there are {len(raw.src)} edges but {len(values)} values of edge {name}")
+    if raw.weight is not None and len(raw.weight) != len(raw.src):
+        raise GraphError(f"there are {len(raw.src)} edges but {len(raw.weight)} values of edge weight")
     weight = None if raw.weight is None or options.drop_weights else np.asarray(raw.weight, np.float32)
     if weight is not None and not np.isfinite(weight).all():
         raise GraphError(f"edge {int(np.argmin(np.isfinite(weight)))} has a weight that is not finite")
-    kind = canonical_types(raw.type)
+    names = canonical_names(raw.type_names)
+    edge_names = names.get("edges", [])
+    kind = canonical_types(raw.type, len(raw.src), "edge", edge_names)
+    node_type = canonical_types(raw.node_type, n, "node", names.get("nodes", ()))
+    num_types = count_types(kind, edge_names)
     src, dst, raw.src, raw.dst = raw.src, raw.dst, None, None
+    if options.add_reverse:
+        if options.undirected:
+            raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
+        src, dst, weight, kind, edge_names = with_reverse(src, dst, weight, kind, num_types, edge_names)
+        num_types *= 2
     edges, edges_out, loops = canonical_edges(
         src, dst, n, weight, kind, undirected=options.undirected, self_loops=options.self_loops,
-        drop_duplicates=options.drop_duplicates)
+        drop_duplicates=options.drop_duplicates, num_types=num_types)
     del src, dst
+    if edge_names:
+        added = count_types(edges.type) > num_types
+        names = names | {"edges": [*edge_names, "self loop"] if added else edge_names}
     if features is None:
         reporter.warn("the graph has no node features; most models need them")
     if labels.ndim == 1 and not num_classes:
@@ -75,22 +87,13 @@ def canonical(raw, options=ImportOptions(), reporter=None):
         reporter.warn("the training split is empty; training will refuse this graph (--train 0.5 makes a random split "
                       "where the source has none)")
     data = GraphData(edges, edges_out, features, labels, split, np.arange(n), np.array([0, n]), num_classes, "",
-                     source=options.name or raw.source, seed=raw.seed, versions=versions(), num_self_loops=loops)
+                     source=options.name or raw.source, seed=raw.seed, versions=versions(), num_self_loops=loops,
+                     node_type=node_type, type_names=names)
+    for text in type_warnings(data):
+        reporter.warn(text)
     reporter.stage("naming the graph by its content (SHA-256)")
     data.uuid = content_uuid(data, raw.identity)
     return data
-
-
-def canonical_types(kind):
-    """Edge types as int32 (E,), counted from 0, or None."""
-    if kind is None:
-        return None
-    kind = np.asarray(kind)
-    if kind.dtype.kind == "f" and np.array_equal(kind, np.rint(kind)):
-        kind = kind.astype(np.int64)
-    if kind.dtype.kind not in "iu" or (len(kind) and (kind.min() < 0 or kind.max() >= 2**31 - 1)):
-        raise GraphError("edge types must be integers from 0 to 2^31 - 2")
-    return kind.astype(np.int32)
 
 
 def canonical_labels(labels, n, split, num_classes=None):
@@ -201,6 +204,8 @@ def content_uuid(data, identity=None):
         add("features", data.features)
     add("labels", data.labels)
     add("split", data.split)
+    if data.node_type is not None:
+        add("node_type", data.node_type)
     return str(uuid.UUID(bytes=digest.digest()[:16], version=5))
 
 

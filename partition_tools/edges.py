@@ -128,11 +128,11 @@ def symmetrized(edges):
 
 
 def canonical_edges(src, dst, num_nodes, weight=None, kind=None, *, undirected=False, self_loops="keep",
-                    drop_duplicates=False):
+                    drop_duplicates=False, num_types=0):
     """(edges, edges_out or None, number of self loops) of a list of edges; None where the graph is its own transpose.
 
-    self_loops: "keep", "remove", or "add" (one for each node that has none, weight 1, a type of their own after the
-    last). undirected: an input that is not symmetric becomes `symmetrized`; a symmetric one stays as it is, duplicates
+    self_loops: "keep", "remove", or "add" (one for each node that has none, of weight 1 and type `num_types`).
+    undirected: an input that is not symmetric becomes `symmetrized`; a symmetric one stays as it is, duplicates
     included. Raises GraphError for ends outside the nodes. Memory: 24 bytes per edge in all, with 64-bit ids in the
     input.
     """
@@ -148,7 +148,7 @@ def canonical_edges(src, dst, num_nodes, weight=None, kind=None, *, undirected=F
             src, dst = np.concatenate([src, new]), np.concatenate([dst, new])
             weight = None if weight is None else np.concatenate([weight, np.ones(len(new), weight.dtype)])
             if kind is not None:
-                kind = np.concatenate([kind, np.full(len(new), kind.max(initial=-1) + 1, kind.dtype)])
+                kind = np.concatenate([kind, np.full(len(new), num_types, kind.dtype)])
     edges = group(dst, src, num_nodes, weight, kind)
     del src, dst, weight, kind
     if drop_duplicates:

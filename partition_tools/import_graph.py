@@ -17,13 +17,15 @@ transpose in pattern, multiplicity, weights and types is stored as undirected, a
 
 Formats (guessed from the path where --format is not given):
   npz       edge_index (2, E), x or x_indptr/x_indices/x_data/x_shape, y  or  src, dst, feat, label; with train_mask,
-            val_mask, test_mask, num_classes, edge_weight, edge_type where there are any
-  edgelist  text or CSV (.gz): columns src dst [weight]; features, labels and splits in tables beside it
+            val_mask, test_mask, num_classes, edge_weight, edge_type, node_type where there are any
+  edgelist  text or CSV (.gz): columns src dst [weight]; features, labels, splits, node types in tables beside it
   mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
-  ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz
+  ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz;
+            heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges
 
 Peak memory: the features as read (4 n F bytes for fp32 ones) + 40 E + 20 n bytes;
-40 E more for edge weights or types, 32 E more in the text parser (edgelist, ogb CSV)."""
+40 E more for edge weights or types, 32 E more in the text parser (edgelist, ogb CSV). With --add-reverse E counts the
+reverse edges too."""
 
 
 def configure(parser):
@@ -34,6 +36,8 @@ def configure(parser):
     parser.add_argument("--undirected", action="store_true",
                         help="add missing reverse edges; then parallel edges of one type are merged, weights averaged "
                              "(a graph that is symmetric already stays as it is)")
+    parser.add_argument("--add-reverse", action="store_true",
+                        help="for graphs with edge types 0..R-1: add the reverse of each edge, as type R + its type")
     parser.add_argument("--self-loops", choices=("add", "remove", "keep"), default="keep",
                         help="add: one to each node without (weight 1, a type of its own)")
     parser.add_argument("--drop-duplicates", action="store_true",
@@ -54,10 +58,10 @@ def configure(parser):
                         help="meaning of the edge list's columns, of src, dst, weight, type and _ (ignored); "
                              "default src,dst or src,dst,weight")
     for name, what in (("features", "one row per node"), ("labels", "one or more columns"),
-                       ("splits", "train, val, test or empty")):
+                       ("splits", "train, val, test or empty"), ("node-types", "numbers from 0, or words")):
         tables.add_argument(f"--{name}", type=Path, metavar="FILE",
-                            help=f"table (CSV, TSV, text, .gz, .npy) of {name}: {what}; rows in node order, or keyed "
-                                 f"by a first column with the heading id")
+                            help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}; rows "
+                                 f"in node order, or keyed by a first column with the heading id")
     tables.add_argument("--relabel", action="store_true",
                         help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids")
 
@@ -68,9 +72,9 @@ def run(arguments, reporter):
     fractions = _fractions(*fractions) if any(f is not None for f in fractions) else None
     options = ImportOptions(arguments.undirected, arguments.self_loops, arguments.drop_duplicates,
                             arguments.drop_weights, arguments.row_normalize, arguments.feature_dtype,
-                            arguments.num_classes, arguments.name, fractions, arguments.seed)
-    tables = TableOptions(arguments.features, arguments.labels, arguments.splits, arguments.edge_columns,
-                          arguments.relabel)
+                            arguments.num_classes, arguments.name, fractions, arguments.seed, arguments.add_reverse)
+    tables = TableOptions(arguments.features, arguments.labels, arguments.splits, arguments.node_types,
+                          arguments.edge_columns, arguments.relabel)
     data = import_graph(arguments.input, arguments.output, format=arguments.format, options=options, tables=tables,
                         force=arguments.force, reporter=reporter)
     print(summary(arguments.output, data))
@@ -135,5 +139,7 @@ def summary(output, data):
     """One line on what was written."""
     kind = "undirected" if data.edges_out is None else "directed"
     width = 0 if data.features is None else getattr(data.features, "num_columns", None) or data.features.shape[1]
-    return (f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {width} "
+    types = "".join(f"{count} {what} types, " for count, what in ((data.num_node_types, "node"),
+                                                                  (data.num_edge_types, "edge")) if count)
+    return (f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {types}{width} "
             f"features, {data.num_classes} classes, uuid {data.uuid}")

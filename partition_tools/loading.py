@@ -62,10 +62,8 @@ def check_shape(path, data):
                 or (len(edges.indices) and not 0 <= edges.indices.min() <= edges.indices.max() < n)):
             raise GraphError(f"{path}: the edges are damaged; `python -m partition_tools verify {path}` says how")
     offsets = data.cluster_offsets
-    if data.node_type is not None and len(data.node_type) != n:
-        raise GraphError(f"{path}: there are {len(data.node_type)} node types for {n} nodes; "
-                         f"`python -m partition_tools verify {path}` says what else is wrong")
     if offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any() or len(data.original_id) != n or (
-            n and not np.array_equal(np.sort(data.original_id), np.arange(n))):
-        raise GraphError(f"{path}: the clusters or original ids are damaged; `python -m partition_tools verify {path}` "
-                         f"says how")
+            n and not np.array_equal(np.sort(data.original_id), np.arange(n))) or (
+            data.node_type is not None and len(data.node_type) != n):
+        raise GraphError(f"{path}: the clusters, original ids or node types are damaged; `python -m partition_tools "
+                         f"verify {path}` says how")

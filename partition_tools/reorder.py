@@ -30,7 +30,8 @@ def reordered(data, order, offsets, *, buffer_bytes, cluster_graph=None, version
         data, edges=permuted_edges(data.edges, order, place),
         edges_out=None if data.edges_out is None else permuted_edges(data.edges_out, order, place), features=features,
         labels=data.labels[order], split=data.split[order], original_id=data.original_id[order],
-        node_type=None if data.node_type is None else data.node_type[order], cluster_offsets=offsets, cluster_graph=cluster_graph, versions=versions or data.versions)
+        node_type=None if data.node_type is None else data.node_type[order], cluster_offsets=offsets,
+        cluster_graph=cluster_graph, versions=versions or data.versions)
 
 
 def permuted_edges(edges, order, place):

@@ -26,14 +26,15 @@ class TableOptions:
     features: Path | None = None
     labels: Path | None = None
     splits: Path | None = None
+    node_types: Path | None = None
     edge_columns: tuple | None = None
     relabel: bool = False
 
     def refuse(self, format_name):
         """FormatError if anything is set, for formats that carry their own tables."""
         if self != TableOptions():
-            raise FormatError(f"--features, --labels, --splits, --edge-columns and --relabel are for edge lists and "
-                              f"Matrix Market; {format_name} has its own arrays")
+            raise FormatError(f"--features, --labels, --splits, --node-types, --edge-columns and --relabel are for edge "
+                              f"lists and Matrix Market; {format_name} has its own arrays")
 
 
 def _pandas():
@@ -115,8 +116,10 @@ def numeric(values, path):
 
 
 def node_tables(options):
-    """{"features" | "labels" | "split": (ids or None, values)} of the tables that were given."""
-    tables = {}
+    """({"features" | "labels" | "split" | "node_type": (ids or None, values)} of the tables that were given, names of
+    the node types or []). Node types that are words are numbered in their sorted order.
+    """
+    tables, names = {}, []
     for name, path in (("features", options.features), ("labels", options.labels)):
         if path is not None:
             ids, values = read_table(path)
@@ -126,7 +129,19 @@ def node_tables(options):
         if values.ndim != 2 or values.shape[1] != 1:
             raise FormatError(f"{options.splits} must have one column of splits, got {values.shape[-1]}")
         tables["split"] = ids, _split_codes(values[:, 0], options.splits)
-    return tables
+    if options.node_types is not None:
+        ids, values = read_table(options.node_types)
+        if values.ndim != 2 or values.shape[1] != 1:
+            raise FormatError(f"{options.node_types} must have one column of node types, got {values.shape[-1]}")
+        values = values[:, 0]
+        if values.dtype.kind not in "iuf":
+            nothing = values != values
+            if nothing.any():
+                raise FormatError(f"{options.node_types}: row {int(np.argmax(nothing))} has no node type")
+            names, values = np.unique([str(value).strip() for value in values], return_inverse=True)
+            names = names.tolist()
+        tables["node_type"] = ids, values
+    return tables, names
 
 
 def _split_codes(values, path):

@@ -16,7 +16,7 @@ def assemble(src, dst, options, source, *, weight=None, kind=None, num_nodes=Non
 
     src, dst: (E,) of anything sortable with options.relabel, else of integers. num_nodes: where the format states it.
     """
-    tables = node_tables(options)
+    tables, type_names = node_tables(options)
     if options.relabel:
         src, dst, tables, num_nodes = _relabel(src, dst, tables, num_nodes)
     lengths = {name: len(values) for name, (ids, values) in tables.items() if ids is None}
@@ -34,7 +34,7 @@ def assemble(src, dst, options, source, *, weight=None, kind=None, num_nodes=Non
             raise FormatError(f"the table of splits has {len(placed['split'])} rows, expected {num_nodes}")
         split = {name: placed["split"] == value for value, name in ((1, "train"), (2, "val"), (3, "test"))}
     return RawGraph(src, dst, num_nodes, placed.get("features"), placed.get("labels"), split, None, weight, kind,
-                    source)
+                    source, node_type=placed.get("node_type"), type_names={"nodes": type_names})
 
 
 def _relabel(src, dst, tables, num_nodes):

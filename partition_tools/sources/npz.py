@@ -4,7 +4,8 @@
   `x_indices`, `x_data`, `x_shape`; `y`; optional `edge_weight`, `edge_type`
 * `src`, `dst` int (E,); `feat` (n, F); `label`
 
-Either with optional `train_mask`, `val_mask`, `test_mask`, `num_classes`, `num_nodes`. Pickled arrays are refused:
+Either with optional `train_mask`, `val_mask`, `test_mask`, `num_classes`, `num_nodes`, `node_type` int (n,), and the
+names of the types as arrays of strings, `edge_type_names`, `node_type_names`. Pickled arrays are refused:
 loading one runs code of the file's author.
 """
 
@@ -76,9 +77,12 @@ def read(path, tables=None, reporter=None):
                     raise FormatError(f"{path}: {name}_mask must be a vector of booleans, got {mask.dtype}{mask.shape}")
                 split[name] = mask.astype(bool)
         num_classes, num_nodes = get("num_classes"), get("num_nodes")
-        weight, kind = get("edge_weight"), get("edge_type")
-    return RawGraph(src, dst, _count_nodes(src, dst, features, labels, split, num_nodes), features, labels, split,
-                    None if num_classes is None else int(num_classes), weight, kind, path.stem)
+        weight, kind, node_type = get("edge_weight"), get("edge_type"), get("node_type")
+        names = {what: get(f"{what[:-1]}_type_names") for what in ("nodes", "edges")}
+    return RawGraph(src, dst, _count_nodes(src, dst, features, (labels, node_type, *split.values()), num_nodes),
+                    features, labels, split, None if num_classes is None else int(num_classes), weight, kind, path.stem,
+                    node_type=node_type,
+                    type_names={what: given.tolist() for what, given in names.items() if given is not None})
 
 
 def _features(path, get):
@@ -93,13 +97,13 @@ def _features(path, get):
     return Csr(*parts[:3], int(parts[3][1]))
 
 
-def _count_nodes(src, dst, features, labels, split, stated):
+def _count_nodes(src, dst, features, others, stated):
     """Stated, or the length of the first per-node array there is, or one more than the largest id."""
     if stated is not None:
         return int(stated)
     if features is not None:
         return len(features.indptr) - 1 if isinstance(features, Csr) else len(features)
-    for array in (labels, *split.values()):
+    for array in others:
         if array is not None:
             return len(array)
     return int(max(src.max(initial=-1), dst.max(initial=-1))) + 1

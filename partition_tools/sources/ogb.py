@@ -1,20 +1,20 @@
 """The raw files of OGB's node property prediction data sets, as unpacked from its archives (Hu et al., NeurIPS 2020).
 
-Two layouts, told apart by what lies in raw/:
+Three layouts, told apart by what lies in raw/:
 * text: edge.csv.gz (E lines `source,destination`), num-node-list.csv.gz (one number), node-feat.csv.gz and
   node-label.csv.gz (n lines), no headings; ogbn-arxiv, -products, -proteins
 * binary: data.npz (edge_index (2, E), num_nodes_list, node_feat) and node-label.npz (node_label); ogbn-papers100M
+* heterogeneous: triplet-type-list.csv.gz and more, see `ogb_hetero`; ogbn-mag
 and split/<type>/{train,valid,test}.csv.gz, one node id per line. A label that is NaN (papers100M: most of them) is
 none. Several label columns are a multi-label task. Edge features and additional files (node_year, node_species) are not
 read.
 """
 
-import numpy as np
-
 from hpcgnn.errors import FormatError
 from partition_tools.raw import RawGraph
+from partition_tools.sources import ogb_hetero
 from partition_tools.sources.npz import load, member
-from partition_tools.tables import numeric, read_frame
+from partition_tools.sources.ogb_files import edge_table, split_folder, split_ids, table
 
 NAME = "ogb"
 STORED_ONCE = ("products", "proteins")
@@ -29,36 +29,31 @@ def read(path, tables, reporter):
     """The `RawGraph` of an unpacked data set: the folder that holds raw/ and split/."""
     tables.refuse(NAME)
     raw = path / "raw"
+    if (raw / "triplet-type-list.csv.gz").is_file():
+        return ogb_hetero.read(path, reporter)
     if (raw / "data.npz").is_file():
         src, dst, num_nodes, features, labels = _binary(raw)
     elif (raw / "edge.csv.gz").is_file():
         src, dst, num_nodes, features, labels = _text(raw, reporter)
-    elif (raw / "triplet-type-list.csv.gz").is_file():
-        raise FormatError(f"{path} is a heterogeneous graph; only homogeneous ones (arxiv, products, proteins, "
-                          f"papers100M)")
     else:
-        raise FormatError(f"{path} is not an OGB folder: expected raw/edge.csv.gz or raw/data.npz in it")
+        raise FormatError(f"{path} is not an OGB folder: expected raw/edge.csv.gz, raw/data.npz or "
+                          "raw/triplet-type-list.csv.gz in it")
     if any(name in path.name for name in STORED_ONCE):
         reporter.warn(f"{path.name} may be stored with one direction of each edge; if so, import it with --undirected")
-    return RawGraph(src, dst, num_nodes, features, labels, _splits(path), source=path.name)
+    splits = split_folder(path)
+    return RawGraph(src, dst, num_nodes, features, labels, {} if splits is None else split_ids(splits),
+                    source=path.name)
 
 
 def _text(raw, reporter):
-    def table(name):
-        file = raw / f"{name}.csv.gz"
-        return numeric(read_frame(file, header=False).to_numpy(), file) if file.is_file() else None
-
-    counts = table("num-node-list")
+    counts = table(raw / "num-node-list.csv.gz")
     if counts is None:
         raise FormatError(f"{raw} has no num-node-list.csv.gz")
     reporter.stage(f"reading {raw / 'edge.csv.gz'}")
-    edges = table("edge")
-    if edges.size == 0:
-        edges = np.zeros((0, 2), np.int64)
-    if edges.ndim != 2 or edges.shape[1] != 2:
-        raise FormatError(f"{raw / 'edge.csv.gz'} must have two columns, got {edges.shape[1]}")
+    edges = edge_table(raw / "edge.csv.gz")
     reporter.stage("reading features and labels")
-    return edges[:, 0], edges[:, 1], _one(counts, raw), table("node-feat"), table("node-label")
+    features, labels = table(raw / "node-feat.csv.gz"), table(raw / "node-label.csv.gz")
+    return edges[:, 0], edges[:, 1], _one(counts, raw), features, labels
 
 
 def _binary(raw):
@@ -80,19 +75,3 @@ def _one(counts, raw):
     if counts.size != 1:
         raise FormatError(f"{raw} holds {counts.size} graphs; expected one (node property prediction)")
     return int(counts.reshape(-1)[0])
-
-
-def _splits(path):
-    """{"train", "val", "test": node ids} of the one split type there is; {} where there is none."""
-    folders = sorted(folder for folder in path.glob("split/*") if folder.is_dir())
-    if not folders:
-        return {}
-    if len(folders) > 1:
-        raise FormatError(f"{path} has several split types ({', '.join(f.name for f in folders)}); leave one in split/")
-    split = {}
-    for name, file in (("train", "train"), ("val", "valid"), ("test", "test")):
-        table = folders[0] / f"{file}.csv.gz"
-        if not table.is_file():
-            raise FormatError(f"{folders[0]} has no {file}.csv.gz")
-        split[name] = numeric(read_frame(table, header=False).to_numpy(), table).reshape(-1).astype(np.int64)
-    return split

@@ -1,0 +1,44 @@
+"""What the layouts of OGB have in common: compressed tables without headings, and one folder of splits."""
+
+import numpy as np
+
+from hpcgnn.errors import FormatError
+from partition_tools.tables import numeric, read_frame
+
+SPLITS = (("train", "train"), ("val", "valid"), ("test", "test"))
+
+
+def table(file):
+    """The numbers of a table without heading, 2-D, or None if there is no such file. An empty one has no columns."""
+    return numeric(read_frame(file, header=False).to_numpy(), file) if file.is_file() else None
+
+
+def edge_table(file):
+    """Sources and destinations, int (E, 2), of `file`. FormatError if they are not, or if it is missing."""
+    edges = table(file)
+    if edges is None:
+        raise FormatError(f"there is no {file}; unpack the data set again")
+    if edges.size == 0:
+        return np.zeros((0, 2), np.int64)
+    if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
+        raise FormatError(f"{file} must have two columns of node ids, got {edges.shape[1]} of {edges.dtype}")
+    return edges
+
+
+def split_folder(path):
+    """split/<type> of a data set, of which there must be one; None where there are no splits."""
+    folders = sorted(folder for folder in path.glob("split/*") if folder.is_dir())
+    if len(folders) > 1:
+        raise FormatError(f"{path} has several split types ({', '.join(f.name for f in folders)}); leave one in split/")
+    return folders[0] if folders else None
+
+
+def split_ids(folder):
+    """{"train", "val", "test": node ids int64} of the tables in a folder, all three of which must be there."""
+    split = {}
+    for name, file in SPLITS:
+        ids = table(folder / f"{file}.csv.gz")
+        if ids is None:
+            raise FormatError(f"{folder} has no {file}.csv.gz")
+        split[name] = ids.reshape(-1).astype(np.int64)
+    return split

@@ -1,0 +1,159 @@
+"""OGB's raw layout of a heterogeneous graph, ogbn-mag (Hu et al., NeurIPS 2020): nodes and edges of several types.
+
+In raw/, all text: num-node-dict.csv.gz (headings: the node types; one row: how many nodes), triplet-type-list.csv.gz
+(lines `head,relation,tail`), relations/HEAD___RELATION___TAIL/edge.csv.gz (ids within the types of head and tail),
+node-feat/TYPE/node-feat.csv.gz and node-label/TYPE/node-label.csv.gz for the types that have them, and
+nodetype-has-label.csv.gz; then split/NAME/nodetype-has-split.csv.gz and split/NAME/TYPE/{train,valid,test}.csv.gz.
+
+Here such a graph becomes one with numbered types. Types of nodes follow one another in the order of their file, so a
+node's id is the number of nodes of the types before its own plus its id there; relations are numbered in the order of
+theirs. Types without features get rows of zeros, which a projection with a bias per type turns into one learned vector
+of the type. Other tables (node_year, edge_reltype, edge features) are not read.
+"""
+
+import numpy as np
+
+from hpcgnn.errors import FormatError
+from partition_tools.raw import RawGraph
+from partition_tools.sources.ogb_files import edge_table, split_folder, split_ids, table
+from partition_tools.tables import read_frame
+
+SEPARATOR = "___"
+
+
+def read(path, reporter):
+    """The `RawGraph` of the folder that holds raw/ and split/. Raises FormatError naming the file that is wrong."""
+    raw = path / "raw"
+    counts = _counts(raw / "num-node-dict.csv.gz")
+    names = list(counts)
+    starts = dict(zip(names, np.cumsum([0, *counts.values()])[:-1].tolist()))
+    relations = _relations(raw / "triplet-type-list.csv.gz", counts)
+    reporter.stage(f"reading {len(relations)} relations")
+    edges = [_edges(raw / "relations", relation, counts, starts) for relation in relations]
+    src, dst = (np.concatenate([np.zeros(0, np.int64), *ends]) for ends in zip(*edges))
+    types = np.repeat(np.arange(len(relations), dtype=np.int32), [len(ends[0]) for ends in edges])
+    reporter.stage("reading features and labels")
+    n = sum(counts.values())
+    return RawGraph(src, dst, n, _features(raw, counts, starts, reporter), _labels(raw, counts, starts),
+                    _split(path, counts, starts), type=types, source=path.name,
+                    node_type=np.repeat(np.arange(len(names), dtype=np.int32), list(counts.values())),
+                    type_names={"nodes": names, "edges": [SEPARATOR.join(relation) for relation in relations]})
+
+
+def _counts(file):
+    """{node type: number of nodes} in the order of the file."""
+    frame = read_frame(file, header=True)
+    values = frame.to_numpy()
+    if values.shape[0] != 1 or values.dtype.kind not in "iu" or values.min() < 0:
+        raise FormatError(f"{file} must have a heading of node types and one row of how many nodes each has (one "
+                          f"graph), got {values.shape[0]} rows of {values.dtype}")
+    return dict(zip((str(name).strip() for name in frame.columns), values[0].tolist()))
+
+
+def _relations(file, counts):
+    """[(head, relation, tail)] in the order of the file."""
+    values = read_frame(file, header=False).to_numpy()
+    if values.size == 0 or values.shape[1] != 3:
+        raise FormatError(f"{file} must have the columns head, relation, tail and at least one line")
+    relations = [tuple(str(word).strip() for word in row) for row in values]
+    for relation in relations:
+        unknown = [name for name in relation[::2] if name not in counts]
+        if unknown:
+            raise FormatError(f"{file} names the node type {unknown[0]!r}; num-node-dict.csv.gz has "
+                              f"{', '.join(counts)}")
+    if len(set(relations)) < len(relations):
+        raise FormatError(f"{file} names a relation twice")
+    return relations
+
+
+def _edges(folder, relation, counts, starts):
+    """(sources, destinations) int64 in ids of the whole graph."""
+    folder /= SEPARATOR.join(relation)
+    edges, stated = edge_table(folder / "edge.csv.gz"), table(folder / "num-edge-list.csv.gz")
+    if stated is not None and stated.sum() != len(edges):
+        raise FormatError(f"{folder} has {len(edges)} edges but num-edge-list.csv.gz states {int(stated.sum())}; "
+                          "unpack the data set again")
+    ends = []
+    for column, kind in enumerate(relation[::2]):
+        ends.append(_shifted(edges[:, column], kind, counts, starts, folder / "edge.csv.gz"))
+    return ends
+
+
+def _shifted(ids, kind, counts, starts, file):
+    """Ids within a node type as ids of the whole graph; one outside its type would be a node of another type."""
+    wrong = (ids < 0) | (ids >= counts[kind])
+    if wrong.any():
+        line = int(np.argmax(wrong))
+        raise FormatError(f"{file}: line {line + 1} names {kind} {ids[line]}, outside 0..{counts[kind] - 1}")
+    return ids.astype(np.int64) + starts[kind]
+
+
+def _tables(raw, folder, counts):
+    """{node type: numbers with one row per node} of raw/FOLDER/TYPE/FOLDER.csv.gz, as far as they are there."""
+    found = {}
+    flags = _flags(raw / f"nodetype-has-{folder.removeprefix('node-')}.csv.gz", counts)
+    for kind in counts:
+        file = raw / folder / kind / f"{folder}.csv.gz"
+        values = table(file)
+        if values is None and flags.get(kind):
+            raise FormatError(f"there is no {file}, although {kind} is said to have it; unpack the data set again")
+        if values is not None:
+            if len(values) != counts[kind]:
+                raise FormatError(f"{file} has {len(values)} rows, expected {counts[kind]} (nodes of type {kind})")
+            found[kind] = values
+    return found
+
+
+def _flags(file, counts):
+    """{node type: whether it has something} of a table with a heading of types; {} without the table."""
+    if not file.is_file():
+        return {}
+    frame = read_frame(file, header=True)
+    values = frame.to_numpy()
+    names = [str(name).strip() for name in frame.columns]
+    if values.shape[0] != 1 or values.dtype.kind != "b" or set(names) - set(counts):
+        raise FormatError(f"{file} must have a heading of node types ({', '.join(counts)}) and one row of True or False")
+    return dict(zip(names, values[0].tolist()))
+
+
+def _features(raw, counts, starts, reporter):
+    tables = _tables(raw, "node-feat", counts)
+    if not tables:
+        return None
+    widths = {kind: rows.shape[1] for kind, rows in tables.items() if counts[kind]}
+    if len(set(widths.values())) > 1:
+        raise FormatError(f"{raw / 'node-feat'}: node types have features of different widths "
+                          f"({', '.join(f'{kind} {width}' for kind, width in widths.items())}); pad them to one width")
+    features = np.zeros((sum(counts.values()), next(iter(widths.values()), 0)), np.float32)
+    for kind in widths:
+        features[starts[kind]:starts[kind] + counts[kind]] = tables.pop(kind)
+    without = [f"{kind} ({counts[kind]:,} nodes)" for kind in counts if kind not in widths]
+    if without:
+        reporter.warn(f"no features for {', '.join(without)}: they get rows of zeros, from which a model that projects "
+                      "each node type with a bias learns one vector per type")
+    return features
+
+
+def _labels(raw, counts, starts):
+    tables = _tables(raw, "node-label", counts)
+    if len(tables) > 1:
+        raise FormatError(f"{raw / 'node-label'}: {', '.join(tables)} have labels; expected one node type with labels")
+    for kind, rows in tables.items():
+        labels = np.full((sum(counts.values()), rows.shape[1]), np.nan)
+        labels[starts[kind]:starts[kind] + counts[kind]] = rows
+        return labels
+    return None
+
+
+def _split(path, counts, starts):
+    """{"train", "val", "test": node ids of the whole graph}."""
+    folder = split_folder(path)
+    if folder is None:
+        return {}
+    flags = _flags(folder / "nodetype-has-split.csv.gz", counts)
+    kinds = [kind for kind in counts if flags.get(kind, not flags and (folder / kind).is_dir())]
+    split = {}
+    for kind in kinds:
+        for name, ids in split_ids(folder / kind).items():
+            split.setdefault(name, []).append(_shifted(ids, kind, counts, starts, f"{folder / kind}, {name}"))
+    return {name: np.concatenate(parts) for name, parts in split.items()}
