@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 from tabulate import tabulate
 
-from hpcgnn.graph.storage import SPLITS, GraphFile
+from hpcgnn.errors import FormatError
+from hpcgnn.graph.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.loading import load_edges
 from partition_tools.quality import partition_quality
 
+SHOWN_TYPES = 12
 HELP = "show counts, degrees, clusters, partitionings and predicted traffic"
-DESCRIPTION = """Show what a graph file holds: counts, degrees, splits, classes, clusters, and for each stored
+DESCRIPTION = """Show what a graph file holds: counts, degrees, splits, classes, types, clusters, and for each stored
 partitioning balance, edges cut, halo rows and the bytes that one exchange of fp32 rows of --width features costs.
 Peak memory: 8 n bytes, and 4 E more only for maps whose figures are not stored with them."""
 
@@ -51,6 +53,8 @@ def inspect_graph(path, width=256):
             "classes": meta.num_classes, "multi_label": meta.multi_label, "class_sizes": counted.tolist(),
             "splits": {name: int(np.count_nonzero(split == value)) for name, value in SPLITS.items()},
             "unlabelled": 0 if meta.multi_label else int(np.count_nonzero(labels < 0)),
+            "node_types": _type_sizes(file, "nodes", meta.num_node_types),
+            "edge_types": _type_sizes(file, "edges", meta.num_edge_types),
             "in_degree": _statistics(degrees) | {"isolated": _isolated(file, degrees)},
             "clusters": {"count": meta.num_clusters, "nodes": _statistics(sizes), "edges": _statistics(cluster_edges),
                          "internal_edge_fraction": _internal_fraction(file)},
@@ -62,6 +66,21 @@ def inspect_graph(path, width=256):
 def _dtype(file):
     name = "nodes/features_csr/data" if file.meta.sparse_features else "nodes/features"
     return str(file.read(name, [(0, 0)]).dtype) if name in file else None
+
+
+def _type_sizes(file, what, count):
+    """{name of the type, or its number as text: how many} in the order of the types' numbers; {} without types."""
+    if not count:
+        return {}
+    name, sizes = f"{what}/type", np.zeros(count, np.int64)
+    for start in range(0, file.shape(name)[0], SLAB_ROWS * 16):
+        types = file.read(name, [(start, min(start + SLAB_ROWS * 16, file.shape(name)[0]))])
+        if not 0 <= types.min() <= types.max() < count:
+            raise FormatError(f"{file.path}: {name} leaves 0..{count - 1}; "
+                              f"`python -m partition_tools verify {file.path}` says where")
+        sizes += np.bincount(types, minlength=count)
+    names = file.meta.type_names.get(what, ())
+    return dict(zip(names if len(names) == count else map(str, range(count)), sizes.tolist()))
 
 
 def _statistics(values):
@@ -102,7 +121,7 @@ def describe(info):
     """The dictionary of `inspect_graph` as text for people."""
     degree, clusters = info["in_degree"], info["clusters"]
     kinds = [word for word, there in (("weighted", info["weighted"]), ("typed", info["typed"])) if there]
-    sizes = info["class_sizes"]
+    classes = info["class_sizes"]
     facts = [
         ("file", f"{info['file']} ({_bytes(info['file_bytes'])})"), ("uuid", info["uuid"]), ("source", info["source"]),
         ("nodes", f"{info['nodes']:,}"),
@@ -112,7 +131,9 @@ def describe(info):
                       f"max {degree['max']:,}, {degree['isolated']:,} isolated nodes"),
         ("features", f"{info['features']} {'sparse ' if info['sparse_features'] else ''}{info['feature_dtype'] or ''}"),
         ("classes", f"{info['classes']}{' (multi-label)' if info['multi_label'] else ''}"
-                    + (f", {min(sizes):,} to {max(sizes):,} nodes each" if sizes else "")),
+                    + (f", {min(classes):,} to {max(classes):,} nodes each" if classes else "")),
+        *((f"{what} types", f"{len(sizes)}: " + _shown(sizes))
+          for what, sizes in (("node", info["node_types"]), ("edge", info["edge_types"])) if sizes),
         ("splits", ", ".join(f"{name} {count:,}" for name, count in info["splits"].items())),
         ("clusters", f"{clusters['count']:,}; nodes {clusters['nodes']['min']:,} to {clusters['nodes']['max']:,}, "
                      f"in-edges {clusters['edges']['min']:,} to {clusters['edges']['max']:,}"
@@ -131,6 +152,12 @@ def describe(info):
     table = tabulate(rows, ("partitioning", "ranks", "imbalance (nodes)", "(edges)", "edges cut", "halo rows",
                             "largest rank's", "bytes per exchange", "largest rank's"), floatfmt=".3f", stralign="right")
     return f"{text}\n\n{table}\nbytes per exchange: halo rows of {width} fp32 numbers, once per layer and direction"
+
+
+def _shown(sizes):
+    """Types and how many they have; of many types the largest."""
+    few = sorted(sizes.items(), key=lambda item: -item[1])[:SHOWN_TYPES] if len(sizes) > SHOWN_TYPES else sizes.items()
+    return ", ".join(f"{name} {count:,}" for name, count in few) + (", ..." if len(sizes) > SHOWN_TYPES else "")
 
 
 def _bytes(count):

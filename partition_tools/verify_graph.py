@@ -88,6 +88,7 @@ class _Verification:
             self._edges(suffix)
         self._transposes()
         self._nodes()
+        self._types()
         self._clusters()
         return self.checks
 
@@ -105,6 +106,8 @@ class _Verification:
                          "nodes/features_csr/data": None}
         elif meta.num_features or "nodes/features" in self.file:
             expected["nodes/features"] = (n, meta.num_features)
+        if meta.num_node_types or "nodes/type" in self.file:
+            expected["nodes/type"] = (n,)
         expected |= {"nodes/labels": (n, meta.num_classes) if meta.multi_label else (n,), "nodes/split": (n,),
                      "nodes/original_id": (n,), "clusters/offsets": (meta.num_clusters + 1,)}
         if "clusters/graph" in self.file:
@@ -135,7 +138,7 @@ class _Verification:
                                       "edge {} has a weight that is not finite"))
         if self.meta.typed:
             self.check(f"edge types{suffix}", (f"edges{suffix}/type",),
-                       lambda: _first(read(f"edges{suffix}/type") < 0, "edge {} has a negative type"))
+                       lambda: _range(read(f"edges{suffix}/type"), 0, self.meta.num_edge_types, "edge"))
         if not suffix:
             def loops():
                 found = count_self_loops(load_edges(self.file))
@@ -193,6 +196,23 @@ class _Verification:
             return _range(ids, 0, n, "node") or _first(np.bincount(ids, minlength=n) != 1,
                                                        "id {} is not there exactly once")
         self.check("original_id is a permutation", ("nodes/original_id",), permutation)
+
+    def _types(self):
+        """Beside the range of edge types, which is checked with the edges."""
+        read, meta = self.file.read, self.meta
+        if meta.num_node_types or "nodes/type" in self.file:
+            self.check("node types", ("nodes/type",), lambda: _range(read("nodes/type"), 0, meta.num_node_types, "node"))
+
+        def agree():
+            if meta.num_edge_types and not meta.typed:
+                return f"num_edge_types is {meta.num_edge_types}, but the edges are not typed"
+            for what, count in (("nodes", meta.num_node_types), ("edges", meta.num_edge_types)):
+                names = meta.type_names.get(what, ())
+                if names and len(names) != count:
+                    return f"{count} types of {what} but {len(names)} names of them"
+            return ""
+        if meta.typed or meta.num_edge_types or meta.num_node_types or meta.type_names:
+            self.check("numbers and names of types", (), agree)
 
     def _finite_features(self):
         for start in range(0, self.meta.num_nodes, SLAB_ROWS):

@@ -39,9 +39,11 @@ def distinct_edges(spec, draw):
     return keys
 
 
-def raw_graph(spec, model, keys, features, labels, split):
-    """The `RawGraph` of distinct edges: both directions unless directed, with one weight and type per edge of
-    either."""
+def raw_graph(spec, model, keys, features, labels, split, draw_types=None, node_type=None):
+    """The `RawGraph` of distinct edges: both directions unless directed, with one weight and type per edge of either.
+
+    draw_types: (src, dst) -> types int32 of the edges; None to draw them at random.
+    """
     dtype = np.int32 if spec.nodes < 2**31 else np.int64
     first, second = (keys // spec.nodes).astype(dtype), (keys % spec.nodes).astype(dtype)
     weight = kind = None
@@ -49,11 +51,11 @@ def raw_graph(spec, model, keys, features, labels, split):
         weight = spec.blocks("weights", len(keys),
                              lambda random, count: random.uniform(0.5, 1.5, count).astype(np.float32))
     if spec.edge_types:
-        kind = spec.blocks("types", len(keys),
-                           lambda random, count: random.integers(0, spec.edge_types, count, np.int32))
+        kind = draw_types(first, second) if draw_types else spec.blocks(
+            "types", len(keys), lambda random, count: random.integers(0, spec.edge_types, count, np.int32))
     src, dst = first, second
     if not spec.directed:
         src, dst = np.concatenate([first, second]), np.concatenate([second, first])
         weight, kind = (None if a is None else np.concatenate([a, a]) for a in (weight, kind))
     return RawGraph(src, dst, spec.nodes, features if spec.features else None, labels, split, spec.classes, weight,
-                    kind, model, spec.identity(model), spec.seed)
+                    kind, model, spec.identity(model), spec.seed, node_type)

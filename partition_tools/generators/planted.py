@@ -5,6 +5,11 @@ The stochastic block model with degree correction (Karrer and Newman, Phys. Rev.
 degree from a truncated power law, each class consists of several communities, and an edge's second end is drawn in
 proportion to expected degree from the first one's community, class, or the whole graph. It has what full-batch training
 on real graphs has to cope with, hubs, isolated nodes and uneven parts, and METIS finds good cuts in it.
+
+Types carry information. Of R edge types the first half (rounded up) is that of edges within a class and the rest that
+of edges between classes, and an edge has a type of its half with a chance of 90 %, so that a relational network, which
+weighs types differently, knows which neighbours to trust. Types of nodes are drawn regardless of class, but each has
+its own class means, so that features of two types are comparable only after a projection of each type's own.
 """
 
 import numpy as np
@@ -16,6 +21,7 @@ NAME = "planted"
 COMMUNITY_NODES = 500       # expected size of a community; a class has as many as that takes, at most 64
 COMMUNITY_SHARE = 0.75      # of the edges within a class, those within the community
 LABEL_NOISE = 0.12          # chance that a node's label is drawn anew, so that no model reaches 100 %
+TYPE_SIGNAL = 0.9           # chance that an edge's type is drawn from those of its half
 EXPONENT, WEIGHT_RANGE = 2.5, 200.0
 ACTIVE, FLIP = 0.25, 0.05   # multi-label: chance that a community has a label, and that a node differs from it
 
@@ -24,6 +30,8 @@ def configure(parser):
     """Options of this model alone."""
     parser.add_argument("--homophily", type=float, default=0.7, metavar="H",
                         help="chance that an edge stays within a class (default 0.7); the rest goes anywhere")
+    parser.add_argument("--node-types", type=int, default=0, metavar="T",
+                        help="node types 0..T-1, each with class means of its own (default none)")
 
 
 def generate(spec):
@@ -43,7 +51,21 @@ def generate(spec):
         other = np.minimum(draws[:, 3] / LABEL_NOISE * spec.classes, spec.classes - 1).astype(np.int64)
         labels = np.where(anew, other, block)
     keys = distinct_edges(spec, _edge_drawer(spec, community, per_class, expected))
-    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels), labels, random_split(spec))
+    node_type = None
+    if spec.node_types:
+        node_type = spec.blocks("node_types", n, lambda random, count: random.integers(0, spec.node_types, count, np.int32))
+    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels, node_type), labels, random_split(spec),
+                     lambda src, dst: _edge_types(spec, block[src] == block[dst]), node_type)
+
+
+def _edge_types(spec, within):
+    """int32 types of edges, of which `within` says whether they stay within a class."""
+    draws = spec.blocks("types", len(within), lambda random, count: random.random((count, 2)))
+    half = (spec.edge_types + 1) // 2
+    low, high = np.where(within, 0, half), np.where(within, half, spec.edge_types)
+    telling = (draws[:, 0] < TYPE_SIGNAL) & (low < high)
+    low, high = np.where(telling, low, 0), np.where(telling, high, spec.edge_types)
+    return np.minimum(low + (draws[:, 1] * (high - low)).astype(np.int32), high - 1).astype(np.int32)
 
 
 def _power_law(uniform):

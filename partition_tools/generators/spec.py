@@ -12,7 +12,7 @@ import numpy as np
 from hpcgnn.errors import ConfigError
 
 BLOCK = 1 << 16
-PURPOSES = ("classes", "edges", "features", "means", "split", "weights", "types", "profiles")
+PURPOSES = ("classes", "edges", "features", "means", "split", "weights", "types", "profiles", "node_types")
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Spec:
 
     noise: standard deviation of the feature noise where class means have deviation 1. homophily: chance that an edge is
     drawn within the class of its first end. train, val: fractions of the nodes, the rest being the test split.
-    edge_types: number of edge types, 0 for an untyped graph. a, b, c: R-MAT's quadrant probabilities.
+    edge_types, node_types: number of types of edges and of nodes, 0 for none. a, b, c: R-MAT's quadrant probabilities.
     """
 
     nodes: int
@@ -40,6 +40,7 @@ class Spec:
     a: float = 0.57
     b: float = 0.19
     c: float = 0.19
+    node_types: int = 0
 
     def __post_init__(self):
         possible = self.nodes - 1
@@ -49,7 +50,8 @@ class Spec:
                 ("degree", 0 <= self.degree <= max(possible / 2, 0),
                  f"from 0 to half the other nodes ({possible / 2:g})"),
                 ("homophily", 0 <= self.homophily <= 1, "from 0 to 1"), ("noise", self.noise >= 0, "at least 0"),
-                ("edge_types", self.edge_types >= 0, "at least 0"), ("train", 0 <= self.train <= 1, "from 0 to 1"),
+                ("edge_types", self.edge_types >= 0, "at least 0"), ("node_types", self.node_types >= 0, "at least 0"),
+                ("train", 0 <= self.train <= 1, "from 0 to 1"),
                 ("val", 0 <= self.val <= 1 - self.train + 1e-9, "from 0 to 1 - train"),
                 ("a", min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1,
                  "a, b, c >= 0 with sum <= 1")):
@@ -73,4 +75,7 @@ class Spec:
 
     def identity(self, model):
         """Bytes that tell this graph's features from any other's."""
-        return repr((model, 1, sorted(asdict(self).items()))).encode()
+        parameters = asdict(self)
+        if not self.node_types:     # younger than the names of graphs without node types, which stay what they were
+            del parameters["node_types"]
+        return repr((model, 1, sorted(parameters.items()))).encode()

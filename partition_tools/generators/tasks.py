@@ -11,22 +11,31 @@ from partition_tools.generators.spec import BLOCK
 
 
 class ClassFeatures:
-    """Array-like float32 (n, F): mean of the node's class (or sum over its labels) plus Gaussian noise, unit
-    variance."""
+    """Array-like float32 (n, F): mean of the node's class (or sum over its labels) plus Gaussian noise, unit variance.
 
-    def __init__(self, spec, labels):
-        self.spec, self.labels = spec, labels
+    node_type: int (n,), where each type of nodes says the same in its own way: it has its own means of the classes.
+    """
+
+    def __init__(self, spec, labels, node_type=None):
+        self.spec, self.labels, self.node_type = spec, labels, node_type
         self.shape, self.dtype = (spec.nodes, spec.features), np.dtype(np.float32)
-        means = spec.random("means").standard_normal((spec.classes, spec.features), dtype=np.float32)
+        shape = (max(spec.node_types, 1), spec.classes, spec.features)
+        means = spec.random("means").standard_normal(shape, dtype=np.float32)
         if labels.ndim == 2:
             means /= max(1.0, float(labels[:BLOCK].sum(axis=1).mean())) ** 0.5
         self.means = means
 
     def _block(self, block):
-        labels = self.labels[block * BLOCK:(block + 1) * BLOCK]
+        there = slice(block * BLOCK, (block + 1) * BLOCK)
+        labels = self.labels[there]
+        kinds = np.zeros(len(labels), np.int32) if self.node_type is None else self.node_type[there]
         rows = self.spec.random("features", block).standard_normal((len(labels), self.shape[1]), dtype=np.float32)
         rows *= np.float32(self.spec.noise)
-        rows += self.means[labels] if labels.ndim == 1 else labels.astype(np.float32) @ self.means
+        if labels.ndim == 1:
+            rows += self.means[kinds, labels]
+        else:
+            for kind in np.unique(kinds):
+                rows[kinds == kind] += labels[kinds == kind].astype(np.float32) @ self.means[kind]
         rows /= np.float32((1 + self.spec.noise**2) ** 0.5)
         return rows
 

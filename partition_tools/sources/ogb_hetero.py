@@ -111,7 +111,7 @@ def _flags(file, counts):
     frame = read_frame(file, header=True)
     values = frame.to_numpy()
     names = [str(name).strip() for name in frame.columns]
-    if values.shape[0] != 1 or values.dtype.kind != "b" or set(names) - set(counts):
+    if values.shape[0] != 1 or values.dtype.kind not in "biu" or set(names) - set(counts):
         raise FormatError(f"{file} must have a heading of node types ({', '.join(counts)}) and one row of True or False")
     return dict(zip(names, values[0].tolist()))
 

@@ -54,6 +54,7 @@ class View:
     labels: np.ndarray
     split: np.ndarray
     meta: object
+    node_type: np.ndarray | None
 
 
 def view(path):
@@ -74,7 +75,8 @@ def view(path):
         out = None if meta.undirected else sorted((s, d, t, w) for d, s, t, w in _edge_list(file, "_out", original))
         assert ("topology_out/indptr" in file) != meta.undirected
         return View(edges, out, None if features is None else features[back], file.read("nodes/labels")[back],
-                    file.read("nodes/split")[back], meta)
+                    file.read("nodes/split")[back], meta,
+                    file.read("nodes/type")[back] if "nodes/type" in file else None)
 
 
 def _edge_list(file, suffix, original):

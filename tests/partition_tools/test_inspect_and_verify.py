@@ -12,6 +12,7 @@ from partition_tools.import_graph import import_graph
 from partition_tools.partition_graph import partition_graph
 
 N = 200
+TURNED = object()       # stands for the array with its first value changed to another one of its range
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,8 @@ def files(tmp_path_factory):
     for name, symmetric in (("undirected", True), ("directed", False)):
         src, dst = odd_graph(N, 900, symmetric=symmetric)
         low, high = np.minimum(src, dst), np.maximum(src, dst)
-        save_npz(folder / f"{name}.npz", src, dst, N, edge_weight=1 + (low * 7 + high) % 5, edge_type=(low + high) % 3)
+        save_npz(folder / f"{name}.npz", src, dst, N, edge_weight=1 + (low * 7 + high) % 5, edge_type=(low + high) % 3,
+                 node_type=np.arange(N) % 4, node_type_names=np.array(["north", "east", "south", "west"]))
         import_graph(folder / f"{name}.npz", folder / f"{name}.h5")
         partition_graph(folder / f"{name}.h5", [1, 2, 4])
     return folder
@@ -77,6 +79,12 @@ def change(path, dataset, index, value):
     ("undirected", "edges/weight", 11, 77, "symmetric as stated", "weights"),
     ("undirected", "edges/weight", 11, np.nan, "finite weights", "edge 11"),
     ("undirected", "edges/type", 11, -1, "edge types", "edge 11"),
+    ("undirected", "edges/type", 11, 3, "edge types", "edge 11"),
+    ("directed", "edges_out/type", 11, 3, "edge types_out", "edge 11"),
+    ("undirected", "edges/type", slice(0, None), TURNED, "symmetric as stated", "types"),
+    ("directed", "edges_out/type", slice(0, None), TURNED, "topology_out is the transpose", "types"),
+    ("undirected", "nodes/type", 9, 4, "node types", "node 9"),
+    ("undirected", "nodes/type", 9, -1, "node types", "node 9"),
     ("directed", "edges_out/weight", 11, 77, "topology_out is the transpose", "weights"),
     ("directed", "topology_out/indices", 11, N, "index range_out", "edge 11"),
     ("undirected", "nodes/features", (9, 2), np.nan, "finite features", "node 9"),
@@ -92,6 +100,10 @@ def change(path, dataset, index, value):
 ])
 def test_wrong_contents(cli, copy, name, dataset, index, value, check, detail):
     path = copy(name)
+    if value is TURNED:
+        with h5py.File(path) as file:
+            value = file[dataset][:]
+        value[0] = (value[0] + 1) % 3
     change(path, dataset, index, value)
     assert detail in failed(cli, path)[check]
 
@@ -126,6 +138,15 @@ def test_missing_and_misshapen(cli, copy):
         file["partitionings/metis/4"].attrs["halo_rows_total"] = 1
         file.attrs["num_self_loops"] = 0
     assert {"map metis/4", "self loops"} == set(failed(cli, path))
+    path = copy()
+    with h5py.File(path, "r+", libver="latest") as file:
+        file["nodes/type"].resize(N - 1, axis=0)
+    assert "shape" in failed(cli, path)["nodes/type"]
+    path = copy()
+    with h5py.File(path, "r+", libver="latest") as file:
+        file.attrs["type_names"] = json.dumps({"nodes": ["north", "east"], "edges": ["a", "b", "c"]})
+    assert failed(cli, path) == {"numbers and names of types": "4 types of nodes but 2 names of them"}
+    assert json.loads(cli("inspect", path, "--json")[1])["node_types"] == dict.fromkeys("0123", N // 4)
 
 
 def test_files_that_cannot_be_opened(fails, files, tmp_path):
@@ -155,6 +176,9 @@ def test_inspect(cli, files, name):
     assert info["undirected"] == (name == "undirected") and info["self_loops"] == np.count_nonzero(src == dst)
     assert info["in_degree"] == {"min": degrees.min(), "median": np.median(degrees), "mean": degrees.mean(),
                                  "max": degrees.max(), "isolated": N - len(set(src) | set(dst))}
+    assert info["node_types"] == dict.fromkeys(("north", "east", "south", "west"), N // 4)
+    kinds = (np.minimum(src, dst) + np.maximum(src, dst)) % 3
+    assert info["edge_types"] == {str(kind): np.count_nonzero(kinds == kind) for kind in range(3)}
     assert info["class_sizes"] == np.bincount(labels).tolist() and info["splits"]["train"] == train.sum()
     assert info["clusters"]["count"] == 50 and info["clusters"]["nodes"]["mean"] == N / 50
     maps = info["partitionings"]["metis"]
@@ -162,6 +186,7 @@ def test_inspect(cli, files, name):
     assert maps["4"]["halo_bytes_per_layer"] == 400 * maps["4"]["halo_rows_total"] > 0
     code, out, _ = cli("inspect", files / f"{name}.h5")
     assert code == 0 and "metis" in out and "isolated" in out
+    assert "4: north 50, east 50, south 50, west 50" in out and "edge types" in out
 
 
 def test_inspect_computes_figures_that_are_not_stored(cli, copy):
