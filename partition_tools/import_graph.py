@@ -58,7 +58,7 @@ def configure(parser):
                         help="meaning of the edge list's columns, of src, dst, weight, type and _ (ignored); "
                              "default src,dst or src,dst,weight")
     for name, what in (("features", "one row per node"), ("labels", "one or more columns"),
-                       ("splits", "train, val, test or empty"), ("node-types", "numbers from 0, or words")):
+                       ("splits", "train, val, test or empty"), ("node-types", "numbers from 0, or words under a heading")):
         tables.add_argument(f"--{name}", type=Path, metavar="FILE",
                             help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}; rows "
                                  f"in node order, or keyed by a first column with the heading id")

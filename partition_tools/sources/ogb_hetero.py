@@ -15,7 +15,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.raw import RawGraph
-from partition_tools.sources.ogb_files import edge_table, split_folder, split_ids, table
+from partition_tools.sources.ogb_files import SPLITS, edge_table, split_folder, split_ids, table
 from partition_tools.tables import read_frame
 
 SEPARATOR = "___"
@@ -155,5 +155,6 @@ def _split(path, counts, starts):
     split = {}
     for kind in kinds:
         for name, ids in split_ids(folder / kind).items():
-            split.setdefault(name, []).append(_shifted(ids, kind, counts, starts, f"{folder / kind}, {name}"))
+            file = folder / kind / f"{dict(SPLITS)[name]}.csv.gz"
+            split.setdefault(name, []).append(_shifted(ids, kind, counts, starts, file))
     return {name: np.concatenate(parts) for name, parts in split.items()}

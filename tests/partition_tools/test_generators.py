@@ -1,5 +1,7 @@
 """Generated graphs are a function of their parameters, and have the statistics that they promise."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from partition_helpers import view
@@ -76,6 +78,70 @@ def test_averaging_neighbours_helps():
     assert 0.3 < accuracy[0] < 0.65 and 0.7 < accuracy[1] < 0.92, accuracy
 
 
+def neighbour_means(data, x, kept):
+    """(n, F): the mean over each node's in-edges in `kept`, 0 where it has none."""
+    n = len(x)
+    row = np.repeat(np.arange(n), np.diff(data.edges.indptr))[kept]
+    sums = np.stack([np.bincount(row, x[data.edges.indices[kept], column], n) for column in range(x.shape[1])], 1)
+    return sums / np.maximum(np.bincount(row, minlength=n), 1)[:, None]
+
+
+def linear_accuracy(data, inputs):
+    """Test accuracy of the least-squares classifier on standardised inputs."""
+    inputs = np.concatenate(inputs, axis=1)
+    inputs = np.c_[(inputs - inputs.mean(0)) / inputs.std(0), np.ones(len(inputs))]
+    train, test = data.split == 1, data.split == 3
+    weights = np.linalg.lstsq(inputs[train], np.eye(data.num_classes)[data.labels[train]], rcond=None)[0]
+    return np.mean((inputs[test] @ weights).argmax(1) == data.labels[test])
+
+
+def test_edge_types_tell_which_neighbours_to_trust():
+    """One mean per type beats one mean of all, and by nothing that a shuffled assignment of types would give."""
+    spec = Spec(nodes=6000, degree=15, features=24, classes=5, seed=3, edge_types=4, homophily=0.3)
+    data = canonical(GENERATORS["planted"].generate(spec))
+    assert data.edges_out is None and np.bincount(data.edges.type).min() > 0.1 * len(data.edges.type)
+    x = data.features[0:6000].astype(np.float64)
+    plain = linear_accuracy(data, [x, neighbour_means(data, x, np.ones(len(data.edges.type), bool))])
+    accuracy = {}
+    for name, types in (("right", data.edges.type), ("shuffled", np.random.default_rng(0).permutation(data.edges.type))):
+        accuracy[name] = linear_accuracy(data, [x, *(neighbour_means(data, x, types == kind) for kind in range(4))])
+    assert accuracy["right"] > plain + 0.08 > accuracy["shuffled"], (plain, accuracy)
+
+
+def test_node_types_need_projections_of_their_own():
+    spec = Spec(nodes=6000, degree=15, features=24, classes=5, seed=3, node_types=3)
+    data = canonical(GENERATORS["planted"].generate(spec))
+    assert data.num_node_types == 3 and np.bincount(data.node_type).min() > 1800
+    x, every = data.features[0:6000].astype(np.float64), np.ones(len(data.edges.indices), bool)
+    apart = np.concatenate([np.where((data.node_type == kind)[:, None], x, 0) for kind in range(3)], axis=1)
+    together, projected = (linear_accuracy(data, [rows, neighbour_means(data, rows, every)]) for rows in (x, apart))
+    assert projected > together + 0.1, (together, projected)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_every_number_of_types_is_used(count):
+    spec = Spec(nodes=300, degree=10, features=2, classes=2, edge_types=count, node_types=count, directed=True)
+    data = canonical(GENERATORS["planted"].generate(spec))
+    for types in (data.edges.type, data.edges_out.type, data.node_type):
+        assert sorted(set(types)) == list(range(count))
+
+
+def test_types_on_the_command_line(cli, tmp_path):
+    words = ("--nodes", 400, "--degree", 8, "--features", 3, "--classes", 2, "--edge-types", 3, "--node-types", 2)
+    code, out, err = cli("generate", "planted", "-o", tmp_path / "g.h5", *words, "--self-loops", "add")
+    assert code == 0 and "2 node types, 4 edge types" in out, err
+    assert cli("verify", tmp_path / "g.h5")[0] == 0
+    seen = view(tmp_path / "g.h5")
+    assert seen.meta.undirected and {kind for d, s, kind, _ in seen.edges if d == s} == {3}
+
+
+def test_graphs_without_node_types_keep_their_name():
+    """Checkpoints know a graph by its name, so a new parameter must not rename graphs that do not use it."""
+    spec = Spec(nodes=5000, degree=12, features=16, classes=5, seed=7)
+    assert b"node_types" not in spec.identity("planted")
+    assert b"node_types" in dataclasses.replace(spec, node_types=2).identity("planted")
+
+
 @pytest.mark.parametrize("model", GENERATORS)
 def test_options(tmp_path, model):
     spec = Spec(nodes=500, degree=6, features=0, classes=4, multi_label=True)
@@ -92,7 +158,8 @@ def test_tiny():
 @pytest.mark.parametrize("words, message", [
     ({"nodes": 0}, "nodes"), ({"degree": 4000.0}, "degree"), ({"homophily": 1.5}, "homophily"),
     ({"classes": 0}, "classes"),
-    ({"train": 0.9, "val": 0.2}, "val"), ({"a": 0.9}, "a, b, c"), ({"seed": -1}, "seed")])
+    ({"train": 0.9, "val": 0.2}, "val"), ({"a": 0.9}, "a, b, c"), ({"seed": -1}, "seed"),
+    ({"node_types": -1}, "node_types")])
 def test_bad_parameters(words, message):
     with pytest.raises(ConfigError, match=message):
         Spec(**{"nodes": 5000, "degree": 12, "features": 16, "classes": 5, **words})

@@ -123,11 +123,8 @@ def test_node_types_from_a_table(cli, tmp_path, keyed):
     words = np.array(["town", "road", "river"])[NODE_TYPE]
     write_lines(tmp_path / "e.txt", [f"{s} {d}" for s, d in zip(SRC, DST)])
     rows = [f"{node},{words[node]}" for node in reversed(range(N))] if keyed else list(words)
-    write_lines(tmp_path / "t.csv", (["id,type"] if keyed else ["type"]) + rows)
-    target = ("-o", tmp_path / "g.h5", "--node-types", tmp_path / "t.csv")
-    if not keyed:       # a heading cannot be told from words
-        write_lines(tmp_path / "t.csv", ["# types", "kind", *rows])
-    code, _, err = cli("import", tmp_path / "e.txt", *target)
+    write_lines(tmp_path / "t.csv", ["# what a node is", "id,type" if keyed else "type", *rows])
+    code, _, err = cli("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5", "--node-types", tmp_path / "t.csv")
     assert code == 0, err
     seen = view(tmp_path / "g.h5")
     assert seen.meta.type_names == {"nodes": ["river", "road", "town"]}

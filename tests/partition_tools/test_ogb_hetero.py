@@ -1,0 +1,178 @@
+"""A small data set in ogbn-mag's raw layout comes in as one typed graph, and each flaw in it is named."""
+
+import gzip
+
+import numpy as np
+import pytest
+from partition_helpers import edge_list, view
+
+# Not in alphabetical order, so that an order other than the file's is noticed.
+COUNTS = {"paper": 12, "author": 9, "field": 4}
+STARTS = {"paper": 0, "author": 12, "field": 21}
+RELATIONS = [("author", "writes", "paper"), ("paper", "has_topic", "field"), ("paper", "cites", "paper")]
+WIDTH, CLASSES = 5, 3
+SPLITS = {"train": [0, 3, 5], "valid": [1, 4], "test": [2, 11]}
+
+
+def write(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+
+
+def edges_of(relation):
+    head, _, tail = relation
+    random = np.random.default_rng(RELATIONS.index(relation))
+    ends = np.stack([random.integers(0, COUNTS[head], 20), random.integers(0, COUNTS[tail], 20)], 1)
+    ends[0] = COUNTS[head] - 1, COUNTS[tail] - 1
+    return ends
+
+
+def features_of(kind):
+    return np.random.default_rng(len(kind)).standard_normal((COUNTS[kind], WIDTH)).round(3)
+
+
+LABELS = np.arange(COUNTS["paper"]) % CLASSES
+
+
+@pytest.fixture
+def mag(tmp_path):
+    """The folder of the data set: only papers have features, labels and a split."""
+    path = tmp_path / "ogbn_small"
+    raw, split = path / "raw", path / "split" / "time"
+    write(raw / "num-node-dict.csv.gz", [COUNTS, COUNTS.values()])
+    write(raw / "triplet-type-list.csv.gz", RELATIONS)
+    for relation in RELATIONS:
+        folder = raw / "relations" / "___".join(relation)
+        write(folder / "edge.csv.gz", edges_of(relation))
+        write(folder / "num-edge-list.csv.gz", [[20]])
+        write(folder / "edge_reltype.csv.gz", [[RELATIONS.index(relation)]] * 20)
+    write(raw / "node-feat" / "paper" / "node-feat.csv.gz", features_of("paper"))
+    write(raw / "node-feat" / "paper" / "node_year.csv.gz", [[2015]] * COUNTS["paper"])
+    write(raw / "node-label" / "paper" / "node-label.csv.gz", LABELS[:, None])
+    has = [kind == "paper" for kind in COUNTS]
+    for flags in (raw / "nodetype-has-feat.csv.gz", raw / "nodetype-has-label.csv.gz", split / "nodetype-has-split.csv.gz"):
+        write(flags, [COUNTS, has])
+    for name, ids in SPLITS.items():
+        write(split / "paper" / f"{name}.csv.gz", [[i] for i in ids])
+    return path
+
+
+def expected_edges(reverse=False):
+    found = []
+    for kind, (head, _, tail) in enumerate(RELATIONS):
+        src, dst = edges_of(RELATIONS[kind]).T + np.array([[STARTS[head]], [STARTS[tail]]])
+        found += edge_list(src, dst, None, [kind] * len(src))
+        if reverse:
+            found += edge_list(dst, src, None, [kind + len(RELATIONS)] * len(src))
+    return sorted(found)
+
+
+def test_types_follow_the_files(cli, mag, tmp_path):
+    code, out, err = cli("import", mag, "-o", tmp_path / "g.h5")
+    assert code == 0 and "25 nodes" in out and "3 node types, 3 edge types" in out, err
+    assert "no features for author (9 nodes), field (4 nodes): they get rows of zeros" in err
+    assert "leads to a node of type author" in err
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == seen.out == expected_edges()
+    np.testing.assert_array_equal(seen.node_type, [0] * 12 + [1] * 9 + [2] * 4)
+    assert seen.meta.type_names == {"nodes": list(COUNTS), "edges": ["___".join(names) for names in RELATIONS]}
+    np.testing.assert_array_equal(seen.features[:12], features_of("paper").astype(np.float32))
+    assert not seen.features[12:].any() and seen.features.shape == (25, WIDTH)
+    np.testing.assert_array_equal(seen.labels, [*LABELS, *[-1] * 13])
+    codes = np.zeros(25)
+    for code, ids in enumerate(SPLITS.values(), 1):
+        codes[ids] = code
+    np.testing.assert_array_equal(seen.split, codes)
+    assert seen.meta.num_classes == CLASSES and seen.meta.source == "ogbn_small"
+
+
+def test_reverse_relations_partition_inspect_verify(cli, mag, tmp_path):
+    code, _, err = cli("import", mag, "-o", tmp_path / "g.h5", "--add-reverse")
+    assert code == 0 and "leads to" not in err
+    assert cli("partition", tmp_path / "g.h5", "--ranks", "1,2", "--clusters", 6)[0] == 0
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == seen.out == expected_edges(reverse=True)
+    np.testing.assert_array_equal(seen.node_type, [0] * 12 + [1] * 9 + [2] * 4)
+    assert cli("verify", tmp_path / "g.h5")[0] == 0
+    out = cli("inspect", tmp_path / "g.h5")[1]
+    assert "3: paper 12, author 9, field 4" in out
+    assert "6: author___writes___paper 20" in out and "paper___cites___paper reversed 20" in out
+
+
+def test_what_may_be_missing(cli, mag, tmp_path):
+    """Without the tables of flags the folders say who has what; a relation may have no edges, a graph no split."""
+    raw = mag / "raw"
+    for flags in (raw / "nodetype-has-feat.csv.gz", raw / "nodetype-has-label.csv.gz",
+                  mag / "split" / "time" / "nodetype-has-split.csv.gz"):
+        flags.unlink()
+    empty = raw / "relations" / "___".join(RELATIONS[2])
+    write(empty / "edge.csv.gz", [])
+    (empty / "num-edge-list.csv.gz").unlink()
+    write(raw / "node-feat" / "author" / "node-feat.csv.gz", features_of("author"))
+    code, _, err = cli("import", mag, "-o", tmp_path / "g.h5")
+    assert code == 0 and "no edge has type paper___cites___paper" in err, err
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == [edge for edge in expected_edges() if edge[2] != 2] and seen.meta.num_edge_types == 3
+    np.testing.assert_array_equal(seen.features[12:21], features_of("author").astype(np.float32))
+    np.testing.assert_array_equal(seen.labels[:12], LABELS)
+    assert np.count_nonzero(seen.split) == 7
+    for file in sorted((mag / "split").rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    for kind in ("paper", "author"):
+        (raw / "node-feat" / kind / "node-feat.csv.gz").unlink()
+    code, _, err = cli("import", mag, "-o", tmp_path / "n.h5")
+    assert code == 0 and "no node features" in err and "training split is empty" in err
+    assert view(tmp_path / "n.h5").features is None
+
+
+def test_several_label_columns_are_a_multi_label_task(cli, mag, tmp_path):
+    several = (np.arange(COUNTS["paper"])[:, None] + np.arange(4)) % 2
+    write(mag / "raw" / "node-label" / "paper" / "node-label.csv.gz", several)
+    assert cli("import", mag, "-o", tmp_path / "g.h5")[0] == 0
+    seen = view(tmp_path / "g.h5")
+    assert seen.meta.multi_label and not seen.labels[12:].any()
+    np.testing.assert_array_equal(seen.labels[:12], several)
+
+
+WRITES = "relations/author___writes___paper"
+FLAWS = {
+    "relation without its file": (f"{WRITES}/edge.csv.gz", None, "there is no"),
+    "relation cut short": (f"{WRITES}/edge.csv.gz", edges_of(RELATIONS[0])[:-1], "has 19 edges but"),
+    "head outside its type": (f"{WRITES}/edge.csv.gz", [[1, 2], [9, 0]] * 10, "line 2 names author 9, outside 0..8"),
+    "tail outside its type": (f"{WRITES}/edge.csv.gz", [[1, 12]] * 20, "line 1 names paper 12, outside 0..11"),
+    "negative id": (f"{WRITES}/edge.csv.gz", [[1, -1]] * 20, "line 1 names paper -1"),
+    "three columns": (f"{WRITES}/edge.csv.gz", [[1, 1, 1]] * 20, "two columns"),
+    "ids of words": (f"{WRITES}/edge.csv.gz", [["a", "b"]] * 20, "not a number"),
+    "unknown node type": ("triplet-type-list.csv.gz", [("writer", "writes", "paper")], "names the node type 'writer'"),
+    "relation twice": ("triplet-type-list.csv.gz", [RELATIONS[0]] * 2, "names a relation twice"),
+    "no relations": ("triplet-type-list.csv.gz", [], "head, relation, tail"),
+    "no counts": ("num-node-dict.csv.gz", None, "no table"),
+    "two graphs": ("num-node-dict.csv.gz", [COUNTS, COUNTS.values(), COUNTS.values()], "got 2 rows"),
+    "counts of words": ("num-node-dict.csv.gz", [COUNTS, ["a", "b", "c"]], "how many nodes"),
+    "other width": ("node-feat/author/node-feat.csv.gz", np.ones((9, WIDTH + 1)), "paper 5, author 6"),
+    "rows missing": ("node-feat/paper/node-feat.csv.gz", np.ones((11, WIDTH)), "has 11 rows, expected 12"),
+    "features said, not there": ("node-feat/paper/node-feat.csv.gz", None, "paper is said to have it"),
+    "flags of another graph": ("nodetype-has-feat.csv.gz", [["person"], [True]], "heading of node types (paper, author"),
+    "flags of words": ("nodetype-has-feat.csv.gz", [["paper"], ["perhaps"]], "True or False"),
+    "labels missing": ("node-label/paper/node-label.csv.gz", None, "paper is said to have it"),
+    "label rows missing": ("node-label/paper/node-label.csv.gz", LABELS[1:, None], "has 11 rows"),
+    "two labelled types": ("node-label/field/node-label.csv.gz", [[0]] * 4, "one node type with labels"),
+    "split outside its type": ("../split/time/paper/valid.csv.gz", [[12]], "valid.csv.gz: line 1 names paper 12, outside 0..11"),
+    "split without its file": ("../split/time/paper/test.csv.gz", None, "has no test.csv.gz"),
+    "split without labels": ("../split/time/nodetype-has-split.csv.gz", [COUNTS, [False, True, False]], "author has no"),
+    "two split types": ("../split/other/paper/train.csv.gz", [[1]], "several split types"),
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_flaws(fails, mag, tmp_path, flaw):
+    name, rows, message = FLAWS[flaw]
+    file = mag / "raw" / name
+    file.unlink() if rows is None else write(file, rows)
+    error = fails("import", mag, "-o", tmp_path / "g.h5")
+    assert message in error and str(mag) in error
+
+
+def test_tables_beside_are_refused(fails, mag, tmp_path):
+    assert "has its own arrays" in fails("import", mag, "-o", tmp_path / "g.h5", "--relabel")
