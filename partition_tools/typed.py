@@ -38,7 +38,9 @@ def canonical_types(types, count, what, names=()):
     limit = len(names) or MAX_TYPES
     wrong = (types < 0) | (types >= limit)
     if wrong.any():
-        hint = f"there are {limit} names of types" if names else f"at most {MAX_TYPES:,} types; is this the right column?"
+        hint = (
+            f"there are {limit} names of types" if names else f"at most {MAX_TYPES:,} types; is this the right column?"
+        )
         first = int(np.argmax(wrong))
         raise GraphError(f"{what} {first} has type {types[first]}; {what} types are from 0 to {limit - 1} ({hint})")
     return types.astype(np.int32)
@@ -64,17 +66,22 @@ def with_reverse(src, dst, weight, types, num_types, names=()):
     """
     if types is None:
         raise GraphError("--add-reverse is for graphs with edge types; for others use --undirected")
-    return (np.concatenate([src, dst]), np.concatenate([dst, src]),
-            None if weight is None else np.concatenate([weight, weight]),
-            np.concatenate([types, types + np.int32(num_types)]),
-            [*names, *(REVERSED.format(name) for name in names)])
+    return (
+        np.concatenate([src, dst]),
+        np.concatenate([dst, src]),
+        None if weight is None else np.concatenate([weight, weight]),
+        np.concatenate([types, types + np.int32(num_types)]),
+        [*names, *(REVERSED.format(name) for name in names)],
+    )
 
 
 def type_warnings(data):
     """What is allowed in `GraphData` but probably not meant: types without members, and node types without in-edges."""
     found = []
-    for what, types, count in (("edge", data.edges.type, data.num_edge_types),
-                               ("node", data.node_type, data.num_node_types)):
+    for what, types, count in (
+        ("edge", data.edges.type, data.num_edge_types),
+        ("node", data.node_type, data.num_node_types),
+    ):
         if types is not None and len(types):
             empty = np.flatnonzero(np.bincount(types, minlength=count) == 0)
             if len(empty):
@@ -84,8 +91,10 @@ def type_warnings(data):
         reached = np.bincount(data.node_type[np.diff(data.edges.indptr) > 0], minlength=data.num_node_types) > 0
         alone = np.flatnonzero(present & ~reached)
         if len(alone):
-            found.append(f"no edge leads to a node of {_named(alone, data, 'node')}, which learn nothing from others; "
-                         "--add-reverse gives each edge type its reverse")
+            found.append(
+                f"no edge leads to nodes of {_named(alone, data, 'node')}, which learn nothing from others; "
+                "--add-reverse gives each edge type its reverse"
+            )
     return found
 
 

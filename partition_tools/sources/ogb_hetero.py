@@ -32,12 +32,21 @@ def read(path, reporter):
     edges = [_edges(raw / "relations", relation, counts, starts) for relation in relations]
     src, dst = (np.concatenate([np.zeros(0, np.int64), *ends]) for ends in zip(*edges))
     types = np.repeat(np.arange(len(relations), dtype=np.int32), [len(ends[0]) for ends in edges])
+    del edges
     reporter.stage("reading features and labels")
     n = sum(counts.values())
-    return RawGraph(src, dst, n, _features(raw, counts, starts, reporter), _labels(raw, counts, starts),
-                    _split(path, counts, starts), type=types, source=path.name,
-                    node_type=np.repeat(np.arange(len(names), dtype=np.int32), list(counts.values())),
-                    type_names={"nodes": names, "edges": [SEPARATOR.join(relation) for relation in relations]})
+    return RawGraph(
+        src,
+        dst,
+        n,
+        _features(raw, counts, starts, reporter),
+        _labels(raw, counts, starts),
+        _split(path, counts, starts),
+        type=types,
+        source=path.name,
+        node_type=np.repeat(np.arange(len(names), dtype=np.int32), list(counts.values())),
+        type_names={"nodes": names, "edges": [SEPARATOR.join(relation) for relation in relations]},
+    )
 
 
 def _counts(file):
@@ -45,8 +54,10 @@ def _counts(file):
     frame = read_frame(file, header=True)
     values = frame.to_numpy()
     if values.shape[0] != 1 or values.dtype.kind not in "iu" or values.min() < 0:
-        raise FormatError(f"{file} must have a heading of node types and one row of how many nodes each has (one "
-                          f"graph), got {values.shape[0]} rows of {values.dtype}")
+        raise FormatError(
+            f"{file} must have a heading of node types and one row of how many nodes each has (one "
+            f"graph), got {values.shape[0]} rows of {values.dtype}"
+        )
     return dict(zip((str(name).strip() for name in frame.columns), values[0].tolist()))
 
 
@@ -59,8 +70,9 @@ def _relations(file, counts):
     for relation in relations:
         unknown = [name for name in relation[::2] if name not in counts]
         if unknown:
-            raise FormatError(f"{file} names the node type {unknown[0]!r}; num-node-dict.csv.gz has "
-                              f"{', '.join(counts)}")
+            raise FormatError(
+                f"{file} names the node type {unknown[0]!r}; num-node-dict.csv.gz has {', '.join(counts)}"
+            )
     if len(set(relations)) < len(relations):
         raise FormatError(f"{file} names a relation twice")
     return relations
@@ -71,8 +83,10 @@ def _edges(folder, relation, counts, starts):
     folder /= SEPARATOR.join(relation)
     edges, stated = edge_table(folder / "edge.csv.gz"), table(folder / "num-edge-list.csv.gz")
     if stated is not None and stated.sum() != len(edges):
-        raise FormatError(f"{folder} has {len(edges)} edges but num-edge-list.csv.gz states {int(stated.sum())}; "
-                          "unpack the data set again")
+        raise FormatError(
+            f"{folder} has {len(edges)} edges but num-edge-list.csv.gz states {int(stated.sum())}; "
+            "unpack the data set again"
+        )
     ends = []
     for column, kind in enumerate(relation[::2]):
         ends.append(_shifted(edges[:, column], kind, counts, starts, folder / "edge.csv.gz"))
@@ -112,7 +126,9 @@ def _flags(file, counts):
     values = frame.to_numpy()
     names = [str(name).strip() for name in frame.columns]
     if values.shape[0] != 1 or values.dtype.kind not in "biu" or set(names) - set(counts):
-        raise FormatError(f"{file} must have a heading of node types ({', '.join(counts)}) and one row of True or False")
+        raise FormatError(
+            f"{file} must have a heading of node types ({', '.join(counts)}) and one row of True or False"
+        )
     return dict(zip(names, values[0].tolist()))
 
 
@@ -122,15 +138,19 @@ def _features(raw, counts, starts, reporter):
         return None
     widths = {kind: rows.shape[1] for kind, rows in tables.items() if counts[kind]}
     if len(set(widths.values())) > 1:
-        raise FormatError(f"{raw / 'node-feat'}: node types have features of different widths "
-                          f"({', '.join(f'{kind} {width}' for kind, width in widths.items())}); pad them to one width")
+        raise FormatError(
+            f"{raw / 'node-feat'}: node types have features of different widths "
+            f"({', '.join(f'{kind} {width}' for kind, width in widths.items())}); pad them to one width"
+        )
     features = np.zeros((sum(counts.values()), next(iter(widths.values()), 0)), np.float32)
     for kind in widths:
-        features[starts[kind]:starts[kind] + counts[kind]] = tables.pop(kind)
+        features[starts[kind] : starts[kind] + counts[kind]] = tables.pop(kind)
     without = [f"{kind} ({counts[kind]:,} nodes)" for kind in counts if kind not in widths]
     if without:
-        reporter.warn(f"no features for {', '.join(without)}: they get rows of zeros, from which a model that projects "
-                      "each node type with a bias learns one vector per type")
+        reporter.warn(
+            f"no features for {', '.join(without)}: they get rows of zeros, from which a model that projects "
+            "each node type with a bias learns one vector per type"
+        )
     return features
 
 
@@ -140,7 +160,7 @@ def _labels(raw, counts, starts):
         raise FormatError(f"{raw / 'node-label'}: {', '.join(tables)} have labels; expected one node type with labels")
     for kind, rows in tables.items():
         labels = np.full((sum(counts.values()), rows.shape[1]), np.nan)
-        labels[starts[kind]:starts[kind] + counts[kind]] = rows
+        labels[starts[kind] : starts[kind] + counts[kind]] = rows
         return labels
     return None
 

@@ -51,7 +51,11 @@ def mag(tmp_path):
     write(raw / "node-feat" / "paper" / "node_year.csv.gz", [[2015]] * COUNTS["paper"])
     write(raw / "node-label" / "paper" / "node-label.csv.gz", LABELS[:, None])
     has = [kind == "paper" for kind in COUNTS]
-    for flags in (raw / "nodetype-has-feat.csv.gz", raw / "nodetype-has-label.csv.gz", split / "nodetype-has-split.csv.gz"):
+    for flags in (
+        raw / "nodetype-has-feat.csv.gz",
+        raw / "nodetype-has-label.csv.gz",
+        split / "nodetype-has-split.csv.gz",
+    ):
         write(flags, [COUNTS, has])
     for name, ids in SPLITS.items():
         write(split / "paper" / f"{name}.csv.gz", [[i] for i in ids])
@@ -72,7 +76,7 @@ def test_types_follow_the_files(cli, mag, tmp_path):
     code, out, err = cli("import", mag, "-o", tmp_path / "g.h5")
     assert code == 0 and "25 nodes" in out and "3 node types, 3 edge types" in out, err
     assert "no features for author (9 nodes), field (4 nodes): they get rows of zeros" in err
-    assert "leads to a node of type author" in err
+    assert "leads to nodes of type author" in err
     seen = view(tmp_path / "g.h5")
     assert seen.edges == seen.out == expected_edges()
     np.testing.assert_array_equal(seen.node_type, [0] * 12 + [1] * 9 + [2] * 4)
@@ -103,8 +107,11 @@ def test_reverse_relations_partition_inspect_verify(cli, mag, tmp_path):
 def test_what_may_be_missing(cli, mag, tmp_path):
     """Without the tables of flags the folders say who has what; a relation may have no edges, a graph no split."""
     raw = mag / "raw"
-    for flags in (raw / "nodetype-has-feat.csv.gz", raw / "nodetype-has-label.csv.gz",
-                  mag / "split" / "time" / "nodetype-has-split.csv.gz"):
+    for flags in (
+        raw / "nodetype-has-feat.csv.gz",
+        raw / "nodetype-has-label.csv.gz",
+        mag / "split" / "time" / "nodetype-has-split.csv.gz",
+    ):
         flags.unlink()
     empty = raw / "relations" / "___".join(RELATIONS[2])
     write(empty / "edge.csv.gz", [])
@@ -153,14 +160,26 @@ FLAWS = {
     "other width": ("node-feat/author/node-feat.csv.gz", np.ones((9, WIDTH + 1)), "paper 5, author 6"),
     "rows missing": ("node-feat/paper/node-feat.csv.gz", np.ones((11, WIDTH)), "has 11 rows, expected 12"),
     "features said, not there": ("node-feat/paper/node-feat.csv.gz", None, "paper is said to have it"),
-    "flags of another graph": ("nodetype-has-feat.csv.gz", [["person"], [True]], "heading of node types (paper, author"),
+    "flags of another graph": (
+        "nodetype-has-feat.csv.gz",
+        [["person"], [True]],
+        "heading of node types (paper, author",
+    ),
     "flags of words": ("nodetype-has-feat.csv.gz", [["paper"], ["perhaps"]], "True or False"),
     "labels missing": ("node-label/paper/node-label.csv.gz", None, "paper is said to have it"),
     "label rows missing": ("node-label/paper/node-label.csv.gz", LABELS[1:, None], "has 11 rows"),
     "two labelled types": ("node-label/field/node-label.csv.gz", [[0]] * 4, "one node type with labels"),
-    "split outside its type": ("../split/time/paper/valid.csv.gz", [[12]], "valid.csv.gz: line 1 names paper 12, outside 0..11"),
+    "split outside its type": (
+        "../split/time/paper/valid.csv.gz",
+        [[12]],
+        "valid.csv.gz: line 1 names paper 12, outside 0..11",
+    ),
     "split without its file": ("../split/time/paper/test.csv.gz", None, "has no test.csv.gz"),
-    "split without labels": ("../split/time/nodetype-has-split.csv.gz", [COUNTS, [False, True, False]], "author has no"),
+    "split without labels": (
+        "../split/time/nodetype-has-split.csv.gz",
+        [COUNTS, [False, True, False]],
+        "author has no",
+    ),
     "two split types": ("../split/other/paper/train.csv.gz", [[1]], "several split types"),
 }
 

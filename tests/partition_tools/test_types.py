@@ -83,7 +83,9 @@ def test_add_reverse(tmp_path, names, self_loops):
 
 def test_self_loops_take_no_name_of_another_type():
     """The last named type has no edges here; loops once took the number after the largest one used."""
-    raw = RawGraph(np.array([0, 1]), np.array([1, 0]), 3, type=np.array([0, 0]), type_names={"edges": ["used", "unused"]})
+    raw = RawGraph(
+        np.array([0, 1]), np.array([1, 0]), 3, type=np.array([0, 0]), type_names={"edges": ["used", "unused"]}
+    )
     data = canonical(raw, ImportOptions(self_loops="add"))
     assert data.edges.type.tolist() == [2, 0, 0, 2, 2] and data.type_names == {"edges": ["used", "unused", "self loop"]}
 
@@ -106,7 +108,7 @@ def warned(node_type, kind, names=None):
 def test_types_that_are_probably_not_meant_are_warned_of():
     assert warned(np.array([0, 0, 0, 0]), np.array([0, 1])) == []
     (text,) = warned(np.array([0, 0, 1, 1]), np.array([1, 0]))
-    assert "leads to a node of type 0" in text and "--add-reverse" in text
+    assert "leads to nodes of type 0" in text and "--add-reverse" in text
     (text,) = warned(np.array([0, 0, 0, 2]), np.array([1, 0]), {"nodes": ["author", "field", "paper"]})[:1]
     assert "no node has type field" in text
     (text,) = warned(None, np.array([1, 3]))
@@ -144,8 +146,9 @@ def test_node_types_from_an_array_and_wrong_tables(cli, fails, tmp_path):
     write_lines(tmp_path / "t.csv", ["id,type", "0,town", "1,", "2,town"])
     assert "row 1 has no node type" in fails(*words, tmp_path / "t.csv")
     save_npz(tmp_path / "g.npz", SRC, DST, N)
-    assert "--node-types" in fails("import", tmp_path / "g.npz", "-o", tmp_path / "n.h5", "--node-types",
-                                   tmp_path / "t.csv")
+    assert "--node-types" in fails(
+        "import", tmp_path / "g.npz", "-o", tmp_path / "n.h5", "--node-types", tmp_path / "t.csv"
+    )
 
 
 def test_a_file_whose_node_types_are_cut_is_not_reordered(fails, cli, tmp_path):
