@@ -14,7 +14,7 @@ import numpy as np
 import hpcgnn
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graph.schema import SPLITS, Csr, GraphData, count_types
-from partition_tools.edges import canonical_edges
+from partition_tools.edges import canonical_edges, check_endpoints
 from partition_tools.features import canonical_features, slabs
 from partition_tools.progress import Reporter
 from partition_tools.typed import canonical_names, canonical_types, type_warnings, with_reverse
@@ -70,6 +70,7 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     if options.add_reverse:
         if options.undirected:
             raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
+        check_endpoints(src, dst, n)        # of the edges given: those added would hide that one end is missing
         src, dst, weight, kind, edge_names = with_reverse(src, dst, weight, kind, num_types, edge_names)
         num_types *= 2
     edges, edges_out, loops = canonical_edges(

@@ -96,6 +96,8 @@ def test_add_reverse_needs_types_and_excludes_undirected(fails, tmp_path):
     assert "--undirected" in fails(*words)
     save_npz(tmp_path / "g.npz", SRC, DST, N, **TYPES)
     assert "choose one" in fails(*words, "--undirected")
+    save_npz(tmp_path / "g.npz", SRC, DST[:-1], N, "src_dst", **TYPES)
+    assert "one length" in fails(*words)
 
 
 def warned(node_type, kind, names=None):
