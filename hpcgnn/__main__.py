@@ -93,11 +93,24 @@ def _add_option(group, declared, choices):
 
 def registry_choices():
     """The names that the registries offer."""
-    from hpcgnn.nn.model import MODELS
+    from hpcgnn.nn.registry import MODELS
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.schedules.registry import SCHEDULES
 
     return {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
+
+
+def load_wanted_plugin(argv):
+    """Run the plugin that the command line or its configuration names, before the names of models are needed."""
+    first = Parser(add_help=False, allow_abbrev=False)
+    first.add_argument("--plugin", nargs="?")
+    first.add_argument("--config", nargs="?")
+    wanted, _ = first.parse_known_args(argv)
+    path = wanted.plugin or (read_toml(wanted.config).get("plugin") if wanted.config else None)
+    if path:
+        from hpcgnn.nn.plugin import load_plugin
+
+        load_plugin(path)
 
 
 def process_train(arguments, choices):
@@ -123,6 +136,7 @@ def main(argv=None):
     """Entry point; returns the exit code."""
     set_process_policies()
     try:
+        load_wanted_plugin(argv)
         choices = registry_choices()
         arguments, unknown = build_parser(choices).parse_known_args(argv)
         if unknown:

@@ -39,6 +39,7 @@ class DataConfig:
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     model: str = option("gcn", "model to train", choices="models")
+    plugin: str = option("", "Python file that registers further models (see `hpcgnn.nn.registry.register`)")
     layers: int = option(3, "number of layers (hops for sgc)", least=1)
     hidden: int = option(256, "width of hidden layers", least=1)
     dropout: float = option(0.5, "dropout probability before every layer", least=0.0, below=1.0)
@@ -53,10 +54,24 @@ class ModelConfig:
         "aggregate constant dense features once and keep the result: where it pays, always, or never",
         choices=("auto", "always", "never"),
     )
-    heads: int = option(4, "attention heads of hidden layers (gat); --hidden is the width of each", least=1)
-    out_heads: int = option(1, "attention heads of the last layer (gat), each as wide as the classes, averaged", least=1)
-    attention_dropout: float = option(0.0, "dropout of attention coefficients (gat)", least=0.0, below=1.0)
-    negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat)", least=0.0)
+    aggregator: str = option(
+        "mean",
+        "what sage takes of the neighbours: their mean, their largest elements, or those after a layer of their own",
+        choices=("mean", "max", "pool"),
+    )
+    heads: int = option(
+        4, "attention heads of hidden layers (gat, gatv2, transformer); --hidden is the width of each", least=1
+    )
+    out_heads: int = option(1, "attention heads of the last layer, each as wide as the classes, averaged", least=1)
+    attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0)
+    negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat, gatv2)", least=0.0)
+    edge_term: str = option(
+        "none",
+        "what an edge adds to its logits in gat: nothing, its weight times a learned number per head, or a learned number "
+        "per head for its type",
+        choices=("none", "weight", "type"),
+    )
+    bases: int = option(4, "bases that the relations of rgcn share", least=1)
     norm: str = option(
         "none", "normalisation after hidden layers; batch uses the statistics of all nodes", choices="norms"
     )

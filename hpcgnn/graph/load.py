@@ -13,6 +13,14 @@ from hpcgnn.graph.ownership import Ownership
 from hpcgnn.graph.storage import Edges
 
 
+def check_trainable(file):
+    """GraphError if there is nothing to train from or on."""
+    if file.meta.num_features == 0:
+        raise GraphError(f"{file.path} has no node features; import it with a feature table (--features)")
+    if file.meta.num_classes == 0:
+        raise GraphError(f"{file.path} has no labels to train on; import it with labels (--labels)")
+
+
 def read_indptr(file, group, ranges):
     """(indptr from 0, int64 (n_p + 1,); the spans of entries, list of (start, stop)) of the own slabs of a CSR
     group.
@@ -32,21 +40,35 @@ def read_indptr(file, group, ranges):
     return np.concatenate(indptr), spans
 
 
-def read_edges(file, suffix, ranges):
-    """The edges of the own slabs of one direction ('' for in-edges, '_out' for out-edges), with indptr from 0."""
+def read_edges(file, suffix, ranges, typed):
+    """The edges of the own slabs of one direction ('' for in-edges, '_out' for out-edges), with indptr from 0. typed: with
+    their types, if the file has any.
+    """
     indptr, spans = read_indptr(file, f"topology{suffix}", ranges)
     weight = file.read(f"edges{suffix}/weight", spans, np.float32) if file.meta.weighted else None
     if weight is not None and not np.isfinite(weight).all():
         raise GraphError(
             f"{file.path}: edge weights hold NaN or infinite values; clean them and import the graph again"
         )
-    return Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight)
+    kinds = read_types(file, f"edges{suffix}/type", spans, file.meta.num_edge_types) if typed else None
+    return Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight, kinds)
+
+
+def read_types(file, name, ranges, count):
+    """int32 types of edges or nodes in the ranges, checked against their number; None if the graph has none (count 0)."""
+    if count == 0:
+        return None
+    kinds = file.read(name, ranges).astype(np.int32)
+    if len(kinds) and not 0 <= kinds.min() <= kinds.max() < count:
+        raise FormatError(
+            f"{file.path}: {name} leaves the types: expected 0..{count - 1}, got {kinds.min()}..{kinds.max()}; import the "
+            "graph again"
+        )
+    return kinds
 
 
 def read_features(file, ranges, dtype):
     """The own rows of the features: a dense tensor or SparseRows, finite."""
-    if file.meta.num_features == 0:
-        raise GraphError(f"{file.path} has no node features; import it with a feature table (--features)")
     if not file.meta.sparse_features:
         dense = file.read("nodes/features", ranges)
         _check_finite(file, dense)
@@ -75,8 +97,6 @@ def read_labels(file, ranges):
     """
     labels, split = file.read("nodes/labels", ranges), file.read("nodes/split", ranges, np.uint8)
     classes = file.meta.num_classes
-    if classes == 0:
-        raise GraphError(f"{file.path} has no labels to train on; import it with labels (--labels)")
     if file.meta.multi_label:
         if labels.ndim != 2 or labels.shape[1] != classes or (labels.size and labels.max() > 1):
             raise GraphError(
@@ -96,10 +116,11 @@ def load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep_e
     """Read this rank's share of an open GraphFile. Collective.
 
     cluster_to_rank: int32 (K,). cap: halo rows of a round at most. self_loops: 'add' or 'keep'. dtype: computing
-    precision. keep_edges: keep the edges' weights and types in lists (EdgeList). Raises FormatError or GraphError, on all ranks together, for corrupted files and contents that cannot be
-    trained on.
+    precision. keep_edges: keep the edges' weights and types in lists (EdgeList). Raises FormatError or GraphError, on all
+    ranks together, for corrupted files and contents that cannot be trained on.
     """
     with comm.together("reading the graph"):
+        check_trainable(file)
         offsets = file.read("clusters/offsets", dtype=np.int64)
         if offsets[0] != 0 or offsets[-1] != file.meta.num_nodes or (np.diff(offsets) < 0).any():
             raise FormatError(
@@ -107,18 +128,16 @@ def load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep_e
             )
         ownership = Ownership(offsets, cluster_to_rank, comm.size)
         ranges = ownership.ranges(comm.rank)
-        edges_in = read_edges(file, "", ranges)
-        edges_out = None if file.meta.undirected else read_edges(file, "_out", ranges)
+        edges_in = read_edges(file, "", ranges, keep_edges)
+        edges_out = None if file.meta.undirected else read_edges(file, "_out", ranges, keep_edges)
+        node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types)
         labels, split = read_labels(file, ranges)
         features = read_features(file, ranges, dtype)
         original_id = torch.from_numpy(file.read("nodes/original_id", ranges, np.int64))
     first_owned = np.concatenate([np.arange(a, b) for a, b in ranges]) if ranges else np.zeros(0, np.int64)
-    inward = build_adjacency(edges_in, first_owned, ownership, comm, cap, self_loops, dtype, keep_edges)
-    outward = (
-        inward
-        if edges_out is None
-        else build_adjacency(edges_out, first_owned, ownership, comm, cap, self_loops, dtype, keep_edges)
-    )
+    shared = first_owned, ownership, comm, cap, self_loops, dtype, keep_edges, file.meta.num_edge_types
+    inward = build_adjacency(edges_in, *shared)
+    outward = inward if edges_out is None else build_adjacency(edges_out, *shared)
     return LocalGraph(
         inward,
         outward,
@@ -129,4 +148,5 @@ def load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep_e
         file.meta.num_nodes,
         file.meta.num_classes,
         file.meta.multi_label,
+        None if node_type is None else torch.from_numpy(node_type),
     )

@@ -65,7 +65,9 @@ def _build_sgc(spec):
 def _build_rgcn(spec):
     """With several types of nodes, a projection by type to `hidden` columns comes first."""
     if spec.edge_types == 0:
-        raise GraphError("rgcn needs typed edges, and this graph has none; import it with edge types, or use another model")
+        raise GraphError(
+            "rgcn needs typed edges, and this graph has none; import it with edge types, or use another model"
+        )
     before, widths = None, spec.widths
     if spec.node_types > 1 or spec.sparse_input:
         before = TypedProjection(spec.d_in, spec.hidden, max(1, spec.node_types), spec.dtype)

@@ -54,7 +54,9 @@ class Rule:
                 f"propagate: expected reduce to be of {', '.join(REDUCERS)}, or softmax alone, got {self.reduce!r}"
             )
         if not isinstance(message, torch.Tensor) or message.dim() != 2:
-            raise ValueError(f"propagate: expected messages of shape (E, F) from the message function, got {_shape(message)}")
+            raise ValueError(
+                f"propagate: expected messages of shape (E, F) from the message function, got {_shape(message)}"
+            )
         reducers = [REDUCERS[name](rows, message) for name in names]
         return reducers[0] if len(reducers) == 1 else Several(reducers)
 

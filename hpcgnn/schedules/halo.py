@@ -62,7 +62,9 @@ class FullHalo:
 
     def propagate(self, rule, x_src, x_dst, edge):
         """Any message function; see ops/propagate.py. Collective."""
-        apart = replace(rule, seed=kernels.stream_key(rule.seed, self._comm.rank))  # ranks must not draw the same numbers
+        apart = replace(
+            rule, seed=kernels.stream_key(rule.seed, self._comm.rank)
+        )  # ranks must not draw the same numbers
         return self._propagation(apart, x_src, x_dst, edge)
 
     @cached_property

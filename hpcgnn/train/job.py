@@ -9,10 +9,11 @@ import torch
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.graph.clusters import map_clusters
-from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.nn.model import MODELS, ModelSpec
+from hpcgnn.nn.registry import MODELS, complete
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
@@ -37,10 +38,13 @@ def train(config, session):
     with contextlib.ExitStack() as stack:
         with comm.together("opening the graph"):
             file = stack.enter_context(GraphFile(config.data.graph))
+            check_trainable(file)
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
         config = resolve(config, spec, file.meta, map_name, session)
-        buffers = make_buffers(toy_step(spec, config, file.meta.multi_label), config)
+        with comm.together("trying the model on a toy graph"):
+            row_bytes = toy_step(spec, config, file.meta.multi_label)
+        buffers = make_buffers(row_bytes, config)
         with comm.together("opening the run directory"):
             run_dir = (
                 stack.enter_context(contextlib.closing(RunDir(config.run.run_dir, config.run.resume)))
@@ -65,7 +69,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     )
     self_loops = config.data.self_loops
     cap = max(1, buffers.cap(buffers.widest_row))
-    local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype)
+    local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, MODELS[spec.model].edges(spec))
     quality = partition_quality(local, map_name, comm)
     if quality["imbalance_nodes"] > IMBALANCE_WARNING:
         log.warning(
@@ -152,7 +156,7 @@ def resolve(config, spec, meta, map_name, session):
 def model_spec(meta, config):
     """The ModelSpec of a configuration on a graph."""
     options = config.model
-    return ModelSpec(
+    spec = ModelSpec(
         model=options.model,
         d_in=meta.num_features,
         classes=meta.num_classes,
@@ -168,8 +172,14 @@ def model_spec(meta, config):
         out_heads=options.out_heads,
         attention_dropout=options.attention_dropout,
         slope=options.negative_slope,
+        aggregator=options.aggregator,
+        bases=options.bases,
+        edge_types=meta.num_edge_types,
+        node_types=meta.num_node_types,
+        edge_term=options.edge_term,
         dtype=DTYPES[config.run.precision],
     )
+    return complete(spec)
 
 
 def make_buffers(row_bytes, config):

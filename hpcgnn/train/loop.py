@@ -5,7 +5,7 @@ import torch
 from hpcgnn.errors import TrainingError
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
-from hpcgnn.nn.model import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.randomness import Randomness
 from hpcgnn.schedules.registry import SCHEDULES
 from hpcgnn.train.clock import Clock
@@ -27,7 +27,9 @@ class Trainer:
         self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers)
         self._constants = {}
         self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant)
-        self.model = MODELS[spec.model].build(spec)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
+            self.model = MODELS[spec.model].build(spec)
         initialise(self.model, self.random)
         self.gradients = FlatGradients(self.model.parameters())
         self.optimizer = build_optimizer(self.model, config.optim)

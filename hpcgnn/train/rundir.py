@@ -76,7 +76,9 @@ class RunDir:
         """Write the configuration, and drop the records of epochs >= `epochs`, which the checkpoint does not know of."""
         kept = [record for record in self.records() if record["epoch"] < epochs]
         if len(kept) < epochs:
-            log.warning("metrics.jsonl has records of %d of the %d epochs done; the others were lost", len(kept), epochs)
+            log.warning(
+                "metrics.jsonl has records of %d of the %d epochs done; the others were lost", len(kept), epochs
+            )
         self.write("config.toml", config.to_toml())
         self._metrics.close()
         self.write("metrics.jsonl", "".join(to_json(record) + "\n" for record in kept))

@@ -22,14 +22,16 @@ def toy_graph(spec, multi_label):
     indptr = np.arange(0, 2 * NODES + 1, 2)
     around = np.stack([np.arange(NODES) - 1, np.arange(NODES) + 1], 1) % NODES
     ownership = Ownership(np.array([0, NODES]), np.zeros(1, np.int32), 1)
+    kinds = (np.arange(2 * NODES) % spec.edge_types).astype(np.int32) if spec.edge_types else None
     edges = build_adjacency(
-        Edges(indptr, around.reshape(-1).astype(np.int32)),
+        Edges(indptr, around.reshape(-1).astype(np.int32), type=kinds),
         np.arange(NODES),
         ownership,
         SoloCommunicator(),
         1,
         "keep",
         spec.dtype,
+        keep_edges=True,
     )
     if spec.sparse_input:
         features = sparse_rows(
@@ -52,6 +54,7 @@ def toy_graph(spec, multi_label):
         NODES,
         spec.classes,
         multi_label,
+        (torch.arange(NODES) % spec.node_types).int() if spec.node_types else None,
     )
 
 

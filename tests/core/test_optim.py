@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from hpcgnn.config import make_config
-from hpcgnn.nn.model import MODELS, ModelSpec
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.gradients import FlatGradients
 from hpcgnn.train.optim import build_optimizer, learning_rate
 from hpcgnn.__main__ import registry_choices

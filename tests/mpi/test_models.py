@@ -9,8 +9,11 @@ import torch
 from hpcgnn.config import make_config
 from hpcgnn.graph.local import SparseRows
 from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.nn.model import MODELS, ModelSpec, widest_row
+from hpcgnn.nn.registry import MODELS, complete
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.graph.storage import GraphFile
 from hpcgnn.train.loop import Trainer
+from hpcgnn.train.toy import toy_step
 
 from .gathering import whole
 
@@ -55,17 +58,19 @@ def files(comm, session_path):
 
 
 def spec_of(kind, **options):
-    return ModelSpec(
-        **{
-            "model": kind,
-            "d_in": 10,
-            "classes": CLASSES,
-            "layers": 3,
-            "hidden": 6,
-            "dropout": 0.4,
-            "dtype": torch.float64,
-            **options,
-        }
+    return complete(
+        ModelSpec(
+            **{
+                "model": kind,
+                "d_in": 10,
+                "classes": CLASSES,
+                "layers": 3,
+                "hidden": 6,
+                "dropout": 0.4,
+                "dtype": torch.float64,
+                **options,
+            }
+        )
     )
 
 
@@ -79,9 +84,10 @@ def is_kept(spec):
 
 
 def make_trainer(comm, spec, path, cluster_to_rank, rows=9):
-    halo_buffer = 4 * rows * widest_row(spec) * 8
-    local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].self_loops)
     config = make_config({"graph": "-", "seed": SEED}, CHOICES)
+    with GraphFile(path) as file:
+        halo_buffer = 4 * rows * toy_step(spec, config, file.meta.multi_label)
+    local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].self_loops)
     trainer = Trainer(local, spec, config, comm, HaloBuffers(halo_buffer))
     with torch.no_grad():  # away from the initial zeros of biases and epsilon, the same on all ranks
         for index, parameter in enumerate(trainer.model.parameters()):

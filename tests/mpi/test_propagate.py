@@ -123,7 +123,9 @@ def compare(comm, name, folder, map_name, reduce, given, rows=6, dtype=torch.flo
 GIVEN = ("x_src", "x_dst", "edge")
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "std", "softmax", ("mean", "max", "min", "std")], ids=str)
+@pytest.mark.parametrize(
+    "reduce", ["sum", "mean", "max", "min", "std", "softmax", ("mean", "max", "min", "std")], ids=str
+)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_against_the_oracle(comm, session_path, monkeypatch, name, reduce):
     compare(comm, name, session_path, "one empty", reduce, GIVEN[:2])
@@ -211,7 +213,11 @@ def test_edge_ids_do_not_depend_on_the_partition(comm, session_path):
             first = block.first_column
             columns = local.original_id if first is None else halo_ids[first:]
             for tile in tiles(block, size, local.original_id, columns):
-                mine += zip(local.original_id[tile.owner].tolist(), columns[tile.sources.long()].tolist(), tile.edge_ids.tolist())
+                mine += zip(
+                    local.original_id[tile.owner].tolist(),
+                    columns[tile.sources.long()].tolist(),
+                    tile.edge_ids.tolist(),
+                )
         seen[map_name] = sorted(sum(comm.allgather_object(mine), []))
         assert [edge[:2] for edge in seen[map_name]] == sorted(zip(dst.tolist(), src.tolist()))
         assert len({edge[2] for edge in seen[map_name]}) == len(src)
@@ -233,5 +239,3 @@ def test_refusals(comm, session_path):
     ):
         with pytest.raises(ValueError, match=expected):
             policy.propagate(Rule(message, reduce), x, None, None)
-
-

@@ -7,11 +7,12 @@ from hpcgnn.config import make_config
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.nn.model import MODELS, widest_row
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.norm import NORM_LAYERS
 from hpcgnn.schedules.registry import SCHEDULES
 from hpcgnn.train.job import model_spec
 from hpcgnn.train.loop import Trainer
+from hpcgnn.train.toy import toy_step
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
@@ -52,10 +53,16 @@ def build_trainer(comm, config, map_name=None, rows=None):
             comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)
         else:
             cluster_to_rank, _ = file.cluster_map(map_name, comm.size)
-        row = widest_row(spec) * spec.dtype.itemsize
+        row = toy_step(spec, config, file.meta.multi_label)
         buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20) if rows is None else 4 * rows * row)
         local = load_local_graph(
-            file, cluster_to_rank, comm, buffers.cap(row), MODELS[spec.model].self_loops, spec.dtype
+            file,
+            cluster_to_rank,
+            comm,
+            buffers.cap(row),
+            MODELS[spec.model].self_loops,
+            spec.dtype,
+            MODELS[spec.model].edges(spec),
         )
     return Trainer(local, spec, config, comm, buffers)
 
