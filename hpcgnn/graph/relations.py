@@ -39,5 +39,5 @@ def _ends(adjacency, num_owned):
         stored = torch.arange(num_owned) if block.rows is None else block.rows.long()
         edge = block.edge.long()
         rows[edge] = torch.repeat_interleave(stored, torch.diff(block.indptr))
-        columns[edge] = block.indices + (0 if block.first_column is None else num_owned + block.first_column)
+        columns[edge] = block.indices.long() + (0 if block.first_column is None else num_owned + block.first_column)
     return rows, columns
