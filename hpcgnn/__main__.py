@@ -1,4 +1,4 @@
-"""The command line: `hpcgnn train` and `hpcgnn doctor`.
+"""The command line: `hpcgnn train`, `hpcgnn report` and `hpcgnn doctor`.
 
 Sub-commands name one function each. torch is imported only after the allocator and the waiting policy of OpenMP are
 set, for both are read when its libraries load.
@@ -13,6 +13,10 @@ from dataclasses import fields
 from hpcgnn import __version__
 from hpcgnn.config import SECTION_OF, SECTIONS, make_config, read_toml
 from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.report import command as report_command
+
+# Commands that read files only and must run where neither torch nor MPI is installed.
+FILES_ONLY = ("report",)
 
 
 def set_process_policies():
@@ -33,7 +37,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser(choices):
-    """The argument parser. choices: {'models', 'norms', 'schedules'} -> names, from the registries."""
+    """The argument parser. choices: {'models', 'norms', 'schedules'} -> names, from the registries; None leaves out the
+    options that need them.
+    """
     parser = Parser(
         prog="hpcgnn",
         allow_abbrev=False,
@@ -56,11 +62,16 @@ def build_parser(choices):
     train.add_argument(
         "--config", metavar="FILE.toml", help="read options from this file, such as the config.toml of an earlier run"
     )
-    for section, kind in SECTIONS.items():
+    for section, kind in SECTIONS.items() if choices is not None else ():
         group = train.add_argument_group(section)
         for declared in fields(kind):
             _add_option(group, declared, choices)
     train.set_defaults(process=process_train)
+    report = commands.add_parser(
+        "report", allow_abbrev=False, help="tables, figures and one page from run directories; studies of scaling"
+    )
+    report_command.add_arguments(report)
+    report.set_defaults(process=process_report)
     doctor = commands.add_parser(
         "doctor",
         help="check this installation and machine; say what is wrong and how to mend it",
@@ -124,6 +135,11 @@ def process_train(arguments, choices):
     return run(lambda session: train(config, session), config.run.threads or None)
 
 
+def process_report(arguments, choices):
+    """Tables, figures and a page from run directories."""
+    return report_command.report(arguments)
+
+
 def process_doctor(arguments, choices):
     """Check the installation on the ranks it was started on."""
     from hpcgnn.comm.launch import run
@@ -135,9 +151,11 @@ def process_doctor(arguments, choices):
 def main(argv=None):
     """Entry point; returns the exit code."""
     set_process_policies()
+    files_only = (sys.argv[1:] if argv is None else argv)[:1] in [[name] for name in FILES_ONLY]
     try:
-        load_wanted_plugin(argv)
-        choices = registry_choices()
+        if not files_only:
+            load_wanted_plugin(argv)
+        choices = None if files_only else registry_choices()
         arguments, unknown = build_parser(choices).parse_known_args(argv)
         if unknown:
             flags = ["--" + key.replace("_", "-") for key in SECTION_OF] if arguments.command == "train" else []
@@ -146,7 +164,7 @@ def main(argv=None):
             raise ConfigError(f"unknown option {unknown[0]}; {nearest}see `hpcgnn {arguments.command} --help`")
         return arguments.process(arguments, choices)
     except HpcgnnError as error:
-        if _is_first_rank():
+        if files_only or _is_first_rank():
             print(f"hpcgnn: error: {error}", file=sys.stderr)
         return 2
 

@@ -1,0 +1,92 @@
+"""`hpcgnn report`: from run directories to a folder of tables, figures and one page. Needs neither torch nor MPI."""
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+
+from hpcgnn.errors import ConfigError
+
+ALL_GOOD, SOME_BROKEN = 0, 3
+
+DESCRIPTION = """\
+Make tables, figures and one page from the directories that `hpcgnn train` leaves behind. Needs their files only, so it
+runs on any machine; it needs neither torch nor MPI.
+
+    hpcgnn report runs/                                    every run below a folder
+    hpcgnn report runs/p1-* runs/p2-* runs/p4-* --out scaling
+    hpcgnn report runs/ --label-by halo_buffer --baseline 'halo_buffer 64.0'      compare with the one-shot exchange
+    hpcgnn report runs/gcn-* runs/gat-* --label-by model   a curve for each model
+
+Runs that differ in seed alone are repetitions: medians are shown, with the least and the most. Runs of one graph on
+several numbers of ranks are strong scaling; runs of a graph of its own for each number of ranks are weak scaling. Whatever
+else differs names the curves, but runs of different models or graphs share no curve unless --label-by tells them apart
+or --mix joins them."""
+EPILOG = """\
+what it leaves in --out:
+  report.html              the whole report in one file that needs no network
+  report.md                its tables
+  TABLE.md .csv .tex       each table: scaling, breakdown, bytes, memory, baseline, runs, problems
+  FIGURE.png .svg          each figure: epoch_time, speedup, efficiency, memory, bytes, imbalance, breakdown, loss,
+                           validation, accuracy_bytes, memory_phases, memory_account
+Files that do not apply are left out; those of an earlier report in the same folder are replaced. memory* tables and figures
+need runs made with --profile-memory.
+
+exit code:
+  0  the report is written, and every run was good
+  3  the report is written, but some run was missing or broken: it says which, and why
+  2  nothing is written: no run was good, or what was asked makes no sense"""
+
+
+def add_arguments(parser):
+    """Declare the command on an argparse parser."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN_DIR",
+        help="a run directory, or a directory with run directories somewhere below",
+    )
+    parser.add_argument("--out", default="report", metavar="DIR", help="where to write (default: report)")
+    parser.add_argument(
+        "--label-by",
+        default="",
+        metavar="KEY[,KEY]",
+        help="a curve for each value of these configuration keys, such as schedule, model, halo_buffer or graph "
+        "(default: whatever differs between the runs, model and graph excepted)",
+    )
+    parser.add_argument(
+        "--scaling",
+        default="auto",
+        choices=("auto", "strong", "weak", "none"),
+        help="what the numbers of ranks mean; auto: told by the graphs; none: no speed-up (default: auto)",
+    )
+    parser.add_argument("--baseline", metavar="LABEL", help="compare every other curve with this one, rank by rank")
+    parser.add_argument("--mix", action="store_true", help="let runs of different models or graphs share a curve")
+    parser.add_argument("--title", default="", help="the title of the page")
+
+
+def report(arguments):
+    """Write the report that the parsed arguments ask for, and return the exit code. Raises ConfigError."""
+    for library in ("pandas", "matplotlib"):
+        if importlib.util.find_spec(library) is None:
+            raise ConfigError(f"{library} is not installed; reports need it: pip install 'hpcgnn[plot]'")
+    from hpcgnn.report.read import read_runs
+    from hpcgnn.report.study import build_study
+    from hpcgnn.report.write import PAGE, TEXT, write_report
+
+    runs, broken = read_runs(arguments.runs)
+    for one in broken:
+        print(f"hpcgnn: warning: {one.path}: {one.reason}", file=sys.stderr)
+    if not runs:
+        raise ConfigError(
+            f"none of the {len(broken)} run directories can be reported (reasons above); expected directories that "
+            "`hpcgnn train` has left behind"
+        )
+    keys = [key.strip().lstrip("-").replace("-", "_") for key in arguments.label_by.split(",") if key.strip()]
+    study = build_study(runs, keys, arguments.scaling, arguments.baseline, arguments.mix)
+    tables = write_report(study, broken, Path(arguments.out), arguments.title)
+    print(tables[0].markdown())
+    print(f"report of {len(runs)} runs in {arguments.out}/: {PAGE}, {TEXT}, tables and figures")
+    return SOME_BROKEN if broken else ALL_GOOD

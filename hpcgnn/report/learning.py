@@ -1,0 +1,110 @@
+"""Figures over the epochs: loss and metrics, and what accuracy costs in bytes."""
+
+import numpy as np
+
+from hpcgnn.report.measures import cumulative_bytes
+from hpcgnn.report.style import line_styles
+
+MIB = 2**20
+
+
+def repetitions(study):
+    """{(label, ranks): [runs]}, in the order of the curves."""
+    found = {}
+    for label in study.labels:
+        for run in study.runs:
+            if study.label_of(run) == label:
+                found.setdefault((label, run.summary["ranks"]), []).append(run)
+    return found
+
+
+def _band(axis, runs, series, style, label):
+    """The median over repetitions, and the range that they cover. series(run) -> (x, y); cut to the shortest."""
+    drawn = [series(run) for run in runs]
+    length = min(len(x) for x, _ in drawn)
+    if length == 0:
+        return
+    x = np.median([x[:length] for x, _ in drawn], axis=0)
+    y = np.array([y[:length] for _, y in drawn], float)
+    axis.plot(x, np.median(y, axis=0), label=label, **style)
+    if len(runs) > 1:
+        axis.fill_between(x, y.min(0), y.max(0), color=style["color"], alpha=0.15, linewidth=0)
+
+
+def _styles(groups):
+    return {key: {**style, "marker": None} for key, style in line_styles(groups).items()}
+
+
+def _name(key):
+    return f"{key[0]}, {key[1]} ranks"
+
+
+def _evaluated(run):
+    return [record for record in run.records if record.get("val") is not None]
+
+
+def has_metrics(study):
+    """Whether any run was evaluated."""
+    return any(_evaluated(run) for run in study.runs)
+
+
+def has_traffic(study):
+    """Whether any evaluated run has sent anything."""
+    return any(_evaluated(run) and cumulative_bytes(run.records)[-1] > 0 for run in study.runs)
+
+
+def loss(study, axis):
+    """Training loss over the epochs."""
+    groups = repetitions(study)
+    for key, style in _styles(groups).items():
+        _band(
+            axis,
+            groups[key],
+            lambda run: ([r["epoch"] + 1 for r in run.records], [r["loss"] for r in run.records]),
+            style,
+            _name(key),
+        )
+    axis.set(xlabel="epoch", ylabel="training loss (with dropout)")
+    _legend(axis, groups)
+
+
+def validation(study, axis):
+    """The validation metric over the epochs."""
+    groups = repetitions(study)
+    for key, style in _styles(groups).items():
+        _band(
+            axis,
+            groups[key],
+            lambda run: ([r["epoch"] + 1 for r in _evaluated(run)], [r["val"] for r in _evaluated(run)]),
+            style,
+            _name(key),
+        )
+    axis.set(xlabel="epoch", ylabel=f"validation {metric(study)}")
+    _legend(axis, groups)
+
+
+def accuracy_against_bytes(study, axis):
+    """The best validation metric so far against what training has sent until then."""
+    groups = {key: runs for key, runs in repetitions(study).items() if cumulative_bytes(runs[0].records)[-1] > 0}
+    for key, style in _styles(groups).items():
+        _band(axis, groups[key], _best_by_bytes, style, _name(key))
+    axis.set_xscale("log")
+    axis.set(xlabel="sent since the start, all ranks (MiB)", ylabel=f"best validation {metric(study)} so far")
+    _legend(axis, groups)
+
+
+def _best_by_bytes(run):
+    sent = {record["epoch"]: total for record, total in zip(run.records, cumulative_bytes(run.records))}
+    evaluated = _evaluated(run)
+    return [sent[r["epoch"]] / MIB for r in evaluated], np.maximum.accumulate([r["val"] for r in evaluated] or [0.0])[
+        : len(evaluated)
+    ]
+
+
+def metric(study):
+    """The name of the metric, of all if they differ."""
+    return " / ".join(sorted({run.summary["metric"] for run in study.runs}))
+
+
+def _legend(axis, groups):
+    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), ncols=1 + len(groups) // 16)

@@ -1,0 +1,89 @@
+"""The numbers of one run that reports compare, each with its unit in its name: a flat dictionary per run.
+
+Times are medians over epochs of what the slowest rank took; `seconds_*` are parts of an epoch in the mean over ranks, so
+that they add up, and `seconds_imbalance` is what the slowest rank took above that mean.
+"""
+
+import math
+import statistics
+
+SENT = ("halo_forward", "halo_backward", "input", "allreduce")  # what training sends; evaluation is counted apart
+PARTS = {
+    "forward": "forward, computing",
+    "forward_wait": "forward, waiting for rows",
+    "backward": "backward, computing",
+    "backward_wait": "backward, waiting for rows",
+    "reduction": "gradient reduction",
+    "step": "optimizer step",
+    "imbalance": "slowest rank above the mean",
+}
+
+
+def measure(run):
+    """{name: number} of a Run; NaN where it was not measured."""
+    summary, quality = run.summary, run.summary["partition"]
+    seconds = summary["epoch_seconds"]
+    return {
+        "epoch_seconds": seconds["median"],
+        "epoch_seconds_least": seconds["min"],
+        "epoch_seconds_most": seconds["max"],
+        **{f"seconds_{part}": value for part, value in _parts(run.records).items()},
+        "growth_bytes": _number(summary["training_growth_bytes"]["max"]),
+        "growth_bytes_mean": _number(summary["training_growth_bytes"]["mean"]),
+        "peak_rss_bytes": _number(summary["peak_rss_bytes"]["max"]),
+        **{f"bytes_{kind}": _bytes(run.records[-1], kind) for kind in (*SENT, "evaluation")},
+        "bytes_epoch": sum(_bytes(run.records[-1], kind) for kind in SENT),
+        "bytes_total": cumulative_bytes(run.records)[-1],
+        "nodes_per_rank": statistics.fmean(rank["nodes"] for rank in run.ranks),
+        "edges_per_rank": statistics.fmean(rank["edges"] for rank in run.ranks),
+        "halo_rows_per_node": _number(quality.get("halo_rows_per_node")),
+        **{f"imbalance_{what}": imbalance([rank[what] for rank in run.ranks]) for what in ("nodes", "edges")},
+        "imbalance_halo": imbalance([rank["halo_rows"] for rank in run.ranks]),
+        "imbalance_memory": imbalance([_number(rank["training_growth_bytes"]) for rank in run.ranks]),
+        "final_loss": _number(summary["final_loss"]),
+        "best_val": _number(summary["best_val"]),
+        "test_at_best_val": _number(summary["test_at_best_val"]),
+    }
+
+
+def cumulative_bytes(records):
+    """Bytes that training has sent on all ranks by the end of each epoch."""
+    total, result = 0, []
+    for record in records:
+        total += sum(_bytes(record, kind) for kind in SENT)
+        result.append(total)
+    return result
+
+
+def imbalance(values):
+    """The largest over the mean of what ranks have; 1 is perfect, and NaN where there is nothing to share."""
+    mean = statistics.fmean(values)
+    return max(values) / mean if mean > 0 else math.nan
+
+
+def _parts(records):
+    parts = [_parts_of_epoch(record["seconds"]) for record in records]
+    return {name: statistics.median(epoch[name] for epoch in parts) for name in PARTS}
+
+
+def _parts_of_epoch(seconds):
+    mean = {name: value["mean"] for name, value in seconds.items()}
+    forward_wait = mean.get("halo_forward_wait", 0.0) + mean.get("input_wait", 0.0)
+    backward_wait = mean.get("halo_backward_wait", 0.0)
+    return {
+        "forward": mean["forward"] - forward_wait,
+        "forward_wait": forward_wait,
+        "backward": mean["backward"] - backward_wait,
+        "backward_wait": backward_wait,
+        "reduction": mean["reduction"],
+        "step": mean["step"],
+        "imbalance": seconds["epoch"]["max"] - mean["epoch"],
+    }
+
+
+def _bytes(record, kind):
+    return record["bytes"].get(kind, {"sum": 0})["sum"]
+
+
+def _number(value):
+    return math.nan if value is None else value

@@ -1,0 +1,135 @@
+"""Figures and a table of memory profiles (`hpcgnn train --profile-memory`): by phase, and against the analytic account.
+
+Everything here is of the largest rank, and above what the process held before it read the graph: the interpreter, the
+libraries and MPI, which no number of ranks makes smaller.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from hpcgnn.report.plots import label_bars
+from hpcgnn.report.style import IDEAL, bar_styles, line_styles, ranks_axis
+from hpcgnn.report.tables import Table, number
+
+MIB = 2**20
+SETTING_UP = ("load", "plan")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One rank of one run. base: bytes before the graph was read. phases: {phase: high-water mark above the base}.
+
+    busiest: the phase of training with the highest mark. account: {item: bytes} of what is known to be live there.
+    """
+
+    label: str
+    ranks: int
+    base: int
+    phases: dict
+    busiest: str
+    account: dict
+
+    @property
+    def explained(self):
+        """The share of the measured growth in the busiest phase that the account explains; above 1 if it says too much."""
+        return sum(self.account.values()) / self.phases[self.busiest]
+
+
+def profiles(study):
+    """One Profile for each point that has one: that of the largest rank in the first repetition, in order of the points."""
+    found = {}
+    for run in study.runs:
+        records = [rank["memory_profile"] for rank in run.ranks if rank.get("memory_profile")]
+        key = study.label_of(run), run.summary["ranks"]
+        if records and key not in found:
+            found[key] = max((_profile(*key, record) for record in records), key=lambda p: p.phases[p.busiest])
+    order = [(point["label"], point["ranks"]) for _, point in study.points.iterrows()]
+    return [found[key] for key in order if key in found]
+
+
+def _profile(label, ranks, record):
+    phases = {phase: peak - record["base_bytes"] for phase, peak in record["phase_peak_bytes"].items()}
+    busiest = max((phase for phase in phases if phase not in SETTING_UP), key=phases.get)
+    return Profile(label, ranks, record["base_bytes"], phases, busiest, record["account_bytes"][busiest])
+
+
+def has_profiles(study):
+    """Whether any run was profiled."""
+    return bool(profiles(study))
+
+
+def _phase_names(found):
+    return list(dict.fromkeys(phase for profile in found for phase in profile.phases))
+
+
+def phases_over_ranks(study, axis):
+    """High-water marks by phase over the ranks, of the first curve that was profiled, with the ideal 1/P."""
+    found = profiles(study)
+    found = [profile for profile in found if profile.label == found[0].label]
+    ranks = np.array([profile.ranks for profile in found])
+    names = _phase_names(found)
+    for phase, style in line_styles(names).items():
+        axis.plot(ranks, [p.phases.get(phase, np.nan) / MIB for p in found], label=phase, **style)
+    first = max(found[0].phases.values()) / MIB
+    axis.plot(
+        ranks, first * ranks[0] / ranks if study.mode == "strong" else [first] * len(ranks), label="ideal", **IDEAL
+    )
+    ranks_axis(axis, ranks)
+    axis.set_yscale("log")
+    axis.set_ylabel("high-water mark above the base (MiB)")
+    axis.set_title(found[0].label, fontsize=9)
+    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def account(study, axis):
+    """The analytic account as stacked bars beside the mark that was measured, at the busiest phase of training."""
+    found = {(profile.label, profile.ranks): profile for profile in profiles(study)}
+    positions = label_bars(study, axis)
+    keys = [(point["label"], point["ranks"]) for _, point in study.points.iterrows()]
+    shown = [(x, found[key]) for x, key in zip(positions, keys) if key in found]
+    x, bottom = np.array([x for x, _ in shown]), np.zeros(len(shown))
+    items = dict.fromkeys(item for _, profile in shown for item in profile.account)
+    for item, style in bar_styles(items).items():
+        heights = np.array([profile.account.get(item, 0) / MIB for _, profile in shown])
+        axis.bar(x, heights, 0.6, bottom=bottom, label=item, **style)
+        bottom += heights
+    measured = [profile.phases[profile.busiest] / MIB for _, profile in shown]
+    axis.plot(x, measured, "_", color="black", markersize=26, markeredgewidth=2, label="measured")
+    axis.set_ylabel("memory above the base (MiB)")
+    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def memory_table(study):
+    """The table of phases, base, account and difference."""
+    found = profiles(study)
+    names = _phase_names(found)
+    rows, numbers = [], []
+    for profile in found:
+        peak, known = profile.phases[profile.busiest], sum(profile.account.values())
+        cells = [number(profile.phases[name] / MIB) if name in profile.phases else "–" for name in names]
+        rows.append(
+            [
+                profile.label,
+                str(profile.ranks),
+                number(profile.base / MIB),
+                *cells,
+                profile.busiest,
+                number(known / MIB),
+            ]
+            + [number((peak - known) / MIB), f"{100 * profile.explained:.1f} %"]
+        )
+        numbers.append(
+            {"label": profile.label, "ranks": profile.ranks, "base_bytes": profile.base}
+            | {f"{name}_bytes": profile.phases.get(name) for name in names}
+            | {"busiest": profile.busiest, "accounted_bytes": known, "difference_bytes": peak - known}
+            | {f"account {item} (bytes)": size for item, size in profile.account.items()}
+        )
+    head = ["curve", "ranks", "base", *names, "busiest", "account", "difference", "explained"]
+    note = (
+        "The largest rank, one run of each point. Phases: the kernel's high-water mark of resident memory above the base, "
+        "which is what the process held before it read the graph. Account: what is known, tensor by tensor, to be live at "
+        "the busiest phase."
+    )
+    return Table("memory", "Memory by phase (MiB per rank)", head, rows, pd.DataFrame(numbers), note)

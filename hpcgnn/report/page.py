@@ -1,0 +1,73 @@
+"""The report as one HTML page that stands alone: images inside, no script, no network, everything escaped."""
+
+import base64
+import html
+import shlex
+
+# The policy makes the browser enforce what is promised above.
+_HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }}
+h1 {{ font-size: 1.6rem; }} h2 {{ font-size: 1.2rem; margin-top: 2.2rem; }}
+table {{ border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; }}
+th:first-child, td:first-child {{ text-align: left; }}
+thead th {{ border-bottom: 2px solid #444; vertical-align: bottom; }}
+.wide {{ overflow-x: auto; }} .note {{ color: #555; font-size: 0.85rem; }}
+.problems td {{ text-align: left; }} .problems h2 {{ color: #9b1c1c; }}
+.figures {{ display: flex; flex-wrap: wrap; gap: 1rem; }}
+figure {{ margin: 0; flex: 1 1 26rem; }} figure img {{ width: 100%; max-width: 46rem; }}
+figcaption {{ font-weight: 600; font-size: 0.9rem; }}
+pre {{ white-space: pre-wrap; font-size: 0.8rem; background: #f5f5f5; padding: 0.6rem; }}
+</style>
+</head>
+<body>
+"""
+
+
+def make_page(title, study, tables, figures, made):
+    """The text of the page. figures: {Figure: {'svg': bytes, …}}; made: lines that say by what and of what it was made."""
+    parts = [_HEAD.format(title=html.escape(title)), f"<h1>{html.escape(title)}</h1>"]
+    parts += [f'<p class="note">{html.escape(line)}</p>' for line in made]
+    parts += [_section(table, "problems") for table in tables if table.name == "problems"]
+    main = [table for table in tables if table.name not in ("problems", "runs")]
+    parts += [_section(table) for table in main[:1]]
+    parts.append('<h2>Figures</h2>\n<div class="figures">')
+    parts += [_figure(figure, images["svg"]) for figure, images in figures.items()]
+    parts.append("</div>")
+    parts += [_section(table) for table in main[1:]]
+    parts += [_section(table) for table in tables if table.name == "runs"]
+    return "\n".join([*parts, _provenance(study), "</body>\n</html>\n"])
+
+
+def _section(table, kind=""):
+    note = f'<p class="note">{html.escape(table.note)}</p>' if table.note else ""
+    return f'<section class="{kind}"><h2>{html.escape(table.title)}</h2>\n<div class="wide">{table.html()}</div>{note}</section>'
+
+
+def _figure(figure, svg):
+    image = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    title = html.escape(figure.title)
+    return f'<figure><figcaption>{title}</figcaption><img alt="{title}" src="{image}"></figure>'
+
+
+def _provenance(study):
+    """What the numbers depend on: each distinct set of versions, kernels and hosts, and every command."""
+    parts = ["<h2>Provenance</h2>"]
+    seen = {}
+    for run in study.runs:
+        versions = ", ".join(f"{name} {version}" for name, version in run.summary["versions"].items())
+        text = f"{versions}; kernels: {run.summary.get('kernels', 'unknown')}; hosts: {', '.join(run.summary['hosts'])}"
+        seen.setdefault(text, []).append(run.name)
+    for text, names in seen.items():
+        which = "all runs" if len(seen) == 1 else ", ".join(names)
+        parts.append(f"<p>{html.escape(text)} <span class=note>({html.escape(which)})</span></p>")
+    lines = [f"# {run.name}: {run.summary['ranks']} ranks\n{shlex.join(run.summary['command'])}" for run in study.runs]
+    parts.append(f"<details><summary>Commands</summary><pre>{html.escape(chr(10).join(lines))}</pre></details>")
+    return "\n".join(parts)

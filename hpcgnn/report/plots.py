@@ -1,0 +1,127 @@
+"""Figures over the number of ranks: times, speed-up, memory, bytes, balance, each a function of a study and an axis."""
+
+import numpy as np
+
+from hpcgnn.report.measures import PARTS
+from hpcgnn.report.style import IDEAL, bar_styles, line_styles, ranks_axis
+
+MIB = 2**20
+
+
+def curves(study, axis, name, scale=1.0):
+    """The median of a measure over the ranks, one curve per label, with bars from the least to the most."""
+    styles = line_styles(study.labels)
+    for label in study.labels:
+        points = study.curve(label)
+        middle = points[name] * scale
+        if f"{name}_min" in points:
+            least, most = points[f"{name}_min"] * scale, points[f"{name}_max"] * scale
+            axis.errorbar(
+                points["ranks"], middle, [middle - least, most - middle], label=label, capsize=3, **styles[label]
+            )
+        else:
+            axis.plot(points["ranks"], middle, label=label, **styles[label])
+    ranks_axis(axis, study.points["ranks"])
+    if len(study.labels) > 1 or study.mode != "none":
+        axis.legend()
+
+
+def _ideal(study, axis, value):
+    """The ideal as a dotted line. value(curve) -> (ranks, values)."""
+    for index, label in enumerate(study.labels):
+        ranks, values = value(study.curve(label))
+        axis.plot(ranks, values, label="ideal" if index == 0 else None, **IDEAL)
+
+
+def _shrinking(study, name, scale=1.0):
+    """The ideal of what the ranks share: 1/P of the fewest in strong scaling, constant in weak."""
+
+    def value(curve):
+        ranks, first = curve["ranks"], curve[name].iloc[0] * scale
+        return ranks, first * (ranks.iloc[0] / ranks if study.mode == "strong" else ranks / ranks)
+
+    return value
+
+
+def epoch_time(study, axis):
+    """Seconds of an epoch on the slowest rank."""
+    if study.mode != "none":
+        _ideal(study, axis, _shrinking(study, "epoch_seconds"))
+    curves(study, axis, "epoch_seconds")
+    axis.set_yscale("log")
+    axis.set_ylabel("time of an epoch, slowest rank (s)")
+
+
+def speedup(study, axis):
+    """Speed-up relative to the fewest ranks of each curve."""
+    _ideal(study, axis, lambda curve: (curve["ranks"], curve["ranks"]))
+    curves(study, axis, "speedup")
+    axis.set_yscale("log", base=2)
+    ticks = sorted(set(study.points["ranks"]))
+    axis.set_yticks(ticks, [str(tick) for tick in ticks])
+    axis.set_ylabel("speed-up" if study.mode == "strong" else "scaled speed-up")
+
+
+def efficiency(study, axis):
+    """Parallel efficiency relative to the fewest ranks of each curve."""
+    _ideal(study, axis, lambda curve: (curve["ranks"], 100 + 0 * curve["ranks"]))
+    curves(study, axis, "efficiency", 100)
+    axis.set_ylim(bottom=0)
+    axis.set_ylabel("parallel efficiency (%)")
+
+
+def memory(study, axis):
+    """Memory that training adds to the largest rank."""
+    if study.mode != "none":
+        _ideal(study, axis, _shrinking(study, "growth_bytes", 1 / MIB))
+    curves(study, axis, "growth_bytes", 1 / MIB)
+    axis.set_yscale("log")
+    axis.set_ylabel("training memory, largest rank (MiB)")
+
+
+def bytes_sent(study, axis):
+    """What training sends in an epoch, over all ranks."""
+    curves(study, axis, "bytes_epoch", 1 / MIB)
+    axis.set_ylim(bottom=0)
+    axis.set_ylabel("sent per epoch, all ranks (MiB)")
+
+
+def imbalances(study, axis):
+    """How much more than the mean the largest rank has, one group of bars per point."""
+    names = {"nodes": "nodes", "edges": "edges", "halo": "halo rows", "memory": "training memory"}
+    styles, width = bar_styles(names), 0.8 / len(names)
+    positions = label_bars(study, axis)
+    for index, (name, shown) in enumerate(names.items()):
+        heights = study.points[f"imbalance_{name}"].fillna(1)
+        axis.bar(positions + (index - 1.5) * width, heights, width, label=shown, **styles[name])
+    axis.axhline(1, **IDEAL)
+    axis.set_ylim(bottom=0.9)
+    axis.set_ylabel("largest rank / mean of ranks")
+    axis.legend()
+
+
+def breakdown(study, axis):
+    """Where the time of an epoch goes, one stacked bar per point."""
+    styles, base = bar_styles(PARTS), 0.0
+    positions = label_bars(study, axis)
+    for part, shown in PARTS.items():
+        heights = study.points[f"seconds_{part}"].clip(lower=0) * 1e3
+        axis.bar(positions, heights, 0.7, bottom=base, label=shown, **styles[part])
+        base = base + heights
+    axis.set_ylabel("time of an epoch (ms)")
+    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def label_bars(study, axis):
+    """Ticks for one bar per point, in the order of `study.points`; returns their positions."""
+    positions = np.arange(len(study.points))
+    several = len(study.labels) > 1
+    names = [
+        f"{point['ranks']}\n{point['label']}" if several else str(point["ranks"])
+        for _, point in study.points.iterrows()
+    ]
+    long = several and max(map(len, study.labels)) > 8
+    axis.set_xticks(positions, names, rotation=90 if long else 0, fontsize=7 if several else None)
+    axis.set_xlabel("MPI ranks" + (", curve" if several else ""))
+    axis.grid(False, axis="x")
+    return positions

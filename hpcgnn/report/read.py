@@ -1,0 +1,118 @@
+"""Run directories as they lie on disk: what can be trusted, and what cannot, with the reason.
+
+A report must never be silently built on half a run. So a directory is either a `Run`, complete and consistent with itself
+(summary, one record per epoch, one record per rank), or `Broken` with a reason that is shown in the report.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+MARKS = ("config.toml", "metrics.jsonl", "summary.json")  # any of these makes a directory a run directory
+REQUIRED = (
+    "ranks threads_per_rank schedule model parameters epochs final_loss metric best_val best_epoch test_at_best_val "
+    "epoch_seconds peak_rss_bytes training_growth_bytes partition graph graph_uuid seed versions hosts command config"
+).split()
+PER_EPOCH = ("epoch", "loss", "seconds", "bytes")
+PER_RANK = ("rank", "host", "nodes", "edges", "halo_rows", "peak_rss_bytes", "training_growth_bytes")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A complete run. name: short and unique in the report; summary, records, ranks: what its JSON files say."""
+
+    path: Path
+    name: str
+    summary: dict
+    records: list[dict]
+    ranks: list[dict]
+
+    @property
+    def config(self):
+        """{key: value} of the resolved configuration, sections flattened (no key occurs in two)."""
+        return {key: value for section in self.summary["config"].values() for key, value in section.items()}
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A directory that was asked for and cannot be used. reason: one line."""
+
+    path: Path
+    name: str
+    reason: str
+
+
+class _Unusable(Exception):
+    """Why a directory cannot be used."""
+
+
+def read_runs(paths):
+    """(list of Run, list of Broken) of run directories, or of directories that hold run directories at any depth."""
+    found = list(dict.fromkeys(run.resolve() for path in paths for run in _expand(Path(path))))
+    base = Path(os.path.commonpath([path.parent for path in found])) if found else Path()
+    runs, broken = [], []
+    for path in found:
+        name = str(path.relative_to(base))
+        try:
+            runs.append(Run(path, name, *_read(path)))
+        except _Unusable as problem:
+            broken.append(Broken(path, name, str(problem)))
+    return runs, broken
+
+
+def _expand(path):
+    """The run directories at or below a path; the path itself if there are none, so that it is reported."""
+    if not path.is_dir() or _is_run(path):
+        return [path]
+    below = sorted(folder for folder, _, files in os.walk(path) if any(mark in files for mark in MARKS))
+    return [Path(folder) for folder in below] or [path]
+
+
+def _is_run(path):
+    return any((path / mark).exists() for mark in MARKS)
+
+
+def _read(path):
+    if not path.is_dir():
+        raise _Unusable("no such directory" if not path.exists() else "not a directory")
+    if not _is_run(path):
+        raise _Unusable(f"not a run directory: none of {', '.join(MARKS)} is there")
+    records = _records(path / "metrics.jsonl")
+    if not (path / "summary.json").exists():
+        raise _Unusable(f"the run has not finished: {len(records)} epochs are recorded, and summary.json is missing")
+    summary = _object(path / "summary.json", _text(path / "summary.json"), REQUIRED)
+    if len(records) != summary["epochs"]:
+        raise _Unusable(
+            f"summary.json tells of {summary['epochs']} epochs, metrics.jsonl of {len(records)}: records were lost, or "
+            "the run was continued and has not finished"
+        )
+    if not records:
+        raise _Unusable("no epoch was run")
+    files = [path / "ranks" / f"rank-{rank:05d}.json" for rank in range(summary["ranks"])]
+    return summary, records, [_object(file, _text(file), PER_RANK) for file in files]
+
+
+def _records(file):
+    return [
+        _object(file, line, PER_EPOCH, f"line {number} of ") for number, line in enumerate(_text(file).splitlines(), 1)
+    ]
+
+
+def _text(file):
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _Unusable(f"cannot read {file.name}: {getattr(error, 'strerror', None) or 'not text'}") from error
+
+
+def _object(file, text, required, where=""):
+    """The JSON object of a text, with the keys that a report relies on."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _Unusable(f"{where}{file.name} is damaged: {error.msg} at character {error.pos}") from error
+    missing = [key for key in required if not isinstance(value, dict) or key not in value]
+    if missing:
+        raise _Unusable(f"{where}{file.name} lacks {missing[0]!r}: written by another version of the program?")
+    return value

@@ -1,0 +1,198 @@
+"""Runs as a study: curves of like runs over the number of ranks, medians over repetitions, and speed-up.
+
+A curve that silently joins unlike runs is worse than none. So runs share a curve only if nothing but the number of ranks,
+the seed, and what does not change the result differs between them; whatever else differs either labels the curves, or
+has to be asked for (`--mix`).
+"""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.report.measures import measure
+
+# What may differ between runs of one curve: names of files, and of the section [run] all that decides neither time nor result.
+FREE = {"graph", "partition", "auto_partition"}
+RUN_MATTERS = {"threads", "precision", "metric", "profile_memory"}
+LIKE = {"precision", "self_loops"}  # part of what is meant by "the model", besides the section of that name
+MODES = ("auto", "strong", "weak", "none")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is reported. mode: 'strong', 'weak' or 'none'; labels: the names of the curves, in order.
+
+    runs: list of Run. table: one row per run: `run`, `label`, `ranks`, `seed`, `graph`, and the measures.
+    points: one row per (label, ranks): `repetitions`, for each measure its median under its own name, and its extremes as
+    NAME_min and NAME_max; `speedup` and `efficiency` where the study is of scaling.
+    baseline: a label, or None.
+    """
+
+    mode: str
+    labels: list[str]
+    runs: list
+    table: pd.DataFrame
+    points: pd.DataFrame
+    baseline: str | None
+
+    def curve(self, label):
+        """The points of one label, by rising number of ranks."""
+        return self.points[self.points["label"] == label].sort_values("ranks")
+
+    def label_of(self, run):
+        """The curve that a run belongs to."""
+        return self.table.set_index("run").loc[run.name, "label"]
+
+
+def build_study(runs, label_by=(), scaling="auto", baseline=None, mix=False):
+    """A Study of a list of Run. label_by: configuration keys whose values name the curves (also `graph`).
+
+    Raises ConfigError where unlike runs would share a curve, or for a key or label that does not exist.
+    """
+    keys = _label_keys(runs, label_by, scaling)
+    labels = [_label(run, keys) for run in runs]
+    groups = {label: [run for run, own in zip(runs, labels) if own == label] for label in labels}
+    if not mix:
+        for label, group in groups.items():
+            _refuse_unlike(label, group)
+    mode = scaling if scaling != "auto" else _detect(groups, mix)
+    if not mix:
+        for label, group in groups.items():
+            _refuse_graphs(label, group, mode)
+    if baseline is not None and baseline not in groups:
+        raise ConfigError(f"--baseline {baseline!r} is no label; expected one of: {'; '.join(groups)}")
+    table = pd.DataFrame(
+        {
+            "run": run.name,
+            "label": label,
+            "ranks": run.summary["ranks"],
+            "threads": run.summary["threads_per_rank"],
+            "seed": run.summary["seed"],
+            "graph": run.summary["graph_uuid"],
+            "epochs": run.summary["epochs"],
+            **measure(run),
+        }
+        for run, label in zip(runs, labels)
+    )
+    return Study(mode, list(groups), runs, table, _points(table, mode), baseline)
+
+
+def _value(run, key):
+    return run.summary["graph_uuid"] if key == "graph" else run.config[key]
+
+
+def _shown(run, key):
+    value = run.config[key]
+    return str(value).rsplit("/", 1)[-1] if key == "graph" else str(value)
+
+
+def _label_keys(runs, asked, scaling):
+    """The keys that name the curves: those asked for, else whatever differs and is not the model or the graph."""
+    for key in asked:
+        absent = [run.name for run in runs if key not in run.config]
+        if absent:
+            known = ", ".join(sorted(runs[0].config))
+            raise ConfigError(
+                f"--label-by {key}: run {absent[0]} has no such configuration key; expected one of: {known}"
+            )
+    if asked:
+        return list(asked)
+    keys = [key for key in _differing(runs) if scaling == "none" or not _of_model(runs[0], key)]
+    if scaling == "none" and len({run.summary["graph_uuid"] for run in runs}) > 1:
+        keys.insert(0, "graph")
+    return keys
+
+
+def _label(run, keys):
+    if not keys:
+        return f"{run.summary['model']}, {run.summary['schedule']}"
+    return ", ".join(f"{key} {_shown(run, key)}" for key in keys)
+
+
+def _differing(runs):
+    """The configuration keys that are not free and differ between runs."""
+    free = FREE | {key for run in runs for key in run.summary["config"]["run"]} - RUN_MATTERS
+    keys = dict.fromkeys(key for run in runs for key in run.config if key not in free)
+    return [key for key in keys if len({repr(run.config.get(key)) for run in runs}) > 1]
+
+
+def _of_model(run, key):
+    return key in LIKE or key in run.summary["config"]["model"]
+
+
+def _refuse_unlike(label, group):
+    for key in _differing(group):
+        values = ", ".join(sorted({str(run.config.get(key)) for run in group}))
+        what = "models" if _of_model(group[0], key) else "configurations"
+        raise ConfigError(
+            f"the runs of curve {label!r} are of different {what}: {key} is {values}; separate them with --label-by "
+            f"{key}, leave some out, or join them with --mix"
+        )
+
+
+def _graphs_by_ranks(group):
+    found = {}
+    for run in group:
+        found.setdefault(run.summary["ranks"], set()).add(run.summary["graph_uuid"])
+    return found
+
+
+def _kind(group):
+    """What the graphs of one curve say: 'strong', 'weak', 'none' (one number of ranks), or 'unclear'."""
+    by_ranks = _graphs_by_ranks(group)
+    graphs = set().union(*by_ranks.values())
+    if len(by_ranks) == 1:
+        return "none" if len(graphs) == 1 else "unclear"
+    if len(graphs) == 1:
+        return "strong"
+    return "weak" if len(graphs) == sum(map(len, by_ranks.values())) == len(by_ranks) else "unclear"
+
+
+def _detect(groups, mix):
+    kinds = {_kind(group) for group in groups.values()} - {"none"}
+    if mix:
+        kinds.discard("unclear")
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"the runs are of different kinds of scaling: {', '.join(sorted(kinds))}; report them apart, or say which "
+            "with --scaling strong, weak or none"
+        )
+    kind = kinds.pop() if kinds else "none"
+    return "strong" if kind == "unclear" else kind  # which `_refuse_graphs` then refuses, with the names
+
+
+def _refuse_graphs(label, group, mode):
+    by_ranks = _graphs_by_ranks(group)
+    several = [graphs for graphs in by_ranks.values() if len(graphs) > 1]
+    names = ", ".join(sorted({f"{_shown(run, 'graph')} ({run.summary['graph_uuid'][:8]})" for run in group}))
+    count = len(set().union(*by_ranks.values()))
+    if several or (mode == "strong" and count > 1):
+        raise ConfigError(
+            f"the runs of curve {label!r} are of different graphs: {names}; separate them with --label-by graph, leave "
+            "some out, or join them with --mix"
+        )
+    if mode == "weak" and count < len(by_ranks):
+        raise ConfigError(
+            f"--scaling weak: expected a graph of its own for each number of ranks in curve {label!r}, got {names} for "
+            f"{', '.join(map(str, sorted(by_ranks)))} ranks; ask for --scaling strong, or join them with --mix"
+        )
+
+
+def _points(table, mode):
+    measures = [name for name in table.columns[table.columns.get_loc("epochs") + 1 :]]
+    grouped = table.groupby(["label", "ranks"], sort=False)
+    points = grouped[measures].median()
+    for name, frame in (("min", grouped[measures].min()), ("max", grouped[measures].max())):
+        points = points.join(frame.add_suffix(f"_{name}"))
+    points.insert(0, "repetitions", grouped.size())
+    points = points.reset_index().sort_values(["label", "ranks"], ignore_index=True)
+    if mode == "none":
+        return points
+    first = points.loc[points.groupby("label")["ranks"].idxmin()].set_index("label")
+    times, ranks = points["label"].map(first["epoch_seconds"]), points["label"].map(first["ranks"])
+    gain, more = times / points["epoch_seconds"], points["ranks"] / ranks
+    # Relative to the fewest ranks of the curve, which are counted as perfect; weak scaling does `more` times the work.
+    points["speedup"] = gain * (ranks if mode == "strong" else points["ranks"])
+    points["efficiency"] = gain / more if mode == "strong" else gain
+    return points

@@ -1,0 +1,71 @@
+"""How figures look: readable in grey and to the colour-blind, and the same bytes for the same runs.
+
+Curves differ in marker and dash as well as in colour, bars in hatching as well as in lightness. Colours are those of Okabe
+and Ito (2008), which people with any common colour blindness can tell apart, in an order that alternates in lightness.
+"""
+
+import contextlib
+import itertools
+
+COLOURS = ("#0072B2", "#E69F00", "#000000", "#56B4E9", "#D55E00", "#009E73", "#CC79A7")
+MARKERS = "osD^vPX"
+DASHES = ("-", "--", "-.", ":")
+SHADES = ("#0B2545", "#9FC9E8", "#0072B2", "#F6D7A0", "#D55E00", "#4D4D4D", "#D9D9D9", "#009E73", "#F0B7D3", "#8C6D1F")
+HATCHES = ("", "//", "", "..", "", "xx", "", "\\\\", "", "++")
+IDEAL = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 1}
+SETTINGS = {
+    "font.size": 9,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "hatch.linewidth": 0.5,
+    "svg.hashsalt": "hpcgnn",  # otherwise the names inside an SVG are drawn at random
+    "figure.constrained_layout.use": True,
+}
+
+
+@contextlib.contextmanager
+def drawing():
+    """matplotlib.pyplot without a display, with our settings; figures are closed afterwards."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(SETTINGS):
+        try:
+            yield plt
+        finally:
+            plt.close("all")
+
+
+def line_styles(names):
+    """{name: keyword arguments of `plot`}."""
+    looks = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES))
+    return {
+        name: {"color": colour, "marker": marker, "linestyle": dash, "markersize": 5, "linewidth": 1.4}
+        for name, (colour, marker, dash) in zip(names, looks)
+    }
+
+
+def bar_styles(names):
+    """{name: keyword arguments of `bar`}."""
+    looks = zip(itertools.cycle(SHADES), itertools.cycle(HATCHES))
+    return {
+        name: {"color": shade, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
+        for name, (shade, hatch) in zip(names, looks)
+    }
+
+
+def ranks_axis(axis, ranks):
+    """A logarithmic axis to base 2 with the numbers of ranks themselves as ticks."""
+    ranks = sorted(set(ranks))
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ranks, [str(r) for r in ranks])
+    axis.minorticks_off()
+    axis.set_xlabel("MPI ranks")
+    if len(ranks) == 1:
+        axis.set_xlim(ranks[0] / 2, ranks[0] * 2)

@@ -1,0 +1,220 @@
+"""The tables of a report, each as numbers for programs (CSV, full precision, units in the names of columns) and as text for
+people (Markdown, LaTeX, HTML, rounded, median [least, most] over repetitions).
+"""
+
+import html
+import math
+from dataclasses import dataclass, field
+
+import pandas as pd
+from tabulate import tabulate
+
+from hpcgnn.report.measures import PARTS
+
+MIB = 2**20
+TIMES = "×"
+
+
+@dataclass(frozen=True)
+class Table:
+    """name: of the files. head, rows: text for people. frame: the numbers behind it. note: what must be known to read it."""
+
+    name: str
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    frame: pd.DataFrame
+    note: str = field(default="")
+
+    def markdown(self):
+        """GitHub's dialect; bars in cells are escaped."""
+        rows = [[cell.replace("|", "\\|") for cell in row] for row in self.rows]
+        parts = [f"**{self.title}**", tabulate(rows, self.head, "pipe", disable_numparse=True), self.note]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def latex(self):
+        """A `tabular` with the rules of the package booktabs; special characters are escaped."""
+        text = tabulate(self.rows, self.head, "latex_booktabs", disable_numparse=True)
+        text = text.replace(TIMES, r"$\times$").replace("–", "--")
+        return f"% {self.title}. {self.note}\n{text}\n"
+
+    def html(self):
+        """A `table`; everything is escaped."""
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.head)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>\n" for row in self.rows
+        )
+        return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>"
+
+    def csv(self):
+        """Comma-separated, one header line."""
+        return self.frame.to_csv(index=False)
+
+
+def number(value, digits=3):
+    """Rounded to significant digits; a dash for what is unknown."""
+    if value is None or math.isnan(value):
+        return "–"
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def spread(point, name, scale=1.0, digits=3):
+    """'median [least, most]' of a measure of a point; the median alone if there is one repetition."""
+    middle = number(point[name] * scale, digits)
+    if point["repetitions"] < 2 or middle == "–":
+        return middle
+    return f"{middle} [{number(point[f'{name}_min'] * scale, digits)}, {number(point[f'{name}_max'] * scale, digits)}]"
+
+
+SPREAD_NOTE = "Median [least, most] over repetitions."
+
+
+def make_tables(study, broken):
+    """All tables that the study has something for."""
+    tables = [_scaling(study), _breakdown(study), _bytes(study)]
+    if study.baseline is not None:
+        tables.append(_against(study))
+    tables.append(_runs(study))
+    if broken:
+        rows = [[b.name, b.reason] for b in broken]
+        frame = pd.DataFrame(rows, columns=["run", "reason"])
+        tables.append(Table("problems", "Runs that are missing or broken", ["run", "reason"], rows, frame))
+    return tables
+
+
+def _points(study, columns):
+    """[(label, ranks, cells …)] for every point; columns: functions of a point."""
+    return [
+        [point["label"], str(point["ranks"]), *[column(point) for column in columns]]
+        for label in study.labels
+        for _, point in study.curve(label).iterrows()
+    ]
+
+
+def _scaling(study):
+    head, columns = (
+        ["curve", "ranks", "runs", "epoch (s)"],
+        [
+            lambda p: str(p["repetitions"]),
+            lambda p: spread(p, "epoch_seconds"),
+        ],
+    )
+    if study.mode != "none":
+        head += ["speed-up", "efficiency"]
+        columns += [lambda p: number(p["speedup"]), lambda p: f"{100 * p['efficiency']:.0f} %"]
+    head += ["training memory (MiB/rank)", "peak memory (MiB/rank)", "sent per epoch (MiB)", "best val", "test there"]
+    columns += [
+        lambda p: spread(p, "growth_bytes", 1 / MIB),
+        lambda p: spread(p, "peak_rss_bytes", 1 / MIB),
+        lambda p: spread(p, "bytes_epoch", 1 / MIB),
+        lambda p: spread(p, "best_val", 1, 4),
+        lambda p: spread(p, "test_at_best_val", 1, 4),
+    ]
+    title = {"strong": "Strong scaling", "weak": "Weak scaling", "none": "Results"}[study.mode]
+    note = SPREAD_NOTE + " An epoch takes as long as its slowest rank, and memory is that of the largest rank."
+    if study.mode != "none":
+        note += " Speed-up and efficiency are relative to the fewest ranks of the curve."
+    if study.mode == "weak":
+        note += " Speed-up is scaled: ranks × time on the fewest / time."
+    return Table("scaling", title, head, _points(study, columns), study.points, note)
+
+
+def _breakdown(study):
+    columns = [lambda p, part=part: number(1e3 * p[f"seconds_{part}"]) for part in PARTS]
+    frame = study.points[["label", "ranks", "repetitions", *[f"seconds_{part}" for part in PARTS]]]
+    return Table(
+        "breakdown",
+        "Where an epoch's time goes (ms)",
+        ["curve", "ranks", *PARTS.values()],
+        _points(study, columns),
+        frame,
+        "Mean over ranks, median over epochs and repetitions.",
+    )
+
+
+def _bytes(study):
+    kinds = {
+        "bytes_halo_forward": "halo forward",
+        "bytes_halo_backward": "halo backward",
+        "bytes_allreduce": "all-reduce",
+        "bytes_evaluation": "evaluation",
+    }
+    imbalances = {"imbalance_nodes": "nodes", "imbalance_edges": "edges", "imbalance_halo": "halo rows"}
+    columns = [lambda p, kind=kind: spread(p, kind, 1 / MIB) for kind in kinds]
+    columns += [lambda p: spread(p, "halo_rows_per_node")]
+    columns += [lambda p, what=what: number(p[what]) for what in imbalances]
+    frame = study.points[["label", "ranks", "repetitions", *kinds, "bytes_total", "halo_rows_per_node", *imbalances]]
+    return Table(
+        "bytes",
+        "What is sent in an epoch, by all ranks (MiB), and how even the ranks are",
+        [
+            "curve",
+            "ranks",
+            *kinds.values(),
+            "halo rows per node",
+            *[f"{name}, max/mean" for name in imbalances.values()],
+        ],
+        _points(study, columns),
+        frame,
+        f"{SPREAD_NOTE} Bytes are those of the last epoch, counted where they are handed to MPI.",
+    )
+
+
+def _against(study):
+    """Ratios to the baseline at the same number of ranks."""
+    names = {"epoch_seconds": "epoch time", "growth_bytes": "training memory", "bytes_epoch": "bytes sent"}
+    base = study.curve(study.baseline).set_index("ranks")
+    rows = []
+    for label in study.labels:
+        for _, point in study.curve(label).iterrows():
+            if label != study.baseline and point["ranks"] in base.index:
+                other = base.loc[point["ranks"]]
+                ratios = {name: point[name] / other[name] if other[name] else math.nan for name in names}
+                gain = point["test_at_best_val"] - other["test_at_best_val"]
+                rows.append({"label": label, "ranks": point["ranks"], **ratios, "test_difference": gain})
+    frame = pd.DataFrame(rows, columns=["label", "ranks", *names, "test_difference"])
+    shown = [
+        [
+            row["label"],
+            str(row["ranks"]),
+            *[f"{number(row[n])} {TIMES}" for n in names],
+            f"{row['test_difference']:+.4f}",
+        ]
+        for row in rows
+    ]
+    head = ["curve", "ranks", *names.values(), "test metric, difference"]
+    return Table("baseline", f"Against the baseline {study.baseline}", head, shown, frame, "Ratios of medians.")
+
+
+def _runs(study):
+    rows = [
+        [
+            row["run"],
+            row["label"],
+            f"{row['ranks']} {TIMES} {row['threads']}",
+            str(row["seed"]),
+            str(row["epochs"]),
+            f"{number(row['epoch_seconds'])} [{number(row['epoch_seconds_least'])}, {number(row['epoch_seconds_most'])}]",
+            number(row["growth_bytes"] / MIB),
+            number(row["final_loss"], 4),
+            number(row["best_val"], 4),
+            number(row["test_at_best_val"], 4),
+        ]
+        for _, row in study.table.iterrows()
+    ]
+    head = [
+        "run",
+        "curve",
+        f"ranks {TIMES} threads",
+        "seed",
+        "epochs",
+        "epoch (s)",
+        "training memory (MiB/rank)",
+        "final loss",
+        "best val",
+        "test there",
+    ]
+    return Table("runs", "All runs", head, rows, study.table, "Epoch: median [least, most] over the epochs of the run.")
