@@ -28,7 +28,7 @@ def _band(axis, runs, series, style, label):
     y = np.array([y[:length] for _, y in drawn], float)
     axis.plot(x, np.median(y, axis=0), label=label, **style)
     if len(runs) > 1:
-        axis.fill_between(x, y.min(0), y.max(0), color=style["color"], alpha=0.15, linewidth=0)
+        axis.fill_between(x, y.min(0), y.max(0), color=style["color"], alpha=0.1, linewidth=0)
 
 
 def _styles(groups):
@@ -36,7 +36,7 @@ def _styles(groups):
 
 
 def _name(key):
-    return f"{key[0]}, {key[1]} ranks"
+    return f"{key[0]}, {key[1]} rank{'s' if key[1] > 1 else ''}"
 
 
 def _evaluated(run):
@@ -50,7 +50,7 @@ def has_metrics(study):
 
 def has_traffic(study):
     """Whether any evaluated run has sent anything."""
-    return any(_evaluated(run) and cumulative_bytes(run.records)[-1] > 0 for run in study.runs)
+    return any(_evaluated(run) and cumulative_bytes(run)[-1] > 0 for run in study.runs)
 
 
 def loss(study, axis):
@@ -85,7 +85,7 @@ def validation(study, axis):
 
 def accuracy_against_bytes(study, axis):
     """The best validation metric so far against what training has sent until then."""
-    groups = {key: runs for key, runs in repetitions(study).items() if cumulative_bytes(runs[0].records)[-1] > 0}
+    groups = {key: runs for key, runs in repetitions(study).items() if cumulative_bytes(runs[0])[-1] > 0}
     for key, style in _styles(groups).items():
         _band(axis, groups[key], _best_by_bytes, style, _name(key))
     axis.set_xscale("log")
@@ -94,7 +94,7 @@ def accuracy_against_bytes(study, axis):
 
 
 def _best_by_bytes(run):
-    sent = {record["epoch"]: total for record, total in zip(run.records, cumulative_bytes(run.records))}
+    sent = {record["epoch"]: total for record, total in zip(run.records, cumulative_bytes(run))}
     evaluated = _evaluated(run)
     return [sent[r["epoch"]] / MIB for r in evaluated], np.maximum.accumulate([r["val"] for r in evaluated] or [0.0])[
         : len(evaluated)

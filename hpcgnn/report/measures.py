@@ -31,9 +31,9 @@ def measure(run):
         "growth_bytes": _number(summary["training_growth_bytes"]["max"]),
         "growth_bytes_mean": _number(summary["training_growth_bytes"]["mean"]),
         "peak_rss_bytes": _number(summary["peak_rss_bytes"]["max"]),
-        **{f"bytes_{kind}": _bytes(run.records[-1], kind) for kind in (*SENT, "evaluation")},
-        "bytes_epoch": sum(_bytes(run.records[-1], kind) for kind in SENT),
-        "bytes_total": cumulative_bytes(run.records)[-1],
+        **{f"bytes_{kind}": _bytes(run, run.records[-1], kind) for kind in (*SENT, "evaluation")},
+        "bytes_epoch": sum(_bytes(run, run.records[-1], kind) for kind in SENT),
+        "bytes_total": cumulative_bytes(run)[-1],
         "nodes_per_rank": statistics.fmean(rank["nodes"] for rank in run.ranks),
         "edges_per_rank": statistics.fmean(rank["edges"] for rank in run.ranks),
         "halo_rows_per_node": _number(quality.get("halo_rows_per_node")),
@@ -46,11 +46,11 @@ def measure(run):
     }
 
 
-def cumulative_bytes(records):
+def cumulative_bytes(run):
     """Bytes that training has sent on all ranks by the end of each epoch."""
     total, result = 0, []
-    for record in records:
-        total += sum(_bytes(record, kind) for kind in SENT)
+    for record in run.records:
+        total += sum(_bytes(run, record, kind) for kind in SENT)
         result.append(total)
     return result
 
@@ -81,7 +81,10 @@ def _parts_of_epoch(seconds):
     }
 
 
-def _bytes(record, kind):
+def _bytes(run, record, kind):
+    """What all ranks sent. One rank alone hands its reductions to MPI as well, but nothing travels."""
+    if run.summary["ranks"] == 1:
+        return 0
     return record["bytes"].get(kind, {"sum": 0})["sum"]
 
 

@@ -51,7 +51,8 @@ def build_study(runs, label_by=(), scaling="auto", baseline=None, mix=False):
     Raises ConfigError where unlike runs would share a curve, or for a key or label that does not exist.
     """
     keys = _label_keys(runs, label_by, scaling)
-    labels = [_label(run, keys) for run in runs]
+    whole = f"{runs[0].summary['model']}, {runs[0].summary['schedule']}"  # the one curve, where nothing names several
+    labels = [", ".join(f"{key} {_shown(run, key)}" for key in keys) or whole for run in runs]
     groups = {label: [run for run, own in zip(runs, labels) if own == label] for label in labels}
     if not mix:
         for label, group in groups.items():
@@ -78,10 +79,6 @@ def build_study(runs, label_by=(), scaling="auto", baseline=None, mix=False):
     return Study(mode, list(groups), runs, table, _points(table, mode), baseline)
 
 
-def _value(run, key):
-    return run.summary["graph_uuid"] if key == "graph" else run.config[key]
-
-
 def _shown(run, key):
     value = run.config[key]
     return str(value).rsplit("/", 1)[-1] if key == "graph" else str(value)
@@ -104,17 +101,12 @@ def _label_keys(runs, asked, scaling):
     return keys
 
 
-def _label(run, keys):
-    if not keys:
-        return f"{run.summary['model']}, {run.summary['schedule']}"
-    return ", ".join(f"{key} {_shown(run, key)}" for key in keys)
-
-
 def _differing(runs):
-    """The configuration keys that are not free and differ between runs."""
+    """The configuration keys that are not free and differ between runs; those of the model first."""
     free = FREE | {key for run in runs for key in run.summary["config"]["run"]} - RUN_MATTERS
     keys = dict.fromkeys(key for run in runs for key in run.config if key not in free)
-    return [key for key in keys if len({repr(run.config.get(key)) for run in runs}) > 1]
+    differing = [key for key in keys if len({repr(run.config.get(key)) for run in runs}) > 1]
+    return sorted(differing, key=lambda key: not (key in runs[0].summary["config"]["model"]))
 
 
 def _of_model(run, key):

@@ -1,0 +1,79 @@
+"""Run directories made by real training on tiny graphs, at one and two ranks, once for all tests of reports."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from core.launching import start, train
+from hpcgnn.report.read import read_runs
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
+
+EPOCHS = 5
+# name: (graph, ranks, options)
+RUNS = {
+    "p1-a": ("small", 1, ("--seed", 0)),
+    "p1-b": ("small", 1, ("--seed", 1)),
+    "p2-a": ("small", 2, ("--seed", 0)),
+    "p2-b": ("small", 2, ("--seed", 1)),
+    "fine-p2": ("small", 2, ("--halo-buffer", 0.05)),
+    "gcn-p2": ("small", 2, ("--model", "gcn")),
+    "weak-p2": ("large", 2, ()),
+}
+
+
+@pytest.fixture(scope="session")
+def study_dir(tmp_path_factory):
+    """A folder with one directory for each of `RUNS`. Read only: copy what is to be damaged."""
+    folder = tmp_path_factory.mktemp("study")
+    for name, nodes in (("small", 240), ("large", 480)):
+        graph = folder / f"{name}.h5"
+        generate_graph("planted", graph, Spec(nodes=nodes, degree=6, features=12, classes=3, seed=1))
+        partition_graph(graph, [1, 2], num_clusters=32)
+    for name, (graph, ranks, options) in RUNS.items():
+        base = ("--graph", folder / f"{graph}.h5", "--run-dir", folder / name, "--epochs", EPOCHS)
+        done = train(ranks, *base, "--model", "sage", "--layers", 2, "--hidden", 8, *options)
+        assert done.code == 0, done.err
+    return folder
+
+
+@pytest.fixture
+def runs(study_dir):
+    """runs(names …) -> list of Run; all good."""
+
+    def read(*names):
+        found, broken = read_runs([study_dir / name for name in names])
+        assert not broken
+        return found
+
+    return read
+
+
+@pytest.fixture
+def copied(study_dir, tmp_path):
+    """copied(name, new name) -> the path of a copy that may be changed."""
+
+    def copy(name, new=None):
+        return Path(shutil.copytree(study_dir / name, tmp_path / (new or name)))
+
+    return copy
+
+
+def summary(path):
+    """What a run says of itself."""
+    return json.loads((Path(path) / "summary.json").read_text())
+
+
+def change(path, name, function):
+    """Rewrite a JSON file of a run by function(object)."""
+    value = json.loads((path / name).read_text())
+    function(value)
+    (path / name).write_text(json.dumps(value))
+
+
+def report(*arguments):
+    """Run `hpcgnn report ARGUMENTS` as a user does, without a launcher."""
+    return start(0, "-m", "hpcgnn", "report", *arguments)

@@ -1,0 +1,78 @@
+"""`hpcgnn report` as a user meets it: exit codes, one-line errors, and no torch or MPI on the way."""
+
+import pytest
+
+from core.launching import start
+from hpcgnn.__main__ import main
+
+from .conftest import report
+
+
+def test_a_report(study_dir, tmp_path):
+    done = report(study_dir / "p1-a", study_dir / "p2-a", "--out", tmp_path / "out")
+    assert (done.code, done.err) == (0, "")
+    assert "Strong scaling" in done.out and "report.html" in done.out
+    assert (tmp_path / "out/report.html").exists()
+
+
+def test_a_broken_run_is_told_by_the_exit_code(study_dir, copied, tmp_path):
+    killed = copied("p2-b", "killed")
+    (killed / "summary.json").unlink()
+    done = report(study_dir / "p1-a", killed, tmp_path / "absent", "--out", tmp_path / "out")
+    assert done.code == 3
+    warnings = done.err.splitlines()
+    assert len(warnings) == 2 and "has not finished" in warnings[0] and "no such directory" in warnings[1]
+    assert "has not finished" in (tmp_path / "out/problems.md").read_text()
+
+
+def test_nothing_good(tmp_path):
+    done = report(tmp_path / "absent", "--out", tmp_path / "out")
+    assert done.code == 2 and len(done.errors) == 1 and "none of the 1 run directories" in done.errors[0]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "names, options, words",
+    [
+        (["p1-a", "gcn-p2"], [], "different models"),
+        (["p1-a"], ["--scaling", "superb"], "invalid choice"),
+        ([], [], "required: RUN_DIR"),
+        (["p1-a"], ["--lable-by", "model"], "unknown option --lable-by"),
+        (["p1-a"], ["--label-by", "modle"], "no such configuration key"),
+    ],
+)
+def test_mistakes_are_one_line(study_dir, tmp_path, capsys, names, options, words):
+    arguments = [*(str(study_dir / name) for name in names), *options, "--out", str(tmp_path / "out")]
+    assert main(["report", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("hpcgnn: error: ") and said.count("\n") == 1 and words in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_a_report_cannot_go(study_dir, copied, tmp_path, capsys):
+    run, file = copied("p1-a"), tmp_path / "file"
+    before, _ = sorted(run.rglob("*")), file.write_text("")
+    for out, words in ((run, "is a run directory"), (file / "out", "cannot write the report")):
+        assert main(["report", str(run), "--out", str(out)]) == 2
+        assert words in capsys.readouterr().err
+    assert sorted(run.rglob("*")) == before
+
+
+def test_neither_torch_nor_mpi(study_dir, tmp_path):
+    """Held in a process of its own, because that of the tests has loaded everything; in errors as well."""
+    code = (
+        "import sys; from hpcgnn.__main__ import main; "
+        "print(main(['report', *sys.argv[1:]])); print(main(['report', '/nowhere'])); "
+        "print(sorted({name.split('.')[0] for name in sys.modules} & {'torch', 'mpi4py', 'h5py', 'pymetis'}))"
+    )
+    done = start(0, "-c", code, study_dir / "p1-a", study_dir / "p2-a", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-3:] == ["0", "2", "[]"]
+
+
+def test_the_help_teaches(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["report", "--help"])
+    said = capsys.readouterr().out
+    for words in ("exit code", "--label-by halo_buffer", "strong scaling", "report.html", "--mix"):
+        assert words in said

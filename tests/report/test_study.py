@@ -1,0 +1,109 @@
+"""Medians, speed-up and labels against figures taken from the runs' own files; unlike runs are kept apart."""
+
+import statistics
+
+import pytest
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.report.study import build_study
+
+from .conftest import summary
+
+STRONG = ("p1-a", "p1-b", "p2-a", "p2-b")
+
+
+def test_strong_scaling(runs, study_dir):
+    study = build_study(runs(*STRONG))
+    assert (study.mode, study.labels) == ("strong", ["sage, sar"])
+    one, two = (row for _, row in study.curve("sage, sar").iterrows())
+    times = {n: [summary(study_dir / f"p{n}-{s}")["epoch_seconds"]["median"] for s in "ab"] for n in (1, 2)}
+    for ranks, point in ((1, one), (2, two)):
+        assert (point["ranks"], point["repetitions"]) == (ranks, 2)
+        assert point["epoch_seconds"] == pytest.approx(statistics.median(times[ranks]))
+        assert (point["epoch_seconds_min"], point["epoch_seconds_max"]) == (min(times[ranks]), max(times[ranks]))
+    gain = statistics.median(times[1]) / statistics.median(times[2])
+    assert (one["speedup"], one["efficiency"]) == (1, 1)
+    assert (two["speedup"], two["efficiency"]) == (pytest.approx(gain), pytest.approx(gain / 2))
+
+
+def test_measures(runs, study_dir):
+    study, said = build_study(runs("p2-a")), summary(study_dir / "p2-a")
+    point = study.points.iloc[0]
+    assert study.mode == "none" and "speedup" not in point
+    assert point["bytes_halo_forward"] + point["bytes_halo_backward"] == said["halo_bytes_per_epoch"] > 0
+    assert point["bytes_epoch"] == said["halo_bytes_per_epoch"] + said["allreduce_bytes_per_epoch"]
+    kinds = said["bytes_total"]
+    assert point["bytes_total"] == sum(kinds[k] for k in ("halo_forward", "halo_backward", "input", "allreduce"))
+    assert point["growth_bytes"] == said["training_growth_bytes"]["max"]
+    assert point["imbalance_nodes"] == pytest.approx(said["partition"]["imbalance_nodes"])
+    assert point["imbalance_edges"] == pytest.approx(said["partition"]["imbalance_edges"])
+
+
+def test_one_rank_sends_nothing(runs):
+    point = build_study(runs("p1-a")).points.iloc[0]
+    assert point["bytes_epoch"] == point["bytes_total"] == 0
+
+
+def test_parts_of_an_epoch_add_up(runs):
+    """In every epoch they add up to the slowest rank's time; their medians do so nearly."""
+    from hpcgnn.report.measures import PARTS, _parts_of_epoch
+
+    for record in runs("p2-a")[0].records:
+        parts = _parts_of_epoch(record["seconds"])
+        assert parts.keys() == PARTS.keys()
+        assert sum(parts.values()) == pytest.approx(record["seconds"]["epoch"]["max"])
+
+
+def test_weak_scaling(runs, study_dir):
+    study = build_study(runs("p1-a", "p1-b", "weak-p2"))
+    assert study.mode == "weak"
+    one, two = (row for _, row in study.curve("sage, sar").iterrows())
+    gain = one["epoch_seconds"] / summary(study_dir / "weak-p2")["epoch_seconds"]["median"]
+    assert (two["speedup"], two["efficiency"]) == (pytest.approx(2 * gain), pytest.approx(gain))
+
+
+def test_whatever_else_differs_names_the_curves(runs):
+    study = build_study(runs("p1-a", "p2-a", "fine-p2"))
+    assert study.labels == ["halo_buffer 8.0", "halo_buffer 0.05"]
+    assert study.curve("halo_buffer 0.05")["ranks"].tolist() == [2]
+
+
+def test_models_are_not_mixed(runs):
+    found = runs("p1-a", "p2-a", "gcn-p2")
+    with pytest.raises(ConfigError, match="different models: model is gcn, sage; .*--label-by model"):
+        build_study(found)
+    assert build_study(found, ["model"]).labels == ["model sage", "model gcn"]
+    assert build_study(found, mix=True).points["repetitions"].tolist() == [1, 2]
+    assert build_study(found, scaling="none").labels == [
+        "model sage, self_loops keep",
+        "model gcn, self_loops add",
+    ]
+
+
+def test_graphs_are_not_mixed(runs):
+    found = runs("p1-a", "p2-a", "weak-p2")
+    with pytest.raises(ConfigError, match=r"different graphs: large.h5 \(\w{8}\), small.h5 \(\w{8}\)"):
+        build_study(found)
+    assert build_study(found, ["graph"]).labels == ["graph small.h5", "graph large.h5"]
+    assert build_study(found, mix=True).points["repetitions"].tolist() == [1, 2]
+    with pytest.raises(ConfigError, match="different graphs"):
+        build_study(runs("p1-a", "weak-p2"), scaling="strong")
+
+
+def test_weak_scaling_is_not_claimed_of_one_graph(runs):
+    with pytest.raises(ConfigError, match="--scaling weak: expected a graph of its own"):
+        build_study(runs(*STRONG), scaling="weak")
+
+
+def test_asked_labels_must_tell_all_apart(runs):
+    with pytest.raises(ConfigError, match="different configurations: halo_buffer is 0.05, 8.0"):
+        build_study(runs("p2-a", "fine-p2"), ["schedule"])
+
+
+def test_unknown_names(runs):
+    with pytest.raises(
+        ConfigError, match="--label-by halo_bufer: .* no such configuration key; expected one of: .*halo_buffer"
+    ):
+        build_study(runs("p2-a"), ["halo_bufer"])
+    with pytest.raises(ConfigError, match="--baseline 'one-shot' is no label; expected one of: halo_buffer 0.05; halo"):
+        build_study(runs("fine-p2", "p2-a"), baseline="one-shot")
