@@ -6,22 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from core.launching import start, train
+from core.launching import start
 from hpcgnn.report.read import read_runs
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
 EPOCHS = 5
+SMALL = {"model": "sage", "layers": 2, "hidden": 8, "epochs": EPOCHS}
 # name: (graph, ranks, options)
 RUNS = {
-    "p1-a": ("small", 1, ("--seed", 0)),
-    "p1-b": ("small", 1, ("--seed", 1)),
-    "p2-a": ("small", 2, ("--seed", 0)),
-    "p2-b": ("small", 2, ("--seed", 1)),
-    "fine-p2": ("small", 2, ("--halo-buffer", 0.05)),
-    "gcn-p2": ("small", 2, ("--model", "gcn")),
-    "weak-p2": ("large", 2, ()),
+    "p1-a": ("small", 1, {"seed": 0}),
+    "p1-b": ("small", 1, {"seed": 1}),
+    "p2-a": ("small", 2, {"seed": 0}),
+    "p2-b": ("small", 2, {"seed": 1}),
+    "fine-p2": ("small", 2, {"halo_buffer": 0.05}),
+    "gcn-p2": ("small", 2, {"model": "gcn"}),
+    "weak-p2": ("large", 2, {}),
 }
 
 
@@ -33,9 +34,13 @@ def study_dir(tmp_path_factory):
         graph = folder / f"{name}.h5"
         generate_graph("planted", graph, Spec(nodes=nodes, degree=6, features=12, classes=3, seed=1))
         partition_graph(graph, [1, 2], num_clusters=32)
-    for name, (graph, ranks, options) in RUNS.items():
-        base = ("--graph", folder / f"{graph}.h5", "--run-dir", folder / name, "--epochs", EPOCHS)
-        done = train(ranks, *base, "--model", "sage", "--layers", 2, "--hidden", 8, *options)
+    for ranks in sorted({ranks for _, ranks, _ in RUNS.values()}):
+        jobs = [
+            (name, {**SMALL, "graph": f"{folder / graph}.h5", **options})
+            for name, (graph, wanted, options) in RUNS.items()
+            if wanted == ranks
+        ]
+        done = start(ranks, Path(__file__).with_name("make_runs.py"), folder, json.dumps(jobs))
         assert done.code == 0, done.err
     return folder
 
