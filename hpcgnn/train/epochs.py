@@ -68,11 +68,11 @@ def _better(value, best):
 
 
 def costs_of_epoch(trainer):
-    """{'seconds', 'bytes', 'messages'} of the epoch by phase or kind, each {max, mean, min, sum} over ranks.
+    """{'seconds', 'cpu', 'bytes', 'messages'} of the epoch by phase or kind, each {max, mean, min, sum} over ranks.
     Collective.
     """
-    seconds, traffic = trainer.clock.take(), trainer.comm.ledger.take()
-    names, values = [], []
+    seconds, costs, traffic = trainer.clock.take(), trainer.clock.take_costs(), trainer.comm.ledger.take()
+    names, values = [("cpu", name) for name in costs], list(costs.values())
     for phase, value in seconds.items():
         names.append(("seconds", phase))
         values.append(value)
@@ -85,10 +85,10 @@ def costs_of_epoch(trainer):
     local = torch.tensor(values, dtype=torch.float64)
     total = trainer.comm.total(local)
     extremes = trainer.comm.allreduce_(torch.cat([local, -local]), "metrics", "max")
-    result = {"seconds": {}, "bytes": {}, "messages": {}}
+    result = {"seconds": {}, "cpu": {}, "bytes": {}, "messages": {}}
     for index, (group, name) in enumerate(names):
-        if group == "seconds" or total[index]:
-            exact = float if group == "seconds" else int
+        if group in ("seconds", "cpu") or total[index]:
+            exact = float if name.endswith("_seconds") or group == "seconds" else int
             result[group][name] = {
                 "max": exact(extremes[index]),
                 "mean": float(total[index]) / trainer.comm.size,

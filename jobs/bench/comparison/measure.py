@@ -1,0 +1,120 @@
+"""One measurement of one case: the command, and what its process left behind, in one form for all systems.
+
+A sample is {"epochs": [{loss, seconds, user_seconds, system_seconds, minor_faults}], "growth_bytes": {max, sum}, …}; seconds
+are the slowest rank's, processor time and faults the sum over ranks.
+"""
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from comparison.cases import OURS
+from comparison.environments import PEER_CODE, ROOT
+from comparison.processes import Failed, clean_environment, run
+
+COSTS = ("user_seconds", "system_seconds", "minor_faults")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every system trains. hidden: of sage and gcn; width: of one head of gat."""
+
+    graph: str
+    layers: int
+    hidden: int
+    heads: int
+    width: int
+    dropout: float
+    lr: float
+
+    def hidden_of(self, model):
+        return self.width if model == "gat" else self.hidden
+
+
+def measure(case, model, work, epochs, label, out, pythons, peer_format, limit_seconds):
+    """Run one measurement and return its sample. label: names its files below `out`. Raises Failed."""
+    place = re.sub(r"[^\w.-]+", "-", f"{model}-{case.name}-{label}").strip("-")
+    log = Path(out) / "logs" / f"{place}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if case.system == OURS:
+        run_dir = Path(out) / "runs" / place
+        command = our_command(case, model, work, epochs, run_dir)
+        run(command, log, limit_seconds, clean_environment(case.threads, PYTHONPATH=str(ROOT)))
+        sample = read_our_run(run_dir)
+    else:
+        result = log.with_suffix(".json")
+        command = peer_command(case, model, work, epochs, pythons[case.system], peer_format, result)
+        run(command, log, limit_seconds, clean_environment(case.threads, PYTHONPATH=str(ROOT)))
+        sample = read_peer_result(result)
+    if not sample["epochs"]:
+        raise Failed("it left no epochs")
+    return {**sample, "command": command}
+
+
+def our_command(case, model, work, epochs, run_dir):
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    values = {
+        "graph": work.graph,
+        "model": model,
+        "layers": work.layers,
+        "hidden": work.hidden_of(model),
+        "heads": work.heads,
+        "dropout": work.dropout,
+        "lr": work.lr,
+        "epochs": epochs,
+        "eval-every": 0,
+        "threads": case.threads,
+        "run-dir": run_dir,
+    }
+    options = [part for key, value in values.items() for part in (f"--{key}", str(value))]
+    launcher = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(case.ranks)]
+    return [*launcher, sys.executable, "-m", "hpcgnn", "train", "--auto-partition", *options, *case.options]
+
+
+def read_our_run(run_dir):
+    """The sample of a run directory of `hpcgnn train`."""
+    lines = (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
+    growth = summary["training_growth_bytes"]
+    return {
+        "epochs": [
+            {
+                "loss": record["loss"],
+                "seconds": record["seconds"]["epoch"]["max"],
+                **{name: record["cpu"][name]["sum"] for name in COSTS},
+            }
+            for record in map(json.loads, lines)
+        ],
+        "growth_bytes": None if growth["max"] is None else {"max": growth["max"], "sum": growth["sum"]},
+        "format": f"kernels {summary['kernels'].get('vector_path', '')}".strip(),
+        "versions": summary["versions"],
+    }
+
+
+def peer_command(case, model, work, epochs, python, peer_format, result):
+    values = {
+        "system": case.system,
+        "graph": work.graph,
+        "order": case.order,
+        "allocator": case.allocator,
+        "format": peer_format,
+        "model": model,
+        "layers": work.layers,
+        "hidden": work.hidden_of(model),
+        "heads": work.heads,
+        "dropout": work.dropout,
+        "lr": work.lr,
+        "epochs": epochs,
+        "threads": case.threads,
+        "result": result,
+    }
+    options = [part for key, value in values.items() for part in (f"--{key}", str(value))]
+    return [str(python), str(PEER_CODE / "worker.py"), *options]
+
+
+def read_peer_result(path):
+    record = json.loads(path.read_text())
+    growth = record["growth_bytes"]
+    return {**record, "growth_bytes": None if growth is None else {"max": growth, "sum": growth}}

@@ -1,0 +1,57 @@
+"""PyG, full-batch. It takes the adjacency in several forms that differ much in speed; each has a name here.
+
+The default of each model is the form that was fastest for PyG in trials (`--pyg-format` chooses another, and the record
+says which one ran).
+"""
+
+import torch
+import torch_geometric
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+
+PACKAGES = ("torch_geometric", "torch_sparse", "torch", "numpy")
+FORMATS = {
+    "edge-index": "edge_index (gather and scatter over edges)",
+    "edge-index-class": "torch_geometric.EdgeIndex with filled caches",
+    "csr": "torch.sparse CSR",
+    "sparse-tensor": "torch_sparse.SparseTensor with filled caches",
+}
+
+
+def default_format(model):
+    return {"sage": "csr", "gcn": "csr", "gat": "edge-index"}[model]
+
+
+def prepare(graph, kind):
+    """The transposed adjacency in one of FORMATS."""
+    nodes = len(graph.indptr) - 1
+    indptr, source = torch.from_numpy(graph.indptr), torch.from_numpy(graph.indices)
+    if kind == "csr":
+        return torch.sparse_csr_tensor(indptr, source, torch.ones(len(source)), (nodes, nodes))
+    if kind == "sparse-tensor":
+        from torch_sparse import SparseTensor
+
+        return SparseTensor(rowptr=indptr, col=source, sparse_sizes=(nodes, nodes)).fill_cache_()
+    target = torch.repeat_interleave(torch.arange(nodes), indptr.diff())
+    edges = torch.stack([source, target])
+    if kind == "edge-index-class":
+        return torch_geometric.EdgeIndex(edges, sparse_size=(nodes, nodes), sort_order="col").fill_cache_()
+    return edges
+
+
+def convolutions(model, widths, heads):
+    """One convolution per layer. widths: (d_in, hidden, …, classes); of attention, `hidden` is the width of each head.
+
+    The graph comes with its self loops; none are added again, and GCN keeps its normalised adjacency after the first epoch.
+    """
+    pairs = list(zip(widths[:-1], widths[1:]))
+    if model == "sage":
+        return [SAGEConv(a, b, aggr="mean") for a, b in pairs]
+    if model == "gcn":
+        return [GCNConv(a, b, cached=True, add_self_loops=False) for a, b in pairs]
+    first = [GATConv(pairs[0][0], widths[1], heads, add_self_loops=False)]
+    middle = [GATConv(heads * a, b, heads, add_self_loops=False) for a, b in pairs[1:-1]]
+    return [*first, *middle, GATConv(heads * pairs[-1][0], pairs[-1][1], 1, add_self_loops=False)]
+
+
+def convolve(conv, prepared, x):
+    return conv(x, prepared)

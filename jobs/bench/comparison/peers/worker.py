@@ -1,0 +1,123 @@
+"""One measurement of one peer: a fresh process that trains a few epochs and writes what they cost as JSON.
+
+Runs in the peer's own environment, with hpcgnn's source on the path for one reason: memory is measured, and the allocator is set,
+by the very code that does it for hpcgnn (hpcgnn/train/memory.py). Nothing else of hpcgnn is imported.
+"""
+
+import argparse
+import importlib
+import json
+import resource
+import time
+from importlib import metadata
+
+from hpcgnn.train.memory import PeakMemory, resident_bytes, set_allocator_policy, trim_heap
+
+MODULES = {"dgl": "dgl_peer", "pyg": "pyg_peer"}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--system", choices=MODULES, required=True)
+    parser.add_argument("--graph", required=True)
+    parser.add_argument("--order", choices=["original", "file"], default="original")
+    parser.add_argument("--format", default="auto")
+    parser.add_argument("--allocator", choices=["same", "default"], default="same")
+    parser.add_argument("--model", choices=["sage", "gcn", "gat"], required=True)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--epochs", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--result", required=True)
+    return parser.parse_args()
+
+
+def make_step(peer, options, prepared, graph, torch):
+    """A function without arguments that trains one epoch and returns the loss."""
+    torch.manual_seed(0)
+    hidden = [options.hidden] * (options.layers - 1)
+    convs = torch.nn.ModuleList(
+        peer.convolutions(options.model, (graph.features.shape[1], *hidden, graph.classes), options.heads)
+    )
+    activation = torch.nn.functional.elu if options.model == "gat" else torch.relu
+    optimizer = torch.optim.Adam(convs.parameters(), lr=options.lr, fused=True)
+    x, labels, train = (torch.from_numpy(array) for array in (graph.features, graph.labels, graph.train))
+    labels = labels[train]
+
+    def step():
+        optimizer.zero_grad()
+        h = x
+        for layer, conv in enumerate(convs):
+            h = torch.nn.functional.dropout(h, options.dropout) if options.dropout else h
+            h = peer.convolve(conv, prepared, h)
+            h = activation(h) if layer + 1 < len(convs) else h
+        loss = torch.nn.functional.cross_entropy(h[train], labels)
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+def timed(step):
+    """One epoch: {loss, seconds, user_seconds, system_seconds, minor_faults}; all threads of the process are counted."""
+    before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    loss = step()
+    seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "loss": loss,
+        "seconds": seconds,
+        "user_seconds": after.ru_utime - before.ru_utime,
+        "system_seconds": after.ru_stime - before.ru_stime,
+        "minor_faults": after.ru_minflt - before.ru_minflt,
+    }
+
+
+def versions(packages):
+    found = {}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def main():
+    options = arguments()
+    in_force = set_allocator_policy() if options.allocator == "same" else False
+    import torch  # after the allocator's policy
+
+    from graph_file import read_graph, toy_graph
+
+    torch.set_num_threads(options.threads)
+    peer = importlib.import_module(MODULES[options.system])
+    graph = read_graph(options.graph, options.order, self_loops=options.model != "sage")
+    kind = peer.default_format(options.model) if options.format == "auto" else options.format
+    prepared = peer.prepare(graph, kind)
+    toy = toy_graph(graph.features.shape[1], graph.classes)
+    make_step(peer, options, peer.prepare(toy, kind), toy, torch)()
+    trim_heap()
+    peak, baseline = PeakMemory(), resident_bytes()
+    may_reset = peak.reset()
+    step = make_step(peer, options, prepared, graph, torch)
+    epochs = [timed(step) for _ in range(options.epochs)]
+    record = {
+        "epochs": epochs,
+        "growth_bytes": peak.read() - baseline if may_reset else None,
+        "baseline_bytes": baseline,
+        "format": peer.FORMATS[kind],
+        "order": options.order,
+        "allocator_policy_in_force": in_force,
+        "threads": torch.get_num_threads(),
+        "versions": versions(peer.PACKAGES),
+    }
+    with open(options.result, "w") as file:
+        json.dump(record, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The comparison as text: a table for each model, and what is absent or failed, from the document alone."""
+
+from tabulate import tabulate
+
+from comparison.results import by_round, growth, last_losses, measured_cases, ratios, reference_of, spread
+
+MB = 1e6
+
+
+def render(document):
+    """All tables, in Markdown."""
+    parts = [_heading(document)]
+    for model in document["settings"]["models"]:
+        if measured_cases(document, model):
+            parts.append(f"## {model}\n\n{_table(document, model)}")
+    parts.append(_not_measured(document))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _heading(document):
+    graph, machine, settings = document["graph"], document["machine"], document["settings"]
+    return (
+        f"{document['date']}, {machine['cpu']}, {settings['threads']} threads in all; {graph['nodes']:,} nodes, "
+        f"{graph['edges']:,} edges, {graph['features']} features, {graph['classes']} classes. Medians over "
+        f"{settings['rounds']} rounds (least to most) of the median epoch, {settings['discard']} first epochs discarded; "
+        "ratio: share of the reference in the same round."
+    )
+
+
+def _table(document, model):
+    reference = reference_of(document, model)
+    rows = [_row(document, model, case, reference) for case in measured_cases(document, model)]
+    small = document["settings"]["constant_nodes"]
+    headers = [
+        "case",
+        "s/epoch",
+        f"ratio to {reference}",
+        "CPU s/epoch",
+        "ratio",
+        "of it system",
+        "faults/epoch",
+        "growth MB, sum",
+        "ratio",
+        "most of a rank",
+        f"sum on {small:,} nodes",
+        "loss",
+    ]
+    if not small:
+        rows, headers = [[*row[:-2], row[-1]] for row in rows], [*headers[:-2], headers[-1]]
+    align = ["left", *["right"] * (len(headers) - 1)]
+    return tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=align)
+
+
+def _row(document, model, case, reference):
+    seconds, cpu, system, faults = (
+        by_round(document, model, case, quantity)
+        for quantity in ("seconds", "cpu_seconds", "system_seconds", "minor_faults")
+    )
+    base = {q: by_round(document, model, reference, q) for q in ("seconds", "cpu_seconds")}
+    total, most = growth(document, model, case, "sum"), growth(document, model, case, "max")
+    base_growth, small = growth(document, model, reference, "sum"), growth(document, model, case, "sum", constant=True)
+    return [
+        case,
+        _spread(spread(seconds.values()), 3),
+        _spread(ratios(seconds, base["seconds"]), 2),
+        _spread(spread(cpu.values()), 2),
+        _spread(ratios(cpu, base["cpu_seconds"]), 2),
+        _middle(ratios(system, cpu), 100, 0, " %"),
+        _middle(spread(faults.values()), 1, 0),
+        _spread(total, 0, MB),
+        "–" if not total or not base_growth else f"{total['median'] / base_growth['median']:.2f}",
+        _middle(most, 1 / MB, 0),
+        _middle(small, 1 / MB, 0),
+        _middle(last_losses(document, model, case), 1, 3),
+    ]
+
+
+def _spread(found, digits, unit=1):
+    if found is None:
+        return "–"
+    least, middle, most = (f"{found[key] / unit:,.{digits}f}" for key in ("min", "median", "max"))
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def _middle(found, factor, digits, unit=""):
+    return "–" if found is None else f"{found['median'] * factor:,.{digits}f}{unit}"
+
+
+def _not_measured(document):
+    lines = [f"* {entry['system']}: absent: {entry['reason']}" for entry in document["absent"]]
+    lines += [
+        f"* {entry['model']}, {entry['case']}, {entry['label']}: failed: {entry['reason']}"
+        for entry in document["failures"]
+    ]
+    return "Not measured:\n\n" + "\n".join(lines) if lines else ""

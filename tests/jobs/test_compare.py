@@ -1,0 +1,318 @@
+"""The comparison with peers: its arithmetic and its order, and one small comparison of hpcgnn with itself, run as a user does.
+
+Peers are not installed here: that needs a network.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMPARE = ROOT / "jobs" / "bench" / "compare.py"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bench():
+    """The folder of compare.py on the path, as it is for the script itself."""
+    sys.path.append(str(COMPARE.parent))
+    yield
+    sys.path.remove(str(COMPARE.parent))
+
+
+def run_compare(*arguments, limit=300):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))}
+    return subprocess.run(
+        [sys.executable, str(COMPARE), *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+    )
+
+
+def sample(case, number, seconds, growth=None, model="sage", constant=False):
+    epochs = [
+        {"loss": 1.0, "seconds": s, "user_seconds": 2 * s, "system_seconds": s / 2, "minor_faults": 10} for s in seconds
+    ]
+    grown = None if growth is None else {"max": growth, "sum": 2 * growth}
+    return {
+        "model": model,
+        "case": case,
+        "round": number,
+        "constant": constant,
+        "epochs": epochs,
+        "growth_bytes": grown,
+    }
+
+
+def document(*samples, cases=(("hpcgnn 1×2", "hpcgnn"), ("dgl", "dgl")), **more):
+    return {
+        "date": "2026-01-01T00:00:00+00:00",
+        "graph": {"nodes": 10, "edges": 20, "features": 3, "classes": 2},
+        "machine": {"cpu": "a processor"},
+        "settings": {
+            "models": ["sage"],
+            "threads": 2,
+            "rounds": 2,
+            "discard": 1,
+            "reference": "dgl",
+            "constant_nodes": 4000,
+        },
+        "cases": [{"name": name, "system": system} for name, system in cases],
+        "samples": list(samples),
+        "absent": [],
+        "failures": [],
+        **more,
+    }
+
+
+TWO_ROUNDS = (
+    sample("hpcgnn 1×2", 0, [9.0, 1.0, 1.0, 2.0], growth=300e6),
+    sample("dgl", 0, [9.0, 2.0, 2.0, 2.0], growth=500e6),
+    sample("hpcgnn 1×2", 1, [9.0, 6.0, 6.0, 6.0], growth=100e6),
+    sample("dgl", 1, [9.0, 4.0, 5.0, 3.0], growth=500e6),
+)
+
+
+def test_ratios_are_taken_within_a_round_and_without_the_discarded_epochs():
+    from comparison.results import by_round, ratios
+
+    ours, theirs = (by_round(document(*TWO_ROUNDS), "sage", case, "seconds") for case in ("hpcgnn 1×2", "dgl"))
+    assert ours == {0: 1.0, 1: 6.0} and theirs == {0: 2.0, 1: 4.0}
+    assert ratios(ours, theirs) == {"min": 0.5, "median": 1.0, "max": 1.5}
+    assert ratios(ours, {1: 4.0}) == {"min": 1.5, "median": 1.5, "max": 1.5}, "only rounds that have both"
+    assert ratios(ours, {}) is None
+
+
+def test_processor_time_is_user_and_system_of_the_same_epoch():
+    from comparison.results import by_round
+
+    assert by_round(document(*TWO_ROUNDS), "sage", "dgl", "cpu_seconds") == {0: 5.0, 1: 10.0}
+
+
+def test_growth_apart_from_that_on_the_small_graph():
+    from comparison.results import growth
+
+    found = document(
+        *TWO_ROUNDS, sample("dgl", None, [1.0, 1.0], growth=7e6, constant=True), sample("dgl", 2, [1.0, 1.0])
+    )
+    assert growth(found, "sage", "dgl", "max") == {"min": 500e6, "median": 500e6, "max": 500e6}
+    assert growth(found, "sage", "dgl", "sum", constant=True)["median"] == 14e6
+    assert growth(found, "gcn", "dgl", "sum") is None
+
+
+def test_table_has_spreads_and_names_what_was_not_measured():
+    from comparison.tables import render
+
+    text = render(
+        document(
+            *TWO_ROUNDS,
+            absent=[{"system": "sar", "reason": "installing it failed: no network"}],
+            failures=[
+                {"model": "gat", "case": "pyg", "label": "round-1", "reason": "took longer than 9 s (--timeout)"}
+            ],
+        )
+    )
+    (line,) = [line for line in text.splitlines() if line.startswith("| hpcgnn")]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[:3] == ["hpcgnn 1×2", "3.500 (1.000 to 6.000)", "1.00 (0.50 to 1.50)"]
+    assert "400 (200 to 600)" in cells and "0.40" in cells
+    assert "* sar: absent: installing it failed: no network" in text
+    assert "* gat, pyg, round-1: failed: took longer than 9 s (--timeout)" in text
+    assert "## gat" not in text
+
+
+def test_reference_is_what_was_asked_for_or_the_first_peer_or_ourselves():
+    from comparison.results import reference_of
+
+    assert reference_of(document(*TWO_ROUNDS), "sage") == "dgl"
+    renamed = document(*TWO_ROUNDS)
+    renamed["settings"]["reference"] = "hpcgnn 1×2"
+    assert reference_of(renamed, "sage") == "hpcgnn 1×2"
+    assert reference_of(document(TWO_ROUNDS[0]), "sage") == "hpcgnn 1×2", "the peer has no sample"
+
+
+def test_losses_are_compared_at_an_epoch_that_all_reached():
+    from comparison.results import last_losses
+
+    short, long = sample("dgl", 0, [1.0, 1.0]), sample("hpcgnn 1×2", 0, [1.0, 1.0, 1.0])
+    long["epochs"][1]["loss"] = 0.5
+    assert last_losses(document(short, long), "sage", "hpcgnn 1×2")["median"] == 0.5
+
+
+def test_cases_share_the_threads_and_alternate():
+    from comparison.cases import alternation, our_cases, peer_cases
+
+    ours = our_cases([1, 2, 8], 2, {"": ["--seed", "3"], "small": ["--halo-buffer", "1"]})
+    assert [(c.ranks, c.threads) for c in ours] == [(1, 2), (2, 1), (8, 1)] * 2
+    assert ours[0].name == "hpcgnn 1×2" and ours[3].name == "hpcgnn[small] 1×2"
+    assert ours[3].options == ("--halo-buffer", "1")
+    peers = peer_cases("dgl", 2, ["original", "file"], ["same", "default"])
+    assert [c.name for c in peers] == [
+        "dgl",
+        "dgl, default allocator",
+        "dgl, file order",
+        "dgl, file order, default allocator",
+    ]
+    assert len({c.name for c in [*ours, *peers]}) == len(ours) + len(peers)
+
+    turns = alternation(["sage", "gat"], [*ours[:3], *peers[:2]], 2)
+    names = [case.name for _, _, case in turns[:5]]
+    assert names == ["hpcgnn 1×2", "dgl", "hpcgnn 2×1", "dgl, default allocator", "hpcgnn 8×1"]
+    assert [(model, number) for model, number, _ in turns[::5]] == [("sage", 0), ("sage", 1), ("gat", 0), ("gat", 1)]
+    assert all([case.name for _, _, case in turns[i : i + 5]] == names for i in range(0, 20, 5))
+
+
+def test_only_peers_are_measured_too():
+    from comparison.cases import alternation, peer_cases
+
+    peers = peer_cases("dgl", 2, ["original"], ["same"]) + peer_cases("pyg", 2, ["original"], ["same"])
+    assert [case.name for _, _, case in alternation(["gcn"], peers, 1)] == ["dgl", "pyg"]
+
+
+def test_what_is_parsed():
+    from comparison.cases import parse_epochs, parse_variant
+
+    assert parse_variant("medium='--matmul medium' --seed 1") == ("medium", ["--matmul medium", "--seed", "1"])
+    assert parse_variant("medium=--matmul medium") == ("medium", ["--matmul", "medium"])
+    epochs = parse_epochs(["3", "pyg:gat=1"], 5)
+    assert (epochs("pyg", "gat"), epochs("pyg", "sage"), epochs("dgl", "gat")) == (1, 3, 3)
+    assert parse_epochs([], 5)("dgl", "gcn") == 5
+    for wrong in ("0", "x", "pyg=1", "pyg:gat", "pyg:gat=0"):
+        with pytest.raises(ValueError, match="expected N or SYSTEM:MODEL=N"):
+            parse_epochs([wrong], 5)
+    with pytest.raises(ValueError, match="expected NAME="):
+        parse_variant("medium")
+
+
+def test_a_process_that_takes_too_long_or_fails_is_ended_and_its_reason_kept(tmp_path):
+    from comparison.processes import Failed, clean_environment, run
+
+    child = tmp_path / "child"
+    slow = (
+        "import subprocess, time; process = subprocess.Popen(['sleep', '60']); "
+        f"open({str(child)!r}, 'w').write(str(process.pid)); time.sleep(60)"
+    )
+    with pytest.raises(Failed, match=r"took longer than 3 s \(--timeout\)"):
+        run([sys.executable, "-c", slow], tmp_path / "log", 3, clean_environment(1))
+    state = Path("/proc", child.read_text(), "stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z", "what it started is ended with it"
+    wrong = "print('before'); raise ValueError('a bad graph')"
+    with pytest.raises(Failed, match="exit code 1: ValueError: a bad graph"):
+        run([sys.executable, "-c", wrong], tmp_path / "log", 60, clean_environment(1))
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("graph") / "g.h5"
+    for command in (
+        ["generate", "planted", "-o", path, "--nodes", 2000, "--degree", 10, "--features", 16, "--classes", 5],
+        ["partition", path, "--ranks", "1,2"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "partition_tools", *map(str, command)], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.fixture(scope="module")
+def compared(graph, tmp_path_factory):
+    """The folder of a comparison of one rank with two, and of a peer whose environment cannot be made."""
+    folder = tmp_path_factory.mktemp("compare")
+    (folder / "file").write_text("no folder")
+    done = run_compare(
+        *("--graph", graph, "--systems", "hpcgnn,dgl", "--environments", folder / "file", "--ranks", "1,2"),
+        *("--models", "sage", "--hidden", 8, "--rounds", 1, "--epochs", 2, "--discard", 1),
+        *("--constant-nodes", 0, "--out", folder / "out", "--", "--seed", 3),
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "out", done
+
+
+def test_comparison_of_ranks_on_a_small_graph(compared):
+    out, done = compared
+    found = json.loads((out / "compare.json").read_text())
+    assert [(s["model"], s["case"], s["round"]) for s in found["samples"]] == [
+        ("sage", "hpcgnn 1×2", 0),
+        ("sage", "hpcgnn 2×1", 0),
+    ]
+    one, two = found["samples"]
+    for measured in (one, two):
+        assert len(measured["epochs"]) == 3 and measured["growth_bytes"]["sum"] > 0
+        for epoch in measured["epochs"]:
+            assert epoch["seconds"] > 0 and epoch["user_seconds"] + epoch["system_seconds"] > 0
+        assert measured["command"][-2:] == ["--seed", "3"]
+    losses = [[epoch["loss"] for epoch in measured["epochs"]] for measured in (one, two)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4), "the same training, whatever the number of ranks"
+    assert found["graph"]["nodes"] == 2000 and found["machine"]["cpu"] and found["allocator"]["mmap_threshold_bytes"]
+    assert (out / "compare.md").read_text().strip() in done.stdout
+    assert (out / "compare.png").stat().st_size > 10_000
+
+
+def test_peer_without_environment_is_reported_absent(compared):
+    out, done = compared
+    (absent,) = json.loads((out / "compare.json").read_text())["absent"]
+    assert absent["system"] == "dgl" and "cannot be made" in absent["reason"]
+    assert f"* dgl: absent: {absent['reason']}" in done.stdout
+
+
+def test_tables_and_plot_come_again_from_the_numbers_alone(compared, tmp_path):
+    out, done = compared
+    (tmp_path / "compare.json").write_text((out / "compare.json").read_text())
+    again = run_compare("--redraw", tmp_path / "compare.json")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "compare.md").read_text() == (out / "compare.md").read_text()
+    assert (tmp_path / "compare.png").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--graph", "missing.h5", "--systems", "hpcgnn", "--out", "{tmp}/new"], "no graph file at missing.h5"),
+        (["--systems", "hpcgnn", "--out", "{tmp}"], "is not empty; expected a new folder"),
+        (["--systems", "tensorflow"], "expected some of hpcgnn,dgl,pyg,sar, got 'tensorflow'"),
+        (["--variant", "x"], "expected NAME='OPTIONS OF hpcgnn train', got 'x'"),
+        (["--ranks", "1,0"], "expected a whole number from 1 up, got '0'"),
+        (["--peer-epochs", "pyg=2"], "expected N or SYSTEM:MODEL=N"),
+        (["--redraw", "missing.json"], "missing.json"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, arguments, said):
+    (tmp_path / "something").write_text("")
+    done = run_compare(*(argument.format(tmp=tmp_path) for argument in arguments))
+    assert done.returncode == 2
+    assert said in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+
+
+def test_graph_of_peers_is_the_same_in_both_orders(graph):
+    """What peers read, against the graph file: the original order is a renumbering, and loops are added only once."""
+    import numpy as np
+    from comparison.environments import PEER_CODE
+
+    from hpcgnn.graph.storage import GraphFile
+
+    spec = importlib.util.spec_from_file_location("graph_file", PEER_CODE / "graph_file.py")
+    peers = importlib.util.module_from_spec(spec)
+    sys.modules["graph_file"] = peers  # dataclasses look their module up
+    spec.loader.exec_module(peers)
+    with GraphFile(graph) as file:
+        original = file.read("nodes/original_id")
+    stored, renumbered = peers.read_graph(graph, "file"), peers.read_graph(graph, "original")
+
+    def pairs(found, names):
+        target = np.repeat(np.arange(2000), np.diff(found.indptr))
+        return sorted(zip(names[target].tolist(), names[found.indices].tolist()))
+
+    assert pairs(stored, original) == pairs(renumbered, np.arange(2000))
+    assert (stored.features == renumbered.features[original]).all()
+    assert (stored.labels == renumbered.labels[original]).all()
+    assert set(original[stored.train].tolist()) == set(renumbered.train.tolist())
+    looped = peers.read_graph(graph, "original", self_loops=True)
+    assert pairs(looped, np.arange(2000)) == sorted(pairs(renumbered, np.arange(2000)) + [(i, i) for i in range(2000)])
