@@ -46,7 +46,8 @@ def _end_group(process):
 
 
 def last_words(text, most=300):
-    """The line of an output that most likely says why it ended: the last that names an error, else the last."""
+    """The line of an output that most likely says why it ended: the last that is fatal or names an error, else the last."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(_NOT_REASONS)]
+    fatal = [line for line in lines if line.startswith("fatal:")]
     telling = [line for line in lines if "error" in line.lower()]
-    return (telling or lines or ["it said nothing"])[-1][:most]
+    return (fatal or telling or lines or ["it said nothing"])[-1][:most]
