@@ -3,7 +3,6 @@
 Peers are not installed here: that needs a network.
 """
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -18,10 +17,12 @@ COMPARE = ROOT / "jobs" / "bench" / "compare.py"
 
 @pytest.fixture(scope="module", autouse=True)
 def bench():
-    """The folder of compare.py on the path, as it is for the script itself."""
-    sys.path.append(str(COMPARE.parent))
+    """The folders of compare.py and of the peers' code on the path, as they are for the scripts themselves."""
+    folders = [str(COMPARE.parent), str(COMPARE.parent / "comparison" / "peers")]
+    sys.path += folders
     yield
-    sys.path.remove(str(COMPARE.parent))
+    for folder in folders:
+        sys.path.remove(folder)
 
 
 def run_compare(*arguments, limit=300):
@@ -48,6 +49,8 @@ def sample(case, number, seconds, growth=None, model="sage", constant=False):
         "constant": constant,
         "epochs": epochs,
         "growth_bytes": grown,
+        "versions": {"dgl": "2.1.0", "hpcgnn": "0.1.0"},
+        "format": "a form",
     }
 
 
@@ -126,6 +129,7 @@ def test_table_has_spreads_and_names_what_was_not_measured():
     assert "* sar: absent: installing it failed: no network" in text
     assert "* gat, pyg, round-1: failed: took longer than 9 s (--timeout)" in text
     assert "## gat" not in text
+    assert "dgl 2.1.0: a form." in text
 
 
 def test_reference_is_what_was_asked_for_or_the_first_peer_or_ourselves():
@@ -224,11 +228,11 @@ def graph(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def compared(graph, tmp_path_factory):
-    """The folder of a comparison of one rank with two, and of a peer whose environment cannot be made."""
+    """The folder of a comparison of one rank with two, bare torch, and a peer whose environment cannot be made."""
     folder = tmp_path_factory.mktemp("compare")
     (folder / "file").write_text("no folder")
     done = run_compare(
-        *("--graph", graph, "--systems", "hpcgnn,dgl", "--environments", folder / "file", "--ranks", "1,2"),
+        *("--graph", graph, "--systems", "hpcgnn,dgl,torch", "--environments", folder / "file", "--ranks", "1,2"),
         *("--models", "sage", "--hidden", 8, "--rounds", 1, "--epochs", 2, "--discard", 1),
         *("--constant-nodes", 0, "--out", folder / "out", "--", "--seed", 3),
     )
@@ -241,14 +245,17 @@ def test_comparison_of_ranks_on_a_small_graph(compared):
     found = json.loads((out / "compare.json").read_text())
     assert [(s["model"], s["case"], s["round"]) for s in found["samples"]] == [
         ("sage", "hpcgnn 1×2", 0),
+        ("sage", "torch", 0),
         ("sage", "hpcgnn 2×1", 0),
     ]
-    one, two = found["samples"]
-    for measured in (one, two):
+    one, bare, two = found["samples"]
+    for measured in (one, bare, two):
         assert len(measured["epochs"]) == 3 and measured["growth_bytes"]["sum"] > 0
         for epoch in measured["epochs"]:
             assert epoch["seconds"] > 0 and epoch["user_seconds"] + epoch["system_seconds"] > 0
-        assert measured["command"][-2:] == ["--seed", "3"]
+        assert (measured["command"][-2:] == ["--seed", "3"]) == (measured is not bare)
+    assert bare["allocator_policy_in_force"] and bare["versions"]["torch"] and bare["order"] == "original"
+    assert "ratio to torch" in done.stdout, "the reference that was asked for is absent, the next peer serves"
     losses = [[epoch["loss"] for epoch in measured["epochs"]] for measured in (one, two)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4), "the same training, whatever the number of ranks"
     assert found["graph"]["nodes"] == 2000 and found["machine"]["cpu"] and found["allocator"]["mmap_threshold_bytes"]
@@ -277,7 +284,7 @@ def test_tables_and_plot_come_again_from_the_numbers_alone(compared, tmp_path):
     [
         (["--graph", "missing.h5", "--systems", "hpcgnn", "--out", "{tmp}/new"], "no graph file at missing.h5"),
         (["--systems", "hpcgnn", "--out", "{tmp}"], "is not empty; expected a new folder"),
-        (["--systems", "tensorflow"], "expected some of hpcgnn,dgl,pyg,sar, got 'tensorflow'"),
+        (["--systems", "keras"], "expected some of hpcgnn,dgl,pyg,sar,torch, got 'keras'"),
         (["--variant", "x"], "expected NAME='OPTIONS OF hpcgnn train', got 'x'"),
         (["--ranks", "1,0"], "expected a whole number from 1 up, got '0'"),
         (["--peer-epochs", "pyg=2"], "expected N or SYSTEM:MODEL=N"),
@@ -293,15 +300,11 @@ def test_mistakes_are_one_line(tmp_path, arguments, said):
 
 def test_graph_of_peers_is_the_same_in_both_orders(graph):
     """What peers read, against the graph file: the original order is a renumbering, and loops are added only once."""
+    import graph_file as peers
     import numpy as np
-    from comparison.environments import PEER_CODE
 
     from hpcgnn.graph.storage import GraphFile
 
-    spec = importlib.util.spec_from_file_location("graph_file", PEER_CODE / "graph_file.py")
-    peers = importlib.util.module_from_spec(spec)
-    sys.modules["graph_file"] = peers  # dataclasses look their module up
-    spec.loader.exec_module(peers)
     with GraphFile(graph) as file:
         original = file.read("nodes/original_id")
     stored, renumbered = peers.read_graph(graph, "file"), peers.read_graph(graph, "original")
@@ -316,3 +319,38 @@ def test_graph_of_peers_is_the_same_in_both_orders(graph):
     assert set(original[stored.train].tolist()) == set(renumbered.train.tolist())
     looped = peers.read_graph(graph, "original", self_loops=True)
     assert pairs(looped, np.arange(2000)) == sorted(pairs(renumbered, np.arange(2000)) + [(i, i) for i in range(2000)])
+
+
+def test_a_peer_that_fails_is_reported_with_its_reason(graph, tmp_path):
+    done = run_compare(
+        *("--graph", graph, "--systems", "torch", "--models", "gat", "--rounds", 2, "--constant-nodes", 0),
+        *("--out", tmp_path / "out"),
+    )
+    assert done.returncode == 0, done.stderr
+    (failure,) = json.loads((tmp_path / "out" / "compare.json").read_text())["failures"]
+    assert failure["label"] == "round-1", "and it is not tried again"
+    assert (
+        "* gat, torch, round-1: failed: exit code 1: error: bare torch has no gat; expected one of sage, gcn"
+        in done.stdout
+    )
+
+
+@pytest.mark.parametrize("model", ["sage", "gcn"])
+def test_bare_torch_computes_the_same_aggregate(graph, model):
+    """Its matrices and its gradient against sums over the edges."""
+    import graph_file
+    import numpy as np
+    import torch
+    import torch_peer
+
+    read = graph_file.read_graph(graph, "original", self_loops=True)
+    target, degree = np.repeat(np.arange(2000), np.diff(read.indptr)), np.diff(read.indptr)
+    weight = 1 / degree[target] if model == "sage" else 1 / np.sqrt(degree[target] * degree[read.indices])
+    dense = np.zeros((2000, 2000))
+    np.add.at(dense, (target, read.indices), weight)
+    x = torch.randn(2000, 3, requires_grad=True)
+    y = torch_peer.Product.apply(*torch_peer.prepare(read, "csr", model), x)
+    torch.testing.assert_close(y.detach().double(), torch.from_numpy(dense) @ x.detach().double(), rtol=1e-4, atol=1e-5)
+    gradient = torch.randn(2000, 3)
+    y.backward(gradient)
+    torch.testing.assert_close(x.grad.double(), torch.from_numpy(dense.T) @ gradient.double(), rtol=1e-4, atol=1e-5)

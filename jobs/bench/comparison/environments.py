@@ -27,7 +27,8 @@ class Absent(Exception):
 
 @dataclass(frozen=True)
 class Peer:
-    """requirements: what pip installs; module: of peers/, which must import afterwards and does the measurement."""
+    """requirements: what pip installs, nothing for what runs in the project's own environment; module: of peers/, which must
+    import afterwards and does the measurement."""
 
     requirements: tuple
     module: str | None
@@ -37,12 +38,15 @@ PEERS = {
     "dgl": Peer(_DGL, "dgl_peer"),
     "pyg": Peer((*_COMMON, "torch_geometric==2.8.1"), "pyg_peer"),
     "sar": Peer((*_DGL, "ifaddr", "sar-gnn @ git+https://github.com/IntelLabs/SAR"), None),
+    "torch": Peer((), "torch_peer"),
 }
 
 
 def peer_python(system, folder, limit_seconds=1800):
     """The interpreter of a peer's environment in `folder`, which is made if it is not there. Raises Absent."""
     peer, home = PEERS[system], Path(folder).resolve() / system
+    if not peer.requirements:
+        return Path(sys.executable)
     python, stamp = home / "bin" / "python", home / "installed"
     wanted = hashlib.sha256("\n".join([*peer.requirements, CONSTRAINTS.read_text()]).encode()).hexdigest()
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from comparison.cases import OURS
-from comparison.environments import PEER_CODE, ROOT
+from comparison.environments import PEER_CODE, PEERS, ROOT
 from comparison.processes import Failed, clean_environment, run
 
 COSTS = ("user_seconds", "system_seconds", "minor_faults")
@@ -95,7 +95,7 @@ def read_our_run(run_dir):
 
 def peer_command(case, model, work, epochs, python, peer_format, result):
     values = {
-        "system": case.system,
+        "peer": PEERS[case.system].module,
         "graph": work.graph,
         "order": case.order,
         "allocator": case.allocator,

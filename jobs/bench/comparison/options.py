@@ -21,7 +21,12 @@ def parse(argv, description):
         description=description, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     what = parser.add_argument_group("what is compared")
-    what.add_argument("--systems", type=_names(OURS, *PEERS), default=[OURS, *PEERS], help="default: all")
+    what.add_argument(
+        "--systems",
+        type=_names(OURS, *PEERS),
+        default=[OURS, "dgl", "pyg", "sar"],
+        help="default: hpcgnn,dgl,pyg,sar; `torch` is bare torch",
+    )
     what.add_argument("--models", type=_names("sage", "gcn", "gat"), default=["sage", "gcn", "gat"])
     what.add_argument("--ranks", type=_numbers, default=[1, 2, 4, 8], help="of hpcgnn (default: 1,2,4,8)")
     what.add_argument("--threads", type=_number, default=2, help="in all, and cores to run on (default: 2)")

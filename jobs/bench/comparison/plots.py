@@ -4,7 +4,7 @@ from comparison.results import by_round, growth, measured_cases, spread
 from hpcgnn.records import replaced_by
 
 GB = 1e9
-OURS_COLOUR, PEER_COLOUR = "tab:blue", "tab:gray"
+OURS_COLOUR, PEER_COLOUR, KERNEL_COLOUR = "tab:blue", "tab:gray", "tab:red"
 
 
 def draw(document, path):
@@ -25,10 +25,14 @@ def draw(document, path):
     for row, model in zip(axes, models):
         _draw_model(row, document, model, colours)
     for axis in axes.flat:
+        axis.tick_params(labelsize=8)
+        axis.title.set_size(9)
         axis.invert_yaxis()
         axis.grid(axis="x", alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
     graph = document["graph"]
+    handles = [plt.Rectangle((0, 0), 1, 1, color=KERNEL_COLOUR, alpha=0.7)]
+    axes[0][1].legend(handles, ["in the kernel, mostly page faults"], frameon=False, fontsize=7, loc="lower right")
     figure.suptitle(
         f"{graph['nodes']:,} nodes, {graph['edges']:,} edges; {document['settings']['threads']} threads in all; "
         f"{document['machine']['cpu']}; {document['date'][:10]}",
@@ -52,13 +56,12 @@ def _draw_model(row, document, model, colours):
         for quantity in ("user_seconds", "system_seconds")
     )
     row[1].barh(cases, user, color=shades)
-    row[1].barh(cases, system, left=user, color="tab:red", alpha=0.7, label="in the kernel (page faults)")
+    row[1].barh(cases, system, left=user, color=KERNEL_COLOUR, alpha=0.7)
     row[1].set(title=f"{model}: processor seconds per epoch", yticklabels=[])
-    row[1].legend(frameon=False, fontsize=8)
 
     measured = [growth(document, model, case, "sum") for case in cases]
     _bars(row[2], cases, measured, shades, GB)
-    row[2].set(title=f"{model}: growth of memory in training, all ranks, GB", yticklabels=[])
+    row[2].set(title=f"{model}: GB that training adds, all ranks", yticklabels=[])
 
 
 def _bars(axis, cases, spreads, shades, unit=1):

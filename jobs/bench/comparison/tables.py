@@ -2,6 +2,8 @@
 
 from tabulate import tabulate
 
+from comparison.cases import OURS
+
 from comparison.results import by_round, growth, last_losses, measured_cases, ratios, reference_of, spread
 
 MB = 1e6
@@ -12,7 +14,7 @@ def render(document):
     parts = [_heading(document)]
     for model in document["settings"]["models"]:
         if measured_cases(document, model):
-            parts.append(f"## {model}\n\n{_table(document, model)}")
+            parts.append(f"## {model}\n\n{_table(document, model)}\n\n{_systems(document, model)}")
     parts.append(_not_measured(document))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -73,6 +75,17 @@ def _row(document, model, case, reference):
         _middle(small, 1 / MB, 0),
         _middle(last_losses(document, model, case), 1, 3),
     ]
+
+
+def _systems(document, model):
+    """Which version of each system ran, and how."""
+    lines, systems = {}, {case["name"]: case["system"] for case in document["cases"]}
+    for sample in document["samples"]:
+        system = systems[sample["case"]]
+        if sample["model"] == model and system not in lines:
+            own = {OURS: OURS, "pyg": "torch_geometric"}.get(system, system)
+            lines[system] = f"{system} {sample['versions'].get(own, '')}: {sample['format']}"
+    return "; ".join(lines.values()) + "."
 
 
 def _spread(found, digits, unit=1):

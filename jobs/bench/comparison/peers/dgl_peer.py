@@ -25,7 +25,7 @@ def default_format(model):
     return "default"
 
 
-def prepare(graph, kind):
+def prepare(graph, kind, model):
     """The graph in all formats that forward and backward read."""
     source, indptr = torch.from_numpy(graph.indices), torch.from_numpy(graph.indptr)
     nodes = len(indptr) - 1

@@ -13,12 +13,10 @@ from importlib import metadata
 
 from hpcgnn.train.memory import PeakMemory, resident_bytes, set_allocator_policy, trim_heap
 
-MODULES = {"dgl": "dgl_peer", "pyg": "pyg_peer"}
-
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--system", choices=MODULES, required=True)
+    parser.add_argument("--peer", required=True, help="module beside this one")
     parser.add_argument("--graph", required=True)
     parser.add_argument("--order", choices=["original", "file"], default="original")
     parser.add_argument("--format", default="auto")
@@ -77,13 +75,7 @@ def timed(step):
 
 
 def versions(packages):
-    found = {}
-    for package in packages:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = None
-    return found
+    return {package: metadata.version(package) for package in packages}
 
 
 def main():
@@ -94,12 +86,12 @@ def main():
     from graph_file import read_graph, toy_graph
 
     torch.set_num_threads(options.threads)
-    peer = importlib.import_module(MODULES[options.system])
+    peer = importlib.import_module(options.peer)
     graph = read_graph(options.graph, options.order, self_loops=options.model != "sage")
     kind = peer.default_format(options.model) if options.format == "auto" else options.format
-    prepared = peer.prepare(graph, kind)
+    prepared = peer.prepare(graph, kind, options.model)
     toy = toy_graph(graph.features.shape[1], graph.classes)
-    make_step(peer, options, peer.prepare(toy, kind), toy, torch)()
+    make_step(peer, options, peer.prepare(toy, kind, options.model), toy, torch)()
     trim_heap()
     peak, baseline = PeakMemory(), resident_bytes()
     may_reset = peak.reset()
