@@ -27,7 +27,8 @@ def relation_weights(local, num_types, comm, dtype):
 
 def _by_type(edges, num_types):
     """(float64 weights (E_p,), the edges ordered by type, where each type begins)."""
-    weight = torch.ones(edges.count, dtype=torch.float64) if edges.weight is None else edges.weight.double()
+    weight = torch.ones(edges.count) if edges.weight is None else edges.weight
+    weight = weight.to(torch.float64, copy=True)
     ordered, order = torch.sort(edges.type, stable=True)
     return weight, order, torch.searchsorted(ordered, torch.arange(num_types + 1, dtype=ordered.dtype)).tolist()
 

@@ -27,6 +27,9 @@ class GATConv(nn.Module):
         self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype)
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
+        # What an edge adds to its logits: a coefficient per head for its weight, or for its type (added self loops' the last).
+        kinds = {"none": 0, "weight": 1, "type": spec.edge_types + 1}[spec.edge_term]
+        self.terms = nn.Parameter(torch.zeros(kinds, heads, dtype=dtype)) if kinds else None
         self.bias = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
 
     def glorot(self):
@@ -39,4 +42,4 @@ class GATConv(nn.Module):
         halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
         projected = x @ torch.cat([self.linear.weight, *halves], 1)
         p = self.attention_dropout if self.training else 0.0
-        return graph.attend(projected, self.shape, self.layer, p) + self.bias
+        return graph.attend(projected, self.shape, self.layer, p, self.terms) + self.bias

@@ -65,9 +65,9 @@ class Graph:
         kinds = self._local.inward.edges.type
         return None if kinds is None else kinds.long()
 
-    def attend(self, projected, shape, layer, p):
+    def attend(self, projected, shape, layer, p, terms=None):
         """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See ops/attention.py."""
-        return self._halo.attend(projected, shape, self._random.key(Purpose.DROPOUT_ATTENTION, layer), p)
+        return self._halo.attend(projected, shape, self._random.key(Purpose.DROPOUT_ATTENTION, layer), p, terms)
 
     def largest(self, x):
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""

@@ -91,12 +91,22 @@ def _attentive(conv_class):
     return build
 
 
+def _build_gat(spec):
+    missing = {"weight": not spec.weighted, "type": spec.edge_types == 0}.get(spec.edge_term, False)
+    if missing:
+        raise GraphError(
+            f"--edge-term {spec.edge_term} needs edges with {spec.edge_term}s, and this graph has none; import it with them, or "
+            "leave the option out"
+        )
+    return _attentive(GATConv)(spec)
+
+
 MODELS = {
     "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops),
     "sage": Entry(_build_sage, SAGEConv.self_loops, lambda spec: spec.aggregator != "pool"),
     "gin": Entry(_stacked(GINConv), GINConv.self_loops),
     "sgc": Entry(_build_sgc, SGCConv.self_loops),
-    "gat": Entry(_attentive(GATConv), GATConv.self_loops, _never, lambda spec: spec.edge_term != "none"),
+    "gat": Entry(_build_gat, GATConv.self_loops, _never, lambda spec: spec.edge_term != "none"),
     "gatv2": Entry(_attentive(GATv2Conv), GATv2Conv.self_loops, _never),
     "transformer": Entry(_attentive(TransformerConv), TransformerConv.self_loops, _never),
     "rgcn": Entry(_build_rgcn, RGCNConv.self_loops, _never, _always),

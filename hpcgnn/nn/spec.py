@@ -31,6 +31,7 @@ class ModelSpec:
     slope: float = 0.2
     aggregator: str = "mean"
     bases: int = 4
+    weighted: bool = False
     edge_types: int = 0
     node_types: int = 0
     edge_term: str = "none"

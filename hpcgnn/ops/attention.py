@@ -8,6 +8,10 @@ Backward, at the owner of the *source* j: rows [gy_i | a_dst_i, lse_i, D_i] stre
 per head. With its own z_j the rank recomputes α_ij and has gz_j = Σ_i α_ij gy_i and da_ij = α_ij (<gy_i, z_j> − D_i)·leaky',
 whose sums over i are ga_src_j; the sums over j, one number per head and row, go back to the owner of i as ga_dst_i.
 
+An edge may add a term to its logits before LeakyReLU: what it carries (a number c_e) times a coefficient per head, or the
+coefficients of its type. Terms are made for some edges at a time, from what both directions store, and their gradient is
+summed into that of the coefficients at the same place: nothing more travels.
+
 So a halo row costs F + H numbers forwards and F + 4H backwards (F = heads × width; averaged heads: F/H + 4H). SAR (Mostafa,
 MLSys'22, section 3.2) fetches z again and pushes gradients of z back: F + H and 2(F + H).
 """
@@ -17,6 +21,10 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.graph.tiles import tiles
+
+# Edges whose terms exist at a time, where edges have terms.
+TILE_EDGES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -41,19 +49,21 @@ class AdditiveAttention:
     forward_ids, backward_ids: those of the halo of each direction, in halo order. The ids decide the dropout of edges.
     """
 
-    def __init__(self, forward_stream, backward_stream, ids, forward_ids, backward_ids):
+    def __init__(self, forward_stream, backward_stream, ids, forward_ids, backward_ids, edges=(None, None)):
         self.forward_stream, self.backward_stream = forward_stream, backward_stream
         self.ids, self.forward_ids, self.backward_ids = ids, forward_ids, backward_ids
+        self.forward_edges, self.backward_edges = edges
 
-    def __call__(self, projected, shape, key=0, p=0.0):
+    def __call__(self, projected, shape, key=0, p=0.0, terms=None):
         """y (n_p, F), or (n_p, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
 
         α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros. p: dropout
-        of α, drawn per edge and head from the stream `key`; the softmax's denominator is that before dropout.
+        of α, drawn per edge and head from the stream `key`; the softmax's denominator is that before dropout. terms: None, or
+        coefficients of what edges add to their logits: (1, H) times the edge's weight, or (types, H) by its type.
         """
-        return _Attend.apply(projected, self, shape, key, p)
+        return _Attend.apply(projected, terms, self, shape, key, p)
 
-    def forward(self, projected, shape, key, p):
+    def forward(self, projected, shape, key, p, terms=None):
         """(y (n_p, F), lse (n_p, H)) without autograd."""
         n, f, h = len(projected), shape.columns, shape.heads
         y = projected.new_zeros(n, f)
@@ -61,67 +71,109 @@ class AdditiveAttention:
         a_dst = projected[:, f + h :].contiguous()
         for block, rows, _, _ in self.forward_stream(projected[:, : f + h], kind="halo_forward"):
             dropout = p and (p, key, self.ids, self._column_ids(block, self.forward_ids, len(rows)))
-            kernels.attend_forward(
-                y,
-                maximum,
-                denominator,
-                a_dst,
-                rows,
-                block.indptr,
-                block.indices,
-                heads=h,
-                slope=shape.slope,
-                rows=block.rows,
-                dropout=dropout or None,
-            )
+            for indptr, indices, stored, what in self._parts(block, self.forward_edges, terms):
+                kernels.attend_forward(
+                    y,
+                    maximum,
+                    denominator,
+                    a_dst,
+                    rows,
+                    indptr,
+                    indices,
+                    heads=h,
+                    slope=shape.slope,
+                    rows=stored,
+                    edge_term=what and what.term(terms),
+                    dropout=dropout or None,
+                )
         lse = torch.empty_like(maximum)
         kernels.attend_finish(y, maximum, denominator, lse)
         return y, lse
 
-    def backward(self, gy, projected, y, lse, shape, key, p):
-        """The gradient of `projected` (n_p, F + 2H). gy: of y, already divided by H if heads are averaged."""
+    def backward(self, gy, projected, y, lse, shape, key, p, terms=None):
+        """The gradients of `projected` (n_p, F + 2H) and of terms. gy: of y, already divided by H if heads are averaged."""
         n, f, h = len(projected), shape.columns, shape.heads
         per_head = gy.unsqueeze(1) if shape.average else gy.view(n, h, shape.width)
         product = (per_head * y.view(n, h, shape.width)).sum(-1)
         sent = torch.cat([gy, projected[:, f + h :], lse, product], 1)
         gradient = torch.zeros_like(projected)
-        ga_dst = projected.new_zeros(n, h)
+        ga_dst, g_terms = projected.new_zeros(n, h), None if terms is None else torch.zeros_like(terms)
         for block, rows, _, back in self.backward_stream(sent, kind="halo_backward", returns=ga_dst):
             dropout = p and (p, key, self._column_ids(block, self.backward_ids, len(rows)), self.ids)
-            kernels.attend_backward(
-                gradient[:, :f],
-                gradient[:, f : f + h],
-                back,
-                projected[:, : f + h],
-                rows,
-                block.indptr,
-                block.indices,
-                heads=h,
-                slope=shape.slope,
-                shared=shape.average,
-                rows=block.rows,
-                dropout=dropout or None,
-            )
+            for indptr, indices, stored, what in self._parts(block, self.backward_edges, terms):
+                g_term = what and projected.new_empty(len(indices), h)
+                kernels.attend_backward(
+                    gradient[:, :f],
+                    gradient[:, f : f + h],
+                    back,
+                    projected[:, : f + h],
+                    rows,
+                    indptr,
+                    indices,
+                    heads=h,
+                    slope=shape.slope,
+                    shared=shape.average,
+                    rows=stored,
+                    edge_term=what and what.term(terms),
+                    g_edge_term=g_term,
+                    dropout=dropout or None,
+                )
+                if what:
+                    what.add_gradient(g_terms, g_term)
         gradient[:, f + h :] = ga_dst
-        return gradient
+        return gradient, g_terms
+
+    def _parts(self, block, edges, terms):
+        """(indptr, indices, rows, what the edges carry) of a block: all of it where edges have no terms, else tiles."""
+        if terms is None:
+            yield block.indptr, block.indices, block.rows, None
+            return
+        for tile in tiles(block, TILE_EDGES, None, None):
+            edge = block.edge[tile.first : tile.last].long()
+            carried = edges.weight[edge] if len(terms) == 1 and edges.weight is not None else None
+            yield (
+                tile.indptr,
+                tile.sources,
+                tile.rows,
+                _Carried(carried, None if carried is not None else edges.type[edge]),
+            )
 
     def _column_ids(self, block, halo_ids, count):
         """The original ids of a block's columns."""
         return self.ids if block.first_column is None else halo_ids[block.first_column : block.first_column + count]
 
 
+@dataclass(frozen=True)
+class _Carried:
+    """What some edges carry, of which their terms are made: weight (E,), or type int32 (E,)."""
+
+    weight: torch.Tensor | None
+    type: torch.Tensor | None
+
+    def term(self, coefficients):
+        """(E, H)."""
+        return coefficients[self.type.long()] if self.weight is None else self.weight.unsqueeze(1) * coefficients
+
+    def add_gradient(self, total, gradient):
+        """Add the gradient of the terms (E, H) to that of the coefficients."""
+        if self.weight is None:
+            total.index_add_(0, self.type.long(), gradient)
+        else:
+            total += self.weight @ gradient
+
+
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, projected, operator, shape, key, p):
+    def forward(ctx, projected, terms, operator, shape, key, p):
         projected = projected.contiguous()
-        y, lse = operator.forward(projected, shape, key, p)
-        ctx.save_for_backward(projected, y, lse)
+        y, lse = operator.forward(projected, shape, key, p, terms)
+        ctx.save_for_backward(projected, y, lse, terms)
         ctx.settings = operator, shape, key, p
         return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y
 
     @staticmethod
     def backward(ctx, gy):
-        projected, y, lse = ctx.saved_tensors
+        projected, y, lse, terms = ctx.saved_tensors
         operator, shape, key, p = ctx.settings
         gy = gy / shape.heads if shape.average else gy.contiguous()
-        return operator.backward(gy, projected, y, lse, shape, key, p), None, None, None, None
+        return *operator.backward(gy, projected, y, lse, shape, key, p, terms), None, None, None, None

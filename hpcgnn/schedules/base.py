@@ -20,8 +20,19 @@ class HaloPolicy(Protocol):
     def aggregate(self, x: torch.Tensor, norm: str) -> torch.Tensor:
         """Own rows (n_p, F) -> (n_p, F), differentiable, collective."""
 
-    def attend(self, projected: torch.Tensor, shape, key: int, p: float) -> torch.Tensor:
+    def attend(self, projected: torch.Tensor, shape, key: int, p: float, terms: torch.Tensor | None) -> torch.Tensor:
         """Additive attention over the in-edges, differentiable, collective; see ops/attention.py."""
+
+    def largest(self, x: torch.Tensor) -> torch.Tensor:
+        """The largest of the in-neighbours' rows by column, differentiable, collective; see ops/extreme.py."""
+
+    def relate(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
+        """Relational aggregation, differentiable, collective; see ops/relational.py."""
+
+    def propagate(
+        self, rule, x_src: torch.Tensor, x_dst: torch.Tensor | None, edge: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Any message function, differentiable, collective; see ops/propagate.py."""
 
 
 class SyncPolicy(Protocol):

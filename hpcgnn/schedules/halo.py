@@ -42,9 +42,9 @@ class FullHalo:
             self._linear[key] = LinearAggregation(self._inward, self._outward, *scales(self._local, norm, x.dtype))
         return self._linear[key](x)
 
-    def attend(self, projected, shape, key, p):
+    def attend(self, projected, shape, key, p, terms=None):
         """Additive attention from [z | a_src | a_dst] (n_p, F + 2H); see ops/attention.py. Collective."""
-        return self._attention(projected, shape, key, p)
+        return self._attention(projected, shape, key, p, terms)
 
     def largest(self, x):
         """The largest of the in-neighbours' rows (n_p, F), column by column; see ops/extreme.py. Collective."""
@@ -77,7 +77,8 @@ class FullHalo:
         outward = (
             inward if local.outward is local.inward else gather_halo(local.outward.plan, local.original_id, self._comm)
         )
-        return AdditiveAttention(self._inward, self._outward, local.original_id, inward, outward)
+        edges = local.inward.edges, local.outward.edges
+        return AdditiveAttention(self._inward, self._outward, local.original_id, inward, outward, edges)
 
     @cached_property
     def _propagation(self):

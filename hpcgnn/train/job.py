@@ -174,6 +174,7 @@ def model_spec(meta, config):
         slope=options.negative_slope,
         aggregator=options.aggregator,
         bases=options.bases,
+        weighted=meta.weighted,
         edge_types=meta.num_edge_types,
         node_types=meta.num_node_types,
         edge_term=options.edge_term,

@@ -24,7 +24,12 @@ def toy_graph(spec, multi_label):
     ownership = Ownership(np.array([0, NODES]), np.zeros(1, np.int32), 1)
     kinds = (np.arange(2 * NODES) % spec.edge_types).astype(np.int32) if spec.edge_types else None
     edges = build_adjacency(
-        Edges(indptr, around.reshape(-1).astype(np.int32), type=kinds),
+        Edges(
+            indptr,
+            around.reshape(-1).astype(np.int32),
+            np.ones(2 * NODES, np.float32) if spec.weighted else None,
+            kinds,
+        ),
         np.arange(NODES),
         ownership,
         SoloCommunicator(),
