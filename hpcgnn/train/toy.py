@@ -22,7 +22,10 @@ def toy_graph(spec, multi_label):
     indptr = np.arange(0, 2 * NODES + 1, 2)
     around = np.stack([np.arange(NODES) - 1, np.arange(NODES) + 1], 1) % NODES
     ownership = Ownership(np.array([0, NODES]), np.zeros(1, np.int32), 1)
-    kinds = (np.arange(2 * NODES) % spec.edge_types).astype(np.int32) if spec.edge_types else None
+    kinds = None
+    if spec.edge_types:  # both directions of an edge have the same one
+        pairs = np.stack([(np.arange(NODES) - 1) % NODES, np.arange(NODES)], 1)
+        kinds = (pairs.reshape(-1) % spec.edge_types).astype(np.int32)
     edges = build_adjacency(
         Edges(
             indptr,
