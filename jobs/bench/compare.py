@@ -14,6 +14,7 @@ import dataclasses
 import datetime
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -37,6 +38,8 @@ from hpcgnn.records import to_json, write_atomically  # noqa: E402
 def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
     options = parse(argv, __doc__)
+    # Ended by a batch system or `timeout`, it unwinds, and so ends the measurement that is running.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         if options.redraw:
             show(json.loads(options.redraw.read_text()), options.redraw.parent)

@@ -5,8 +5,10 @@ Peers are not installed here: that needs a network.
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -354,3 +356,47 @@ def test_bare_torch_computes_the_same_aggregate(graph, model):
     gradient = torch.randn(2000, 3)
     y.backward(gradient)
     torch.testing.assert_close(x.grad.double(), torch.from_numpy(dense.T) @ gradient.double(), rtol=1e-4, atol=1e-5)
+
+
+def test_ended_from_outside_it_leaves_no_measurement_behind(graph, tmp_path):
+    """`timeout` once killed the command alone, and the training it had started ran on."""
+    out = tmp_path / "out"
+    command = [
+        sys.executable,
+        str(COMPARE),
+        "--graph",
+        str(graph),
+        "--systems",
+        "hpcgnn",
+        "--ranks",
+        "1",
+        "--models",
+        "gcn",
+    ]
+    process = subprocess.Popen([*command, "--epochs", "1000000", "--constant-nodes", "0", "--out", str(out)], cwd=ROOT)
+    try:
+        wait_until(lambda: len(processes_naming(out)) > 1, 60)  # itself, and the training
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+    wait_until(lambda: not processes_naming(out), 30)
+
+
+def processes_naming(path):
+    """Commands of running processes that have a path in their arguments."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        found += [words] if any(str(path) in word for word in words) else []
+    return found
+
+
+def wait_until(condition, limit_seconds):
+    end = time.monotonic() + limit_seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)

@@ -31,8 +31,6 @@ def draw(document, path):
         axis.grid(axis="x", alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
     graph = document["graph"]
-    handles = [plt.Rectangle((0, 0), 1, 1, color=KERNEL_COLOUR, alpha=0.7)]
-    axes[0][1].legend(handles, ["in the kernel, mostly page faults"], frameon=False, fontsize=7, loc="lower right")
     figure.suptitle(
         f"{graph['nodes']:,} nodes, {graph['edges']:,} edges; {document['settings']['threads']} threads in all; "
         f"{document['machine']['cpu']}; {document['date'][:10]}",
@@ -57,7 +55,7 @@ def _draw_model(row, document, model, colours):
     )
     row[1].barh(cases, user, color=shades)
     row[1].barh(cases, system, left=user, color=KERNEL_COLOUR, alpha=0.7)
-    row[1].set(title=f"{model}: processor seconds per epoch", yticklabels=[])
+    row[1].set(title=f"{model}: processor seconds per epoch (red: kernel)", yticklabels=[])
 
     measured = [growth(document, model, case, "sum") for case in cases]
     _bars(row[2], cases, measured, shades, GB)
