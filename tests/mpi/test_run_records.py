@@ -79,8 +79,11 @@ def test_one_record_per_epoch(finished):
     )
     for record in records:
         assert isinstance(record["loss"], float)
-        for value in (*record["seconds"].values(), *record["bytes"].values(), *record["messages"].values()):
-            assert value["min"] <= value["mean"] <= value["max"] <= value["sum"] + 1e-12
+        for group in ("seconds", "cpu", "bytes", "messages"):
+            for value in record[group].values():
+                assert value["min"] <= value["mean"] <= value["max"] <= value["sum"] + 1e-12
+        assert record["cpu"].keys() == {"user_seconds", "system_seconds", "minor_faults"}
+        assert record["cpu"]["user_seconds"]["sum"] + record["cpu"]["system_seconds"]["sum"] > 0
         parts = [record["seconds"][phase]["max"] for phase in ("forward", "backward", "reduction", "step")]
         assert max(parts) <= record["seconds"]["epoch"]["max"] <= sum(parts) + 1e-9, "evaluation is no part of it"
 
