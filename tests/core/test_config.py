@@ -123,7 +123,7 @@ def test_the_command_line_overrides_the_file(tmp_path, monkeypatch):
         (["train"], "--graph is required"),
         (["train", "--graph", "g", "--hiddn", "3"], "--hidden"),
         (["train", "--graph", "g", "--lr", "x"], "lr"),
-        (["train", "--graph", "g", "--model", "transformer"], "gcn"),
+        (["train", "--graph", "g", "--model", "no-such"], "gcn"),
         (["trian"], "train"),
         ([], "COMMAND"),
         (["train", "--graph", "g", "--dropout", "1"], "below 1"),
