@@ -126,6 +126,11 @@ class RunConfig:
     checkpoint_every: int = option(
         50, "write a checkpoint every so many epochs, and after the last; 0 only after the last", least=0
     )
+    profile_memory: bool = option(
+        False,
+        "record the high-water mark of memory of every phase on every rank, and an account of it; costs about half a "
+        "millisecond per epoch",
+    )
     log_every: int = option(10, "epochs between lines of the log when the output is not a terminal", least=1)
 
 

@@ -4,6 +4,8 @@ Loading reads contiguous slabs only, checks everything that later code relies on
 reach a kernel, and no NaN a sum), and never holds more than the rank's own share.
 """
 
+import contextlib
+
 import numpy as np
 import torch
 
@@ -112,14 +114,17 @@ def read_labels(file, ranges):
     return torch.from_numpy(labels.astype(np.int64)), torch.from_numpy(split)
 
 
-def load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep_edges=False):
+def load_local_graph(
+    file, cluster_to_rank, comm, cap, self_loops, dtype, keep_edges=False, watch=contextlib.nullcontext
+):
     """Read this rank's share of an open GraphFile. Collective.
 
     cluster_to_rank: int32 (K,). cap: halo rows of a round at most. self_loops: 'add' or 'keep'. dtype: computing
-    precision. keep_edges: keep the edges' weights and types in lists (EdgeList). Raises FormatError or GraphError, on all
-    ranks together, for corrupted files and contents that cannot be trained on.
+    precision. keep_edges: keep the edges' weights and types in lists (EdgeList). watch(phase) -> context manager, entered
+    for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for corrupted files and
+    contents that cannot be trained on.
     """
-    with comm.together("reading the graph"):
+    with watch("load"), comm.together("reading the graph"):
         check_trainable(file)
         offsets = file.read("clusters/offsets", dtype=np.int64)
         if offsets[0] != 0 or offsets[-1] != file.meta.num_nodes or (np.diff(offsets) < 0).any():
@@ -134,10 +139,11 @@ def load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep_e
         labels, split = read_labels(file, ranges)
         features = read_features(file, ranges, dtype)
         original_id = torch.from_numpy(file.read("nodes/original_id", ranges, np.int64))
-    first_owned = np.concatenate([np.arange(a, b) for a, b in ranges]) if ranges else np.zeros(0, np.int64)
-    shared = first_owned, ownership, comm, cap, self_loops, dtype, keep_edges, file.meta.num_edge_types
-    inward = build_adjacency(edges_in, *shared)
-    outward = inward if edges_out is None else build_adjacency(edges_out, *shared)
+    with watch("plan"):
+        first_owned = np.concatenate([np.arange(a, b) for a, b in ranges]) if ranges else np.zeros(0, np.int64)
+        shared = first_owned, ownership, comm, cap, self_loops, dtype, keep_edges, file.meta.num_edge_types
+        inward = build_adjacency(edges_in, *shared)
+        outward = inward if edges_out is None else build_adjacency(edges_out, *shared)
     return LocalGraph(
         inward,
         outward,

@@ -1,7 +1,8 @@
 """Wall seconds of an epoch by phase, and what its training phases cost in processor time and page faults, on one rank.
 
 Ranks that share cores wait for each other: their wall time says little, their processor time stays true. Page faults
-are the price of fresh memory, which can be a third of an epoch.
+are the price of fresh memory, which can be a third of an epoch. Whoever else wants to know of phases (the memory
+profile) watches the clock.
 """
 
 import contextlib
@@ -12,28 +13,35 @@ PHASES = ("forward", "backward", "reduction", "step")
 COSTS = {"user_seconds": "ru_utime", "system_seconds": "ru_stime", "minor_faults": "ru_minflt"}
 
 
+def unwatched(phase):
+    """The watch of those who need none: a context manager that does nothing."""
+    return contextlib.nullcontext()
+
+
 class Clock:
     """`with clock("forward"): …` adds wall seconds to a phase; `take()` returns {phase: seconds} and starts again.
 
     `take_costs()` does the same for {user_seconds, system_seconds, minor_faults} of the phases of training together; the
-    threads of the process all count.
+    threads of the process all count. watch(phase) -> context manager: entered for every phase, outside of what is timed.
     """
 
-    def __init__(self):
+    def __init__(self, watch=unwatched):
+        self._watch = watch
         self._seconds = dict.fromkeys((*PHASES, "evaluation"), 0.0)
         self._costs = dict.fromkeys(COSTS, 0)
 
     @contextlib.contextmanager
     def __call__(self, phase):
-        before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-        try:
-            yield
-        finally:
-            self._seconds[phase] += time.perf_counter() - start
-            if phase in PHASES:
-                after = resource.getrusage(resource.RUSAGE_SELF)
-                for name, field in COSTS.items():
-                    self._costs[name] += getattr(after, field) - getattr(before, field)
+        with self._watch(phase):
+            before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+            try:
+                yield
+            finally:
+                self._seconds[phase] += time.perf_counter() - start
+                if phase in PHASES:
+                    after = resource.getrusage(resource.RUSAGE_SELF)
+                    for name, field in COSTS.items():
+                        self._costs[name] += getattr(after, field) - getattr(before, field)
 
     def take(self):
         seconds, self._seconds = self._seconds, dict.fromkeys(self._seconds, 0.0)

@@ -14,11 +14,13 @@ from hpcgnn.graph.storage import GraphFile
 from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.train.account import make_account
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
+from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.memory import PeakMemory, resident_bytes, trim_heap
+from hpcgnn.train.memory import MemoryProfile, PeakMemory, resident_bytes, trim_heap
 from hpcgnn.train.rundir import RunDir, start_logging
 from hpcgnn.train.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.train.toy import toy_step
@@ -69,7 +71,12 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     )
     self_loops = config.data.self_loops
     cap = max(1, buffers.cap(buffers.widest_row))
-    local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, MODELS[spec.model].edges(spec))
+    trim_heap()
+    peak, before_graph = PeakMemory(), resident_bytes()
+    profile = MemoryProfile(peak) if config.run.profile_memory else None
+    watch = profile or unwatched
+    keep_edges = MODELS[spec.model].edges(spec)
+    local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch)
     quality = partition_quality(local, map_name, comm)
     if quality["imbalance_nodes"] > IMBALANCE_WARNING:
         log.warning(
@@ -79,10 +86,10 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
             IMBALANCE_WARNING,
         )
     trim_heap()
-    peak, baseline = PeakMemory(), resident_bytes()
-    if not peak.reset():
+    baseline = resident_bytes()
+    if not peak.begin_span():
         log.warning("the kernel does not let the memory's high-water mark be reset: training_growth_bytes is unknown")
-    trainer = Trainer(local, spec, config, comm, buffers)
+    trainer = Trainer(local, spec, config, comm, buffers, watch)
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir, self_loops)
     log.info(
         "%s: %s parameters; halo %s rows in %d rounds; run directory %s",
@@ -94,8 +101,15 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     )
     seconds_loading = time.perf_counter() - started
     best_state = run_epochs(trainer, config, progress, run_dir, best_state)
-    growth = peak.read() - baseline if peak.was_reset else float("nan")
+    peak.read()
+    growth = peak.span - baseline if peak.was_reset else float("nan")
     memory = {"baseline": baseline, "growth": growth, "peak": peak.overall}
+    if profile and peak.was_reset:
+        memory["profile"] = {
+            "base_bytes": before_graph,
+            "phase_peak_bytes": profile.marks,
+            "account_bytes": make_account(trainer, local, spec),
+        }
     ranks = gather_rank_records(trainer, local, memory)
     with comm.together("writing the results"):
         if run_dir is not None:

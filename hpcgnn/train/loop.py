@@ -8,7 +8,7 @@ from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.randomness import Randomness
 from hpcgnn.schedules.registry import SCHEDULES
-from hpcgnn.train.clock import Clock
+from hpcgnn.train.clock import Clock, unwatched
 from hpcgnn.train.evaluate import Evaluator
 from hpcgnn.train.gradients import FlatGradients
 from hpcgnn.train.objective import Objective
@@ -18,14 +18,14 @@ from hpcgnn.train.optim import build_optimizer, learning_rate, set_learning_rate
 class Trainer:
     """Model, optimizer and schedule over one rank's share of a graph. Made and used collectively.
 
-    local: LocalGraph; spec: ModelSpec; config: Config; buffers: HaloBuffers.
+    local: LocalGraph; spec: ModelSpec; config: Config; buffers: HaloBuffers; watch: told of the phases (see clock.py).
     """
 
-    def __init__(self, local, spec, config, comm, buffers):
-        self.comm, self.clock, self.options, self.buffers = comm, Clock(), config.optim, buffers
+    def __init__(self, local, spec, config, comm, buffers, watch=unwatched):
+        self.comm, self.clock, self.options, self.buffers = comm, Clock(watch), config.optim, buffers
         self.random = Randomness(config.run.seed)
         self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers)
-        self._constants = {}
+        self.constants = {}
         self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
@@ -60,10 +60,10 @@ class Trainer:
 
     def _constant(self, name, compute):
         """A value of this run that never changes: computed at first use (traffic booked as `input`), then kept."""
-        if name not in self._constants:
+        if name not in self.constants:
             with torch.no_grad(), self.comm.ledger.booked_as("input"):
-                self._constants[name] = compute()
-        return self._constants[name]
+                self.constants[name] = compute()
+        return self.constants[name]
 
     def _total_loss(self, local_loss, epoch):
         """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it is not finite."""

@@ -56,7 +56,9 @@ def versions():
 
 
 def gather_rank_records(trainer, local, memory):
-    """What each rank measured, by rank. Collective. memory: {baseline, growth, peak} in bytes, of this rank."""
+    """What each rank measured, by rank. Collective. memory: {baseline, growth, peak} in bytes, of this rank; `profile` besides,
+    where memory was profiled.
+    """
     comm, outward = trainer.comm, local.outward
     mine = {
         "rank": comm.rank,
@@ -73,6 +75,7 @@ def gather_rank_records(trainer, local, memory):
         "baseline_rss_bytes": memory["baseline"],
         "peak_rss_bytes": memory["peak"],
         "training_growth_bytes": memory["growth"],
+        "memory_profile": memory.get("profile"),
         "traffic": comm.ledger.total(),
     }
     return comm.allgather_object(mine)
