@@ -52,12 +52,14 @@ class _Input:
     """The input of a convolution. width; made: whether it is a tensor of this step, which goes if nothing keeps it.
 
     gradient: whether its gradient is wanted. aggregated: whether it is a kept aggregate, so that nothing is gathered.
+    sparse: whether it is sparse, and therefore transformed before it is aggregated.
     """
 
     width: int
     made: bool
     gradient: bool = True
     aggregated: bool = False
+    sparse: bool = False
 
 
 class _Linear:
@@ -66,8 +68,13 @@ class _Linear:
     def __init__(self, d_in, d_out, uses_self):
         self.i, self.o, self.uses_self = d_in, d_out, uses_self
 
+    def transforms_first(self, x):
+        """Whether rows of the output's width are aggregated."""
+        return self.o < self.i or x.sparse
+
     def forward(self, live, x, training):
         """Make the output, width o; x is alive before and, if it was made and nothing keeps it, gone after."""
+        self.keeps_input = training
         if x.aggregated:
             own = self.i if self.uses_self and x.made else 0  # the features themselves, dropped out
             live.make(own)
@@ -75,7 +82,7 @@ class _Linear:
             live.free(*[self.o] * self.uses_self)
             self.kept = (self.i if x.made else 0) + own if training else 0
             live.free((self.i if x.made else 0) + own - self.kept)
-        elif self.o < self.i:  # transform first
+        elif self.transforms_first(x):
             live.make(*[self.o] * (2 + self.uses_self))
             live.free(*[self.o] * (1 + self.uses_self))
             self.kept = self.i if training and x.made else 0
@@ -84,21 +91,23 @@ class _Linear:
             live.make(self.i)
             live.make(*[self.o] * (1 + self.uses_self))
             live.free(*[self.o] * self.uses_self)
+            self.keeps_input = training and self.uses_self
             self.kept = (self.i + (self.i if self.uses_self and x.made else 0)) if training else 0
             live.free(self.i + (self.i if x.made else 0) - self.kept)
 
     def backward(self, live, x):
         """The gradient of the output, width o, is alive before; after it that of the input, and what was kept is gone."""
         if not x.gradient:
-            if not x.aggregated and self.o < self.i:
+            if not x.aggregated and self.transforms_first(x):
                 live.pass_by(self.o)
             live.free(self.o, self.kept)
-        elif self.o < self.i:  # gy along the edges, then both products; they are summed in place
+        elif self.o < self.i:  # gy along the edges, and its product; then that of gy itself, which is added in place
             live.make(self.o)
+            live.free(*[self.o] * (not self.uses_self))
             live.make(self.i)
             live.free(self.o)
             live.make(*[self.i] * self.uses_self)
-            live.free(self.o, self.kept, *[self.i] * self.uses_self)
+            live.free(self.kept, *[self.o, self.i] * self.uses_self)
         else:
             live.make(self.i)  # the aggregate's gradient
             live.free(self.i)  # … and the aggregate
@@ -117,16 +126,19 @@ class _Attention:
         self.o, self.average = width if average else width * heads, average
 
     def forward(self, live, x, training):
+        self.keeps_input = training
         projected = self.f + 2 * self.h
         live.make(projected)
         live.make(self.f, 3 * self.h)  # y, maximum, denominator, a_dst
         live.make(self.h)
         live.free(3 * self.h)
         live.make(self.o if self.average else 0)
+        made, inner = self.i if x.made else 0, self.h + (self.f if self.average else 0)
+        live.free(0 if training else inner)  # nobody keeps the log-sum-exp, nor what was averaged
         live.make(self.o)  # with the bias
         live.free(self.o if self.average else 0)
-        self.kept = (self.i if x.made else 0) + projected + self.f + self.h if training else 0
-        live.free((self.i if x.made else 0) + projected + self.f + self.h - self.kept)
+        self.kept = made + projected + self.f + self.h if training else 0
+        live.free(0 if training else made + projected + self.f + self.h - inner)
 
     def backward(self, live, x):
         sent = self.o + 3 * self.h
@@ -163,7 +175,11 @@ def footprint(spec: ModelSpec, train_share: float) -> Footprint | None:
 
     train_share: training nodes per own node (the loss is taken of those rows alone).
     """
-    variant = (spec.norm, spec.aggregator if spec.model == "sage" else "mean", spec.edge_term if spec.model == "gat" else "none")
+    variant = (
+        spec.norm,
+        spec.aggregator if spec.model == "sage" else "mean",
+        spec.edge_term if spec.model == "gat" else "none",
+    )
     if spec.model not in TOLD or variant != ("none", "mean", "none"):
         return None
     live = Columns()
@@ -176,46 +192,53 @@ def footprint(spec: ModelSpec, train_share: float) -> Footprint | None:
     live.mark()
     _run_backward(spec, live, convs, inputs, loss)
     backward = live.most
+    assert abs(live.now) < 1e-9, "every tensor that was made has gone"
     evaluated = Columns()
     _run_forward(spec, evaluated, False)
     return Footprint(kept, forward, backward, evaluated.most)
 
 
 def _run_forward(spec, live, training):
-    """Model.forward. Afterwards the logits are alive, and what is kept."""
+    """Model.forward. Afterwards the logits are alive, and what is kept. Returns (convolutions, their inputs)."""
     convs, inputs = _convolutions(spec), []
-    drops = training and spec.dropout > 0
-    first = drops and spec.input_dropout != "none" and not spec.sparse_input
+    drops, held = training and spec.dropout > 0, 0
     for layer, conv in enumerate(convs):
+        summed = conv.i if spec.residual and layer > 1 else 0
         if layer == 0:
-            x = _Input(conv.i, first, False, spec.keeps_input)
-            if spec.sparse_input:
-                x = _Input(conv.i, False, False)
+            made = drops and spec.input_dropout != "none" and not spec.sparse_input
+            x = _Input(conv.i, made, False, spec.keeps_input, spec.sparse_input)
         else:  # the activation is in place; the residual sum and dropout make tensors of their own
-            live.make(conv.i if spec.residual and layer > 1 else 0)
-            x = _Input(conv.i, drops)
-        live.make(conv.i if x.made else 0)
+            live.make(summed)
+            live.free(held)
+            x = _Input(conv.i, bool(drops or summed))
+        live.make(conv.i if x.made and (drops or layer == 0) else 0)
         conv.forward(live, x, training)
+        # The sum stays for the next layer's, whether or not dropout came between it and the convolution.
+        held = summed if drops or not conv.keeps_input else 0
+        live.make(held if not drops else 0)
         if not training and layer > 0:
             live.free(conv.i)
         inputs.append(x)
+    live.free(held)
     return convs, inputs
 
 
 def _run_backward(spec, live, convs, inputs, loss):
+    """From the loss to the first layer's parameters; afterwards nothing is alive."""
     live.make(loss)
     live.make(loss)
     live.free(loss, loss)  # the log-softmax has gone, too
     live.make(spec.classes)
     live.free(loss)
+    pending = 0
     for layer in reversed(range(len(convs))):
         conv, x = convs[layer], inputs[layer]
         conv.backward(live, x)
         if not x.gradient:
             continue
-        if x.made:  # of dropout: the mask is drawn again
+        if spec.dropout > 0:  # the mask is drawn again
             live.pass_by(conv.i)
+        live.free(pending)  # what came past the layers above is added in place
         live.make(conv.i)  # of the activation, which kept its result
-        live.free(conv.i, conv.i)
-        if spec.residual and layer > 1:
-            live.free(conv.i)
+        pending = conv.i if spec.residual and layer > 1 else 0
+        live.free(conv.i, conv.i - pending)

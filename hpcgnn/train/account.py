@@ -12,13 +12,17 @@ import numpy as np
 import torch
 
 from hpcgnn.nn.footprint import footprint
+from hpcgnn.train.clock import PHASES
 
 MODEL, OTHER = "parameters, gradients, optimizer", "masks, scales and halo ids"
 KEPT, WORKSPACE = "activations kept for the backward", "workspace"
 
 
 def make_account(trainer, local, spec):
-    """{phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step."""
+    """{phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step.
+
+    For a model that `footprint` does not tell of, forward, backward and evaluation lack the activations and the workspace.
+    """
     lasting, seen = {}, set()
     roots = {
         "features": local.features,
@@ -42,7 +46,10 @@ def make_account(trainer, local, spec):
             "backward": (columns.kept * rows, (columns.backward - columns.kept) * rows),
             "evaluation": (0, columns.evaluation * rows),
         }
-    return {phase: {**lasting, KEPT: int(kept), WORKSPACE: int(more)} for phase, (kept, more) in inside.items()}
+    account = {phase: dict(lasting) for phase in (*PHASES, "evaluation")}
+    for phase, (kept, more) in inside.items():
+        account[phase] |= {KEPT: int(kept), WORKSPACE: int(more)}
+    return account
 
 
 def held_bytes(root, seen):

@@ -102,6 +102,7 @@ def summarise(trainer, config, session, meta, spec, progress, quality, ranks, se
         "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
         "peak_rss_bytes": _bytes(r["peak_rss_bytes"] for r in ranks),
         "training_growth_bytes": _bytes(r["training_growth_bytes"] for r in ranks),
+        "memory_profile": _memory_profile(ranks),
         "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
         "halo_bytes_total": _traffic(records, "halo_forward", "halo_backward", "input"),
         "allreduce_bytes_per_epoch": _traffic(records[-1:], "allreduce"),
@@ -136,6 +137,21 @@ def _middle(values):
 def _bytes(values):
     values = list(values)
     return {"max": max(values), "mean": sum(values) / len(values), "sum": sum(values)}
+
+
+def _memory_profile(ranks):
+    """{phase: {measured, accounted}} above what was there before the graph was read, each {max, mean, min} over ranks;
+    None without a profile.
+    """
+    profiles = [rank["memory_profile"] for rank in ranks]
+    if None in profiles:
+        return None
+    phases = {}
+    for phase in profiles[0]["phase_peak_bytes"]:
+        phases[phase] = {"measured": spread([p["phase_peak_bytes"][phase] - p["base_bytes"] for p in profiles])}
+        if phase in profiles[0]["account_bytes"]:
+            phases[phase]["accounted"] = spread([sum(p["account_bytes"][phase].values()) for p in profiles])
+    return {"base_bytes": spread([p["base_bytes"] for p in profiles]), "phases": phases}
 
 
 def _traffic(records, *kinds):

@@ -1,0 +1,70 @@
+"""Memory profiles from training on two ranks: the account explains what the kernel measured, and the report shows both."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from core.launching import start
+from hpcgnn.report.memory import profiles
+from hpcgnn.report.read import read_runs
+from hpcgnn.report.study import build_study
+from hpcgnn.report.write import write_report
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
+
+from .conftest import summary
+
+RANKS, MODELS = 2, ("sage", "gcn", "gat")
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    """A folder with a profiled run of each model, large enough that tensors outweigh what libraries allocate besides."""
+    folder = tmp_path_factory.mktemp("profiled")
+    graph = folder / "graph.h5"
+    generate_graph("planted", graph, Spec(nodes=16000, degree=6, features=64, classes=8, seed=1))
+    partition_graph(graph, [RANKS], num_clusters=32)
+    options = {"graph": str(graph), "layers": 3, "hidden": 256, "heads": 1, "epochs": 2, "profile_memory": True}
+    jobs = [(model, {**options, "model": model}) for model in MODELS]
+    done = start(RANKS, Path(__file__).with_name("make_runs.py"), folder, json.dumps(jobs))
+    assert done.code == 0, done.err
+    return folder
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_account_explains_what_was_measured(profiled, model):
+    for rank in range(RANKS):
+        record = json.loads((profiled / model / f"ranks/rank-{rank:05d}.json").read_text())
+        marks, base = record["memory_profile"]["phase_peak_bytes"], record["memory_profile"]["base_bytes"]
+        assert {"load", "plan", "forward", "backward", "reduction", "step", "evaluation"} == marks.keys()
+        assert max(marks.values()) <= record["peak_rss_bytes"]
+        highest = max(mark for phase, mark in marks.items() if phase not in ("load", "plan"))
+        assert highest <= record["baseline_rss_bytes"] + record["training_growth_bytes"]
+        for phase in ("forward", "backward"):
+            known = sum(record["memory_profile"]["account_bytes"][phase].values())
+            assert 0.9 <= known / (marks[phase] - base) <= 1.05, (rank, phase)
+    phases = summary(profiled / model)["memory_profile"]["phases"]
+    assert phases["backward"]["measured"]["max"] >= phases["backward"]["accounted"]["min"] * 0.95
+
+
+def test_the_report_shows_it(profiled, tmp_path):
+    found, broken = read_runs([profiled])
+    study = build_study(found, ["model"])
+    write_report(study, broken, tmp_path)
+    frame = pd.read_csv(tmp_path / "memory.csv").set_index("label")
+    assert set(frame.index) == {f"model {model}" for model in MODELS}
+    for profile in profiles(study):
+        row = frame.loc[profile.label]
+        assert row["backward_bytes"] == profile.phases["backward"]
+        assert row["accounted_bytes"] + row["difference_bytes"] == profile.phases[profile.busiest]
+        accounts = [row[name] for name in frame.columns if name.startswith("account ")]
+        assert sum(accounts) == row["accounted_bytes"]
+    for name, word in (("memory_phases", "backward"), ("memory_account", "activations kept for the backward")):
+        assert f"<!-- {word} -->" in (tmp_path / f"{name}.svg").read_text()
+
+
+def test_without_profiles_nothing_is_shown(runs, tmp_path):
+    assert profiles(build_study(runs("p1-a"))) == []
