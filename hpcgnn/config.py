@@ -128,8 +128,8 @@ class RunConfig:
     )
     profile_memory: bool = option(
         False,
-        "record the high-water mark of memory of every phase on every rank, and an account of it; costs one to "
-        "two milliseconds per epoch",
+        "record the high-water mark of memory of every phase on every rank, and an account of it; costs about half "
+        "a millisecond per epoch",
     )
     log_every: int = option(10, "epochs between lines of the log when the output is not a terminal", least=1)
 
