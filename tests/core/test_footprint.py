@@ -1,5 +1,6 @@
 """The account of memory: what layers are said to make, keep and free is what torch's allocator sees, tensor by tensor."""
 
+import gc
 import itertools
 
 import numpy as np
@@ -49,7 +50,16 @@ def build(**options):
 
 
 def allocated(function):
-    """(most bytes that were alive during a call, bytes alive after it, its result), of tensors with many rows."""
+    """(most bytes that were alive during a call, bytes alive after it, its result), relative to before it."""
+    gc.collect()  # what was lying about must not go while we count
+    gc.disable()
+    try:
+        return _allocated(function)
+    finally:
+        gc.enable()
+
+
+def _allocated(function):
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         result = function()
     events = [e for e in watched.profiler.kineto_results.events() if e.name() == "[memory]"]
