@@ -1,4 +1,4 @@
-"""The command line: `hpcgnn train`, `hpcgnn report` and `hpcgnn doctor`.
+"""The command line: `hpcgnn train`, `hpcgnn evaluate`, `hpcgnn report` and `hpcgnn doctor`.
 
 Sub-commands name one function each. torch is imported only after the allocator and the waiting policy of OpenMP are
 set, for both are read when its libraries load.
@@ -19,6 +19,10 @@ from hpcgnn.report import command as report_command
 FILES_ONLY = ("report",)
 
 
+# Options of the configuration that an evaluation may choose anew; all others are the run's.
+EVALUATION_OPTIONS = ("graph", "partition", "auto_partition", "halo_buffer", "threads", "metric")
+
+
 def set_process_policies():
     """What must be decided before torch is loaded: how the allocator keeps memory, and how idle threads wait."""
     from hpcgnn.train.memory import set_allocator_policy
@@ -27,6 +31,13 @@ def set_process_policies():
     # Threads that spin while they wait take the cores from other ranks; sleeping costs a few microseconds per parallel
     # region.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def listen_to_signals():
+    """Note SIGUSR1 from the first moment: until then it ends the process, and loading torch takes seconds."""
+    from hpcgnn.train.stopping import StopRequest
+
+    StopRequest.of_this_process()
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,6 +73,7 @@ def build_parser(choices):
     train.add_argument(
         "--config", metavar="FILE.toml", help="read options from this file, such as the config.toml of an earlier run"
     )
+    _add_dry_run(train)
     for section, kind in SECTIONS.items() if choices is not None else ():
         group = train.add_argument_group(section)
         for declared in fields(kind):
@@ -72,6 +84,7 @@ def build_parser(choices):
     )
     report_command.add_arguments(report)
     report.set_defaults(process=process_report)
+    _add_evaluate(commands, choices)
     doctor = commands.add_parser(
         "doctor",
         help="check this installation and machine; say what is wrong and how to mend it",
@@ -80,6 +93,37 @@ def build_parser(choices):
     )
     doctor.set_defaults(process=process_doctor)
     return parser
+
+
+def _add_dry_run(command):
+    command.add_argument(
+        "--dry-run",
+        metavar="RANKS",
+        type=int,
+        help="check the options, the graph's map for so many ranks and the directories to be written, and stop; "
+        "one process, without MPI",
+    )
+
+
+def _add_evaluate(commands, choices):
+    evaluate = commands.add_parser(
+        "evaluate",
+        allow_abbrev=False,
+        help="metrics and predictions of a trained run",
+        description="Evaluate the newest checkpoint of a run exactly, on any number of ranks. Writes evaluation.json into "
+        "RUN_DIR.",
+    )
+    evaluate.add_argument("run_dir", metavar="RUN_DIR", help="what `hpcgnn train` left behind")
+    evaluate.add_argument(
+        "--weights", choices=("best", "last"), default="best", help="of the best validation, or the last"
+    )
+    evaluate.add_argument(
+        "--predictions", metavar="FILE.h5", default="", help="also write each node's class, in the original node order"
+    )
+    _add_dry_run(evaluate)
+    for declared in (f for kind in SECTIONS.values() for f in fields(kind) if f.name in EVALUATION_OPTIONS):
+        _add_option(evaluate, declared, choices)
+    evaluate.set_defaults(process=process_evaluate)
 
 
 def _add_option(group, declared, choices):
@@ -130,14 +174,46 @@ def process_train(arguments, choices):
     from hpcgnn.train.job import train
 
     given = read_toml(arguments.config) if arguments.config else {}
-    given.update({key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None})
+    given.update(_options(arguments))
     config = make_config(given, choices, arguments.config or "the command line")
+    if arguments.dry_run is not None:
+        from hpcgnn.train.precheck import check_training
+
+        return _dry_run(arguments.dry_run, lambda: check_training(config, arguments.dry_run))
     return run(lambda session: train(config, session), config.run.threads or None)
 
 
 def process_report(arguments, choices):
     """Tables, figures and a page from run directories."""
     return report_command.report(arguments)
+
+
+def process_evaluate(arguments, choices):
+    """Evaluate a run."""
+    from hpcgnn.comm.launch import run
+    from hpcgnn.train.scoring import evaluate, options_of_run
+
+    config = make_config(options_of_run(arguments.run_dir, _options(arguments)), choices, arguments.run_dir)
+    if arguments.dry_run is not None:
+        from hpcgnn.train.precheck import check_evaluation
+
+        return _dry_run(arguments.dry_run, lambda: check_evaluation(config, arguments.dry_run, arguments.predictions))
+    return run(
+        lambda session: evaluate(config, session, arguments.weights, arguments.predictions), config.run.threads or None
+    )
+
+
+def _options(arguments):
+    """{key: value} of the configuration's options that were given."""
+    return {key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None}
+
+
+def _dry_run(ranks, check):
+    if ranks < 1:
+        raise ConfigError(f"--dry-run: expected a number of ranks of at least 1, got {ranks}")
+    check()
+    print(f"dry run: all is well for {ranks} rank{'s' if ranks > 1 else ''}")
+    return 0
 
 
 def process_doctor(arguments, choices):
@@ -150,6 +226,7 @@ def process_doctor(arguments, choices):
 
 def main(argv=None):
     """Entry point; returns the exit code."""
+    listen_to_signals()
     set_process_policies()
     files_only = (sys.argv[1:] if argv is None else argv)[:1] in [[name] for name in FILES_ONLY]
     try:

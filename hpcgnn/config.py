@@ -131,6 +131,12 @@ class RunConfig:
         "record the high-water mark of memory of every phase on every rank, and an account of it; costs about half "
         "a millisecond per epoch",
     )
+    stop_before: float = option(
+        0.0,
+        "stop with a checkpoint and exit code 85 when the batch job has fewer seconds left than this, as SIGUSR1 makes "
+        "it do at any time; 0 never (the job's end is read from SLURM_JOB_END_TIME)",
+        least=0.0,
+    )
     log_every: int = option(10, "epochs between lines of the log when the output is not a terminal", least=1)
 
 

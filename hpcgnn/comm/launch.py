@@ -4,6 +4,8 @@ An MPI job in which one rank leaves and the others wait is the most expensive bu
 until the wall-time limit. So every way out of `run` either is taken by all ranks together or ends the whole job:
 * a mistake of the user that all ranks know of (`Communicator.together`): one line from rank 0, orderly end, code 2;
 * anything else, on any rank, `SystemExit` included: rank, traceback, `MPI_Abort`.
+* a code that all ranks return (a run that stopped before its time was up): rank 0 alone hands it on, and leaves last,
+  because launchers kill whoever is still there when the first process leaves with a code other than 0.
 This is also the only module that reads the variables of launchers (SLURM_*, OMPI_*, PMI_*).
 """
 
@@ -17,6 +19,7 @@ from hpcgnn.errors import ConfigError, HpcgnnError
 EXIT_FAULT, EXIT_USER_ERROR = 1, 2
 # Launchers throw away what they have not passed on yet when a rank aborts: the message must be out first.
 _SECONDS_TO_BE_HEARD = 0.5
+_SECONDS_TO_LEAVE = 1.0
 _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 # SLURM's comes last: under mpiexec inside a job every rank inherits that of the batch script.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -33,6 +36,12 @@ def expected_ranks():
 def launched_rank():
     """The rank that the launcher gave this process, before MPI is started; 0 if there was no launcher."""
     return next((int(os.environ[name]) for name in _RANK_VARIABLES if os.environ.get(name, "").isdigit()), 0)
+
+
+def job_end_time():
+    """When the batch system will end this job, in seconds since 1970, or None where it does not say."""
+    text = os.environ.get("SLURM_JOB_END_TIME", "")
+    return int(text) if text.isdigit() else None
 
 
 def threads_per_rank(cores, sharers):
@@ -95,6 +104,16 @@ class Session:
         MPI.Finalize()
 
 
+def _leave(code, rank):
+    """Return the code of a job that ended in order, if it is not 0 then on rank 0 alone, after the others have left."""
+    if code == 0 or rank != 0:
+        return 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(_SECONDS_TO_LEAVE)
+    return code
+
+
 def _abort(code):
     sys.stdout.flush()
     sys.stderr.flush()
@@ -118,8 +137,9 @@ def run(function, threads=None, without_mpi=None):
     try:
         session = Session(threads)
         code = function(session) or 0
+        rank = session.comm.rank
         session.finish()
-        return code
+        return _leave(code, rank)
     except HpcgnnError as error:
         if session is None and without_mpi is not None:
             return without_mpi(error)
@@ -128,7 +148,7 @@ def run(function, threads=None, without_mpi=None):
             if rank == 0:
                 print(f"hpcgnn: error: {error}", file=sys.stderr, flush=True)
             session.finish()
-            return EXIT_USER_ERROR
+            return _leave(EXIT_USER_ERROR, rank)
         print(f"hpcgnn: error on rank {rank} of {size}: {error}", file=sys.stderr, flush=True)
         _abort(EXIT_USER_ERROR)
     except BaseException as error:

@@ -137,6 +137,14 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
         _write_partitionings(file, partitionings)
 
 
+def write_arrays(path, arrays, **attributes):
+    """Write a file of named arrays (anything that slices like one) and root attributes: complete or not there."""
+    with replacing(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+        file.attrs.update(attributes)
+        for name, array in arrays.items():
+            _write(file, name, array)
+
+
 def _write_partitionings(file, partitionings):
     for name, num_ranks, cluster_to_rank, attributes in partitionings:
         group = file.require_group(f"partitionings/{name}")

@@ -1,4 +1,4 @@
-"""The only `for epoch in …`: step, evaluate when due, record, checkpoint when due."""
+"""The only `for epoch in …`: step, evaluate when due, record, checkpoint when due, stop when asked to."""
 
 import copy
 import logging
@@ -28,10 +28,11 @@ class Progress:
     identity: dict = field(default_factory=dict)
 
 
-def run_epochs(trainer, config, progress, run_dir, best_state=None):
+def run_epochs(trainer, config, progress, run_dir, best_state=None, stop=None):
     """Train from `progress.epoch` to the configured number of epochs. Collective; run_dir is None on all ranks but 0.
 
-    Returns the best model state (a state dict, or None if never evaluated).
+    stop: StopRequest of this rank; what one rank saw stops all of them after the same epoch, with a checkpoint.
+    Returns whether all epochs are done.
     """
     epochs, every = config.optim.epochs, config.run
     bar = tqdm(
@@ -50,26 +51,33 @@ def run_epochs(trainer, config, progress, run_dir, best_state=None):
             if _better(record["val"], progress.best):
                 progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
                 best_state = copy.deepcopy(trainer.model.state_dict())
-        record.update(costs_of_epoch(trainer))
+        costs, stopping = costs_of_epoch(trainer, stop is not None and stop.is_due())
+        record.update(costs)
         progress.epoch = epoch + 1
         with trainer.comm.together("writing the run directory"):
             if run_dir is not None:
                 run_dir.append(record)
-                if last or (every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0):
+                due = every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0
+                if last or due or stopping:
                     run_dir.flush_to_disk()
                     save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress))
-        _show(record, bar, last or (epoch + 1) % every.log_every == 0)
+        _show(record, bar, last or stopping or (epoch + 1) % every.log_every == 0)
+        if stopping and not last:
+            bar.close()
+            return False
     bar.close()
-    return best_state
+    return True
 
 
 def _better(value, best):
     return not math.isnan(value) and (best is None or value > best["val"])
 
 
-def costs_of_epoch(trainer):
-    """{'seconds', 'cpu', 'bytes', 'messages'} of the epoch by phase or kind, each {max, mean, min, sum} over ranks.
-    Collective.
+def costs_of_epoch(trainer, stop=False):
+    """({'seconds', 'cpu', 'bytes', 'messages'} of the epoch by phase or kind, each {max, mean, min, sum} over ranks;
+    whether any rank has to stop). Collective.
+
+    The wish to stop travels with the costs, so that it takes no message of its own.
     """
     seconds, costs, traffic = trainer.clock.take(), trainer.clock.take_costs(), trainer.comm.ledger.take()
     names, values = [("cpu", name) for name in costs], list(costs.values())
@@ -84,7 +92,8 @@ def costs_of_epoch(trainer):
         values += [entry.seconds_waiting, entry.bytes_sent, entry.messages] if entry else [0.0, 0.0, 0.0]
     local = torch.tensor(values, dtype=torch.float64)
     total = trainer.comm.total(local)
-    extremes = trainer.comm.allreduce_(torch.cat([local, -local]), "metrics", "max")
+    wish = torch.tensor([float(stop)], dtype=torch.float64)
+    extremes = trainer.comm.allreduce_(torch.cat([local, -local, wish]), "metrics", "max")
     result = {"seconds": {}, "cpu": {}, "bytes": {}, "messages": {}}
     for index, (group, name) in enumerate(names):
         if group in ("seconds", "cpu") or total[index]:
@@ -95,7 +104,7 @@ def costs_of_epoch(trainer):
                 "min": exact(-extremes[index + len(names)]),
                 "sum": exact(total[index]),
             }
-    return result
+    return result, bool(extremes[-1])
 
 
 def _show(record, bar, due):

@@ -35,9 +35,10 @@ class Evaluator:
         """{'train': value, 'val': value, 'test': value}; NaN for an empty split. Collective."""
         model.eval()
         with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
-            logits = model(graph)
-            result = {
-                split: self._metric(logits, self._labels, mask, self._comm) for split, mask in self._masks.items()
-            }
+            result = self.scores(model(graph))
         model.train()
         return result
+
+    def scores(self, logits):
+        """The metric of each split from the logits (n_p, C) of own nodes. Collective."""
+        return {split: self._metric(logits, self._labels, mask, self._comm) for split, mask in self._masks.items()}

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import torch
 
+from hpcgnn.comm.launch import job_end_time
 from hpcgnn.errors import ConfigError
 from hpcgnn.graph.clusters import map_clusters
 from hpcgnn.graph.load import check_trainable, load_local_graph
@@ -22,6 +23,7 @@ from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory import MemoryProfile, PeakMemory, resident_bytes, trim_heap
 from hpcgnn.train.rundir import RunDir, start_logging
+from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.train.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.train.toy import toy_step
 
@@ -32,9 +34,14 @@ MADE_MAPS = "whole", "auto"  # maps that are made for a run and have no name in 
 
 
 def train(config, session):
-    """Run one training job. Collective over the session's ranks. config: Config; session: comm.launch.Session."""
+    """Run one training job. Collective over the session's ranks. config: Config; session: comm.launch.Session.
+
+    Returns 0, or EXIT_STOPPED if it was asked to stop before the last epoch.
+    """
     comm = session.comm
     start_logging(comm.rank)
+    stop = StopRequest.of_this_process()
+    stop.set_deadline(job_end_time(), config.run.stop_before)
     torch.set_num_threads(session.threads)
     config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or _default_run_dir(config, comm)))
     with contextlib.ExitStack() as stack:
@@ -53,10 +60,10 @@ def train(config, session):
                 if comm.rank == 0
                 else None
             )
-        return _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir)
+        return _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir, stop)
 
 
-def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir):
+def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir, stop):
     comm, started = session.comm, time.perf_counter()
     log.info(
         "graph %s: %s nodes, %s edges, %d features, %d classes; map %r for %d ranks, %d threads each",
@@ -100,7 +107,15 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         config.run.run_dir,
     )
     seconds_loading = time.perf_counter() - started
-    best_state = run_epochs(trainer, config, progress, run_dir, best_state)
+    if not run_epochs(trainer, config, progress, run_dir, best_state, stop):
+        log.info(
+            "stopped after epoch %d of %d (%s); a checkpoint is written: continue with --resume",
+            progress.epoch,
+            config.optim.epochs,
+            stop.reason(),
+        )
+        stop.signalled = False
+        return EXIT_STOPPED
     peak.read()
     growth = peak.span - baseline if peak.was_reset else float("nan")
     memory = {"baseline": baseline, "growth": growth, "peak": peak.overall}
@@ -134,26 +149,36 @@ def choose_map(file, config, comm):
     ranks.
     """
     with comm.together("choosing the cluster map"):
-        stored, wanted = file.partitionings(), config.data.partition
-        fitting = [name for name, ranks in stored.items() if comm.size in ranks]
-        # `metis` is what `partition` makes by default; any other single fitting map will do as well.
-        name = wanted or ("metis" if "metis" in fitting or len(fitting) != 1 else fitting[0])
-        if comm.size > file.meta.num_clusters:
-            raise ConfigError(
-                f"{comm.size} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "
-                f"ranks or partition the graph with --ranks {comm.size}"
-            )
-        if comm.size == 1 and not wanted:
-            return "whole", np.zeros(file.meta.num_clusters, np.int32)  # one rank owns everything and needs no map
-        misnamed = wanted and wanted not in stored
-        if name in fitting or misnamed or not config.data.auto_partition:
-            return name, file.cluster_map(name, comm.size)[0]
+        name, found = find_map(file, config, comm.size)
+        if found is not None:
+            return name, found
         made = None
         if comm.rank == 0:
             offsets = file.read("clusters/offsets", dtype=np.int64)
             seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
             made = map_clusters(np.diff(offsets), file.cluster_graph(), comm.size, seed)
-    return "auto", comm.broadcast_object(made)
+    return name, comm.broadcast_object(made)
+
+
+def find_map(file, config, ranks):
+    """(name, cluster_to_rank int32 (K,), or None if the map is to be made) for so many ranks. Raises GraphError or
+    ConfigError. Not collective.
+    """
+    stored, wanted = file.partitionings(), config.data.partition
+    fitting = [name for name, numbers in stored.items() if ranks in numbers]
+    # `metis` is what `partition` makes by default; any other single fitting map will do as well.
+    name = wanted or ("metis" if "metis" in fitting or len(fitting) != 1 else fitting[0])
+    if ranks > file.meta.num_clusters:
+        raise ConfigError(
+            f"{ranks} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "
+            f"ranks or partition the graph with --ranks {ranks}"
+        )
+    if ranks == 1 and not wanted:
+        return "whole", np.zeros(file.meta.num_clusters, np.int32)  # one rank owns everything and needs no map
+    misnamed = wanted and wanted not in stored
+    if name in fitting or misnamed or not config.data.auto_partition:
+        return name, file.cluster_map(name, ranks)[0]
+    return "auto", None
 
 
 def resolve(config, spec, meta, map_name, session):
@@ -210,16 +235,20 @@ def make_buffers(row_bytes, config):
     return buffers
 
 
-def _resume(trainer, config, spec, meta, run_dir, self_loops):
-    """(Progress, best state), from the last checkpoint if asked for and there is one. Collective."""
-    comm = trainer.comm
-    identity = {
+def run_identity(config, spec, meta):
+    """What must agree between a checkpoint and a run that uses it. config: resolved."""
+    return {
         "graph": meta.uuid,
         "seed": config.run.seed,
-        "self_loops": self_loops,
+        "self_loops": config.data.self_loops,
         "optimizer": config.optim.optimizer,
         **{key: str(value) for key, value in vars(spec).items()},
     }
+
+
+def _resume(trainer, config, spec, meta, run_dir):
+    """(Progress, best state), from the last checkpoint if asked for and there is one. Collective."""
+    comm, identity = trainer.comm, run_identity(config, spec, meta)
     progress = Progress(identity=identity)
     path = None
     with comm.together("looking for a checkpoint"):

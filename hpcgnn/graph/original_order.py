@@ -1,0 +1,92 @@
+"""Rows of all ranks written to one file in the order of the original node ids, without any rank holding them all.
+
+A partition scatters the original order over the ranks. Each rank therefore becomes the keeper of one contiguous range of
+original ids, gets the rows of that range from their owners, and hands them slab by slab to rank 0, which alone writes.
+"""
+
+import numpy as np
+import torch
+
+from hpcgnn.graph.storage import SLAB_ROWS, write_arrays
+
+_IDS, _ROWS, _SLABS = 1, 2, 3
+
+
+def write_in_original_order(path, name, rows, original_id, num_nodes, comm, **attributes):
+    """Write `rows` of all ranks as dataset `name` (num_nodes, C) of a new file, with root attributes. Collective.
+
+    rows: (n_p, C) int32; original_id: int64 (n_p,). Memory beyond the arguments: twice this rank's share. Raises
+    FormatError on rank 0 alone if the file cannot be written, which ends the job.
+    """
+    kept = _Kept(rows, original_id, num_nodes, comm)
+    if comm.rank == 0:
+        write_arrays(path, {name: kept}, num_nodes=num_nodes, **attributes)
+    else:
+        kept.hand_over()
+    comm.barrier()
+
+
+class _Kept:
+    """This rank's range of the original ids; on rank 0, an array of all of them that fetches what is sliced."""
+
+    def __init__(self, rows, original_id, num_nodes, comm):
+        self._comm, self._share = comm, max(1, -(-num_nodes // comm.size))
+        self.shape, self.dtype = (num_nodes, rows.shape[1]), rows.numpy().dtype
+        self._start = min(num_nodes, comm.rank * self._share)
+        self._rows = torch.empty(
+            (min(num_nodes, self._start + self._share) - self._start, rows.shape[1]), dtype=rows.dtype
+        )
+        order = torch.argsort(original_id)
+        ids = original_id[order]
+        edges = torch.arange(comm.size + 1) * self._share
+        counts = torch.diff(torch.searchsorted(ids, edges)).tolist()
+        everyone = comm.allgather_object(counts)
+        ids, rows = ids.split(counts), rows[order].split(counts)
+        for offset in range(comm.size):
+            dest, source = (comm.rank + offset) % comm.size, (comm.rank - offset) % comm.size
+            self._place(*self._swap(ids[dest], rows[dest], dest, source, everyone[source][comm.rank]))
+
+    def _swap(self, ids, rows, dest, source, expected):
+        if dest == self._comm.rank:
+            return ids, rows
+        ids_in = torch.empty(expected, dtype=ids.dtype)
+        rows_in = torch.empty((expected, rows.shape[1]), dtype=rows.dtype)
+        requests = []
+        if expected:
+            requests += [self._comm.irecv(ids_in, source, _IDS, "evaluation")]
+            requests += [self._comm.irecv(rows_in, source, _ROWS, "evaluation")]
+        if len(ids):
+            requests += [self._comm.isend(ids, dest, _IDS, "evaluation")]
+            requests += [self._comm.isend(rows, dest, _ROWS, "evaluation")]
+        self._comm.wait(requests, "evaluation")
+        return ids_in, rows_in
+
+    def _place(self, ids, rows):
+        self._rows[ids - self._start] = rows
+
+    def _pieces(self, start, stop):
+        """(keeper, start, stop) of the parts of a range of original ids, in order."""
+        while start < stop:
+            keeper = start // self._share
+            end = min(stop, (keeper + 1) * self._share)
+            yield keeper, start, end
+            start = end
+
+    def __getitem__(self, where):
+        """The rows of a slice, as numpy. Rank 0 alone, each slab once and in order, while the others `hand_over`."""
+        out = torch.empty((where.stop - where.start, self.shape[1]), dtype=self._rows.dtype)
+        for keeper, start, stop in self._pieces(where.start, where.stop):
+            part = out[start - where.start : stop - where.start]
+            if keeper == 0:
+                part.copy_(self._rows[start:stop])
+            else:
+                self._comm.wait([self._comm.irecv(part, keeper, _SLABS, "evaluation")], "evaluation")
+        return np.asarray(out)
+
+    def hand_over(self):
+        """Send this rank's range to rank 0 in the pieces in which it asks for them."""
+        for slab in range(0, self.shape[0], SLAB_ROWS):
+            for keeper, start, stop in self._pieces(slab, min(slab + SLAB_ROWS, self.shape[0])):
+                if keeper == self._comm.rank:
+                    part = self._rows[start - self._start : stop - self._start]
+                    self._comm.wait([self._comm.isend(part, 0, _SLABS, "evaluation")], "evaluation")

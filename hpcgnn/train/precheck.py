@@ -1,0 +1,72 @@
+"""`--dry-run RANKS`: what a job would find out after waiting in the queue, found out on the login node in seconds.
+
+One process checks the options, the graph file and its map for so many ranks, and that the run directory can be written
+and has space; it starts no MPI and leaves nothing behind.
+"""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from hpcgnn.errors import RunDirError
+from hpcgnn.graph.storage import GraphFile
+from hpcgnn.train.evaluate import choose_metric
+from hpcgnn.train.job import find_map, make_buffers, model_spec
+from hpcgnn.train.rundir import RunDir
+from hpcgnn.train.scoring import find_checkpoint
+
+# A log, some records and the first checkpoint of a small model.
+_SPACE = 4 << 20
+
+
+def check_training(config, ranks):
+    """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on so many ranks."""
+    _check_graph(config, ranks)
+    run_dir = Path(config.run.run_dir or "runs")
+    with _removed_again(run_dir):
+        if config.run.run_dir:
+            RunDir(run_dir, config.run.resume).close()
+        _check_space(run_dir)
+
+
+def check_evaluation(config, ranks, predictions=""):
+    """Raise an HpcgnnError if `hpcgnn evaluate` could not run on so many ranks."""
+    find_checkpoint(config.run.run_dir)
+    _check_graph(config, ranks)
+    _check_space(Path(config.run.run_dir))
+    if predictions:
+        _check_space(Path(predictions).absolute().parent)
+
+
+def _check_graph(config, ranks):
+    with GraphFile(config.data.graph) as file:
+        find_map(file, config, ranks)
+        choose_metric(config.run.metric, file.meta.multi_label)
+        make_buffers(model_spec(file.meta, config), config)
+
+
+def _check_space(folder):
+    """Raise RunDirError if files cannot be written to a folder, or to the nearest one above it that exists."""
+    folder = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_SPACE))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise RunDirError(
+            f"cannot write {_SPACE >> 20} MiB to {folder}: {error.strerror}; choose a place that is writable and has space"
+        ) from error
+
+
+@contextlib.contextmanager
+def _removed_again(path):
+    """Remove the folders that the body made on the way to `path`, as far as they are empty."""
+    missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+    try:
+        yield
+    finally:
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()

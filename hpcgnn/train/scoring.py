@@ -1,0 +1,128 @@
+"""`hpcgnn evaluate`: the metrics, and if asked the predictions, of a trained run, on any number of ranks.
+
+The checkpoint is enough to know a model, and the exact streamed forward pass gives the same numbers on every layout, so
+a run of a thousand ranks can be evaluated on one node, if its memory holds a rank's share.
+"""
+
+import logging
+import time
+from pathlib import Path
+
+import torch
+from tabulate import tabulate
+
+from hpcgnn.config import read_toml
+from hpcgnn.errors import CheckpointError, RunDirError
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.original_order import write_in_original_order
+from hpcgnn.graph.storage import GraphFile
+from hpcgnn.nn.model import widest_row
+from hpcgnn.records import to_json, write_atomically
+from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
+from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
+from hpcgnn.train.loop import Trainer
+from hpcgnn.train.memory import resident_bytes
+from hpcgnn.train.rundir import start_logging
+from hpcgnn.train.summary import versions
+
+log = logging.getLogger("hpcgnn")
+# What belongs to the machine that trained, not to the model.
+_NOT_KEPT = ("threads", "partition")
+
+
+def options_of_run(run_dir, given):
+    """The flat options of a finished or stopped run, with those `given` for its evaluation. Raises RunDirError."""
+    path = Path(run_dir) / "config.toml"
+    if not path.is_file():
+        raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
+    options = {key: value for key, value in read_toml(path).items() if key not in _NOT_KEPT}
+    return {**options, **given, "run_dir": str(run_dir)}
+
+
+def evaluate(config, session, weights="best", predictions=""):
+    """Evaluate the newest checkpoint of config.run.run_dir. Collective. weights: 'best' (of validation) or 'last'.
+
+    Writes `evaluation.json` into the run directory, and the predictions file if one is named. Returns 0.
+    """
+    comm = session.comm
+    start_logging(comm.rank)
+    torch.set_num_threads(session.threads)
+    with comm.together("opening the graph"):
+        file = GraphFile(config.data.graph)
+    with file:
+        map_name, cluster_to_rank = choose_map(file, config, comm)
+        spec = model_spec(file.meta, config)
+        config = resolve(config, spec, file.meta, map_name, session)
+        buffers = make_buffers(spec, config)
+        path, progress, state, epoch = _weights(config, spec, file.meta, comm, weights)
+        cap = max(1, buffers.cap(widest_row(spec) * spec.dtype.itemsize))
+        local = load_local_graph(file, cluster_to_rank, comm, cap, config.data.self_loops, spec.dtype)
+    trainer = Trainer(local, spec, config, comm, buffers)
+    with comm.together("loading the weights"):
+        restore(trainer.model, trainer.optimizer, state, {})
+    trainer.model.eval()
+    started = time.perf_counter()
+    with torch.no_grad(), comm.ledger.booked_as("evaluation"):
+        logits = trainer.model(trainer.graph)
+        metrics = trainer.evaluator.scores(logits)
+    seconds = max(comm.allgather_object(time.perf_counter() - started))
+    if predictions:
+        chosen = logits > 0 if local.multi_label else logits.argmax(1, keepdim=True)
+        origin = {
+            "graph_uuid": file.meta.uuid,
+            "run": str(config.run.run_dir),
+            "checkpoint": path.name,
+            "weights": weights,
+        }
+        write_in_original_order(
+            predictions, "prediction", chosen.to(torch.int32), local.original_id, local.num_nodes, comm, **origin
+        )
+    sent = comm.allgather_object(sum(entry["bytes_sent"] for entry in comm.ledger.total().values()))
+    resident = comm.allgather_object(resident_bytes())
+    record = {
+        **{"checkpoint": path.name, "weights": weights, "epoch": epoch, "metric": trainer.evaluator.name, **metrics},
+        **{"ranks": comm.size, "threads_per_rank": session.threads, "seconds": seconds, "bytes_sent": sum(sent)},
+        **{"resident_bytes": {"max": max(resident), "sum": sum(resident)}, "partition": map_name},
+        **{"graph": str(config.data.graph), "graph_uuid": file.meta.uuid, "predictions": predictions or None},
+        **{"epochs_done": progress["epoch"], "versions": versions()},
+    }
+    with comm.together("writing the results"):
+        if comm.rank == 0:
+            write_atomically(Path(config.run.run_dir) / "evaluation.json", to_json(record, indent=1))
+            _show(record, spec, config.run.run_dir)
+    return 0
+
+
+def _weights(config, spec, meta, comm, weights):
+    """(checkpoint path, its progress, model state, epoch that the weights are of). Collective."""
+    path = None
+    with comm.together("looking for a checkpoint"):
+        if comm.rank == 0:
+            path = find_checkpoint(config.run.run_dir)
+    path = comm.broadcast_object(path)
+    with comm.together("reading the checkpoint"):
+        progress, last, best, _ = read_checkpoint(path)
+        check_identity(path, progress["identity"], run_identity(config, spec, meta))
+        if weights == "best" and best is None:
+            raise CheckpointError(f"{path} has no best weights: its run never evaluated; use --weights last")
+    if weights == "best":
+        return path, progress, best, progress["best"]["epoch"]
+    return path, progress, last, progress["epoch"] - 1
+
+
+def find_checkpoint(run_dir):
+    """The newest checkpoint of a run that reads completely. Raises CheckpointError if there is none."""
+    path = newest_readable(run_dir, log.warning)
+    if path is None:
+        raise CheckpointError(f"{run_dir} has no checkpoint yet; expected one in {Path(run_dir) / 'checkpoints'}")
+    return path
+
+
+def _show(record, spec, run_dir):
+    rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch'] + 1}")]
+    rows += [(f"{split} {record['metric']}", f"{record[split]:.4f}") for split in ("train", "val", "test")]
+    rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]
+    rows += [("seconds", f"{record['seconds']:.3f}")]
+    print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True))
+    also = f"; predictions in {record['predictions']}" if record["predictions"] else ""
+    print(f"results in {run_dir}/evaluation.json{also}", flush=True)
