@@ -95,13 +95,20 @@ def build_parser(choices):
     return parser
 
 
+def _rank_counts(text):
+    counts = [int(part) if part.isdigit() else 0 for part in text.split(",")]
+    if min(counts) < 1:
+        raise argparse.ArgumentTypeError(f"expected numbers of ranks of at least 1, such as 4 or 1,2,4, got {text!r}")
+    return counts
+
+
 def _add_dry_run(command):
     command.add_argument(
         "--dry-run",
         metavar="RANKS",
-        type=int,
-        help="check the options, the graph's map for so many ranks and the directories to be written, and stop; "
-        "one process, without MPI",
+        type=_rank_counts,
+        help="check the options, the graph's map for so many ranks (or a list of numbers) and the directories to be "
+        "written, and stop; one process, without MPI",
     )
 
 
@@ -209,10 +216,8 @@ def _options(arguments):
 
 
 def _dry_run(ranks, check):
-    if ranks < 1:
-        raise ConfigError(f"--dry-run: expected a number of ranks of at least 1, got {ranks}")
     check()
-    print(f"dry run: all is well for {ranks} rank{'s' if ranks > 1 else ''}")
+    print(f"dry run: all is well for {', '.join(map(str, ranks))} rank{'s' if ranks != [1] else ''}")
     return 0
 
 

@@ -20,9 +20,9 @@ from hpcgnn.train.scoring import find_checkpoint
 _SPACE = 4 << 20
 
 
-def check_training(config, ranks):
-    """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on so many ranks."""
-    _check_graph(config, ranks)
+def check_training(config, rank_counts):
+    """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on any of so many ranks."""
+    _check_graph(config, rank_counts)
     run_dir = Path(config.run.run_dir or "runs")
     with _removed_again(run_dir):
         if config.run.run_dir:
@@ -30,18 +30,19 @@ def check_training(config, ranks):
         _check_space(run_dir)
 
 
-def check_evaluation(config, ranks, predictions=""):
-    """Raise an HpcgnnError if `hpcgnn evaluate` could not run on so many ranks."""
+def check_evaluation(config, rank_counts, predictions=""):
+    """Raise an HpcgnnError if `hpcgnn evaluate` could not run on any of so many ranks."""
     find_checkpoint(config.run.run_dir)
-    _check_graph(config, ranks)
+    _check_graph(config, rank_counts)
     _check_space(Path(config.run.run_dir))
     if predictions:
         _check_space(Path(predictions).absolute().parent)
 
 
-def _check_graph(config, ranks):
+def _check_graph(config, rank_counts):
     with GraphFile(config.data.graph) as file:
-        find_map(file, config, ranks)
+        for ranks in rank_counts:
+            find_map(file, config, ranks)
         choose_metric(config.run.metric, file.meta.multi_label)
         make_buffers(model_spec(file.meta, config), config)
 

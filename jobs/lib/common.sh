@@ -1,0 +1,79 @@
+# Sourced by every script in jobs/: a strict shell whose failures name the command, one-line errors, the site, and the checks that can
+# be made before a job is queued. Defines: jobs, project, script; fail, need, load_site, hpcgnn, partition_tools.
+set -Eeuo pipefail
+
+jobs=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+project=$(dirname "$jobs")
+script=${script:-$(basename "$0")}
+trap 'code=$?; echo "$script: failed with code $code at line $LINENO of $(basename "${BASH_SOURCE[0]}"): $BASH_COMMAND" >&2' ERR
+
+# A mistake of the user: one line, code 2. Not through the trap above, which is for what was not foreseen.
+fail() { trap - ERR; echo "$script: error: $*" >&2; exit 2; }
+
+# need "$@": there is a value that follows an option on the command line
+need() { [ $# -ge 2 ] || fail "$1 needs a value; see the head of jobs/$script"; }
+
+# Never the package of the directory that we happen to be in: only the installed one has its kernels.
+hpcgnn() { python -P -m hpcgnn "$@"; }
+partition_tools() { python -P -m partition_tools "$@"; }
+
+load_site() { # NAME: a file in jobs/sites, or a path
+    local file=$1
+    case $file in */*) ;; *) file=$jobs/sites/$file.sh ;; esac
+    [ -r "$file" ] || fail "no site '$1': expected one of $(cd "$jobs/sites" && echo *.sh | sed 's/\.sh//g; s/ /, /g'), or the path of a file like those"
+    set +u # what sites source (modules, environments) is rarely strict
+    # shellcheck disable=SC1090
+    . "$file"
+    set -u
+    site_file=$file
+    command -v python >/dev/null || fail "site '$1' gives no python; make one with env/setup.sh, or activate yours in $file"
+    python -P -c 'import hpcgnn' 2>/dev/null || fail "the python of site '$1' ($(command -v python)) has no hpcgnn: install it there (env/README.md)"
+}
+
+# The ranks of a node if nobody says otherwise: one for each NUMA domain, so that no rank computes on far memory. SLURM knows
+# sockets, which are domains unless the firmware splits them; then the site says so.
+default_ranks_per_node() {
+    local found=${SITE_RANKS_PER_NODE:-}
+    [ -n "$found" ] || found=$(sinfo -h -o %X ${1:+-p "$1"} 2>/dev/null | head -n 1 | tr -d '+')
+    [[ $found =~ ^[1-9][0-9]*$ ]] || fail "SLURM does not tell the sockets of its nodes (got '$found'); set SITE_RANKS_PER_NODE in $site_file"
+    echo "$found"
+}
+
+# Cores of a node as SLURM counts them (hardware threads, where it is configured so).
+cpus_per_node() {
+    local found=${SITE_CPUS_PER_NODE:-}
+    [ -n "$found" ] || found=$(sinfo -h -o %c ${1:+-p "$1"} 2>/dev/null | head -n 1 | tr -d '+')
+    [[ $found =~ ^[1-9][0-9]*$ ]] || fail "SLURM does not tell the CPUs of its nodes (got '$found'); set SITE_CPUS_PER_NODE in $site_file"
+    echo "$found"
+}
+
+# value_of FLAG SHORT WORDS...: the last value given to an sbatch option among words such as "--nodes=2 -n 4"
+value_of() {
+    local flag=$1 short=$2 value="" previous="" word
+    shift 2
+    for word; do
+        case $word in "$flag="*) value=${word#*=} ;; -"$short"[0-9]*) [ -z "$short" ] || value=${word#-?} ;; esac
+        case $previous in "$flag" | "-${short:-none}") value=$word ;; esac
+        previous=$word
+    done
+    echo "$value"
+}
+
+# Would SLURM take this job? sbatch_test SCRIPT OPTIONS...
+sbatch_test() {
+    local said
+    command -v sbatch >/dev/null || fail "no sbatch here: use a login node of the cluster, or a SLURM of your own (env/slurm-local.sh)"
+    said=$(sbatch --test-only "${@:2}" "$1" 2>&1) || fail "SLURM would not take this job (sbatch ${*:2}): $(echo "$said" | tail -n 1 | sed 's/^sbatch: error: //')"
+}
+
+check_writable() { # DIRECTORY: can it be made and written, and is there space? Leaves nothing behind.
+    local folder said
+    folder=$(realpath -m "$1")
+    while [ ! -e "$folder" ]; do folder=$(dirname "$folder"); done
+    [ -d "$folder" ] || fail "$folder is not a directory; choose another place than $1"
+    said=$( { head -c 1048576 /dev/zero > "$folder/.hpcgnn-check.$$"; } 2>&1) || {
+        rm -f "$folder/.hpcgnn-check.$$"
+        fail "cannot write to $folder (for $1): ${said##*: }; choose a place that is writable and has space"
+    }
+    rm -f "$folder/.hpcgnn-check.$$"
+}

@@ -1,0 +1,119 @@
+# Sourced by the *.sbatch scripts, after common.sh: what happens inside an allocation. Counts come from SLURM_* and from nowhere else.
+# Defines: require_job, count_ranks, provenance, launch; and dry_run, the check of such a script on a login node.
+
+require_job() {
+    [ -n "${SLURM_JOB_ID:-}" ] && [ -n "${SLURM_JOB_NUM_NODES:-}" ] ||
+        fail "this is no SLURM job (SLURM_JOB_ID is not set): submit it with sbatch jobs/$script, or check it with --dry-run"
+    # Older SLURMs do not say when the job ends; --stop-before asks for it.
+    if [ -z "${SLURM_JOB_END_TIME:-}" ]; then
+        SLURM_JOB_END_TIME=$(date -d "$(squeue -h -j "$SLURM_JOB_ID" -o %e)" +%s 2>/dev/null) && export SLURM_JOB_END_TIME || unset SLURM_JOB_END_TIME
+    fi
+}
+
+# ranks, ranks_per_node, threads: as asked for with --ntasks, --ntasks-per-node, --cpus-per-task; else one rank per NUMA domain
+count_ranks() {
+    local nodes=$SLURM_JOB_NUM_NODES
+    if [ -n "${SLURM_NTASKS:-}" ]; then
+        ranks=$SLURM_NTASKS
+        ranks_per_node=${SLURM_NTASKS_PER_NODE:-$(((ranks + nodes - 1) / nodes))}
+    else
+        ranks_per_node=$(default_ranks_per_node "${SLURM_JOB_PARTITION:-}")
+        ranks=$((nodes * ranks_per_node))
+    fi
+    [[ $ranks =~ ^[1-9][0-9]*$ ]] || fail "SLURM_NTASKS is '$ranks': expected at least one task (--ntasks)"
+    threads=${SLURM_CPUS_PER_TASK:-$((${SLURM_CPUS_ON_NODE:-1} / ranks_per_node))}
+    [ "$threads" -ge 1 ] || threads=1
+    # OMP_PROC_BIND is the site's to set: where srun does not bind, it would put the threads of all ranks on the same first cores.
+    export SLURM_CPUS_PER_TASK=$threads OMP_NUM_THREADS=$threads
+}
+
+# provenance DIRECTORY ARGS...: what a reader of the results needs to do this again, in DIRECTORY/jobs/JOB[.RESTART]
+provenance() {
+    local out=$1/jobs/$SLURM_JOB_ID${SLURM_RESTART_COUNT:+.$SLURM_RESTART_COUNT}
+    shift
+    mkdir -p "$out" 2>/dev/null || fail "cannot write $out; choose a directory that is writable and has space"
+    {
+        cp "$0" "$out/script"
+        cp "$site_file" "$out/site"
+        {
+            echo "command: $(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p' | head -n 1)"
+            echo "arguments:$(printf ' %q' "$@")"
+            echo "job: $SLURM_JOB_ID${SLURM_ARRAY_JOB_ID:+ (${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID)}, restart ${SLURM_RESTART_COUNT:-0}"
+            echo "cluster: ${SLURM_CLUSTER_NAME:-?}, partition ${SLURM_JOB_PARTITION:-?}"
+            echo "started: $(date -Iseconds)"
+            echo "ranks: $ranks on $SLURM_JOB_NUM_NODES nodes, $threads threads each"
+            echo "commit: $(git -C "$project" describe --always --dirty --abbrev=40 2>/dev/null || echo 'not a git checkout')"
+            echo "slurm: $(srun --version)"
+            echo "$(uname -srm); $(lscpu | sed -n 's/^Model name: *//p' | head -n 1)"
+        } > "$out/job.txt"
+        scontrol show hostnames "$SLURM_JOB_NODELIST" > "$out/hosts.txt"
+        list_versions > "$out/versions.txt"
+        # Of the environment only what can change results or times: the rest may hold secrets, and run directories are published.
+        env | grep -E '^(SLURM|SBATCH|SRUN|HPCGNN|SITE|OMP|KMP|GOMP|MKL|MPI|I_MPI|MPIR|MPICH|OMPI|PMIX?|PRTE|UCX|FI|PSM[23]?|PSM_|CCL|LD_|LOADED)[A-Z0-9_]*=' |
+            grep -viE '^[A-Z0-9_]*(TOKEN|SECRET|PASSWORD|KEY)[A-Z0-9_]*=' | sort > "$out/environment.txt"
+    } 2> >(sed "s/^/provenance: /" >&2) || fail "cannot write $out; choose a directory that is writable and has space"
+}
+
+list_versions() {
+    python --version
+    python -P -c 'import importlib.metadata as m; print(*sorted({f"{d.name}=={d.version}" for d in m.distributions()}), sep="\n")'
+}
+
+# The launcher that belongs to the MPI library that mpi4py will load: SITE_LAUNCHER, else srun if SLURM speaks the library's PMI, else mpiexec
+choose_launcher() {
+    local library kind
+    launcher=${SITE_LAUNCHER:-} mpiexec_options=${SITE_MPIEXEC_OPTIONS:-}
+    [ -z "$launcher" ] || return 0
+    library=$(python -P -c 'import mpi4py; mpi4py.rc.initialize = mpi4py.rc.finalize = False; from mpi4py import MPI; print(MPI.Get_library_version())' 2>&1) ||
+        fail "no MPI library can be loaded: $(echo "$library" | tail -n 1); load the site's module in $site_file"
+    case $library in
+        *"Open MPI"*) kind=pmix mpiexec_options=${mpiexec_options:---map-by ppr:$ranks_per_node:node} ;;
+        *) kind=pmi2 mpiexec_options=${mpiexec_options:--ppn $ranks_per_node} ;;
+    esac
+    if srun --mpi=list 2>&1 | grep -qw "$kind"; then launcher="srun --mpi=$kind"; else launcher=mpiexec; fi
+}
+
+# launch COMMAND...: run it on all ranks as one step; `code` is then its exit code, `signalled` whether SIGUSR1 was passed on to it
+launch() {
+    local step command
+    choose_launcher
+    case $launcher in
+        srun*)
+            # Without the first two a killed or silently leaving rank makes the others wait until the wall time.
+            # shellcheck disable=SC2206
+            command=($launcher --kill-on-bad-exit=1 --wait=30 --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$ranks" --cpus-per-task="$threads"
+                ${SITE_SRUN_OPTIONS:---distribution=block:block --cpu-bind=cores} "$@") ;;
+        *)
+            # mpiexec of the same environment as python; one from elsewhere would start ranks that do not find each other.
+            [ "$launcher" != mpiexec ] || [ ! -x "$(dirname "$(command -v python)")/mpiexec" ] || launcher=$(dirname "$(command -v python)")/mpiexec
+            # shellcheck disable=SC2206
+            command=($launcher -n "$ranks" $mpiexec_options "$@") ;;
+    esac
+    echo "$script: job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, on $SLURM_JOB_NODELIST: ${command[*]}"
+    signalled=""
+    "${command[@]}" &
+    step=$!
+    # SLURM gives the signal of --signal=B: to this shell alone.
+    local again=yes answer
+    trap 'signalled=yes; again=yes; kill -USR1 $step 2>/dev/null || true' USR1
+    code=0
+    while [ -n "$again" ]; do # a signal ends `wait`, but not the step
+        again="" answer=0
+        wait $step || answer=$?
+        [ $answer = 127 ] || code=$answer
+    done
+    trap '' USR1
+}
+
+# dry_run "SBATCH OPTIONS": the number of ranks that this script would get, after asking SLURM whether it would take the job
+dry_run() {
+    local words nodes per_node
+    # shellcheck disable=SC2207
+    words=($(sed -n 's/^#SBATCH //p' "$jobs/$script") $1)
+    # shellcheck disable=SC2086
+    sbatch_test "$jobs/$script" $1
+    nodes=$(value_of --nodes N "${words[@]}")
+    per_node=$(value_of --ntasks-per-node "" "${words[@]}")
+    ranks=$(value_of --ntasks n "${words[@]}")
+    [ -n "$ranks" ] || ranks=$((${nodes:-1} * ${per_node:-$(default_ranks_per_node "$(value_of --partition p $1)")}))
+}

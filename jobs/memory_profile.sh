@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Memory of a rank against the number of ranks, phase by phase: one graph, more and more ranks, few epochs. Run it on a login node;
+# it submits, and ends with a report.
+#
+#   bash jobs/memory_profile.sh --graph graph.h5 --out runs/memory --ranks 1,2,4,8 [options] -- [options of hpcgnn train]
+#
+# --repeat N       runs of each point (1): memory varies little                   --site NAME    a file of jobs/sites (plain)
+# --baseline NAME  compared with one-shot exchange, or none                       --dry-run      check everything, submit nothing
+# --at-once N      tasks of a job array that may run together                     --sbatch "…"   more options of sbatch for the runs
+script=memory_profile.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+. "$jobs/lib/study.sh"
+study_option() { return 1; }
+
+parse_study --repeat 1 "$@"
+[ -n "$graph" ] || fail "--graph is required: a file with a map for each number of ranks (jobs/partition.sbatch)"
+# What the user gives comes later and wins.
+options=(--profile-memory --epochs 5 "${options[@]}")
+check_study "$numbers" "$graph" "${options[@]}"
+for ranks in "${rank_counts[@]}"; do
+    while IFS='=' read -r name changes; do
+        for run in $(seq "$repeat"); do
+            # shellcheck disable=SC2086
+            add_point "$ranks" "$name-p$ranks-r$run" "$graph" "${options[@]}" $changes
+        done
+    done < <(variants)
+done
+submit_study

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Strong scaling: one graph, more and more ranks. Run it on a login node; it submits, and ends with a report.
+#
+#   bash jobs/strong_scaling.sh --graph graph.h5 --out runs/strong --ranks 1,2,4,8 [options] -- [options of hpcgnn train]
+#
+# --repeat N       runs of each point (3): the report shows medians and spread    --site NAME    a file of jobs/sites (plain)
+# --baseline NAME  compared with one-shot exchange, or none                       --dry-run      check everything, submit nothing
+# --at-once N      tasks of a job array that may run together                     --sbatch "…"   more options of sbatch for the runs
+script=strong_scaling.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+. "$jobs/lib/study.sh"
+study_option() { return 1; }
+
+parse_study "$@"
+[ -n "$graph" ] || fail "--graph is required: a file with a map for each number of ranks (jobs/partition.sbatch)"
+check_study "$numbers" "$graph" "${options[@]}"
+for ranks in "${rank_counts[@]}"; do
+    while IFS='=' read -r name changes; do
+        for run in $(seq "$repeat"); do
+            # shellcheck disable=SC2086
+            add_point "$ranks" "$name-p$ranks-r$run" "$graph" "${options[@]}" $changes
+        done
+    done < <(variants)
+done
+submit_study
