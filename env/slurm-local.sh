@@ -67,11 +67,14 @@ free_ports() { # COUNT: the first of so many free neighbouring ports
 
 write_configuration() { # NODES CPUS
     local nodes=$1 cpus=$2 base memory node user
+    # Job numbers name shared memory that killed MPI ranks leave behind: never those of the last time.
+    local first=$(($(date +%s) % 40000000))
     base=$(free_ports $((nodes + 60)))
     memory=$(($(awk '/MemTotal/ {print $2}' /proc/meminfo) / 1024 / nodes))
     user=$(id -un)
     cat > "$conf" <<CONF
 ClusterName=hpcgnn
+FirstJobId=$first
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort=$base
 SrunPortRange=$((base + nodes + 1))-$((base + nodes + 60))
@@ -114,6 +117,18 @@ CONF
     echo "CgroupPlugin=cgroup/v1" > "$dir/cgroup.conf"
 }
 
+# NODE NODES: this node's share of the cores that we may use, so that nodes do not take time from each other, and that ranks which share
+# cores see it (they then sleep instead of spinning while they wait)
+cores_of_node() {
+    local cores=() part first last
+    for part in $(taskset -cp $$ | sed 's/.*: //; s/,/ /g'); do
+        first=${part%-*} last=${part#*-}
+        mapfile -t -O ${#cores[@]} cores < <(seq "$first" "$last")
+    done
+    first=$((($1 - 1) * ${#cores[@]} / $2)) last=$(($1 * ${#cores[@]} / $2))
+    (IFS=,; echo "${cores[*]:first:last > first ? last - first : 1}")
+}
+
 up() {
     local nodes=${1:-2} cpus=${2:-2} node
     [[ $nodes =~ ^[1-9][0-9]?$ && $cpus =~ ^[1-9][0-9]*$ ]] || fail "expected: up [NODES [CPUS_PER_NODE]], at most 99 nodes; got: up $*"
@@ -130,7 +145,7 @@ up() {
     write_configuration "$nodes" "$cpus"
     export SLURM_CONF=$conf
     slurmctld -f "$conf"
-    for node in $(seq "$nodes"); do slurmd -f "$conf" -N "n$node"; done
+    for node in $(seq "$nodes"); do taskset -c "$(cores_of_node "$node" "$nodes")" slurmd -f "$conf" -N "n$node"; done
     for _ in $(seq 100); do
         if [ "$(sinfo -h -o '%D %t' 2>/dev/null)" = "$nodes idle" ]; then
             echo "slurm-local: up, $nodes nodes of $cpus CPUs; now: eval \"\$(bash env/slurm-local.sh env)\"" >&2

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All tests: style, the serial ones, then the parallel ones at 1, 2, 3 and 4 ranks, one mpiexec for each.
+# All tests: style, the serial ones, the parallel ones at 1, 2, 3 and 4 ranks, one mpiexec for each, and those of the job scripts under a
+# real SLURM of virtual nodes, which they start and end (env/slurm-local.sh; where it cannot run they are skipped and say so).
 #
 #   bash env/test.sh [pytest options for every run]
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -12,9 +13,11 @@ limit=900
 echo "== style"
 flake8 hpcgnn partition_tools tests jobs setup.py
 echo "== serial tests"
-timeout "$limit" python -m pytest --ignore=tests/mpi "$@"
+timeout "$limit" python -m pytest --ignore=tests/mpi --ignore=tests/jobs "$@"
 for ranks in 1 2 3 4; do
     echo "== parallel tests, $ranks ranks"
     timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi "$@"
 done
+echo "== tests of the job scripts"
+timeout --signal=INT --kill-after=30 "$limit" python -m pytest tests/jobs "$@"
 echo "== all tests passed"

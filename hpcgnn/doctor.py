@@ -14,6 +14,7 @@ import torch
 from tabulate import tabulate
 
 from hpcgnn import __version__
+from hpcgnn.train.affinity import ranges
 from hpcgnn.train.memory import MMAP_THRESHOLD, set_allocator_policy
 from hpcgnn.train.summary import versions
 
@@ -129,23 +130,12 @@ def _threads(session):
     yield Finding("threads", f"{session.threads} per rank, torch uses {torch.get_num_threads()}")
     yield Finding(
         "cores",
-        f"{len(cores)} usable of {os.cpu_count()}: {_ranges(cores)}",
+        f"{len(cores)} usable of {os.cpu_count()}: {ranges(cores)}",
         "ranks share cores: start fewer ranks per node, lower --threads, or bind ranks (srun --cpu-bind=cores)"
         if shared
         else "",
         fatal=False,
     )
-
-
-def _ranges(numbers):
-    """[0, 1, 2, 5] as '0-2,5'."""
-    parts, start = [], None
-    for i, number in enumerate(numbers):
-        start = number if start is None else start
-        if i + 1 == len(numbers) or numbers[i + 1] != number + 1:
-            parts.append(str(start) if start == number else f"{start}-{number}")
-            start = None
-    return ",".join(parts)
 
 
 def _kernels():

@@ -16,6 +16,7 @@ from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.account import make_account
+from hpcgnn.train.affinity import describe_affinity
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import Progress, run_epochs
@@ -76,6 +77,11 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         comm.size,
         session.threads,
     )
+    places, crowded = describe_affinity(comm, session.threads)
+    for place in places:
+        log.info("%s", place)
+    if crowded and comm.rank == 0:
+        log.warning("ranks share cores: the times of this run say little; see `hpcgnn doctor`")
     self_loops = config.data.self_loops
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()

@@ -10,11 +10,13 @@ import tempfile
 from pathlib import Path
 
 from hpcgnn.errors import RunDirError
+from hpcgnn.graph.load import check_trainable
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.job import find_map, make_buffers, model_spec
 from hpcgnn.train.rundir import RunDir
 from hpcgnn.train.scoring import find_checkpoint
+from hpcgnn.train.toy import toy_step
 
 # A log, some records and the first checkpoint of a small model.
 _SPACE = 4 << 20
@@ -44,7 +46,8 @@ def _check_graph(config, rank_counts):
         for ranks in rank_counts:
             find_map(file, config, ranks)
         choose_metric(config.run.metric, file.meta.multi_label)
-        make_buffers(model_spec(file.meta, config), config)
+        check_trainable(file)
+        make_buffers(toy_step(model_spec(file.meta, config), config, file.meta.multi_label), config)
 
 
 def _check_space(folder):

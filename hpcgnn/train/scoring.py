@@ -13,10 +13,10 @@ from tabulate import tabulate
 
 from hpcgnn.config import read_toml
 from hpcgnn.errors import CheckpointError, RunDirError
-from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graph.original_order import write_in_original_order
 from hpcgnn.graph.storage import GraphFile
-from hpcgnn.nn.model import widest_row
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.records import to_json, write_atomically
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
@@ -24,6 +24,7 @@ from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory import resident_bytes
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.summary import versions
+from hpcgnn.train.toy import toy_step
 
 log = logging.getLogger("hpcgnn")
 # What belongs to the machine that trained, not to the model.
@@ -50,13 +51,17 @@ def evaluate(config, session, weights="best", predictions=""):
     with comm.together("opening the graph"):
         file = GraphFile(config.data.graph)
     with file:
+        with comm.together("checking the graph"):
+            check_trainable(file)
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
         config = resolve(config, spec, file.meta, map_name, session)
-        buffers = make_buffers(spec, config)
+        with comm.together("trying the model on a toy graph"):
+            row_bytes = toy_step(spec, config, file.meta.multi_label)
+        buffers = make_buffers(row_bytes, config)
         path, progress, state, epoch = _weights(config, spec, file.meta, comm, weights)
-        cap = max(1, buffers.cap(widest_row(spec) * spec.dtype.itemsize))
-        local = load_local_graph(file, cluster_to_rank, comm, cap, config.data.self_loops, spec.dtype)
+        cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
+        local = load_local_graph(file, cluster_to_rank, comm, cap, config.data.self_loops, spec.dtype, edges)
     trainer = Trainer(local, spec, config, comm, buffers)
     with comm.together("loading the weights"):
         restore(trainer.model, trainer.optimizer, state, {})

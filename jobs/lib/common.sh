@@ -2,7 +2,7 @@
 # be made before a job is queued. Defines: jobs, project, script; fail, need, load_site, hpcgnn, partition_tools.
 set -Eeuo pipefail
 
-jobs=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+jobs=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 project=$(dirname "$jobs")
 script=${script:-$(basename "$0")}
 trap 'code=$?; echo "$script: failed with code $code at line $LINENO of $(basename "${BASH_SOURCE[0]}"): $BASH_COMMAND" >&2' ERR

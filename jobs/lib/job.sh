@@ -59,18 +59,35 @@ list_versions() {
     python -P -c 'import importlib.metadata as m; print(*sorted({f"{d.name}=={d.version}" for d in m.distributions()}), sep="\n")'
 }
 
-# The launcher that belongs to the MPI library that mpi4py will load: SITE_LAUNCHER, else srun if SLURM speaks the library's PMI, else mpiexec
+# The launcher that belongs to the MPI library that mpi4py will load: SITE_LAUNCHER, else srun if SLURM speaks the library's PMI, else
+# mpiexec of the environment that python is of; one from elsewhere would start ranks that do not find each other.
 choose_launcher() {
-    local library kind
-    launcher=${SITE_LAUNCHER:-} mpiexec_options=${SITE_MPIEXEC_OPTIONS:-}
-    [ -z "$launcher" ] || return 0
+    local library kind spread
+    launcher=${SITE_LAUNCHER:-}
+    case $launcher in srun*) return 0 ;; esac
     library=$(python -P -c 'import mpi4py; mpi4py.rc.initialize = mpi4py.rc.finalize = False; from mpi4py import MPI; print(MPI.Get_library_version())' 2>&1) ||
         fail "no MPI library can be loaded: $(echo "$library" | tail -n 1); load the site's module in $site_file"
     case $library in
-        *"Open MPI"*) kind=pmix mpiexec_options=${mpiexec_options:---map-by ppr:$ranks_per_node:node} ;;
-        *) kind=pmi2 mpiexec_options=${mpiexec_options:--ppn $ranks_per_node} ;;
+        *"Open MPI"*) kind=pmix spread="--map-by ppr:$ranks_per_node:node" ;;
+        *) kind=pmi2 spread="-ppn $ranks_per_node" ;;
     esac
-    if srun --mpi=list 2>&1 | grep -qw "$kind"; then launcher="srun --mpi=$kind"; else launcher=mpiexec; fi
+    if [ -z "$launcher" ] && srun --mpi=list 2>&1 | grep -qw "$kind"; then launcher="srun --mpi=$kind"; return; fi
+    launcher=${launcher:-mpiexec}
+    [ "$launcher" != mpiexec ] || [ ! -x "$(dirname "$(command -v python)")/mpiexec" ] || launcher=$(dirname "$(command -v python)")/mpiexec
+    launcher+=" ${SITE_MPIEXEC_OPTIONS:-$spread}"
+}
+
+# Neighbouring ranks on neighbouring cores, each on its own, where SLURM can bind at all
+binding() {
+    ! scontrol show config | grep -qE '^TaskPlugin .*(affinity|cgroup)' || echo "--distribution=block:block --cpu-bind=cores"
+}
+
+# MPICH names a segment of shared memory after job and step, and killed ranks leave theirs behind. A requeued job has its old number, and
+# counts its steps from 0 again: on the same node MPI_Init would read what is left of the killed step and fail. So as many
+# steps as were started before are used up first.
+skip_used_steps() {
+    local _
+    for _ in $(seq "${SLURM_RESTART_COUNT:-0}"); do srun --nodes=1 --ntasks=1 --mpi=none true 2>/dev/null || true; done
 }
 
 # launch COMMAND...: run it on all ranks as one step; `code` is then its exit code, `signalled` whether SIGUSR1 was passed on to it
@@ -79,15 +96,14 @@ launch() {
     choose_launcher
     case $launcher in
         srun*)
+            skip_used_steps
             # Without the first two a killed or silently leaving rank makes the others wait until the wall time.
             # shellcheck disable=SC2206
             command=($launcher --kill-on-bad-exit=1 --wait=30 --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$ranks" --cpus-per-task="$threads"
-                ${SITE_SRUN_OPTIONS:---distribution=block:block --cpu-bind=cores} "$@") ;;
+                ${SITE_SRUN_OPTIONS-$(binding)} "$@") ;;
         *)
-            # mpiexec of the same environment as python; one from elsewhere would start ranks that do not find each other.
-            [ "$launcher" != mpiexec ] || [ ! -x "$(dirname "$(command -v python)")/mpiexec" ] || launcher=$(dirname "$(command -v python)")/mpiexec
             # shellcheck disable=SC2206
-            command=($launcher -n "$ranks" $mpiexec_options "$@") ;;
+            command=($launcher -n "$ranks" "$@") ;;
     esac
     echo "$script: job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, on $SLURM_JOB_NODELIST: ${command[*]}"
     signalled=""

@@ -4,7 +4,7 @@
 #   SITE_RANKS_PER_NODE   NUMA domains of a node (lscpu | grep 'NUMA node(s)'); unset: its sockets, from SLURM
 #   SITE_CPUS_PER_NODE    cores of a node; unset: from SLURM
 #   SITE_LAUNCHER         such as "srun --mpi=pmi2" or mpiexec; unset: found from the MPI library and from srun --mpi=list
-#   SITE_SRUN_OPTIONS     binding; unset: --distribution=block:block --cpu-bind=cores
+#   SITE_SRUN_OPTIONS     binding; unset: one block of cores for each rank, where SLURM can bind
 #   SITE_MPIEXEC_OPTIONS  such as "-ppn 2"; unset: so many on each node, in the words of the MPI library
 #   SBATCH_ACCOUNT, SBATCH_PARTITION, SBATCH_QOS   read by sbatch itself: export them here to give them once
 if [ -z "${VIRTUAL_ENV:-}" ] && [ -r "$project/.venv/bin/activate" ]; then

@@ -1,0 +1,43 @@
+"""One real SLURM for all tests of the job scripts: the one that is up already, or one that is started and ended here."""
+
+import pytest
+from slurm_helpers import LOCAL, ROOT, Cluster, call
+
+
+@pytest.fixture(scope="session")
+def slurm_conf():
+    """The configuration file of a local SLURM. Skips, saying why, where none can be started."""
+    started = False
+    if call(["bash", LOCAL, "status"]).returncode:
+        done = call(["bash", LOCAL, "up"], limit=300)
+        if done.returncode:
+            pytest.skip(f"NO SLURM HERE, the job scripts are not tested: {done.stderr.strip().splitlines()[-1]}")
+        started = True
+    try:
+        yield call(["bash", LOCAL, "env"]).stdout.strip().split("=", 1)[1]
+    finally:
+        if started:
+            call(["bash", LOCAL, "down"])
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_conf, tmp_path_factory):
+    """A login node with the project's jobs/ and env/ in a directory of its own."""
+    home = tmp_path_factory.mktemp("login")
+    for name in ("jobs", "env"):
+        (home / name).symlink_to(ROOT / name)
+    cluster = Cluster(slurm_conf, home)
+    yield cluster
+    cluster.run("scancel --user=$(id -un)", check=False)
+    cluster.wait()
+
+
+@pytest.fixture(scope="session")
+def graph(tmp_path_factory):
+    """A graph with maps for 1, 2 and 4 ranks."""
+    path = tmp_path_factory.mktemp("graph") / "g.h5"
+    tools = "python -P -m partition_tools"
+    options = "--nodes 600 --degree 8 --features 12 --classes 4 --seed 3"
+    done = call(f"{tools} generate planted -o {path} {options} && {tools} partition {path} --ranks 1,2,4")
+    assert done.returncode == 0, done.stderr
+    return path

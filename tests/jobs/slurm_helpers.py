@@ -1,0 +1,68 @@
+"""A user at a login node: commands, with a limit on their time, and waiting for jobs."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LIMIT_SECONDS = 120
+LOCAL = ROOT / "env" / "slurm-local.sh"
+
+
+def clean_environment(**more):
+    """The environment without what a launcher or another job may have put there; python is the one that runs the tests."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM", "SBATCH"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+    return {**kept, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_WAIT_POLICY": "passive", **more}
+
+
+def call(command, cwd=ROOT, limit=LIMIT_SECONDS, **environment):
+    """Run a line of shell as a user types it; returns the finished process with its texts."""
+    return subprocess.run(
+        ["bash", "-c", command] if isinstance(command, str) else [str(word) for word in command],
+        cwd=cwd,
+        env=clean_environment(**environment),
+        capture_output=True,
+        text=True,
+        timeout=limit,
+    )
+
+
+class Cluster:
+    """The local SLURM, seen from a login node whose current directory is `home`."""
+
+    def __init__(self, conf, home):
+        self.environment, self.home = {"SLURM_CONF": conf}, home
+
+    def run(self, command, check=True, **environment):
+        """Run a command line; fails the test if it fails, unless check is False."""
+        done = call(command, self.home, **self.environment, **environment)
+        assert done.returncode == 0 or not check, f"{command}\n{done.stdout}{done.stderr}"
+        return done
+
+    def submit(self, options):
+        """sbatch; returns the number of the job."""
+        return self.run(f"sbatch --parsable {options}").stdout.strip().split(";")[0]
+
+    def jobs(self):
+        """{number: state} of all jobs that SLURM remembers, arrays by task."""
+        fields = (line.split("|") for line in self.run("squeue -h -t all -o '%A|%T'").stdout.splitlines())
+        return {number: state for number, state in fields}
+
+    def state(self, job):
+        return self.jobs()[job]
+
+    def wait(self, *jobs, limit=LIMIT_SECONDS):
+        """Until these jobs (default: all) have ended; returns {number: state}."""
+        end = time.monotonic() + limit
+        while time.monotonic() < end:
+            states = self.jobs()
+            running = [
+                job for job in (jobs or states) if states[job] in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")
+            ]
+            if not running:
+                return {job: states[job] for job in (jobs or states)}
+            time.sleep(0.2)
+        raise AssertionError(f"still not done after {limit} s: {self.run('squeue -l').stdout}")

@@ -1,0 +1,151 @@
+"""The learning curve of a run that is stopped again and again, by everything that ends jobs on a real cluster, has no seam."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EPOCHS = 400
+OPTIONS = f"--model gin --hidden 16 --norm batch --epochs {EPOCHS} --eval-every 3 --checkpoint-every 7 --seed 4"
+SIZE = "--nodes=1 --ntasks=2 --exclusive --output=%x-%j.txt"
+
+
+def learned(run_dir):
+    """What was learned in each epoch, without what was measured."""
+    keys = ("epoch", "loss", "lr", "train", "val", "test")
+    lines = (Path(run_dir) / "metrics.jsonl").read_text().splitlines()
+    return [{key: record[key] for key in keys if key in record} for record in map(json.loads, lines)]
+
+
+def epochs_done(run_dir):
+    path = Path(run_dir) / "metrics.jsonl"
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def wait_for_epoch(cluster, job, run_dir, epoch):
+    end = time.monotonic() + 60
+    while epochs_done(run_dir) < epoch or cluster.state(job) != "RUNNING":
+        assert time.monotonic() < end, f"epoch {epoch} does not come: {cluster.run('squeue -l').stdout}{said(cluster)}"
+        assert cluster.state(job) in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"), said(cluster)
+        time.sleep(0.05)
+
+
+def said(cluster):
+    return "\n".join(path.read_text()[-3000:] for path in sorted(cluster.home.glob("*.txt")))
+
+
+def kill_one_rank(cluster, job, run_dir):
+    """As the kernel does when memory runs out. The job fails, and its owner submits it again."""
+    os.kill(process_of_rank(job, 1), signal.SIGKILL)
+    return "FAILED"
+
+
+def process_of_rank(job, rank):
+    wanted = {f"PMI_RANK={rank}".encode(), f"SLURM_JOB_ID={job}".encode()}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = set((process / "environ").read_bytes().split(b"\0"))
+            command = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if wanted <= environment and b"hpcgnn\0train" in command:
+            return int(process.name)
+    raise AssertionError(f"rank {rank} of job {job} is not there")
+
+
+def cancel(cluster, job, run_dir):
+    cluster.run(f"scancel {job}")
+    return "CANCELLED"
+
+
+def requeue(cluster, job, run_dir):
+    cluster.run(f"scontrol requeue {job}")
+
+
+def signal_the_script(cluster, job, run_dir):
+    """What --signal=B:USR1@120 does before the end of the wall time."""
+    cluster.run(f"scancel --batch --signal=USR1 {job}")
+
+
+def node_failure(cluster, job, run_dir):
+    node = cluster.run(f"squeue -h -j {job} -o %N").stdout.strip()
+    cluster.run(f"scontrol update nodename={node} state=down reason=test")
+
+
+WAYS = [kill_one_rank, signal_the_script, node_failure, cancel, requeue]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(cluster, graph):
+    """(job, run directory) of the same run left in peace; it goes on beside the others."""
+    command = f"{SIZE} jobs/train.sbatch --graph {graph} --run-dir whole -- {OPTIONS}"
+    return cluster.submit(command), cluster.home / "whole"
+
+
+def test_five_ends_and_no_seam(cluster, graph, uninterrupted):
+    """Identical on the same layout, whatever node it ran on; on another number of ranks within 1e-4 of the loss."""
+    run_dir = cluster.home / "stopped"
+    command = f"{SIZE} jobs/train.sbatch --graph {graph} --run-dir {run_dir} -- {OPTIONS}"
+    draw = random.Random(time.time_ns())
+    ways = draw.sample(WAYS, len(WAYS))
+    points = [70 * i + draw.randrange(2, 40) for i in range(len(ways))]  # apart, for a stop comes some epochs late
+    print("stopped after", dict(zip(points, (way.__name__ for way in ways))))
+    job, restarted = cluster.submit(command), 0
+    for point, way in zip(points, ways):
+        wait_for_epoch(cluster, job, run_dir, point)
+        ended = way(cluster, job, run_dir)
+        if ended:
+            assert cluster.wait(job)[job] == ended, said(cluster)
+            job, restarted = cluster.submit(command), 0
+        else:
+            restarted += 1
+            while restarts(cluster, job) < restarted or cluster.state(job) != "RUNNING":
+                assert cluster.state(job) not in ("FAILED", "COMPLETED", "CANCELLED"), said(cluster)
+                time.sleep(0.1)
+        if way is ways[2]:
+            shutil.copytree(run_dir, cluster.home / "elsewhere")
+    others = (
+        command.replace("--ntasks=2", "--ntasks=4").replace("--nodes=1", "--nodes=2").replace(str(run_dir), "elsewhere")
+    )
+    assert set(cluster.wait(job, uninterrupted[0]).values()) == {"COMPLETED"}, said(cluster)
+    more = cluster.submit(others)
+    found, expected = learned(run_dir), learned(uninterrupted[1])
+    assert found == expected
+    results = [json.loads((path / "summary.json").read_text()) for path in (run_dir, uninterrupted[1])]
+    for key in ("final_loss", "best_val", "best_epoch", "test_at_best_val", "epochs", "parameters"):
+        assert results[0][key] == results[1][key]
+    assert cluster.wait(more)[more] == "COMPLETED", said(cluster)
+    losses = np.array(
+        [[record["loss"] for record in curve] for curve in (learned(cluster.home / "elsewhere"), expected)]
+    )
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+
+
+def restarts(cluster, job):
+    text = cluster.run(f"scontrol show job {job}").stdout
+    return int(text.split("Restarts=")[1].split()[0])
+
+
+def test_slurm_warns_before_the_wall_time(cluster, graph):
+    """A limit of one minute and a warning 45 s before: SLURM signals after some 15 s, the job stops and is requeued."""
+    options = OPTIONS.replace(f"--epochs {EPOCHS}", "--epochs 100000 --eval-every 0")
+    job = cluster.submit(
+        f"{SIZE} --time=1 --signal=B:USR1@45 jobs/train.sbatch --graph {graph} --run-dir warned -- {options}"
+    )
+    end = time.monotonic() + 60
+    while restarts(cluster, job) == 0:
+        assert time.monotonic() < end, said(cluster)
+        assert cluster.state(job) in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"), said(cluster)
+        time.sleep(0.2)
+    cluster.run(f"scancel {job}")
+    log = (cluster.home / "warned" / "log.txt").read_text()
+    assert "(SIGUSR1); a checkpoint is written" in log
+    stopped = next(line for line in log.splitlines() if "stopped after epoch" in line).split("epoch ")[1].split()[0]
+    assert (cluster.home / "warned" / "checkpoints" / f"epoch-{int(stopped):06d}.h5").exists()
+    assert epochs_done(cluster.home / "warned") == int(stopped)
