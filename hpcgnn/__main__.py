@@ -200,7 +200,13 @@ def process_evaluate(arguments, choices):
     from hpcgnn.comm.launch import run
     from hpcgnn.train.scoring import evaluate, options_of_run
 
-    config = make_config(options_of_run(arguments.run_dir, _options(arguments)), choices, arguments.run_dir)
+    options = options_of_run(arguments.run_dir, _options(arguments))
+    if options.get("plugin"):
+        from hpcgnn.nn.plugin import load_plugin
+
+        load_plugin(options["plugin"])
+        choices = registry_choices()
+    config = make_config(options, choices, arguments.run_dir)
     if arguments.dry_run is not None:
         from hpcgnn.train.precheck import check_evaluation
 
