@@ -19,5 +19,6 @@ for ranks in 1 2 3 4; do
     timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi "$@"
 done
 echo "== tests of the job scripts"
-timeout --signal=INT --kill-after=30 "$limit" python -m pytest tests/jobs "$@"
+# Signalled rather than killed, so that they take their SLURM down; jobs wait for each other, hence longer.
+timeout --signal=INT --kill-after=30 900 python -m pytest tests/jobs "$@"
 echo "== all tests passed"

@@ -21,7 +21,7 @@ for ranks in "${rank_counts[@]}"; do
         for seed in $(seq 0 $((repeat - 1))); do
             add_point "$ranks" "$name-p$ranks-s$seed" "$graph" "${options[@]}" --schedule "$name" --seed "$seed"
             [ "$baseline" = none ] || [ "$name" != sar ] ||
-                add_point "$ranks" "one-shot-p$ranks-s$seed" "$graph" "${options[@]}" --schedule sar --seed "$seed" --halo-buffer 1048576
+                add_point "$ranks" "one-shot-p$ranks-s$seed" "$graph" "${options[@]}" --schedule sar --seed "$seed" --halo-buffer "$one_shot"
         done
     done
 done

@@ -38,7 +38,7 @@ for ranks in "${rank_counts[@]}"; do
     if [ -z "$dry" ] && [ -n "${points[$ranks]:-}" ] && [ ! -e "$graph" ]; then
         mkdir -p "$out/graphs" "$out/log"
         after[$ranks]=$(submit --job-name="$(basename "$out")-graph-$ranks" --output="$out/log/graph-%j.txt" ${partition:+--partition=$partition} \
-            "$jobs/partition.sbatch" --site "$site" --graph "$graph" --ranks "$ranks" --generate "generate $generate --nodes $((per_rank * ranks))")
+            "$jobs/partition.sbatch" --site "$site" --graph "$graph" --ranks "$ranks" --generate "$generate --nodes $((per_rank * ranks))")
         echo "  graph for $ranks ranks: job ${after[$ranks]}"
     fi
 done

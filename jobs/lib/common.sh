@@ -13,6 +13,9 @@ fail() { trap - ERR; echo "$script: error: $*" >&2; exit 2; }
 # need "$@": there is a value that follows an option on the command line
 need() { [ $# -ge 2 ] || fail "$1 needs a value; see the head of jobs/$script"; }
 
+# quoted WORDS...: as a shell would read them again, with a blank before each
+quoted() { [ $# = 0 ] || printf ' %q' "$@"; }
+
 # Never the package of the directory that we happen to be in: only the installed one has its kernels.
 hpcgnn() { python -P -m hpcgnn "$@"; }
 partition_tools() { python -P -m partition_tools "$@"; }

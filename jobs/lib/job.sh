@@ -37,7 +37,7 @@ provenance() {
         cp "$site_file" "$out/site"
         {
             echo "command: $(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p' | head -n 1)"
-            echo "arguments:$(printf ' %q' "$@")"
+            echo "arguments:$(quoted "$@")"
             echo "job: $SLURM_JOB_ID${SLURM_ARRAY_JOB_ID:+ (${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID)}, restart ${SLURM_RESTART_COUNT:-0}"
             echo "cluster: ${SLURM_CLUSTER_NAME:-?}, partition ${SLURM_JOB_PARTITION:-?}"
             echo "started: $(date -Iseconds)"

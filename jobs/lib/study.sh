@@ -38,9 +38,11 @@ parse_study() {
 }
 
 # Schedules to compare, as NAME=OPTIONS: sequential aggregation under its cap, and the one-shot exchange, which has room for all halo rows
+one_shot=1048576
+one_shot_label="schedule sar, halo_buffer 1048576.0"
 variants() {
     echo "sar="
-    [ "$baseline" = none ] || echo "one-shot=--halo-buffer 1048576"
+    [ "$baseline" = none ] || echo "one-shot=--halo-buffer $one_shot"
 }
 
 # sbatch options for so many ranks: whole nodes, each filled with one rank per NUMA domain, the same threads for every point of a curve
@@ -81,8 +83,9 @@ check_idle() {
         fail "jobs of this study are still in the queue ($(paste -sd' ' "$out/jobs.txt")); wait for them, or scancel them first"
 }
 
-submit_study() { # OPTIONS of hpcgnn report...
-    local ranks file count job jobs_now=()
+submit_study() {
+    local ranks file count job jobs_now=() report_options=()
+    [ "$baseline" = none ] || report_options=(--label-by schedule,halo_buffer --baseline "$one_shot_label")
     echo "$script: ${#every[@]} runs in $out, $((${#every[@]} - missing)) complete, $missing to do"
     for ranks in "${rank_counts[@]}"; do
         [ -z "${points[$ranks]:-}" ] || echo "  $ranks ranks, $(size_options "$ranks"): $(echo -n "${points[$ranks]}" | wc -l) runs"
@@ -106,7 +109,7 @@ submit_study() { # OPTIONS of hpcgnn report...
     # afterany: the report says which points failed
     job=$(submit --job-name="$(basename "$out")-report" --output="$out/log/report-%j.txt" ${partition:+--partition=$partition} \
         ${jobs_now[0]:+--dependency=afterany:$(IFS=:; echo "${jobs_now[*]}")} \
-        "$jobs/report.sbatch" --site "$site" --out "$out/report" "$@" "${every[@]}")
+        "$jobs/report.sbatch" --site "$site" --out "$out/report" "${report_options[@]}" "${every[@]}")
     echo "$job" >> "$out/jobs.txt"
     echo "submitted: ${jobs_now[*]:-no runs}, then the report as $job, in $out/report; give the command again to fill what is missing"
 }

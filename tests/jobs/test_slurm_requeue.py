@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slurm_helpers import LIMIT_SECONDS
 
-EPOCHS = 400
-OPTIONS = f"--model gin --hidden 16 --norm batch --epochs {EPOCHS} --eval-every 3 --checkpoint-every 7 --seed 4"
+EPOCHS = 150
+OPTIONS = f"--model gcn --layers 2 --hidden 16 --epochs {EPOCHS} --eval-every 3 --checkpoint-every 7 --seed 4"
 SIZE = "--nodes=1 --ntasks=2 --exclusive --output=%x-%j.txt"
 
 
@@ -29,7 +30,7 @@ def epochs_done(run_dir):
 
 
 def wait_for_epoch(cluster, job, run_dir, epoch):
-    end = time.monotonic() + 60
+    end = time.monotonic() + LIMIT_SECONDS
     while epochs_done(run_dir) < epoch or cluster.state(job) != "RUNNING":
         assert time.monotonic() < end, f"epoch {epoch} does not come: {cluster.run('squeue -l').stdout}{said(cluster)}"
         assert cluster.state(job) in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"), said(cluster)
@@ -94,7 +95,7 @@ def test_five_ends_and_no_seam(cluster, graph, uninterrupted):
     command = f"{SIZE} jobs/train.sbatch --graph {graph} --run-dir {run_dir} -- {OPTIONS}"
     draw = random.Random(time.time_ns())
     ways = draw.sample(WAYS, len(WAYS))
-    points = [70 * i + draw.randrange(2, 40) for i in range(len(ways))]  # apart, for a stop comes some epochs late
+    points = [25 * i + draw.randrange(2, 15) for i in range(len(ways))]  # apart, for a stop comes some epochs late
     print("stopped after", dict(zip(points, (way.__name__ for way in ways))))
     job, restarted = cluster.submit(command), 0
     for point, way in zip(points, ways):
@@ -133,12 +134,12 @@ def restarts(cluster, job):
 
 
 def test_slurm_warns_before_the_wall_time(cluster, graph):
-    """A limit of one minute and a warning 45 s before: SLURM signals after some 15 s, the job stops and is requeued."""
+    """A limit of two minutes and a warning 100 s before: SLURM signals after some 20 s, the job stops and is requeued."""
     options = OPTIONS.replace(f"--epochs {EPOCHS}", "--epochs 100000 --eval-every 0")
     job = cluster.submit(
-        f"{SIZE} --time=1 --signal=B:USR1@45 jobs/train.sbatch --graph {graph} --run-dir warned -- {options}"
+        f"{SIZE} --time=2 --signal=B:USR1@100 jobs/train.sbatch --graph {graph} --run-dir warned -- {options}"
     )
-    end = time.monotonic() + 60
+    end = time.monotonic() + LIMIT_SECONDS
     while restarts(cluster, job) == 0:
         assert time.monotonic() < end, said(cluster)
         assert cluster.state(job) in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"), said(cluster)

@@ -1,0 +1,133 @@
+"""Mistakes, found on the login node: one line that says what to do, code 2, no job submitted, nothing left behind."""
+
+import json
+
+import pytest
+from slurm_helpers import ROOT, call
+
+TRAIN = "bash jobs/train.sbatch --dry-run"
+STRONG = "bash jobs/strong_scaling.sh --dry-run --repeat 1"
+# name: (command, words of the line); {graph} has maps for 1, 2 and 4 ranks, {full} is a full file system, {file} a file
+CASES = {
+    "unknown site": (TRAIN + " --site nowhere --graph {graph} --run-dir r", "expected one of intel-infiniband"),
+    "no such partition": (TRAIN + ' --sbatch "--partition=none" --graph {graph} --run-dir r', "nvalid partition"),
+    "more nodes than there are": (TRAIN + ' --sbatch "--nodes=9" --graph {graph} --run-dir r', "not available"),
+    "zero tasks": (TRAIN + ' --sbatch "--ntasks=0" --graph {graph} --run-dir r', '"0" for --ntasks'),
+    "no map": (TRAIN + ' --sbatch "--ntasks=3" --graph {graph} --run-dir r', "--ranks 3"),
+    "no graph": (TRAIN + " --graph absent.h5 --run-dir r", "no graph file at absent.h5"),
+    "a typing error": (TRAIN + " --graph {graph} --run-dir r -- --hiden 8", "expected --hidden"),
+    "full file system": (TRAIN + " --graph {graph} --run-dir {full}/r", "No space left"),
+    "read-only file system": (TRAIN + " --graph {graph} --run-dir /proc/r", "writable"),
+    "a run directory below a file": (TRAIN + " --graph {graph} --run-dir {file}/r", "--run-dir"),
+    "an option without a value": (TRAIN + " --graph", "--graph needs a value"),
+    "outside a job": ("bash jobs/train.sbatch --graph {graph} --run-dir r", "submit it with sbatch"),
+    "nothing to evaluate": (
+        "bash jobs/evaluate.sbatch --dry-run --run-dir r --graph {graph}",
+        "not the directory of a run",
+    ),
+    "nothing to partition": ("bash jobs/partition.sbatch --dry-run --graph r.h5 --ranks 2", "--import or --generate"),
+    "a list that is none": ("bash jobs/partition.sbatch --dry-run --graph {graph} --ranks 2;4", "1,2,4,8"),
+    "study: no map": (STRONG + " --graph {graph} --out o --ranks 1,3", "--ranks 3"),
+    "study: full": (STRONG + " --graph {graph} --out {full}/o --ranks 1", "No space left"),
+    "study: too large": (STRONG + " --graph {graph} --out o --ranks 1,64", "not available"),
+    "study: a baseline that is none": (STRONG + " --graph {graph} --out o --baseline x", "one-shot or none"),
+    "weak: an option of the generator": (
+        "bash jobs/weak_scaling.sh --out o --ranks 1 --nodes-per-rank 100 --generate 'planted --degre 3'",
+        "--generate",
+    ),
+    "schedules: a typing error": (
+        "bash jobs/schedules.sh --graph {graph} --out o --ranks 1 -- --hiden 8",
+        "expected --hidden",
+    ),
+    "memory: no graph": ("bash jobs/memory_profile.sh --out o", "--graph is required"),
+}
+
+
+@pytest.fixture(scope="module")
+def places(graph, tmp_path_factory):
+    """Names for {…} in the commands. A full file system is a small one in memory, filled."""
+    full = tmp_path_factory.mktemp("full")
+    if call(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", full]).returncode:
+        pytest.skip("NO FULL FILE SYSTEM HERE: mounting one needs root")
+    (full / "filler").write_bytes(bytes(12 << 10))
+    file = tmp_path_factory.mktemp("file") / "f"
+    file.write_text("mine")
+    yield {"graph": graph, "full": full, "file": file}
+    call(["umount", full])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake(cluster, places, case):
+    command, words = CASES[case]
+    before, jobs = {path.name for path in cluster.home.iterdir()}, cluster.jobs()
+    done = cluster.run(command.replace("2;4", "'2;4'").format(**places), check=False)
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert len(lines) == 1 and " error: " in lines[0] and words in lines[0], done.stderr
+    assert {path.name for path in cluster.home.iterdir()} == before and cluster.jobs() == jobs
+    assert [path.name for path in places["full"].iterdir()] == ["filler"]
+
+
+def test_no_sbatch_here(cluster, graph, tmp_path):
+    """A laptop, on which nothing of SLURM is installed."""
+    for name in ("bash", "dirname", "basename", "sed", "head", "tail", "tr", "python"):
+        (tmp_path / name).symlink_to(call(["bash", "-c", f"command -v {name}"]).stdout.strip())
+    command = (
+        f"PATH={tmp_path} SITE_RANKS_PER_NODE=1 bash {ROOT}/jobs/train.sbatch --dry-run --graph {graph} --run-dir r"
+    )
+    done = cluster.run(command, check=False)
+    assert done.returncode == 2 and "no sbatch here" in done.stderr, done.stderr
+
+
+def test_srun_with_the_wrong_pmi_is_explained(cluster, graph):
+    """Every process then believes to be rank 0 of 1, and N jobs would write the same files."""
+    command = f"srun --mpi=none --ntasks=2 python -P -m hpcgnn train --graph {graph} --run-dir r"
+    done = cluster.run(command, check=False)
+    assert done.returncode == 2 and "SLURM_STEP_NUM_TASKS=2" in done.stderr and "do not match" in done.stderr
+    assert not (cluster.home / "r").exists()
+
+
+def test_mpiexec_inside_the_allocation(cluster, graph):
+    """Where SLURM does not speak the PMI of the MPI library. Both nodes get their share of the ranks."""
+    site = cluster.home / "site.sh"
+    site.write_text((ROOT / "jobs" / "sites" / "plain.sh").read_text() + "SITE_LAUNCHER=mpiexec\n")
+    options = f"jobs/train.sbatch --site {site} --graph {graph} --run-dir m -- --hidden 8 --epochs 2"
+    job = cluster.submit(f"--nodes=2 --ntasks-per-node=1 --output=m.txt {options}")
+    assert cluster.wait(job)[job] == "COMPLETED", (cluster.home / "m.txt").read_text()
+    assert "mpiexec -ppn 1 -n 2" in (cluster.home / "m.txt").read_text()
+    assert json.loads((cluster.home / "m" / "summary.json").read_text())["ranks"] == 2
+
+
+def test_ranks_that_share_cores_are_pointed_out(cluster):
+    found = cluster.run(
+        "srun --mpi=pmi2 --nodes=1 --ntasks=2 --cpus-per-task=1 env OMP_NUM_THREADS=64 python -P -m hpcgnn doctor",
+        check=False,
+    )
+    assert "ranks share cores" in found.stdout
+
+
+def test_a_study_survives_a_failed_point_and_fills_what_is_missing(cluster, graph):
+    """The directory of one point is occupied by a file: its job fails, the other runs and the report come all the same."""
+    out = cluster.home / "study"
+    out.mkdir()
+    (out / "sar-p2-r1").write_text("in the way")
+    options = f"--graph {graph} --out study --ranks 1,2 --repeat 1 --baseline none -- --hidden 8 --epochs 2"
+    command = f"bash jobs/strong_scaling.sh {options}"
+    cluster.run(command)
+    refused = cluster.run(command, check=False)
+    assert refused.returncode == 2 and "still in the queue" in refused.stderr
+    cluster.wait()
+    assert (out / "sar-p1-r1" / "summary.json").exists()
+    first = (out / "sar-p1-r1" / "summary.json").stat().st_mtime_ns
+    assert "cannot write study/sar-p2-r1" in "".join(path.read_text() for path in (out / "log").glob("*_*.txt"))
+    (out / "sar-p2-r1").unlink()
+    assert "2 runs in study, 1 complete, 1 to do" in cluster.run(command).stdout
+    cluster.wait()
+    assert (out / "sar-p2-r1" / "summary.json").exists()
+    assert (out / "sar-p1-r1" / "summary.json").stat().st_mtime_ns == first, "what was complete is not repeated"
+
+
+def test_nothing_is_left_to_do(cluster, graph):
+    """After the study above: only the report is made again."""
+    options = f"--graph {graph} --out study --ranks 1,2 --repeat 1 --baseline none --dry-run -- --hidden 8 --epochs 2"
+    assert "2 complete, 0 to do" in cluster.run(f"bash jobs/strong_scaling.sh {options}").stdout

@@ -1,0 +1,100 @@
+"""`hpcgnn evaluate` on every number of ranks: the metrics of training, and predictions in the order of the original nodes."""
+
+import json
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.config import make_config
+from hpcgnn.errors import HpcgnnError, RunDirError
+from hpcgnn.graph import original_order
+from hpcgnn.train.job import train
+from hpcgnn.train.scoring import evaluate, options_of_run
+
+from .training import CHOICES, configure, make_graphs
+
+NODES = 300
+
+
+@pytest.fixture(scope="module")
+def trained(comm, session_path):
+    """{name: (graph, run directory)} of short runs on all ranks."""
+    graphs, runs = make_graphs(comm, session_path, nodes=NODES), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+        for name, path in graphs.items():
+            run_dir = session_path / f"evaluated-{name.replace(' ', '-')}"
+            config = configure(path, run_dir=str(run_dir), epochs=6, hidden=16, lr=0.05, partition="metis")
+            assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+            comm.barrier()
+            runs[name] = path, run_dir
+    return runs
+
+
+def evaluated(comm, graph, run_dir, predictions="", weights="best", **options):
+    config = make_config(options_of_run(run_dir, {"graph": str(graph), **options}), CHOICES)
+    assert evaluate(config, SimpleNamespace(comm=comm, threads=1), weights, str(predictions)) == 0
+    comm.barrier()
+    return json.loads((run_dir / "evaluation.json").read_text())
+
+
+@pytest.mark.parametrize("map_name", ["metis", "random-clusters"])
+@pytest.mark.parametrize("name", ["undirected", "directed multi-label"])
+def test_the_metrics_are_those_of_training(comm, trained, name, map_name):
+    graph, run_dir = trained[name]
+    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    for weights in ("best", "last"):
+        found = evaluated(comm, graph, run_dir, weights=weights, partition=map_name)
+        expected = records[found["epoch"]]
+        assert found["ranks"] == comm.size and found["partition"] == map_name
+        assert [found[split] for split in ("train", "val", "test")] == pytest.approx(
+            [expected[split] for split in ("train", "val", "test")], abs=0.011
+        ), "to one node of a split: rounding may turn a tie"
+    assert evaluated(comm, graph, run_dir, weights="last")["epoch"] == 5
+
+
+@pytest.mark.parametrize("slab", [7, 64, 1 << 16])
+def test_predictions_in_the_original_order(comm, trained, shared_path, monkeypatch, slab):
+    """They give the accuracy that is stated; in pieces of any size, on any number of ranks."""
+    monkeypatch.setattr(original_order, "SLAB_ROWS", slab)
+    monkeypatch.setattr("hpcgnn.graph.storage.SLAB_ROWS", slab)
+    graph, run_dir = trained["undirected"]
+    record = evaluated(comm, graph, run_dir, shared_path / "p.h5")
+    with h5py.File(shared_path / "p.h5") as file, h5py.File(graph) as source:
+        assert file.attrs["graph_uuid"] == source.attrs["uuid"]
+        predicted = file["prediction"][:, 0]
+        order = source["nodes/original_id"][:]
+        right = predicted[order] == source["nodes/labels"][:]
+        assert predicted.shape == (NODES,)
+        assert right[source["nodes/split"][:] == 3].mean() == pytest.approx(record["test"], abs=1e-12)
+
+
+def test_every_row_comes_to_its_place(comm, shared_path):
+    """Ranks that own nothing, one node, or most of the graph."""
+    draw = np.random.default_rng(3)
+    for nodes in (1, comm.size, 101):
+        order, owner = draw.permutation(nodes), draw.integers(0, max(1, comm.size - 1), nodes)
+        mine = torch.from_numpy(order[owner == comm.rank])
+        rows = torch.stack([mine * 10, -mine], 1).to(torch.int32)
+        path = shared_path / f"{nodes}.h5"
+        original_order.write_in_original_order(path, "x", rows, mine, nodes, comm, said="so")
+        with h5py.File(path) as file:
+            assert file.attrs["said"] == "so"
+            np.testing.assert_array_equal(file["x"][:], np.stack([np.arange(nodes) * 10, -np.arange(nodes)], 1))
+        comm.barrier()
+
+
+def test_what_cannot_be_evaluated(comm, trained, shared_path):
+    graph, run_dir = trained["undirected"]
+    with pytest.raises(RunDirError, match="not the directory of a run"):
+        options_of_run(shared_path, {})
+    with pytest.raises(HpcgnnError, match="belongs to another run: graph"):
+        evaluated(comm, trained["directed multi-label"][0], run_dir, metric="auto")
+    with pytest.raises(HpcgnnError, match="no checkpoint yet"):
+        if comm.rank == 0:
+            (shared_path / "config.toml").write_bytes((run_dir / "config.toml").read_bytes())
+        comm.barrier()
+        evaluated(comm, graph, shared_path)
