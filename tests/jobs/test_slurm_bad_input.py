@@ -13,7 +13,7 @@ CASES = {
     "no such partition": (TRAIN + ' --sbatch "--partition=none" --graph {graph} --run-dir r', "nvalid partition"),
     "more nodes than there are": (TRAIN + ' --sbatch "--nodes=9" --graph {graph} --run-dir r', "not available"),
     "zero tasks": (TRAIN + ' --sbatch "--ntasks=0" --graph {graph} --run-dir r', '"0" for --ntasks'),
-    "no map": (TRAIN + ' --sbatch "--ntasks=3" --graph {graph} --run-dir r', "--ranks 3"),
+    "no map": (TRAIN + ' --sbatch "--nodes=2 --ntasks=3" --graph {graph} --run-dir r', "--ranks 3"),
     "no graph": (TRAIN + " --graph absent.h5 --run-dir r", "no graph file at absent.h5"),
     "a typing error": (TRAIN + " --graph {graph} --run-dir r -- --hiden 8", "expected --hidden"),
     "full file system": (TRAIN + " --graph {graph} --run-dir {full}/r", "No space left"),
