@@ -55,6 +55,10 @@ class Block:
             accumulate=accumulate,
         )
 
+    def slice(self, first, last):
+        """The block of its rows [first, last); of a block that stores all rows."""
+        return Block(self.indptr[first : last + 1], self.indices, None, self.weight, self.first_column)
+
 
 def own_block(num_rows, rows, columns, weight, edge=None):
     """The block of edges that stay on the rank; rows int (E,) ascending, columns int32 (E,), weight and edge (E,) or None."""

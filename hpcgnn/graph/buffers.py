@@ -6,15 +6,18 @@ rows, as many narrow ones for those. Layers, directions and epochs share it, for
 
 import torch
 
+from hpcgnn.graph.arena import Arena
+
 
 class HaloBuffers:
     """limit: bytes for all buffers together. nbytes: what has been needed, and therefore allocated, so far.
 
-    widest_row: bytes of the widest row that was asked about, with what returns for it.
+    widest_row: bytes of the widest row that was asked about, with what returns for it. arena: the rank's other large memory,
+    for the operators that work from these buffers.
     """
 
     def __init__(self, limit: int):
-        self.limit, self.widest_row = limit, 0
+        self.limit, self.widest_row, self.arena = limit, 0, Arena()
         self._memory = torch.empty(0, dtype=torch.uint8)
 
     @property

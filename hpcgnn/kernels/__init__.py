@@ -12,7 +12,7 @@ traces them, and the dispatcher adds about 37 microseconds to each call of 14 (a
 from .aggregation import check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .extreme import gather_largest, gather_matching
-from .masking import dropout, dropout_entries
+from .masking import dropout, dropout_entries, kept_scale
 from .library import describe
 from .randomness import random_words, stream_key
 
@@ -27,6 +27,7 @@ __all__ = [
     "gather",
     "gather_largest",
     "gather_matching",
+    "kept_scale",
     "pack",
     "random_words",
     "stream_key",

@@ -19,6 +19,11 @@ def _rule(p: float) -> tuple[int, float]:
     return threshold, (1 / (1 - threshold / 2**32) if threshold < 2**32 else 0.0)
 
 
+def kept_scale(p: float) -> float:
+    """What `dropout` multiplies the values by that it keeps: 1 / (1 - p), with p as it is rounded."""
+    return _rule(p)[1]
+
+
 def dropout(out: torch.Tensor, x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> None:
     """out[i, c] = x[i, c] / (1 - p) where the random word of (ids[i], c) keeps it, else 0.
 

@@ -5,9 +5,11 @@ local). Keeping them apart is what lets a constant input be aggregated once and 
 aggregation can also come after the transformation; we send whichever of the two is narrower.
 """
 
+import torch
 from torch import nn
 
 from hpcgnn.nn.graph import DroppedRows
+from hpcgnn.ops.randomness import Purpose
 
 
 class Conv(nn.Module):
@@ -42,3 +44,37 @@ class Conv(nn.Module):
         if self.d_out < self.d_in or isinstance(x, DroppedRows):
             return self.transform_first(graph, x)
         return self.combine(self.gather(graph, x), x)
+
+
+class LinearConv(Conv):
+    """A convolution A(x) W_n + x W_s + b, which runs as one operator and takes the activation before it into its own hands.
+
+    Subclasses say by `weights()` what W_n, W_s (or None) and b are; `gather`, `combine` and `transform_first` are the same
+    in separate steps, for sparse features and for schedules that keep the aggregate.
+    """
+
+    def weights(self):
+        """(W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,))."""
+        raise NotImplementedError
+
+    def forward(self, graph, x, activation=None):
+        """Output (n_p, d_out). Collective. activation: done to x first, in place; see ops/convolution.py."""
+        if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
+            return graph.convolve(x, *self.weights(), self.norm, activation)
+        return super().forward(graph, x if activation is None else activation(x))
+
+    def combine(self, aggregate, x):
+        neighbour, own, bias = self.weights()
+        y = torch.addmm(bias, aggregate, neighbour)
+        return y if own is None else y.addmm_(x, own)
+
+    def combine_constants(self, graph, aggregate, x, p):
+        """`combine` of the first layer's constant aggregate and input, with dropout of rate p of both; nothing is kept."""
+        neighbour, own, bias = self.weights()
+        parts = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)] + [(x, own, Purpose.DROPOUT)] * (own is not None)
+        return graph.combine(parts, bias, p, 0)
+
+    def transform_first(self, graph, x):
+        neighbour, own, bias = self.weights()
+        y = graph.aggregate(x @ neighbour, self.norm)
+        return y.add_(bias) if own is None else y.add_(x @ own).add_(bias)

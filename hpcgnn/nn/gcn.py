@@ -1,10 +1,10 @@
 """Graph convolution (Kipf and Welling, ICLR'17): y = D^-1/2 A D^-1/2 x W + b, where A has the self loops."""
 
-from hpcgnn.nn.conv import Conv
+from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.linear import Linear
 
 
-class GCNConv(Conv):
+class GCNConv(LinearConv):
     norm = "sym"
     self_loops = "add"
 
@@ -12,8 +12,5 @@ class GCNConv(Conv):
         super().__init__(d_in, d_out)
         self.linear = Linear(d_in, d_out, dtype=dtype)
 
-    def combine(self, aggregate, x):
-        return self.linear(aggregate)
-
-    def transform_first(self, graph, x):
-        return graph.aggregate(x @ self.linear.weight, self.norm).add_(self.linear.bias)
+    def weights(self):
+        return self.linear.weight, None, self.linear.bias

@@ -10,7 +10,9 @@ import torch
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import SparseRows
-from hpcgnn.ops.dropout import dropout
+from hpcgnn.ops.activation import ReluDropout
+from hpcgnn.ops.convolution import combine
+from hpcgnn.ops.dropout import dropout, dropped_rows
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.randomness import Purpose
 from hpcgnn.ops.sparse import sparse_product
@@ -40,8 +42,8 @@ class Graph:
     ops/relational.py. total(tensor): the float64 sum over ranks, collective.
     """
 
-    def __init__(self, local, halo, total, random, constant):
-        self._local, self._halo, self._random = local, halo, random
+    def __init__(self, local, halo, total, random, constant, arena):
+        self._local, self._halo, self._random, self._arena = local, halo, random, arena
         self.features, self.ids, self.num_nodes = local.features, local.original_id, local.num_nodes
         self.total, self.constant = total, constant
         self.aggregate, self.relate = halo.aggregate, halo.relate
@@ -64,6 +66,22 @@ class Graph:
     def edge_type(self):
         kinds = self._local.inward.edges.type
         return None if kinds is None else kinds.long()
+
+    def activation(self, p, layer):
+        """ReLU, and dropout with rate p of the layer's input, for a convolution to do in place."""
+        return ReluDropout(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
+
+    def convolve(self, x, neighbour, own, bias, norm, activation=None):
+        """aggregate(x) W_n + x W_s + b (n_p, d_out), differentiable, collective; see ops/convolution.py."""
+        return self._halo.convolve(x, neighbour, own, bias, norm, activation)
+
+    def combine(self, parts, bias, p, layer):
+        """Σ dropout_p(x) W + b of constants, as parts (x (n_p, d), W (d, d_out), purpose of the draws); see
+        ops/convolution.py.
+        """
+        keys = [self._random.key(purpose, layer) for _, _, purpose in parts]
+        drops = [dropped_rows(self.ids, key, p) if p else None for key in keys]
+        return combine([(x, weight, drop) for (x, weight, _), drop in zip(parts, drops)], bias, self._arena)
 
     def attend(self, projected, shape, layer, p, terms=None):
         """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See ops/attention.py."""

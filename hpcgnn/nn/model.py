@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.norm import NORM_LAYERS
 from hpcgnn.ops.randomness import Purpose
 
@@ -21,12 +22,17 @@ class Model(nn.Module):
         super().__init__()
         # In place: what it acts on, the output of a convolution or a norm, is not needed again for the gradient.
         self.spec, self._activation, self.before = spec, activation, before
+        # With a residual the activations are needed beside the layer that they go into.
+        self._in_place = activation is torch.relu_ and not spec.residual
         self.convs = nn.ModuleList(convs)
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
 
     def forward(self, graph):
         h, before = self._input_layer(graph), None
         for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms), start=1):
+            if self._in_place and isinstance(conv, LinearConv):
+                h = conv(graph, norm(graph, h), graph.activation(self._p, layer))
+                continue
             x = self._activation(norm(graph, h))
             if self.spec.residual and before is not None:
                 x = x + before
@@ -42,6 +48,8 @@ class Model(nn.Module):
             x = graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x))
+        if isinstance(conv, LinearConv):
+            return conv.combine_constants(graph, aggregate, x, p)
         return conv.combine(
             graph.dropout(aggregate, p, 0, Purpose.DROPOUT_AGGREGATE),
             graph.dropout(x, p, 0) if conv.uses_self else None,

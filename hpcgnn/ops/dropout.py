@@ -29,3 +29,12 @@ def dropout(x, ids, key, p):
     ids: int64 (n,) original node ids; key: of the stream of draws (see randomness.py). The identity for p = 0.
     """
     return x if p == 0 else _Dropout.apply(x, ids, key, p)
+
+
+def dropped_rows(ids, key, p):
+    """A function (x, rows, out) that writes to `out` what dropout leaves of the rows `rows` (a slice) of a matrix, given as x."""
+
+    def drop(x, rows, out):
+        kernels.dropout(out, x, ids[rows], key, p)
+
+    return drop

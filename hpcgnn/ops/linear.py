@@ -9,6 +9,15 @@ scatter-adds.)
 
 import torch
 
+# Rows that are handed out at a time where the aggregate need not exist as a whole: what is done with them finds them in
+# the cache, and a product of so many rows still runs at full speed.
+TILE_ROWS = 2048
+
+
+def row_tiles(num_rows):
+    """Slices of TILE_ROWS rows that cover `num_rows`."""
+    return [slice(first, min(first + TILE_ROWS, num_rows)) for first in range(0, num_rows, TILE_ROWS)]
+
 
 class LinearAggregation:
     """The operator R A S of a rank. Collective in both directions.
@@ -20,25 +29,46 @@ class LinearAggregation:
     def __init__(self, forward_stream, backward_stream, row_scale, source_scale):
         self.forward_stream, self.backward_stream = forward_stream, backward_stream
         self.row_scale, self.source_scale = row_scale, source_scale
+        self.arena = forward_stream.buffers.arena
 
     def __call__(self, x):
         """Aggregate own rows x (n_p, F) -> (n_p, F), differentiably."""
         return _Aggregate.apply(x, self)
 
-    def multiply(self, x):
-        """R A S x without autograd."""
-        return _stream_product(self.forward_stream, x, self.source_scale, self.row_scale, "halo_forward")
+    def multiply(self, x, out=None):
+        """R A S x without autograd, into `out` if it is given."""
+        return self._product(self.forward_stream, x, self.source_scale, self.row_scale, "halo_forward", out)
 
     def multiply_transposed(self, gy):
         """S A^T R gy without autograd."""
-        return _stream_product(self.backward_stream, gy, self.row_scale, self.source_scale, "halo_backward")
+        return self._product(self.backward_stream, gy, self.row_scale, self.source_scale, "halo_backward")
 
+    def tiles(self, x, transposed=False):
+        """Yield (rows, R A S x of these rows (or S A^T R x)): all own rows, some at a time. Collective: exhaust it.
 
-def _stream_product(stream, x, source_scale, row_scale, kind):
-    y = torch.empty_like(x, memory_format=torch.contiguous_format)
-    for block, rows, scale, _ in stream(x.contiguous(), source_scale, kind):
-        block.multiply(rows, y, scale, row_scale, accumulate=block is not stream.own)
-    return y
+        What is yielded is valid only until the next. On one rank the whole product never exists.
+        """
+        stream = self.backward_stream if transposed else self.forward_stream
+        if stream.halo:
+            whole = self.multiply_transposed(x) if transposed else self.multiply(x)
+            for rows in row_tiles(len(x)):
+                yield rows, whole[rows]
+            return
+        stream.buffers.cap(x.shape[1] * x.element_size())  # notes the width, as a stream would
+        scales = self.row_scale, self.source_scale
+        source_scale, row_scale = scales if transposed else reversed(scales)
+        buffer = self.arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=x.dtype)
+        for rows in row_tiles(len(x)):
+            out = buffer[: rows.stop - rows.start]
+            factors = None if row_scale is None else row_scale[rows]
+            stream.own.slice(rows.start, rows.stop).multiply(x, out, source_scale, factors, accumulate=False)
+            yield rows, out
+
+    def _product(self, stream, x, source_scale, row_scale, kind, y=None):
+        y = self.arena.empty_like(x) if y is None else y
+        for block, rows, scale, _ in stream(x.contiguous(), source_scale, kind):
+            block.multiply(rows, y, scale, row_scale, accumulate=block is not stream.own)
+        return y
 
 
 class _Aggregate(torch.autograd.Function):

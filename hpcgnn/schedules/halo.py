@@ -8,6 +8,7 @@ from hpcgnn.graph.halo import gather_halo
 from hpcgnn.graph.norms import scales
 from hpcgnn.graph.relations import relation_weights
 from hpcgnn.graph.stream import Stream
+from hpcgnn.ops.convolution import convolve
 from hpcgnn.ops.attention import AdditiveAttention
 from hpcgnn.ops.extreme import LargestNeighbour
 from hpcgnn.ops.linear import LinearAggregation
@@ -37,10 +38,18 @@ class FullHalo:
 
     def aggregate(self, x, norm):
         """Own rows (n_p, F) -> (n_p, F): R A S x with the normalisation `norm`. Collective."""
-        key = norm, x.dtype
-        if key not in self._linear:
-            self._linear[key] = LinearAggregation(self._inward, self._outward, *scales(self._local, norm, x.dtype))
-        return self._linear[key](x)
+        return self._aggregation(norm, x.dtype)(x)
+
+    def convolve(self, x, neighbour, own, bias, norm, activation):
+        """aggregate(x) W_n + x W_s + b as one operator; see ops/convolution.py. Collective."""
+        return convolve(x, neighbour, own, bias, self._aggregation(norm, x.dtype), activation)
+
+    def _aggregation(self, norm, dtype):
+        if (norm, dtype) not in self._linear:
+            self._linear[norm, dtype] = LinearAggregation(
+                self._inward, self._outward, *scales(self._local, norm, dtype)
+            )
+        return self._linear[norm, dtype]
 
     def attend(self, projected, shape, key, p, terms=None):
         """Additive attention from [z | a_src | a_dst] (n_p, F + 2H); see ops/attention.py. Collective."""

@@ -1,9 +1,9 @@
 """Where the memory of a rank should be: an account to hold against what the kernel measures.
 
 What lasts is counted, not estimated: every tensor that can be reached from the trainer, each storage once. What lives only
-inside a step (activations kept for the backward pass, workspace) is told by `nn/footprint.py` from the model's
-specification and the number of own nodes. Nothing is fitted to a measurement; what the account does not explain is left
-standing as the difference.
+inside a step (activations kept for the backward pass, workspace) is what was taken of the arena; its pieces that were free
+at that time are resident all the same. Nothing is fitted to a measurement; what the account does not explain is left
+standing as the difference: small tensors and what libraries hold.
 """
 
 import dataclasses
@@ -11,19 +11,18 @@ import dataclasses
 import numpy as np
 import torch
 
-from hpcgnn.nn.footprint import footprint
 from hpcgnn.train.clock import PHASES
 
 MODEL, OTHER = "parameters, gradients, optimizer", "masks, scales and halo ids"
-KEPT, WORKSPACE = "activations kept for the backward", "workspace"
+TAKEN, FREE = "activations and workspace", "free pieces of the arena"
 
 
-def make_account(trainer, local, spec):
+def make_account(trainer, local, profile):
     """{phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step.
 
-    For a model that `footprint` does not tell of, forward, backward and evaluation lack the activations and the workspace.
+    profile: MemoryProfile of these phases.
     """
-    lasting, seen = {}, set()
+    lasting, seen, arena = {}, set(), trainer.buffers.arena
     roots = {
         "features": local.features,
         "labels, split and ids": (local.labels, local.split, local.original_id),
@@ -35,20 +34,12 @@ def make_account(trainer, local, spec):
     }
     for item, root in roots.items():
         lasting[item] = held_bytes(root, seen)
-    parameters = sum(p.nbytes for p in trainer.model.parameters())
-    lasting[MODEL] += parameters  # the best parameters so far, which the epoch loop holds
-    inside = {"reduction": (0, parameters), "step": (0, 0)}
-    rows = local.num_owned * spec.dtype.itemsize
-    columns = footprint(spec, float(local.mask("train").sum()) / max(1, local.num_owned))
-    if columns is not None:
-        inside |= {
-            "forward": (columns.kept * rows, (columns.forward - columns.kept) * rows),
-            "backward": (columns.kept * rows, (columns.backward - columns.kept) * rows),
-            "evaluation": (0, columns.evaluation * rows),
-        }
-    account = {phase: dict(lasting) for phase in (*PHASES, "evaluation")}
-    for phase, (kept, more) in inside.items():
-        account[phase] |= {KEPT: int(kept), WORKSPACE: int(more)}
+    lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
+    kept = sum(constant.nbytes for constant in trainer.constants.values())  # it has a line of its own
+    whole, account = arena.taken + arena.nbytes_free, {}
+    for phase in (*PHASES, "evaluation"):
+        taken = profile.taken.get(phase, 0)
+        account[phase] = lasting | {TAKEN: max(0, taken - kept), FREE: whole - max(taken, kept)}
     return account
 
 

@@ -86,7 +86,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()
     peak, before_graph = PeakMemory(), resident_bytes()
-    profile = MemoryProfile(peak) if config.run.profile_memory else None
+    profile = MemoryProfile(peak, buffers.arena) if config.run.profile_memory else None
     watch = profile or unwatched
     keep_edges = MODELS[spec.model].edges(spec)
     local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch)
@@ -129,7 +129,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         memory["profile"] = {
             "base_bytes": before_graph,
             "phase_peak_bytes": profile.marks,
-            "account_bytes": make_account(trainer, local, spec),
+            "account_bytes": make_account(trainer, local, profile),
         }
     ranks = gather_rank_records(trainer, local, memory)
     with comm.together("writing the results"):

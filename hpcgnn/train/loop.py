@@ -26,14 +26,14 @@ class Trainer:
         self.random = Randomness(config.run.seed)
         self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers)
         self.constants = {}
-        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant)
+        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
             self.model = MODELS[spec.model].build(spec)
         initialise(self.model, self.random)
         self.gradients = FlatGradients(self.model.parameters())
         self.optimizer = build_optimizer(self.model, config.optim)
-        self.objective = Objective(local, comm)
+        self.objective = Objective(local, comm, buffers.arena)
         self.evaluator = Evaluator(local, config.run.metric, comm)
 
     def step(self, epoch):

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from hpcgnn.errors import GraphError
+from hpcgnn.ops.loss import cross_entropy
 
 
 class Objective:
@@ -14,10 +15,10 @@ class Objective:
     zero.
     """
 
-    def __init__(self, local, comm):
+    def __init__(self, local, comm, arena):
         self._rows = torch.nonzero(local.mask("train")).squeeze(1)
         self._labels = local.labels[self._rows]
-        self._multi_label = local.multi_label
+        self._multi_label, self._arena = local.multi_label, arena
         self.num_train = int(comm.total(torch.tensor([len(self._rows)]), "plan"))
         if self.num_train == 0:
             error = GraphError(
@@ -33,8 +34,8 @@ class Objective:
 
         logits: (n_p, C) of own nodes.
         """
-        selected = logits.index_select(0, self._rows)
         if self._multi_label:
+            selected = logits.index_select(0, self._rows)
             total = F.binary_cross_entropy_with_logits(selected, self._labels.to(selected.dtype), reduction="sum")
             return total / (self.num_train * logits.shape[1])
-        return F.cross_entropy(selected, self._labels, reduction="sum") / self.num_train
+        return cross_entropy(logits, self._rows, self._labels, self._arena) / self.num_train

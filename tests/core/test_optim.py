@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hpcgnn.config import make_config
+from hpcgnn.graph.arena import Arena
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.gradients import FlatGradients
@@ -100,5 +101,5 @@ def test_an_empty_training_split_is_refused(tmp_path):
     graph = graphs.replace(graph, split=graph.split * 0)
     local = graphs.load(graphs.write_file(tmp_path / "g.h5", graph, graphs.layout(graph, 1), 1), None, None)
     with pytest.raises(GraphError, match="training split is empty") as caught:
-        Objective(local, SoloCommunicator())
+        Objective(local, SoloCommunicator(), Arena())
     assert caught.value.everywhere

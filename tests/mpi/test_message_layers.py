@@ -174,7 +174,14 @@ def test_layer(comm, files, monkeypatch, file, name):
             owner, _ = opened.cluster_map(map_name, comm.size)
             local = load_local_graph(opened, owner, comm, rows, "keep", torch.float64, keep_edges=True)
         buffers = HaloBuffers(4 * rows * 8 * 4 * HEADS * WIDTH)
-        graph = Graph(local, FullHalo(local, comm, buffers), comm.total, Randomness(1), lambda key, compute: compute())
+        graph = Graph(
+            local,
+            FullHalo(local, comm, buffers),
+            comm.total,
+            Randomness(1),
+            lambda key, compute: compute(),
+            buffers.arena,
+        )
         mine = x[local.original_id].requires_grad_()
         layer.zero_grad()
         y = layer(graph, mine)
@@ -193,7 +200,7 @@ def test_bytes(comm, files, name):
         owner, _ = opened.cluster_map("random-clusters", comm.size)
         local = load_local_graph(opened, owner, comm, 9, "keep", torch.float64, keep_edges=True)
     policy = FullHalo(local, comm, HaloBuffers(4 * 9 * 8 * 4 * HEADS * WIDTH))
-    graph = Graph(local, policy, comm.total, Randomness(1), None)
+    graph = Graph(local, policy, comm.total, Randomness(1), None, None)
     layer, x = LAYERS[name](), torch.ones(local.num_owned, D_IN, dtype=torch.float64, requires_grad=True)
     layer(graph, x)  # the ids of the halo, or the weights of the relations, are fetched once, before
     comm.ledger.take()

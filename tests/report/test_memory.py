@@ -62,7 +62,7 @@ def test_the_report_shows_it(profiled, tmp_path):
         assert row["accounted_bytes"] + row["difference_bytes"] == profile.phases[profile.busiest]
         accounts = [row[name] for name in frame.columns if name.startswith("account ")]
         assert sum(accounts) == row["accounted_bytes"]
-    for name, word in (("memory_phases", "backward"), ("memory_account", "activations kept for the backward")):
+    for name, word in (("memory_phases", "backward"), ("memory_account", "activations and workspace")):
         assert f"<!-- {word} -->" in (tmp_path / f"{name}.svg").read_text()
 
 

@@ -1,0 +1,35 @@
+"""Cross-entropy over some rows of the logits, whose gradient is made with the loss, so that nothing else is kept."""
+
+import torch
+
+from hpcgnn.ops.linear import row_tiles
+
+
+def cross_entropy(logits, rows, labels, arena):
+    """Σ over `rows` of −log softmax(logits)[label]: a scalar, differentiable in logits (n, C).
+
+    rows: int64 (m,), increasing; labels: int64 (m,).
+    """
+    return _CrossEntropy.apply(logits, rows, labels, arena)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits, rows, labels, arena):
+        gradient = arena.empty_like(logits).zero_() if ctx.needs_input_grad[0] else None
+        total = logits.new_zeros((), dtype=torch.float64)
+        for tile in row_tiles(len(rows)):
+            taken, label = rows[tile], labels[tile].unsqueeze(1)
+            log_p = torch.log_softmax(logits[taken], 1)
+            total -= log_p.gather(1, label).sum(dtype=torch.float64)
+            if gradient is not None:
+                p = log_p.exp_()
+                p.scatter_add_(1, label, p.new_full(label.shape, -1))
+                gradient[taken] = p
+        ctx.gradient = gradient
+        return total.to(logits.dtype)
+
+    @staticmethod
+    def backward(ctx, g_loss):
+        gradient, ctx.gradient = ctx.gradient, None
+        return gradient.mul_(g_loss), None, None, None
