@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.graph import DroppedRows
+from hpcgnn.ops.activation import ReluDropout
 from hpcgnn.ops.randomness import Purpose
 
 
@@ -52,6 +53,8 @@ class LinearConv(Conv):
     Subclasses say by `weights()` what W_n, W_s (or None) and b are; `gather`, `combine` and `transform_first` are the same
     in separate steps, for sparse features and for schedules that keep the aggregate.
     """
+
+    activation = ReluDropout
 
     def weights(self):
         """(W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,))."""

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.linear import Linear
+from hpcgnn.ops.activation import EluDropout
 from hpcgnn.ops.attention import AttentionShape
 
 
@@ -17,6 +18,7 @@ class GATConv(nn.Module):
     """
 
     self_loops = "add"
+    activation = EluDropout
 
     def __init__(self, d_in, width, heads, average, spec, layer):
         super().__init__()
@@ -36,10 +38,13 @@ class GATConv(nn.Module):
         """The attention vectors, as maps from `width` columns to one."""
         return [(vector, self.shape.width, 1) for vector in (self.att_src, self.att_dst)]
 
-    def forward(self, graph, x):
+    def forward(self, graph, x, activation=None):
+        """activation: done to x first; see ops/attention_layer.py."""
         # a·(x W) = x (W a): the logits' two halves come out of the same product as z, as 2H more columns.
         per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
         halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
-        projected = x @ torch.cat([self.linear.weight, *halves], 1)
-        p = self.attention_dropout if self.training else 0.0
-        return graph.attend(projected, self.shape, self.layer, p, self.terms) + self.bias
+        weight = torch.cat([self.linear.weight, *halves], 1)
+        rule = self.shape, self.layer, self.attention_dropout if self.training else 0.0, self.terms
+        if isinstance(x, torch.Tensor):
+            return graph.attention_layer(x, weight, self.bias, *rule, activation)
+        return graph.attend(x @ weight, *rule) + self.bias

@@ -10,7 +10,6 @@ import torch
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import SparseRows
-from hpcgnn.ops.activation import ReluDropout
 from hpcgnn.ops.convolution import combine
 from hpcgnn.ops.dropout import dropout, dropped_rows
 from hpcgnn.ops.propagate import Rule
@@ -67,9 +66,9 @@ class Graph:
         kinds = self._local.inward.edges.type
         return None if kinds is None else kinds.long()
 
-    def activation(self, p, layer):
-        """ReLU, and dropout with rate p of the layer's input, for a convolution to do in place."""
-        return ReluDropout(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
+    def activation(self, kind, p, layer):
+        """kind (see ops/activation.py) with dropout of rate p, for a layer to apply to its own input."""
+        return kind(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
 
     def convolve(self, x, neighbour, own, bias, norm, activation=None):
         """aggregate(x) W_n + x W_s + b (n_p, d_out), differentiable, collective; see ops/convolution.py."""
@@ -86,6 +85,11 @@ class Graph:
     def attend(self, projected, shape, layer, p, terms=None):
         """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See ops/attention.py."""
         return self._halo.attend(projected, shape, self._random.key(Purpose.DROPOUT_ATTENTION, layer), p, terms)
+
+    def attention_layer(self, x, weight, bias, shape, layer, p, terms=None, activation=None):
+        """attend(x W) + bias as one operator; see ops/attention_layer.py."""
+        key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
+        return self._halo.attention_layer(x, weight, bias, terms, shape, key, p, activation)
 
     def largest(self, x):
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""

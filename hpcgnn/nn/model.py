@@ -22,16 +22,16 @@ class Model(nn.Module):
         super().__init__()
         # In place: what it acts on, the output of a convolution or a norm, is not needed again for the gradient.
         self.spec, self._activation, self.before = spec, activation, before
-        # With a residual the activations are needed beside the layer that they go into.
-        self._in_place = activation is torch.relu_ and not spec.residual
         self.convs = nn.ModuleList(convs)
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
 
     def forward(self, graph):
         h, before = self._input_layer(graph), None
         for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms), start=1):
-            if self._in_place and isinstance(conv, LinearConv):
-                h = conv(graph, norm(graph, h), graph.activation(self._p, layer))
+            # A layer that knows how applies the activation itself; with a residual both must exist.
+            kind = None if self.spec.residual else getattr(conv, "activation", None)
+            if kind is not None:
+                h = conv(graph, norm(graph, h), graph.activation(kind, self._p, layer))
                 continue
             x = self._activation(norm(graph, h))
             if self.spec.residual and before is not None:

@@ -1,7 +1,8 @@
-"""What stands between two layers, ReLU and dropout, where one owns the memory: in place, some rows at a time.
+"""What stands between two layers, an activation and dropout, where one owns the memory: some rows at a time.
 
-The gradient needs nothing but the result: where that is zero, the unit was off or dropped, and the gradient is zero; elsewhere
-it is scaled as the value was. So neither the input nor the mask is kept, and nothing is drawn twice.
+ReLU is done in place. Its gradient needs nothing but the result: where that is zero, the unit was off or dropped, and the
+gradient is zero; elsewhere it is scaled as the value was. So neither the input nor the mask is kept, and nothing is drawn
+twice. ELU is done again for the gradient, with its mask, because attention needs its own output, which is ELU's input.
 """
 
 from dataclasses import dataclass
@@ -35,3 +36,28 @@ class ReluDropout:
         if self.p:
             gy.mul_(kernels.kept_scale(self.p))
         torch.ops.aten.threshold_backward.grad_input(gy, y, 0, grad_input=out)
+
+
+@dataclass(frozen=True)
+class EluDropout:
+    """dropout_p(elu(x)), into memory of the caller's."""
+
+    ids: torch.Tensor
+    key: int
+    p: float
+
+    def __call__(self, x):
+        """The same as a step of its own, differentiable; x is overwritten."""
+        return dropout(torch.nn.functional.elu(x, inplace=True), self.ids, self.key, self.p)
+
+    def write(self, x, rows, out):
+        """out = the result of x (rows, F); rows: the slice of the own rows that x holds."""
+        torch.ops.aten.elu.out(x, out=out)
+        if self.p:
+            kernels.dropout(out, out, self.ids[rows], self.key, self.p)
+
+    def gradient(self, gy, x, rows):
+        """gy (rows, F) becomes the gradient of the input x."""
+        if self.p:
+            kernels.dropout(gy, gy, self.ids[rows], self.key, self.p)
+        torch.ops.aten.elu_backward.grad_input(gy, 1.0, 1.0, 1.0, False, x, grad_input=gy)

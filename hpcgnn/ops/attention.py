@@ -22,6 +22,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.graph.tiles import tiles
+from hpcgnn.ops.linear import TILE_ROWS, row_tiles
 
 # Edges whose terms exist at a time, where edges have terms.
 TILE_EDGES = 1 << 16
@@ -53,6 +54,7 @@ class AdditiveAttention:
         self.forward_stream, self.backward_stream = forward_stream, backward_stream
         self.ids, self.forward_ids, self.backward_ids = ids, forward_ids, backward_ids
         self.forward_edges, self.backward_edges = edges
+        self.arena = forward_stream.buffers.arena
 
     def __call__(self, projected, shape, key=0, p=0.0, terms=None):
         """y (n_p, F), or (n_p, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
@@ -63,10 +65,10 @@ class AdditiveAttention:
         """
         return _Attend.apply(projected, terms, self, shape, key, p)
 
-    def forward(self, projected, shape, key, p, terms=None):
-        """(y (n_p, F), lse (n_p, H)) without autograd."""
+    def forward(self, projected, shape, key, p, terms=None, y=None):
+        """(y (n_p, F), lse (n_p, H)) without autograd. y: zeros, if it is to be written to a place of the caller's."""
         n, f, h = len(projected), shape.columns, shape.heads
-        y = projected.new_zeros(n, f)
+        y = projected.new_zeros(n, f) if y is None else y
         maximum, denominator = projected.new_full((n, h), -torch.inf), projected.new_zeros(n, h)
         a_dst = projected[:, f + h :].contiguous()
         for block, rows, _, _ in self.forward_stream(projected[:, : f + h], kind="halo_forward"):
@@ -96,7 +98,15 @@ class AdditiveAttention:
         per_head = gy.unsqueeze(1) if shape.average else gy.view(n, h, shape.width)
         product = (per_head * y.view(n, h, shape.width)).sum(-1)
         sent = torch.cat([gy, projected[:, f + h :], lse, product], 1)
-        gradient = torch.zeros_like(projected)
+        return self.from_bundle(sent, projected, shape, key, p, terms)
+
+    def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
+        """The same from sent = [gy | a_dst | lse | D] of own rows. overwrite: whether `projected` may become its gradient."""
+        n, f, h = len(projected), shape.columns, shape.heads
+        stream = self.backward_stream
+        if overwrite and terms is None and not stream.halo:
+            return self._in_place(sent, projected, shape, key, p), None
+        gradient = self.arena.empty_like(projected).zero_()
         ga_dst, g_terms = projected.new_zeros(n, h), None if terms is None else torch.zeros_like(terms)
         for block, rows, _, back in self.backward_stream(sent, kind="halo_backward", returns=ga_dst):
             dropout = p and (p, key, self._column_ids(block, self.backward_ids, len(rows)), self.ids)
@@ -122,6 +132,33 @@ class AdditiveAttention:
                     what.add_gradient(g_terms, g_term)
         gradient[:, f + h :] = ga_dst
         return gradient, g_terms
+
+    def _in_place(self, sent, projected, shape, key, p):
+        """On one rank: the gradient of a row needs no row of `projected` but its own, so it takes that row's place."""
+        f, h, own = shape.columns, shape.heads, self.backward_stream.own
+        self.backward_stream.buffers.cap(
+            sent.shape[1] * sent.element_size(), h * sent.element_size()
+        )  # notes the width
+        ga_dst = projected.new_zeros(len(projected), h)
+        spare = self.arena.empty(min(TILE_ROWS, len(projected)), f + h, dtype=projected.dtype)
+        for rows in row_tiles(len(projected)):
+            part, gradient = own.slice(rows.start, rows.stop), spare[: rows.stop - rows.start].zero_()
+            kernels.attend_backward(
+                gradient[:, :f],
+                gradient[:, f:],
+                ga_dst,
+                projected[rows, : f + h],
+                sent,
+                part.indptr,
+                part.indices,
+                heads=h,
+                slope=shape.slope,
+                shared=shape.average,
+                dropout=(p, key, self.ids, self.ids[rows]) if p else None,
+            )
+            projected[rows, : f + h] = gradient
+        projected[:, f + h :] = ga_dst
+        return projected
 
     def _parts(self, block, edges, terms):
         """(indptr, indices, rows, what the edges carry) of a block: all of it where edges have no terms, else tiles."""

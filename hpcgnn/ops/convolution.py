@@ -19,7 +19,8 @@ from hpcgnn.ops.linear import row_tiles
 def convolve(x, neighbour, own, bias, operator, activation=None):
     """y (n_p, d_out) of own rows x (n_p, d_in), differentiable. Collective.
 
-    neighbour, own: weights W_n and W_s (d_in, d_out), d_out <= d_in; own may be None. bias: (d_out,). operator: LinearAggregation.
+    neighbour, own: weights W_n and W_s (d_in, d_out), d_out <= d_in; own may be None. bias: (d_out,). operator:
+    LinearAggregation.
     activation: None, or what is to be done to x first; x then must be the caller's to give away: it is overwritten.
     """
     return _Convolve.apply(x, neighbour, own, bias, operator, activation)

@@ -26,6 +26,11 @@ class HaloPolicy(Protocol):
     def attend(self, projected: torch.Tensor, shape, key: int, p: float, terms: torch.Tensor | None) -> torch.Tensor:
         """Additive attention over the in-edges, differentiable, collective; see ops/attention.py."""
 
+    def attention_layer(
+        self, x: torch.Tensor, weight, bias, terms, shape, key: int, p: float, activation
+    ) -> torch.Tensor:
+        """A layer of additive attention, differentiable, collective; see ops/attention_layer.py."""
+
     def largest(self, x: torch.Tensor) -> torch.Tensor:
         """The largest of the in-neighbours' rows by column, differentiable, collective; see ops/extreme.py."""
 

@@ -10,6 +10,7 @@ from hpcgnn.graph.relations import relation_weights
 from hpcgnn.graph.stream import Stream
 from hpcgnn.ops.convolution import convolve
 from hpcgnn.ops.attention import AdditiveAttention
+from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.extreme import LargestNeighbour
 from hpcgnn.ops.linear import LinearAggregation
 from hpcgnn.ops.propagate import Propagation
@@ -54,6 +55,10 @@ class FullHalo:
     def attend(self, projected, shape, key, p, terms=None):
         """Additive attention from [z | a_src | a_dst] (n_p, F + 2H); see ops/attention.py. Collective."""
         return self._attention(projected, shape, key, p, terms)
+
+    def attention_layer(self, x, weight, bias, terms, shape, key, p, activation):
+        """attend(activation(x) W) + bias as one operator; see ops/attention_layer.py. Collective."""
+        return attention_layer(x, weight, bias, terms, self._attention, shape, key, p, activation)
 
     def largest(self, x):
         """The largest of the in-neighbours' rows (n_p, F), column by column; see ops/extreme.py. Collective."""

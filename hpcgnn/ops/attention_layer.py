@@ -1,0 +1,129 @@
+"""A layer of additive attention as one operator: projection, attention, bias, and the activation before it.
+
+It keeps its input h, the projections, and its own output; those of a constant input are computed again for the gradient. Its
+output stands in a matrix that has room for what its gradient will send, [gy | a_dst | lse | D], so that sending copies
+nothing. The layer above writes the gradient over that output, tile after tile. D_i = <gy_i, y_i> is then beyond computing, so
+the layer above makes it while it still has both: as the gradient of a second output `dots` (n_p, H), which has no other
+meaning.
+"""
+
+import torch
+
+from hpcgnn.ops.linear import TILE_ROWS, row_tiles
+
+
+def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=None):
+    """y (n_p, F) + bias, or (n_p, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
+
+    weight: (d_in, F + 2H), to [z | a_src | a_dst]. operator: AdditiveAttention; terms, shape, key, p: see there. activation:
+    None, or what is done to x first (EluDropout); x then must be the caller's to give away: its gradient is written over it.
+    """
+    # What the layer below returned brings along where to leave D.
+    y, dots = _Layer.apply(x, getattr(x, "dots", None), weight, bias, terms, operator, shape, key, p, activation)
+    y.dots = None if shape.average else dots
+    return y
+
+
+class _Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, dots, weight, bias, terms, operator, shape, key, p, activation):
+        ctx.set_materialize_grads(False)
+        n, f, h, arena = len(x), shape.columns, shape.heads, operator.arena
+        projected = _project(x, weight, activation, arena)
+        bundle = arena.empty(n, f if shape.average else f + 3 * h, dtype=x.dtype)
+        y, lse = operator.forward(projected, shape, key, p, terms, bundle[:, :f].zero_())
+        if shape.average:
+            out = arena.empty(n, shape.width, dtype=x.dtype)
+            torch.mean(y.view(n, h, shape.width), 1, out=out).add_(bias)
+        else:
+            out = y.add_(bias)
+        ctx.settings = operator, shape, key, p, activation
+        ctx.x, ctx.heads_below = x, 0 if dots is None else dots.shape[1]
+        ctx.projected = projected if ctx.needs_input_grad[0] else None
+        ctx.rest = weight, bias, terms, bundle, lse
+        return out, out.new_zeros(1).expand(n, h)
+
+    @staticmethod
+    def backward(ctx, gy, dots):
+        operator, shape, key, p, activation = ctx.settings
+        weight, bias, terms, bundle, lse = ctx.rest
+        x, projected = ctx.x, ctx.projected
+        ctx.x = ctx.projected = ctx.rest = None
+        if projected is None:
+            projected = _project(x, weight, activation, operator.arena)
+        sent, g_bias = _bundle(gy, dots, bundle, bias, projected, lse, shape, operator.arena)
+        del bundle
+        gradient, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True)
+        del projected, sent
+        gx, g_weight, dots_below = _input_gradient(
+            gradient, x, weight, activation, ctx.needs_input_grad[0], ctx.heads_below, operator.arena
+        )
+        return gx, dots_below, g_weight, g_bias, g_terms, None, None, None, None, None
+
+
+def _project(x, weight, activation, arena):
+    projected = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
+    spare = None if activation is None else arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=x.dtype)
+    for rows in row_tiles(len(x)):
+        part = x[rows]
+        if activation is not None:
+            part = spare[: len(part)]
+            activation.write(x[rows], rows, part)
+        torch.mm(part, weight, out=projected[rows])
+    return projected
+
+
+def _bundle(gy, dots, bundle, bias, projected, lse, shape, arena):
+    """([gy | a_dst | lse | D] of own rows, the gradient of the bias). dots: Σ gy · output per head, or None if the output is
+    still there.
+    """
+    n, f, h, width = len(lse), shape.columns, shape.heads, gy.shape[1]
+    sent = arena.empty(n, width + 3 * h, dtype=gy.dtype) if shape.average else bundle
+    g_bias = torch.zeros_like(bias)
+    of_bias = None if shape.average else torch.block_diag(*bias.view(h, -1, 1))  # (F, H): <gy, b> per head as a product
+    spare = arena.empty(min(TILE_ROWS, n), f, dtype=gy.dtype)
+    for rows in row_tiles(n):
+        part, room = gy[rows], spare[: rows.stop - rows.start]
+        g_bias += part.sum(0)
+        if shape.average:
+            part = part / h
+            product = _per_head(part.unsqueeze(1), bundle[rows].view(-1, h, shape.width), room)
+        else:
+            product = _per_head(part, bundle[rows, :f], room, h) if dots is None else dots[rows]
+            product = product - part @ of_bias  # the output has the bias in it, D has not
+        if sent[rows].data_ptr() != part.data_ptr():
+            sent[rows, :width] = part
+        torch.cat([projected[rows, f + h :], lse[rows], product], 1, out=sent[rows, width:])
+    return sent, g_bias
+
+
+def _per_head(a, b, room, heads=None):
+    """Σ a b over the columns of each head: (rows, H); room: (rows, F) to work in."""
+    room = room.view(*b.shape)
+    torch.mul(a, b, out=room)
+    return (room if heads is None else room.view(len(room), heads, -1)).sum(-1)
+
+
+def _input_gradient(gradient, x, weight, activation, wanted, heads_below, arena):
+    """(gx or None, g_weight, D of the layer below or None) from the gradient of the projections."""
+    g_weight = torch.zeros_like(weight)
+    rows_at_most = min(TILE_ROWS, len(x))
+    spare = None if activation is None else arena.empty(rows_at_most, x.shape[1], dtype=x.dtype)
+    product = arena.empty(rows_at_most, x.shape[1], dtype=x.dtype) if wanted else None
+    dots = x.new_empty(len(x), heads_below) if wanted and heads_below else None
+    gx = (x if activation is not None else arena.empty_like(x)) if wanted else None
+    for rows in row_tiles(len(x)):
+        part = x[rows]
+        if activation is not None:
+            part = spare[: len(part)]
+            activation.write(x[rows], rows, part)
+        g_weight.addmm_(part.t(), gradient[rows])
+        if not wanted:
+            continue
+        g = torch.mm(gradient[rows], weight.t(), out=product[: len(part)])
+        if activation is not None:
+            activation.gradient(g, x[rows], rows)
+        if dots is not None:
+            dots[rows] = _per_head(g, x[rows], part, heads_below)  # what `part` held is used up
+        gx[rows] = g
+    return gx, g_weight, dots
