@@ -1,9 +1,10 @@
-"""The large memory of a rank: pieces that go from epoch to epoch instead of back to the system.
+"""The large memory of a rank: it goes from tensor to tensor and from epoch to epoch instead of back to the system.
 
 A tensor that is freed and made anew costs a page fault for every 4 KiB, and the kernel clears each page: a third of the
 processor time of an epoch. So the big tensors of a step are taken here. They are ordinary tensors; when the last
-reference to one goes, its memory returns by itself and serves the next that fits. From the second epoch on nothing is
-allocated. Pieces are asked to be of huge pages, which a gather of random rows needs as much as the allocator does.
+reference to one goes, its memory returns by itself, joins what is free beside it, and serves whatever fits. From the second
+epoch on nothing is allocated. The memory is asked to be of huge pages, which a gather of random rows needs as much as the
+allocator does.
 """
 
 import math
@@ -14,29 +15,22 @@ import numpy as np
 import torch
 
 # Below this, malloc is good enough.
-SMALL = 1 << 20
-# Sizes of pieces are rounded up to eighths of powers of two, so that tensors of nearly the same size share pieces. What is
-# rounded up is never touched, and therefore never resident.
-STEPS = 8
-# A free piece serves what takes at least this part of it; a larger piece would be missed elsewhere.
-LEAST_USE = 0.6
+SMALL = 1 << 18
+# Tensors begin at multiples of this, pieces of memory are multiples of it: a page.
+GRAIN = 4096
 
 
 class _Taken(np.ndarray):
-    """The bytes of a piece, as torch holds on to them; a subclass, because plain arrays cannot be watched."""
+    """The bytes of a tensor, as torch holds on to them; a subclass, because plain arrays cannot be watched."""
 
 
 class Arena:
-    """Makes tensors whose memory is used again. taken: bytes in use now; most: the most since `mark()`."""
+    """Makes tensors whose memory is used again. nbytes: of all pieces; taken: bytes in use now; most: the most since `mark()`."""
 
     def __init__(self):
-        self.taken = self.most = 0
-        self._free = []  # (bytes, piece, [bytes ever used of it]), smallest first
-
-    @property
-    def nbytes_free(self):
-        """Bytes of the pieces that nobody uses now, as far as they were ever used."""
-        return sum(touched[0] for _, _, touched in self._free)
+        self.nbytes = self.taken = self.most = 0
+        self._pieces = []
+        self._free = []  # (number of the piece, first byte, bytes), in this order; no two of them touch
 
     def mark(self):
         """Forget `most`."""
@@ -47,11 +41,11 @@ class Arena:
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < SMALL:
             return torch.empty(shape, dtype=dtype)
-        size, piece, touched = self._piece(nbytes)
-        touched[0] = max(touched[0], nbytes)
-        taken = np.frombuffer(piece, np.uint8, nbytes).view(_Taken)
-        weakref.finalize(taken, self._give_back, size, piece, touched, nbytes).atexit = False
-        self.taken += nbytes
+        size = -(-nbytes // GRAIN) * GRAIN
+        number, start = self._find(size)
+        taken = np.frombuffer(self._pieces[number], np.uint8, nbytes, start).view(_Taken)
+        weakref.finalize(taken, self._give_back, number, start, size).atexit = False
+        self.taken += size
         self.most = max(self.most, self.taken)
         return torch.from_numpy(taken).view(dtype).view(shape)
 
@@ -59,28 +53,45 @@ class Arena:
         """An uninitialised contiguous tensor of x's shape and dtype."""
         return self.empty(*x.shape, dtype=x.dtype)
 
-    def _piece(self, nbytes):
-        for index, (size, piece, touched) in enumerate(self._free):
-            if size >= nbytes:
-                if size * LEAST_USE > nbytes:
-                    break
-                del self._free[index]
-                return size, piece, touched
-        size = _rounded(nbytes)
-        piece = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            try:
-                piece.madvise(mmap.MADV_HUGEPAGE)
-            except OSError:
-                pass  # a kernel without huge pages
-        return size, piece, [0]
+    def _find(self, size):
+        """(piece, first byte) of the smallest free space that is large enough; a new piece if there is none."""
+        fitting = [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
+        if not fitting:
+            self._drop_unused()
+            self._pieces.append(_new_piece(size))
+            self.nbytes += size
+            return len(self._pieces) - 1, 0
+        _, index = min(fitting)
+        number, start, free = self._free.pop(index)
+        if free > size:
+            self._free.insert(index, (number, start + size, free - size))
+        return number, start
 
-    def _give_back(self, size, piece, touched, nbytes):
-        self.taken -= nbytes
-        self._free.append((size, piece, touched))
-        self._free.sort(key=lambda entry: entry[0])
+    def _drop_unused(self):
+        """Pieces that are free as a whole go back to the system: what they served will find room in the next, larger one."""
+        for space in list(self._free):
+            number, start, size = space
+            if size == len(self._pieces[number]):
+                self._free.remove(space)
+                self._pieces[number] = None
+                self.nbytes -= size
+
+    def _give_back(self, number, start, size):
+        self.taken -= size
+        joined = []
+        for space in sorted([*self._free, (number, start, size)]):
+            if joined and joined[-1][0] == space[0] and sum(joined[-1][1:]) == space[1]:
+                joined[-1] = (space[0], joined[-1][1], joined[-1][2] + space[2])
+            else:
+                joined.append(space)
+        self._free = joined
 
 
-def _rounded(nbytes):
-    step = 1 << max(12, (nbytes - 1).bit_length() - 1 - int(math.log2(STEPS)))
-    return -(-nbytes // step) * step
+def _new_piece(size):
+    piece = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            piece.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # a kernel without huge pages
+    return piece

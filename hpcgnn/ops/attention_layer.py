@@ -1,8 +1,8 @@
 """A layer of additive attention as one operator: projection, attention, bias, and the activation before it.
 
 It keeps its input h, the projections, and its own output; those of a constant input are computed again for the gradient. Its
-output stands in a matrix that has room for what its gradient will send, [gy | a_dst | lse | D], so that sending copies
-nothing. The layer above writes the gradient over that output, tile after tile. D_i = <gy_i, y_i> is then beyond computing, so
+output stands in a matrix that has room for what its gradient will send, [gy | a_dst | lse | D]. Such a layer above writes the
+gradient over that output, tile after tile, and sending it copies nothing. D_i = <gy_i, y_i> is then beyond computing, so
 the layer above makes it while it still has both: as the gradient of a second output `dots` (n_p, H), which has no other
 meaning.
 """
@@ -78,7 +78,8 @@ def _bundle(gy, dots, bundle, bias, projected, lse, shape, arena):
     still there.
     """
     n, f, h, width = len(lse), shape.columns, shape.heads, gy.shape[1]
-    sent = arena.empty(n, width + 3 * h, dtype=gy.dtype) if shape.average else bundle
+    # Without a layer above that has taken the output over, somebody may still want to read it.
+    sent = bundle if dots is not None else arena.empty(n, width + 3 * h, dtype=gy.dtype)
     g_bias = torch.zeros_like(bias)
     of_bias = None if shape.average else torch.block_diag(*bias.view(h, -1, 1))  # (F, H): <gy, b> per head as a product
     spare = arena.empty(min(TILE_ROWS, n), f, dtype=gy.dtype)

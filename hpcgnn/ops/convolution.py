@@ -69,9 +69,11 @@ class _Convolve(torch.autograd.Function):
         gx = None
         if needs_x:
             gx = x if activation is not None else operator.arena.empty_like(x)
-        spare = operator.arena.empty(min(len(x), row_tiles(len(x))[0].stop) if len(x) else 0, x.shape[1], dtype=x.dtype)
+        spare = None
         for rows, t in operator.tiles(gy, transposed=True):
             part = x[rows]
+            if spare is None:  # not before t: it would take a bite of the space that t is going to need
+                spare = operator.arena.empty(*part.shape, dtype=x.dtype)
             g_neighbour.addmm_(part.t(), t)
             g_bias += gy[rows].sum(0)
             if own is not None:

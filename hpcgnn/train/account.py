@@ -36,10 +36,10 @@ def make_account(trainer, local, profile):
         lasting[item] = held_bytes(root, seen)
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
     kept = sum(constant.nbytes for constant in trainer.constants.values())  # it has a line of its own
-    whole, account = arena.taken + arena.nbytes_free, {}
+    account = {}
     for phase in (*PHASES, "evaluation"):
         taken = profile.taken.get(phase, 0)
-        account[phase] = lasting | {TAKEN: max(0, taken - kept), FREE: whole - max(taken, kept)}
+        account[phase] = lasting | {TAKEN: max(0, taken - kept), FREE: arena.nbytes - max(taken, kept)}
     return account
 
 

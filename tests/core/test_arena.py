@@ -1,0 +1,97 @@
+"""Memory that is used again: what is alive never overlaps, what is free is found, a repeated step allocates nothing."""
+
+import gc
+import resource
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies
+
+from hpcgnn.graph.arena import GRAIN, SMALL, Arena
+
+ROW = SMALL // 4  # numbers of float32 in the smallest tensor that the arena makes
+
+
+def span(tensor):
+    return tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+
+
+@settings(deadline=None, max_examples=60)
+@given(strategies.lists(strategies.tuples(strategies.booleans(), strategies.integers(1, 40)), max_size=40))
+def test_tensors_that_are_alive_do_not_overlap(script):
+    arena, alive = Arena(), []
+    for drop, rows in script:
+        if drop and alive:
+            alive.pop(rows % len(alive))
+        else:
+            alive.append((arena.empty(rows, ROW // 2 * 3).fill_(rows), rows))
+        spans = sorted(span(t) for t, _ in alive)
+        assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:]))
+        assert arena.taken == sum(-(-t.nbytes // GRAIN) * GRAIN for t, _ in alive) <= arena.nbytes
+    assert all(bool((t == rows).all()) for t, rows in alive)
+    alive.clear()
+    assert arena.taken == 0 and sum(free for *_, free in arena._free) == arena.nbytes
+    assert len(arena._free) == len([p for p in arena._pieces if p is not None]), "what is free has been joined again"
+
+
+def test_a_larger_piece_replaces_smaller_ones_that_are_free():
+    arena = Arena()
+    arena.empty(3, ROW)
+    held = arena.empty(2, ROW)
+    arena.empty(2, ROW)  # beside the one that is held: the first piece had room for one of them only
+    assert arena.nbytes == 5 * SMALL
+    arena.empty(6, ROW)
+    assert arena.nbytes == 9 * SMALL and bool((held.fill_(1) == 1).all())
+
+
+def test_a_view_keeps_the_memory():
+    arena = Arena()
+    x = arena.empty(4, ROW, dtype=torch.float64).zero_()
+    row, address = x[1], x.data_ptr()
+    del x
+    assert arena.taken > 0
+    other = arena.empty(4, ROW, dtype=torch.float64).fill_(7)
+    assert other.data_ptr() != address and bool((row == 0).all())
+    del row
+    gc.collect()
+    assert arena.empty(4, ROW, dtype=torch.float64).data_ptr() == address
+
+
+def test_small_tensors_use_the_space_of_a_large_one():
+    arena = Arena()
+    arena.empty(10, ROW)
+    parts = [arena.empty(1, ROW) for _ in range(10)]
+    assert arena.nbytes == 10 * SMALL and arena.most == 10 * SMALL
+    parts.clear()
+    arena.mark()
+    assert arena.most == 0
+    arena.empty(10, ROW)
+    assert arena.nbytes == 10 * SMALL
+
+
+def test_what_is_used_again_faults_no_page():
+    arena = Arena()
+    size = 64 * ROW
+
+    def faults():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        arena.empty(size).zero_()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    faults()
+    assert faults() < 64 * SMALL // GRAIN / 10
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (7,), (2, 3)])
+def test_small_and_empty(shape):
+    arena = Arena()
+    assert arena.empty(*shape, dtype=torch.int32).shape == shape and arena.nbytes == 0
+    assert arena.empty_like(torch.zeros(shape, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_dtypes():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.uint8):
+        x = Arena().empty(3, SMALL, dtype=dtype)
+        assert x.dtype == dtype and x.shape == (3, SMALL) and x.is_contiguous() and x.data_ptr() % GRAIN == 0
+        np.testing.assert_array_equal(x.fill_(3).float().numpy(), 3)
