@@ -40,7 +40,7 @@ def save_checkpoint(run_dir, model, optimizer, best_state, progress):
             file.attrs.update(format=FORMAT, format_version=VERSION, progress=to_json(progress))
             _write_tensors(file.create_group("model"), model.state_dict())
             _write_tensors(file.create_group("best_model"), best_state or {})
-            for index, state in optimizer.state_dict()["state"].items():
+            for index, state in optimizer.state_dict().items():
                 _write_tensors(file.create_group(f"optimizer/{index}"), state)
         for old in checkpoints(run_dir)[:-KEEP]:
             old.unlink()
@@ -126,6 +126,6 @@ def restore(model, optimizer, model_state, optimizer_state):
     """Put saved tensors into a model and its optimizer. Raises CheckpointError if they do not fit."""
     try:
         model.load_state_dict(model_state)
-        optimizer.load_state_dict({"state": optimizer_state, "param_groups": optimizer.state_dict()["param_groups"]})
+        optimizer.load_state_dict(optimizer_state)
     except (RuntimeError, ValueError, KeyError) as error:
         raise CheckpointError(f"the checkpoint's tensors do not fit this model: {error}") from error

@@ -1,6 +1,8 @@
 """The learning rate as a function of the epoch, weight decay by layer, and the flat gradients."""
 
 import math
+import subprocess
+import sys
 
 import graphs
 import pytest
@@ -11,7 +13,7 @@ from hpcgnn.graph.arena import Arena
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.gradients import FlatGradients
-from hpcgnn.train.optim import build_optimizer, learning_rate
+from hpcgnn.train.optim import build_optimizer, learning_rate, set_learning_rate
 from hpcgnn.__main__ import registry_choices
 
 CHOICES = registry_choices()
@@ -64,6 +66,54 @@ def test_weight_decay_by_layer(name, layers, expected):
     first = {id(p) for p in model.convs[0].parameters()}
     assert len(decay) == len(list(model.parameters()))
     assert all(decay[id(p)] == (0.01 if id(p) in first else expected) for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+def test_steps_are_those_of_torch(name):
+    """Bit for bit, over a checkpoint in the middle, and with the learning rate of each epoch."""
+    chosen = options(optimizer=name, weight_decay=0.01, weight_decay_layers="first", momentum=0.9)
+    spec = ModelSpec("gcn", 4, 3, 3, 5, norm="layer")
+    ours, theirs = (MODELS["gcn"].build(spec) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    groups = [{**group, "params": []} for group in build_optimizer(theirs, chosen).param_groups]
+    for parameter in theirs.parameters():
+        groups[int(not any(parameter is p for p in theirs.convs[0].parameters()))]["params"].append(parameter)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[name]
+    expected = kind(groups, **({"momentum": 0.9} if name == "sgd" else {}), fused=True)
+    optimizer = build_optimizer(ours, chosen)
+    for epoch in range(6):
+        for mine, other in zip(ours.parameters(), theirs.parameters()):
+            mine.grad = torch.randn_like(mine)
+            other.grad = mine.grad.clone()
+        for one in (optimizer, expected):
+            set_learning_rate(one, 0.1 / (epoch + 1))
+            one.step()
+        if epoch == 2:
+            saved, optimizer = optimizer.state_dict(), build_optimizer(ours, chosen)
+            optimizer.load_state_dict(saved)
+    assert all(torch.equal(mine, other) for mine, other in zip(ours.parameters(), theirs.parameters()))
+
+
+def test_a_state_that_does_not_fit_is_refused():
+    optimizer = build_optimizer(MODELS["sgc"].build(ModelSpec("sgc", 4, 3, 2, 5)), options())
+    with pytest.raises(ValueError, match="expected the state of 2 parameters"):
+        optimizer.load_state_dict({2: {"step": torch.zeros(())}})
+    with pytest.raises(ValueError, match="exp_avg of parameter 0: expected shape"):
+        optimizer.load_state_dict({0: {"exp_avg": torch.zeros(7)}})
+
+
+def test_the_compiler_of_torch_is_not_loaded():
+    """It came with torch's optimizer classes: 70 MiB and seconds of every rank's start."""
+    step = (
+        "from hpcgnn.__main__ import registry_choices\n"
+        "from hpcgnn.config import make_config\n"
+        "from hpcgnn.nn.spec import ModelSpec\n"
+        "from hpcgnn.train.toy import toy_step\n"
+        "config = make_config({'graph': '-'}, registry_choices())\n"
+        "toy_step(ModelSpec('gcn', 4, 3, 3, 5), config, False)\n"
+        "import sys; sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", step]).returncode == 0
 
 
 def test_one_layer_has_one_group():
