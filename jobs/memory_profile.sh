@@ -15,11 +15,7 @@ study_option() { return 1; }
 parse_study --repeat 1 "$@"
 [ -n "$graph" ] || fail "--graph is required: a file with a map for each number of ranks (jobs/partition.sbatch)"
 # What the user gives comes later and wins.
-options=(--epochs 5 "${options[@]}")
-case $(hpcgnn train --help) in
-    *--profile-memory*) options=(--profile-memory "${options[@]}") ;;
-    *) echo "$script: this version has no memory profiler; the report shows peaks, not phases" >&2 ;;
-esac
+options=(--profile-memory --epochs 5 "${options[@]}")
 check_study "$numbers" "$graph" "${options[@]}"
 for ranks in "${rank_counts[@]}"; do
     while IFS='=' read -r name changes; do
