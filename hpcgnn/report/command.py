@@ -15,7 +15,7 @@ runs on any machine; it needs neither torch nor MPI.
 
     hpcgnn report runs/                                    every run below a folder
     hpcgnn report runs/p1-* runs/p2-* runs/p4-* --out scaling
-    hpcgnn report runs/ --label-by halo_buffer --baseline 'halo_buffer 64.0'      compare with the one-shot exchange
+    hpcgnn report runs/ --label-by halo_buffer --baseline 'cap 64 MiB'      compare with a larger communication memory
     hpcgnn report runs/gcn-* runs/gat-* --label-by model   a curve for each model
 
 Runs that differ in seed alone are repetitions: medians are shown, with the least and the most. Runs of one graph on

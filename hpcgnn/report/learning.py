@@ -3,7 +3,7 @@
 import numpy as np
 
 from hpcgnn.report.measures import cumulative_bytes
-from hpcgnn.report.style import line_styles
+from hpcgnn.report.style import line_styles, log_axis
 
 MIB = 2**20
 
@@ -88,7 +88,7 @@ def accuracy_against_bytes(study, axis):
     groups = {key: runs for key, runs in repetitions(study).items() if cumulative_bytes(runs[0])[-1] > 0}
     for key, style in _styles(groups).items():
         _band(axis, groups[key], _best_by_bytes, style, _name(key))
-    axis.set_xscale("log")
+    log_axis(axis.xaxis)
     axis.set(xlabel="sent since the start, all ranks (MiB)", ylabel=f"best validation {metric(study)} so far")
     _legend(axis, groups)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from hpcgnn.report.plots import label_bars
-from hpcgnn.report.style import IDEAL, bar_styles, line_styles, ranks_axis
+from hpcgnn.report.style import IDEAL, bar_styles, line_styles, log_axis, ranks_axis
 from hpcgnn.report.tables import Table, number
 
 MIB = 2**20
@@ -19,7 +19,9 @@ SETTING_UP = ("load", "plan")
 
 @dataclass(frozen=True)
 class Profile:
-    """One rank of one run. base: bytes before the graph was read. phases: {phase: high-water mark above the base}.
+    """One rank of one run. base: bytes before the graph was read; mpi: the part of it that starting MPI took.
+
+    phases: {phase: high-water mark above the base}.
 
     busiest: the phase of training with the highest mark. account: {item: bytes} of what is known to be live there.
     """
@@ -27,6 +29,7 @@ class Profile:
     label: str
     ranks: int
     base: int
+    mpi: int
     phases: dict
     busiest: str
     account: dict
@@ -52,7 +55,15 @@ def profiles(study):
 def _profile(label, ranks, record):
     phases = {phase: peak - record["base_bytes"] for phase, peak in record["phase_peak_bytes"].items()}
     busiest = max((phase for phase in phases if phase not in SETTING_UP), key=phases.get)
-    return Profile(label, ranks, record["base_bytes"], phases, busiest, record["account_bytes"][busiest])
+    return Profile(
+        label,
+        ranks,
+        record["base_bytes"],
+        record.get("base_mpi_bytes", 0),
+        phases,
+        busiest,
+        record["account_bytes"][busiest],
+    )
 
 
 def has_profiles(study):
@@ -77,10 +88,21 @@ def phases_over_ranks(study, axis):
         ranks, first * ranks[0] / ranks if study.mode == "strong" else [first] * len(ranks), label="ideal", **IDEAL
     )
     ranks_axis(axis, ranks)
-    axis.set_yscale("log")
+    _highest_of_others(found[0].label, study, axis)
+    log_axis(axis.yaxis)
     axis.set_ylabel("high-water mark above the base (MiB)")
     axis.set_title(found[0].label, fontsize=9)
     axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def _highest_of_others(label, study, axis):
+    """The highest phase of every other curve that was profiled, such as that of the baseline, to compare with."""
+    others = {}
+    for profile in profiles(study):
+        if profile.label != label:
+            others.setdefault(profile.label, []).append((profile.ranks, max(profile.phases.values()) / MIB))
+    for marker, (name, points) in zip("xx+*123", others.items()):
+        axis.plot(*zip(*points), f"{marker}:", color="black", linewidth=0.8, label=f"highest of\n{name}")
 
 
 def account(study, axis):
@@ -114,6 +136,7 @@ def memory_table(study):
                 profile.label,
                 str(profile.ranks),
                 number(profile.base / MIB),
+                number(profile.mpi / MIB),
                 *cells,
                 profile.busiest,
                 number(known / MIB),
@@ -122,14 +145,15 @@ def memory_table(study):
         )
         numbers.append(
             {"label": profile.label, "ranks": profile.ranks, "base_bytes": profile.base}
+            | {"base_mpi_bytes": profile.mpi}
             | {f"{name}_bytes": profile.phases.get(name) for name in names}
             | {"busiest": profile.busiest, "accounted_bytes": known, "difference_bytes": peak - known}
             | {f"account {item} (bytes)": size for item, size in profile.account.items()}
         )
-    head = ["curve", "ranks", "base", *names, "busiest", "account", "difference", "explained"]
+    head = ["curve", "ranks", "base", "of it MPI", *names, "busiest", "account", "difference", "explained"]
     note = (
         "The largest rank, one run of each point. Phases: the kernel's high-water mark of resident memory above the base, "
-        "which is what the process held before it read the graph. Account: what is known, tensor by tensor, to be live at "
-        "the busiest phase."
+        "which is what the process held before it read the graph, with what starting MPI took. Account: what is known, tensor by "
+        "tensor, to be live at the busiest phase, and the growth of MPI's shared memory."
     )
     return Table("memory", "Memory by phase (MiB per rank)", head, rows, pd.DataFrame(numbers), note)

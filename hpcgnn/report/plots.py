@@ -1,9 +1,11 @@
 """Figures over the number of ranks: times, speed-up, memory, bytes, balance, each a function of a study and an axis."""
 
+import textwrap
+
 import numpy as np
 
 from hpcgnn.report.measures import PARTS
-from hpcgnn.report.style import IDEAL, bar_styles, line_styles, ranks_axis
+from hpcgnn.report.style import IDEAL, bar_styles, line_styles, log_axis, ranks_axis
 
 MIB = 2**20
 
@@ -48,7 +50,7 @@ def epoch_time(study, axis):
     if study.mode != "none":
         _ideal(study, axis, _shrinking(study, "epoch_seconds"))
     curves(study, axis, "epoch_seconds")
-    axis.set_yscale("log")
+    log_axis(axis.yaxis)
     axis.set_ylabel("time of an epoch, slowest rank (s)")
 
 
@@ -57,8 +59,10 @@ def speedup(study, axis):
     _ideal(study, axis, lambda curve: (curve["ranks"], curve["ranks"]))
     curves(study, axis, "speedup")
     axis.set_yscale("log", base=2)
-    ticks = sorted(set(study.points["ranks"]))
-    axis.set_yticks(ticks, [str(tick) for tick in ticks])
+    ranks, least = sorted(set(study.points["ranks"])), study.points["speedup"].min()
+    below = [2.0**-k for k in range(1, 8) if 2.0 ** (1 - k) > least]  # slower than on the fewest ranks
+    axis.set_yticks([*below, *ranks], [f"{tick:g}" for tick in (*below, *ranks)])
+    axis.minorticks_off()
     axis.set_ylabel("speed-up" if study.mode == "strong" else "scaled speed-up")
 
 
@@ -75,7 +79,7 @@ def memory(study, axis):
     if study.mode != "none":
         _ideal(study, axis, _shrinking(study, "growth_bytes", 1 / MIB))
     curves(study, axis, "growth_bytes", 1 / MIB)
-    axis.set_yscale("log")
+    log_axis(axis.yaxis)
     axis.set_ylabel("training memory, largest rank (MiB)")
 
 
@@ -113,15 +117,19 @@ def breakdown(study, axis):
 
 
 def label_bars(study, axis):
-    """Ticks for one bar per point, in the order of `study.points`; returns their positions."""
-    positions = np.arange(len(study.points))
-    several = len(study.labels) > 1
-    names = [
-        f"{point['ranks']}\n{point['label']}" if several else str(point["ranks"])
-        for _, point in study.points.iterrows()
-    ]
-    long = several and max(map(len, study.labels)) > 8
-    axis.set_xticks(positions, names, rotation=90 if long else 0, fontsize=7 if several else None)
-    axis.set_xlabel("MPI ranks" + (", curve" if several else ""))
+    """Ticks for one bar per point, in the order of `study.points`, with a gap and the name between curves; returns their
+    positions.
+    """
+    labels = study.points["label"].tolist()
+    groups = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    positions = np.arange(len(labels)) + 0.7 * np.array([groups[label] for label in labels])
+    axis.set_xticks(positions, [str(ranks) for ranks in study.points["ranks"]])
+    axis.set_xlabel("MPI ranks" + (", curve" if len(groups) > 1 else ""))
     axis.grid(False, axis="x")
+    if len(groups) > 1:
+        places = [[x for x, own in zip(positions, labels) if own == label] for label in groups]
+        width = max(12, 60 // len(groups))  # letters that fit below a curve's bars
+        names = [textwrap.fill(label, width) for label in groups]
+        axis.set_xticks([np.mean(place) for place in places], names, minor=True, fontsize=8)
+        axis.tick_params(axis="x", which="minor", length=0, pad=16)
     return positions

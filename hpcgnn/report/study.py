@@ -16,6 +16,7 @@ from hpcgnn.report.measures import measure
 FREE = {"graph", "partition", "auto_partition"}
 RUN_MATTERS = {"threads", "precision", "metric", "profile_memory"}
 LIKE = {"precision", "self_loops"}  # part of what is meant by "the model", besides the section of that name
+ONE_SHOT_MIB = 2**20  # a cap that no halo reaches: how jobs/lib/study.sh asks for the one-shot exchange
 MODES = ("auto", "strong", "weak", "none")
 
 
@@ -52,7 +53,7 @@ def build_study(runs, label_by=(), scaling="auto", baseline=None, mix=False):
     """
     keys = _label_keys(runs, label_by, scaling)
     whole = f"{runs[0].summary['model']}, {runs[0].summary['schedule']}"  # the one curve, where nothing names several
-    labels = [", ".join(f"{key} {_shown(run, key)}" for key in keys) or whole for run in runs]
+    labels = [", ".join(_spoken(run, key) for key in keys) or whole for run in runs]
     groups = {label: [run for run, own in zip(runs, labels) if own == label] for label in labels}
     if not mix:
         for label, group in groups.items():
@@ -77,6 +78,15 @@ def build_study(runs, label_by=(), scaling="auto", baseline=None, mix=False):
         for run, label in zip(runs, labels)
     )
     return Study(mode, list(groups), runs, table, _points(table, mode), baseline)
+
+
+def _spoken(run, key):
+    """What a configuration key says of a run, in the words of labels."""
+    if key == "schedule":
+        return run.config[key]
+    if key == "halo_buffer":
+        return "one-shot" if run.config[key] >= ONE_SHOT_MIB else f"cap {run.config[key]:g} MiB"
+    return f"{key} {_shown(run, key)}"
 
 
 def _shown(run, key):

@@ -60,6 +60,19 @@ def bar_styles(names):
     }
 
 
+def log_axis(axis):
+    """Make one axis logarithmic (`axis.xaxis` or `axis.yaxis` of a plot), with plain numbers, also over less than a decade."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+    least, most = sorted(axis.get_data_interval())
+    close = least > 0 and most < 10 * least
+    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if close else (1, 2, 5), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+
+
 def ranks_axis(axis, ranks):
     """A logarithmic axis to base 2 with the numbers of ranks themselves as ticks."""
     ranks = sorted(set(ranks))

@@ -180,7 +180,7 @@ def _against(study):
         [
             row["label"],
             str(row["ranks"]),
-            *[f"{number(row[n])} {TIMES}" for n in names],
+            *["–" if math.isnan(row[n]) else f"{number(row[n])} {TIMES}" for n in names],
             f"{row['test_difference']:+.4f}",
         ]
         for row in rows

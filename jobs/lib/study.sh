@@ -39,7 +39,7 @@ parse_study() {
 
 # Schedules to compare, as NAME=OPTIONS: sequential aggregation under its cap, and the one-shot exchange, which has room for all halo rows
 one_shot=1048576
-one_shot_label="schedule sar, halo_buffer 1048576.0"
+one_shot_label="sar, one-shot"
 variants() {
     echo "sar="
     [ "$baseline" = none ] || echo "one-shot=--halo-buffer $one_shot"

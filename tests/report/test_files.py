@@ -23,7 +23,7 @@ NAMES = ("p1-a", "p1-b", "p2-a", "p2-b", "fine-p2")
 def written(study_dir, tmp_path_factory):
     """(study, folder) of a report with two curves, a baseline and a missing run."""
     found, broken = read_runs([study_dir / name for name in (*NAMES, "missing")])
-    study = build_study(found, baseline="halo_buffer 8.0")
+    study = build_study(found, baseline="cap 8 MiB")
     folder = tmp_path_factory.mktemp("reports") / "report"
     write_report(study, broken, folder)
     return study, folder
@@ -37,9 +37,9 @@ def test_tables(written):
     problems = pd.read_csv(folder / "problems.csv")
     assert problems.values.tolist() == [["missing", "no such directory"]]
     against = pd.read_csv(folder / "baseline.csv")
-    assert against[["label", "ranks"]].values.tolist() == [["halo_buffer 0.05", 2]]
+    assert against[["label", "ranks"]].values.tolist() == [["cap 0.05 MiB", 2]]
     medians = study.points.set_index(["label", "ranks"])["epoch_seconds"]
-    expected = medians["halo_buffer 0.05", 2] / medians["halo_buffer 8.0", 2]
+    expected = medians["cap 0.05 MiB", 2] / medians["cap 8 MiB", 2]
     assert against["epoch_seconds"].item() == pytest.approx(expected)
 
 
@@ -55,7 +55,7 @@ def test_text_tables(written):
             assert not re.search(r"(?<!\\)[_%#]", line), line
     markdown = (folder / "scaling.md").read_text()
     widths = {line.count("|") for line in markdown.splitlines() if line.startswith("|")}
-    assert len(widths) == 1 and "halo_buffer 0.05" in markdown
+    assert len(widths) == 1 and "cap 0.05 MiB" in markdown
     assert "no such directory" in (folder / "report.md").read_text()
 
 
@@ -74,7 +74,7 @@ def test_ideal_and_labels_are_in_the_figures(written):
     """The words of an SVG are drawn as shapes, but kept as comments."""
     _, folder = written
     words = (folder / "memory.svg").read_text()
-    for text in ("ideal", "halo_buffer 0.05", "MPI ranks", "training memory, largest rank (MiB)"):
+    for text in ("ideal", "cap 0.05 MiB", "MPI ranks", "training memory, largest rank (MiB)"):
         assert f"<!-- {text} -->" in words
 
 

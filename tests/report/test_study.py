@@ -64,8 +64,8 @@ def test_weak_scaling(runs, study_dir):
 
 def test_whatever_else_differs_names_the_curves(runs):
     study = build_study(runs("p1-a", "p2-a", "fine-p2"))
-    assert study.labels == ["halo_buffer 8.0", "halo_buffer 0.05"]
-    assert study.curve("halo_buffer 0.05")["ranks"].tolist() == [2]
+    assert study.labels == ["cap 8 MiB", "cap 0.05 MiB"]
+    assert study.curve("cap 0.05 MiB")["ranks"].tolist() == [2]
 
 
 def test_models_are_not_mixed(runs):
@@ -105,5 +105,5 @@ def test_unknown_names(runs):
         ConfigError, match="--label-by halo_bufer: .* no such configuration key; expected one of: .*halo_buffer"
     ):
         build_study(runs("p2-a"), ["halo_bufer"])
-    with pytest.raises(ConfigError, match="--baseline 'one-shot' is no label; expected one of: halo_buffer 0.05; halo"):
+    with pytest.raises(ConfigError, match="--baseline 'one-shot' is no label; expected one of: cap 0.05 MiB; cap"):
         build_study(runs("fine-p2", "p2-a"), baseline="one-shot")
