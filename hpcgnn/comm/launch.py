@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 
+from hpcgnn.comm.resident import resident_bytes
 from hpcgnn.errors import ConfigError, HpcgnnError
 
 EXIT_FAULT, EXIT_USER_ERROR = 1, 2
@@ -53,11 +54,14 @@ def threads_per_rank(cores, sharers):
 
 
 class Session:
-    """A started MPI. comm: the communicator; threads: per rank; ranks_on_node; shares_cores: more threads than cores."""
+    """A started MPI. comm: the communicator; threads: per rank; ranks_on_node; shares_cores: more threads than cores;
+    mpi_bytes: resident memory that loading and starting the MPI library took.
+    """
 
     def __init__(self, threads=None):
         import mpi4py
 
+        without_mpi = resident_bytes()
         mpi4py.rc.initialize = False
         mpi4py.rc.finalize = False
         try:
@@ -72,6 +76,7 @@ class Session:
         from hpcgnn.comm.mpi import MpiCommunicator
 
         self.level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        self.mpi_bytes = resident_bytes() - without_mpi
         world = MPI.COMM_WORLD
         variable, expected = expected_ranks()
         if world.size == 1 and expected > 1:

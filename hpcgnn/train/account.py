@@ -1,9 +1,10 @@
 """Where the memory of a rank should be: an account to hold against what the kernel measures.
 
-What lasts is counted, not estimated: every tensor that can be reached from the trainer, each storage once. What lives only
-inside a step (activations kept for the backward pass, workspace) is what was taken of the arena; its pieces that were free
-at that time are resident all the same. Nothing is fitted to a measurement; what the account does not explain is left
-standing as the difference: small tensors and what libraries hold.
+What lasts is counted, not estimated: every tensor that can be reached from the trainer, each storage once, and the shared
+memory that the MPI library passes messages through, as the kernel counts it. What lives only inside a step (activations
+kept for the backward pass, workspace) is what was taken of the arena; its pieces that were free at that time are resident
+all the same. Nothing is fitted to a measurement; what the account does not explain is left standing as the difference:
+small tensors and what libraries hold.
 """
 
 import dataclasses
@@ -13,14 +14,14 @@ import torch
 
 from hpcgnn.train.clock import PHASES
 
-MODEL, OTHER = "parameters, gradients, optimizer", "masks, scales and halo ids"
+MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
 TAKEN, FREE = "activations and workspace", "free pieces of the arena"
 
 
-def make_account(trainer, local, profile):
+def make_account(trainer, local, profile, mpi_bytes=0):
     """{phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step.
 
-    profile: MemoryProfile of these phases.
+    profile: MemoryProfile of these phases. mpi_bytes: what MPI's shared memory has grown by.
     """
     lasting, seen, arena = {}, set(), trainer.buffers.arena
     roots = {
@@ -34,6 +35,7 @@ def make_account(trainer, local, profile):
     }
     for item, root in roots.items():
         lasting[item] = held_bytes(root, seen)
+    lasting[MPI] = mpi_bytes
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
     kept = sum(constant.nbytes for constant in trainer.constants.values())  # it has a line of its own
     account = {}

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm.launch import job_end_time
+from hpcgnn.comm.resident import resident_bytes, shared_bytes
 from hpcgnn.errors import ConfigError
 from hpcgnn.graph.clusters import map_clusters
 from hpcgnn.graph.load import check_trainable, load_local_graph
@@ -22,7 +23,7 @@ from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.memory import MemoryProfile, PeakMemory, resident_bytes, trim_heap
+from hpcgnn.train.memory import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.train.rundir import RunDir, start_logging
 from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.train.summary import gather_rank_records, partition_quality, show_result, summarise
@@ -85,7 +86,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     self_loops = config.data.self_loops
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()
-    peak, before_graph = PeakMemory(), resident_bytes()
+    peak, before_graph, shared = PeakMemory(), resident_bytes(), shared_bytes()
     profile = MemoryProfile(peak, buffers.arena) if config.run.profile_memory else None
     watch = profile or unwatched
     keep_edges = MODELS[spec.model].edges(spec)
@@ -128,8 +129,9 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     if profile and peak.was_reset:
         memory["profile"] = {
             "base_bytes": before_graph,
+            "base_mpi_bytes": session.mpi_bytes,
             "phase_peak_bytes": profile.marks,
-            "account_bytes": make_account(trainer, local, profile),
+            "account_bytes": make_account(trainer, local, profile, shared_bytes() - shared),
         }
     ranks = gather_rank_records(trainer, local, memory)
     with comm.together("writing the results"):

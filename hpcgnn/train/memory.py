@@ -8,6 +8,9 @@ system.
 
 import contextlib
 import ctypes
+import gc
+
+from hpcgnn.comm.resident import status
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 MMAP_THRESHOLD = 1 << 20
@@ -31,24 +34,12 @@ def set_allocator_policy():
 
 
 def trim_heap():
-    """Give free heap back to the system."""
+    """Give free heap back to the system, with what only the collector of garbage can free: a trainer is a cycle."""
+    gc.collect()
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):
         pass
-
-
-def _status(field):
-    with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith(field):
-                return int(line.split()[1]) * 1024
-    return 0
-
-
-def resident_bytes():
-    """Resident memory now."""
-    return _status("VmRSS:")
 
 
 class PeakMemory:
@@ -79,7 +70,7 @@ class PeakMemory:
 
     def read(self):
         """The high-water mark since the last reset, in bytes."""
-        peak = _status("VmHWM:")
+        peak = status("VmHWM:")
         self.overall, self.span = max(self.overall, peak), max(self.span, peak)
         return peak
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from tabulate import tabulate
 
+from hpcgnn.comm.resident import resident_bytes
 from hpcgnn.config import read_toml
 from hpcgnn.errors import CheckpointError, RunDirError
 from hpcgnn.graph.load import check_trainable, load_local_graph
@@ -21,7 +22,6 @@ from hpcgnn.records import to_json, write_atomically
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.memory import resident_bytes
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.summary import versions
 from hpcgnn.train.toy import toy_step

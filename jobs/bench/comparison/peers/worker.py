@@ -11,7 +11,8 @@ import resource
 import time
 from importlib import metadata
 
-from hpcgnn.train.memory import PeakMemory, resident_bytes, set_allocator_policy, trim_heap
+from hpcgnn.comm.resident import resident_bytes
+from hpcgnn.train.memory import PeakMemory, set_allocator_policy, trim_heap
 
 
 def arguments():
