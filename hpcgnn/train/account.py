@@ -3,8 +3,9 @@
 What lasts is counted, not estimated: every tensor that can be reached from the trainer, each storage once, and the shared
 memory that the MPI library passes messages through, as the kernel counts it. What lives only inside a step (activations
 kept for the backward pass, workspace) is what was taken of the arena; its pieces that were free at that time are resident
-all the same. Nothing is fitted to a measurement; what the account does not explain is left standing as the difference:
-small tensors and what libraries hold.
+all the same; and what torch's operations make outside of it, counted as they are done. Nothing is fitted to a measurement;
+what the account does not explain is left standing as the difference: what libraries hold, and the workspace inside of single
+operations.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ import torch
 from hpcgnn.train.clock import PHASES
 
 MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
-TAKEN, FREE = "activations and workspace", "free pieces of the arena"
+TAKEN, FREE, MADE = "activations and workspace", "free pieces of the arena", "tensors outside the arena"
 
 
 def make_account(trainer, local, profile, mpi_bytes=0):
@@ -42,6 +43,7 @@ def make_account(trainer, local, profile, mpi_bytes=0):
     for phase in (*PHASES, "evaluation"):
         taken = profile.taken.get(phase, 0)
         account[phase] = lasting | {TAKEN: max(0, taken - kept), FREE: arena.nbytes - max(taken, kept)}
+        account[phase][MADE] = profile.made.get(phase, 0)
     return account
 
 

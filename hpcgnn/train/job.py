@@ -22,6 +22,7 @@ from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkp
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
+from hpcgnn.train.live import LiveTensors
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.train.rundir import RunDir, start_logging
@@ -87,7 +88,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()
     peak, before_graph, shared = PeakMemory(), resident_bytes(), shared_bytes()
-    profile = MemoryProfile(peak, buffers.arena) if config.run.profile_memory else None
+    profile = MemoryProfile(peak, buffers.arena, LiveTensors(buffers.arena)) if config.run.profile_memory else None
     watch = profile or unwatched
     keep_edges = MODELS[spec.model].edges(spec)
     local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch)

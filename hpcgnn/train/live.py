@@ -1,0 +1,63 @@
+"""What torch's own operations hold at the height of a step, for the account of memory.
+
+Large tensors that come from the arena are counted there. Models that are written with torch's operations alone (attention,
+those on the general rule, those of a plugin) make theirs outside of it, and torch has no counter of what is alive on a CPU.
+So every operation is looked at as it is done, in runs that profile memory and in no others.
+"""
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class LiveTensors(TorchDispatchMode):
+    """While it is entered: counts the tensors that operations make, until they go.
+
+    height: bytes of them that were alive when they and what was taken of the arena were the most since `begin`.
+    """
+
+    def __init__(self, arena):
+        super().__init__()
+        self._arena, self._alive, self._most, self.height = arena, {}, 0, 0
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        """torch asks its modes. Else the first operation loads its compiler: 70 MiB in the middle of what is measured."""
+        return False
+
+    def begin(self, afresh):
+        """Start a phase. afresh: forget the tensors made before; what lasts from step to step is counted by others."""
+        if afresh:
+            self._alive.clear()
+        self._most = self.height = 0
+        self._look()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        given = {_storage(x)._cdata for x in _tensors((args, kwargs))}
+        for made in _tensors(result):
+            storage = _storage(made)
+            if storage._cdata not in given:  # else it is a view, or was written to
+                self._alive[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+        self._look()
+        return result
+
+    def _look(self):
+        self._alive = {key: entry for key, entry in self._alive.items() if not entry[0].expired()}
+        now = sum(size for _, size in self._alive.values())
+        if now + self._arena.taken > self._most:
+            self._most, self.height = now + self._arena.taken, now
+
+
+def _storage(tensor):
+    return tensor.untyped_storage()
+
+
+def _tensors(thing):
+    if isinstance(thing, torch.Tensor):
+        yield thing
+    elif isinstance(thing, (list, tuple)):
+        for part in thing:
+            yield from _tensors(part)
+    elif isinstance(thing, dict):
+        yield from _tensors(list(thing.values()))
