@@ -19,6 +19,8 @@ for ranks in 1 2 3 4; do
     timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi "$@"
 done
 echo "== tests of the job scripts"
+# Whatever becomes of them, their SLURM goes; one that was up before stays.
+bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
 # Signalled rather than killed, so that they take their SLURM down; jobs wait for each other, hence longer.
 timeout --signal=INT --kill-after=30 900 python -m pytest tests/jobs "$@"
 echo "== all tests passed"

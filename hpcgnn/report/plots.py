@@ -130,6 +130,7 @@ def label_bars(study, axis):
         places = [[x for x, own in zip(positions, labels) if own == label] for label in groups]
         width = max(12, 60 // len(groups))  # letters that fit below a curve's bars
         names = [textwrap.fill(label, width) for label in groups]
+        axis.xaxis.remove_overlapping_locs = False  # a name may stand below the bar in the middle
         axis.set_xticks([np.mean(place) for place in places], names, minor=True, fontsize=8)
         axis.tick_params(axis="x", which="minor", length=0, pad=16)
     return positions
