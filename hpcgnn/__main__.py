@@ -20,7 +20,7 @@ FILES_ONLY = ("report",)
 
 
 # Options of the configuration that an evaluation may choose anew; all others are the run's.
-EVALUATION_OPTIONS = ("graph", "partition", "auto_partition", "halo_buffer", "threads", "metric")
+EVALUATION_OPTIONS = ("graph", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog")
 
 
 def set_process_policies():
@@ -187,7 +187,7 @@ def process_train(arguments, choices):
         from hpcgnn.train.precheck import check_training
 
         return _dry_run(arguments.dry_run, lambda: check_training(config, arguments.dry_run))
-    return run(lambda session: train(config, session), config.run.threads or None)
+    return run(lambda session: train(config, session), config.run.threads or None, watchdog=config.run.watchdog)
 
 
 def process_report(arguments, choices):
@@ -212,7 +212,9 @@ def process_evaluate(arguments, choices):
 
         return _dry_run(arguments.dry_run, lambda: check_evaluation(config, arguments.dry_run, arguments.predictions))
     return run(
-        lambda session: evaluate(config, session, arguments.weights, arguments.predictions), config.run.threads or None
+        lambda session: evaluate(config, session, arguments.weights, arguments.predictions),
+        config.run.threads or None,
+        watchdog=config.run.watchdog,
     )
 
 

@@ -137,6 +137,11 @@ class RunConfig:
         "it do at any time; 0 never (the job's end is read from SLURM_JOB_END_TIME)",
         least=0.0,
     )
+    watchdog: float = option(
+        300.0,
+        "end the job, naming the ranks that did not arrive, when ranks wait and none has got on for so many seconds; 0 never",
+        least=0.0,
+    )
     log_every: int = option(10, "epochs between lines of the log when the output is not a terminal", least=1)
 
 

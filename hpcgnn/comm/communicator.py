@@ -10,18 +10,20 @@ import contextlib
 import torch
 
 from hpcgnn.comm.ledger import Ledger
+from hpcgnn.comm.pulse import Pulse
 from hpcgnn.errors import HpcgnnError, RemoteError
 
 
 class Communicator:
     """The verbs. Unless said otherwise every one is collective: all ranks call it, in the same order.
 
-    Attributes: rank, size: int; ledger: Ledger of this rank's traffic.
+    Attributes: rank, size: int; ledger: Ledger of this rank's traffic; pulse: Pulse, to be told of long work.
     """
 
     rank: int
     size: int
     ledger: Ledger
+    pulse: Pulse
 
     def isend(self, tensor: torch.Tensor, dest: int, tag: int, kind: str):
         """Begin sending a contiguous tensor; it must not change until the request is finished. Not collective."""
@@ -71,6 +73,7 @@ class Communicator:
         except HpcgnnError as error:
             failure = error
         # Anything else is a fault of the program: it leaves here at once and aborts the job with its traceback.
+        self.pulse.at = what
         messages = self.allgather_object(None if failure is None else (type(failure), str(failure)))
         failed = [rank for rank, message in enumerate(messages) if message is not None]
         if not failed:
@@ -80,6 +83,9 @@ class Communicator:
         error = kind(text + where) if failure is not None else RemoteError(text + where)
         error.everywhere = True
         raise error from failure
+
+    def show_heartbeats(self, folder):
+        """Where the ranks of several nodes can see each other's signs of life from now on: a file in this folder."""
 
     def total(self, tensor: torch.Tensor, kind: str = "metrics") -> torch.Tensor:
         """The sum over ranks of a float64 or int64 tensor, as a new tensor."""
@@ -95,7 +101,7 @@ class SoloCommunicator(Communicator):
     """One rank without MPI. Nothing is ever sent, and the ledger stays empty."""
 
     def __init__(self):
-        self.rank, self.size, self.ledger = 0, 1, Ledger()
+        self.rank, self.size, self.ledger, self.pulse = 0, 1, Ledger(), Pulse()
 
     def wait(self, requests, kind):
         assert not requests, "one rank has nobody to wait for"

@@ -3,24 +3,30 @@
 An MPI job in which one rank leaves and the others wait is the most expensive bug a user can meet: it burns node-hours
 until the wall-time limit. So every way out of `run` either is taken by all ranks together or ends the whole job:
 * a mistake of the user that all ranks know of (`Communicator.together`): one line from rank 0, orderly end, code 2;
-* anything else, on any rank, `SystemExit` included: rank, traceback, `MPI_Abort`.
+* anything else, on any rank, `SystemExit` included: rank, traceback, `MPI_Abort`;
+* a rank that stops, dies or never comes: the watchdog (`watchdog.py`) ends the job;
 * a code that all ranks return (a run that stopped before its time was up): rank 0 alone hands it on, and leaves last,
   because launchers kill whoever is still there when the first process leaves with a code other than 0.
 This is also the only module that reads the variables of launchers (SLURM_*, OMPI_*, PMI_*).
 """
 
+import contextlib
+import faulthandler
 import os
 import sys
 import time
 import traceback
 
+from hpcgnn.comm.pulse import Board, Pulse
 from hpcgnn.comm.resident import resident_bytes
+from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.errors import ConfigError, HpcgnnError
 
 EXIT_FAULT, EXIT_USER_ERROR = 1, 2
 # Launchers throw away what they have not passed on yet when a rank aborts: the message must be out first.
 _SECONDS_TO_BE_HEARD = 0.5
 _SECONDS_TO_LEAVE = 1.0
+WATCHDOG_SECONDS = 300.0
 _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 # SLURM's comes last: under mpiexec inside a job every rank inherits that of the batch script.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -58,7 +64,7 @@ class Session:
     mpi_bytes: resident memory that loading and starting the MPI library took.
     """
 
-    def __init__(self, threads=None):
+    def __init__(self, threads=None, watchdog=WATCHDOG_SECONDS):
         import mpi4py
 
         without_mpi = resident_bytes()
@@ -75,7 +81,9 @@ class Session:
 
         from hpcgnn.comm.mpi import MpiCommunicator
 
-        self.level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        self._limit = watchdog
+        with self._timed():
+            self.level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
         self.mpi_bytes = resident_bytes() - without_mpi
         world = MPI.COMM_WORLD
         variable, expected = expected_ranks()
@@ -96,17 +104,36 @@ class Session:
         mine = os.sched_getaffinity(0)
         # Ranks bound to cores of their own share them with nobody; all others share what they may both run on.
         sharers = sum(not mine.isdisjoint(theirs) for theirs in node.allgather(mine))
+        self.watchdog = None
+        if world.size > 1:
+            board = Board.of_node(node, world.size)
+            self.watchdog = Watchdog(world.rank, world.size, Pulse(), watchdog, board, node.size < world.size)
+            self.watchdog.start()
         node.Free()
         self.threads = threads or threads_per_rank(len(mine), sharers)
         self.shares_cores = self.threads * sharers > len(mine)
-        self.comm = MpiCommunicator(world, polite=self.shares_cores)
+        self.comm = MpiCommunicator(world, polite=self.shares_cores, watchdog=self.watchdog)
+
+    @contextlib.contextmanager
+    def _timed(self):
+        """Start and end of MPI keep the interpreter's lock, so that no watchdog can run: a timer in C shows where we wait, and
+        ends this process."""
+        if self._limit:
+            faulthandler.dump_traceback_later(self._limit, exit=True)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
     def finish(self):
         """End MPI in order. Collective."""
         from mpi4py import MPI
 
         self.comm.close()
-        MPI.Finalize()
+        with self._timed():
+            MPI.Finalize()
+        if self.watchdog is not None:
+            self.watchdog.finish()
 
 
 def _leave(code, rank):
@@ -132,15 +159,16 @@ def _abort(code):
         os._exit(code)
 
 
-def run(function, threads=None, without_mpi=None):
+def run(function, threads=None, without_mpi=None, watchdog=WATCHDOG_SECONDS):
     """Call `function(session)` on every rank inside a started MPI and return the exit code. Collective.
 
-    function returns an exit code or None, the same on all ranks. without_mpi(error) -> exit code is called instead where
+    function returns an exit code or None, the same on all ranks. watchdog: seconds after which a job that stands still is
+    ended; 0 never. without_mpi(error) -> exit code is called instead where
     MPI cannot be used, for those who can say more about it.
     """
     session = None
     try:
-        session = Session(threads)
+        session = Session(threads, watchdog)
         code = function(session) or 0
         rank = session.comm.rank
         session.finish()
@@ -152,17 +180,21 @@ def run(function, threads=None, without_mpi=None):
         if getattr(error, "everywhere", False) or (session and size == 1):
             if rank == 0:
                 print(f"hpcgnn: error: {error}", file=sys.stderr, flush=True)
-            session.finish()
+            try:
+                session.finish()
+            except BaseException:
+                _abort(EXIT_FAULT)
             return _leave(EXIT_USER_ERROR, rank)
         print(f"hpcgnn: error on rank {rank} of {size}: {error}", file=sys.stderr, flush=True)
         _abort(EXIT_USER_ERROR)
     except BaseException as error:
         rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
-        print(
-            f"hpcgnn: rank {rank} of {size} failed and ends the job:\n{traceback.format_exc()}",
-            file=sys.stderr,
-            flush=True,
-        )
-        _abort(
-            error.code if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code else EXIT_FAULT
-        )
+        code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code else EXIT_FAULT
+        try:
+            print(
+                f"hpcgnn: rank {rank} of {size} failed and ends the job:\n{traceback.format_exc()}",
+                file=sys.stderr,
+                flush=True,
+            )
+        finally:  # out of memory, or standard error is gone: the job must end all the same
+            _abort(code)

@@ -6,8 +6,10 @@ mpi4py releases the interpreter lock in its calls and so do our kernels. Second,
 share cores (`polite`), a spinning rank takes the core that the awaited one needs, so we test and sleep instead.
 """
 
+import contextlib
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,6 +17,8 @@ from mpi4py import MPI
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.ledger import Ledger
+from hpcgnn.comm.pulse import Pulse
+from hpcgnn.comm.watchdog import make_job_board
 
 _OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 _TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
@@ -86,15 +90,17 @@ class _Progress(threading.Thread):
 class MpiCommunicator(Communicator):
     """The verbs over a duplicate of an MPI communicator, so that nothing else can interfere with our messages.
 
-    polite: wait by sleeping instead of spinning, for ranks that share cores.
+    polite: wait by sleeping instead of spinning, for ranks that share cores. watchdog: the Watchdog of this rank's pulse,
+    if there is one.
     """
 
-    def __init__(self, communicator: MPI.Comm, polite: bool):
+    def __init__(self, communicator: MPI.Comm, polite: bool, watchdog=None):
         self._comm = communicator.Dup()
         self._polite = polite
         self._progress = _Progress()
         self.rank, self.size = self._comm.rank, self._comm.size
-        self.ledger = Ledger()
+        self.ledger, self._watchdog, self._heartbeats = Ledger(), watchdog, None
+        self.pulse = Pulse() if watchdog is None else watchdog.pulse
 
     def isend(self, tensor, dest, tag, kind):
         self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes)
@@ -113,21 +119,23 @@ class MpiCommunicator(Communicator):
             return
         start = time.perf_counter()
         self._progress.release(requests)
-        self._finish(requests)
+        self._finish(requests, kind)
         self.ledger.add(kind, seconds_waiting=time.perf_counter() - start)
 
-    def _finish(self, requests):
+    def _finish(self, requests, kind):
+        self.pulse.arrive(self.pulse.at if kind == "control" else kind)
         if not self._polite:
             MPI.Request.Waitall(requests)
-            return
-        pause = 0.0
-        while not MPI.Request.Testall(requests):
-            time.sleep(pause)
-            pause = min(pause + 2e-5, _POLL_SECONDS)
+        else:
+            pause = 0.0
+            while not MPI.Request.Testall(requests):
+                time.sleep(pause)
+                pause = min(pause + 2e-5, _POLL_SECONDS)
+        self.pulse.leave()
 
     def _collective(self, request, kind, size):
         start = time.perf_counter()
-        self._finish([request])
+        self._finish([request], kind)
         self.ledger.add(
             kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=time.perf_counter() - start
         )
@@ -158,7 +166,22 @@ class MpiCommunicator(Communicator):
     def barrier(self):
         self._collective(self._comm.Ibarrier(), "control", 0)
 
+    def show_heartbeats(self, folder):
+        if self._watchdog is None or not self._watchdog.several_nodes:
+            return
+        path = Path(folder) / "heartbeats"
+        if self.rank == 0:
+            with contextlib.suppress(OSError):
+                make_job_board(path, self.size)
+                self._heartbeats = path
+        self.barrier()
+        self._watchdog.share(path)
+
     def close(self):
         """Stop the helper thread and free the communicator. Collective."""
         self._progress.stop()
+        self.pulse.at = "the end"
+        self.barrier()
+        if self._heartbeats is not None:
+            self._heartbeats.unlink(missing_ok=True)
         self._comm.Free()

@@ -124,6 +124,7 @@ def load_local_graph(
     for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for corrupted files and
     contents that cannot be trained on.
     """
+    file.progress = comm.pulse.beat
     with watch("load"), comm.together("reading the graph"):
         check_trainable(file)
         offsets = file.read("clusters/offsets", dtype=np.int64)

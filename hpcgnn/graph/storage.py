@@ -20,6 +20,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, count_types
+from hpcgnn.graph.writing import written_file
 from hpcgnn.records import replaced_by
 
 __all__ = [
@@ -44,6 +45,8 @@ VERSION = 1
 ADDED_ATTRIBUTES = {"num_edge_types": 0, "num_node_types": 0, "type_names": "{}"}
 CHUNK_BYTES = 1 << 20
 SLAB_ROWS = 1 << 16
+# What is read at a time: large enough for full speed, small enough to show that reading goes on.
+PIECE_BYTES = 64 << 20
 
 
 @contextlib.contextmanager
@@ -67,13 +70,14 @@ def _create(group, name, shape, dtype):
     )
 
 
-def _write(group, name, array, progress=None):
+def _write(group, name, array, check, progress=None):
     """Write an array-like slab by slab, so that memory-mapped and lazily permuted sources never lie whole in memory."""
     shape = tuple(array.shape)
     dataset = _create(group, name, shape, array.dtype)
     for start in range(0, shape[0], SLAB_ROWS):
         stop = min(start + SLAB_ROWS, shape[0])
         dataset[start:stop] = array[start:stop]
+        check()
         if progress is not None:
             progress(stop - start)
     return dataset
@@ -84,11 +88,12 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
 
     partitionings: iterable of (name, num_ranks, cluster_to_rank int32 (K,), attributes dict).
     progress: called with the number of rows just written. Memory: one slab of each array beyond what the caller holds.
+    Raises FormatError where it cannot be written.
     """
     n = data.num_nodes
     sparse = isinstance(data.features, Csr)
     width = 0 if data.features is None else data.features.num_columns if sparse else data.features.shape[1]
-    with replacing(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+    with replacing(path) as temporary, written_file(temporary) as (file, check):
         file.attrs.update(
             format=FORMAT,
             format_version=VERSION,
@@ -113,44 +118,44 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
         )
         for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
             if edges is not None:
-                _write(file, f"topology{suffix}/indptr", np.asarray(edges.indptr, np.int64), progress)
-                _write(file, f"topology{suffix}/indices", edges.indices, progress)
+                _write(file, f"topology{suffix}/indptr", np.asarray(edges.indptr, np.int64), check, progress)
+                _write(file, f"topology{suffix}/indices", edges.indices, check, progress)
                 for name in ("weight", "type"):
                     if getattr(edges, name) is not None:
-                        _write(file, f"edges{suffix}/{name}", getattr(edges, name), progress)
+                        _write(file, f"edges{suffix}/{name}", getattr(edges, name), check, progress)
         if sparse:
-            _write(file, "nodes/features_csr/indptr", data.features.indptr, progress)
-            _write(file, "nodes/features_csr/indices", data.features.indices, progress)
-            _write(file, "nodes/features_csr/data", data.features.data, progress)
+            _write(file, "nodes/features_csr/indptr", data.features.indptr, check, progress)
+            _write(file, "nodes/features_csr/indices", data.features.indices, check, progress)
+            _write(file, "nodes/features_csr/data", data.features.data, check, progress)
         elif data.features is not None:
-            _write(file, "nodes/features", data.features, progress)
-        _write(file, "nodes/labels", data.labels, progress)
-        _write(file, "nodes/split", data.split, progress)
-        _write(file, "nodes/original_id", data.original_id, progress)
+            _write(file, "nodes/features", data.features, check, progress)
+        _write(file, "nodes/labels", data.labels, check, progress)
+        _write(file, "nodes/split", data.split, check, progress)
+        _write(file, "nodes/original_id", data.original_id, check, progress)
         if data.node_type is not None:
-            _write(file, "nodes/type", np.asarray(data.node_type, np.int32), progress)
-        _write(file, "clusters/offsets", np.asarray(data.cluster_offsets, np.int64), progress)
+            _write(file, "nodes/type", np.asarray(data.node_type, np.int32), check, progress)
+        _write(file, "clusters/offsets", np.asarray(data.cluster_offsets, np.int64), check, progress)
         if data.cluster_graph is not None:
-            _write(file, "clusters/graph/indptr", data.cluster_graph.indptr)
-            _write(file, "clusters/graph/indices", data.cluster_graph.indices)
-            _write(file, "clusters/graph/weight", data.cluster_graph.data)
-        _write_partitionings(file, partitionings)
+            _write(file, "clusters/graph/indptr", data.cluster_graph.indptr, check)
+            _write(file, "clusters/graph/indices", data.cluster_graph.indices, check)
+            _write(file, "clusters/graph/weight", data.cluster_graph.data, check)
+        _write_partitionings(file, partitionings, check)
 
 
 def write_arrays(path, arrays, **attributes):
     """Write a file of named arrays (anything that slices like one) and root attributes: complete or not there."""
-    with replacing(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+    with replacing(path) as temporary, written_file(temporary) as (file, check):
         file.attrs.update(attributes)
         for name, array in arrays.items():
-            _write(file, name, array)
+            _write(file, name, array, check)
 
 
-def _write_partitionings(file, partitionings):
+def _write_partitionings(file, partitionings, check):
     for name, num_ranks, cluster_to_rank, attributes in partitionings:
         group = file.require_group(f"partitionings/{name}")
         if str(num_ranks) in group:
             del group[str(num_ranks)]
-        dataset = _write(group, str(num_ranks), np.asarray(cluster_to_rank, np.int32))
+        dataset = _write(group, str(num_ranks), np.asarray(cluster_to_rank, np.int32), check)
         dataset.attrs.update(attributes)
 
 
@@ -160,8 +165,8 @@ def add_partitionings(path, partitionings):
         with open(path, "rb") as source, open(temporary, "wb") as target:
             while os.sendfile(target.fileno(), source.fileno(), None, 1 << 30):
                 pass
-        with h5py.File(temporary, "r+", libver="latest") as file:
-            _write_partitionings(file, partitionings)
+        with written_file(temporary, change=True) as (file, check):
+            _write_partitionings(file, partitionings, check)
 
 
 def _type_names(text):
@@ -175,11 +180,12 @@ class GraphFile:
     """A graph file opened for reading. `with GraphFile(path) as file: file.meta, file.read("nodes/labels", ranges)`.
 
     Raises FormatError, naming file and dataset, for a file that is missing, foreign, truncated, corrupted, or newer.
+    progress: called without arguments after every piece that is read.
     Not collective: every rank opens the file for itself.
     """
 
     def __init__(self, path):
-        self.path = Path(path)
+        self.path, self.progress = Path(path), lambda: None
         if not self.path.is_file():
             raise FormatError(
                 f"no graph file at {self.path}: expected an HDF5 file made by `python -m partition_tools`"
@@ -315,12 +321,14 @@ class GraphFile:
         out = np.empty(
             (sum(stop - start for start, stop in ranges), *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("=")
         )
-        row = 0
+        row, piece = 0, max(1, PIECE_BYTES // max(1, out[:1].nbytes))
         try:
             for start, stop in ranges:
-                if stop > start:
-                    dataset.read_direct(out, np.s_[start:stop], np.s_[row : row + stop - start])
-                row += stop - start
+                for first in range(start, stop, piece):
+                    last = min(first + piece, stop)
+                    dataset.read_direct(out, np.s_[first:last], np.s_[row : row + last - first])
+                    row += last - first
+                    self.progress()
         except (OSError, RuntimeError) as error:
             raise FormatError(
                 f"{self.path}: dataset {name} is corrupted (checksum or read error: {error}); "

@@ -13,6 +13,7 @@ import torch
 
 from hpcgnn.errors import CheckpointError, HpcgnnError, RunDirError
 from hpcgnn.graph.storage import replacing
+from hpcgnn.graph.writing import written_file
 from hpcgnn.records import to_json
 
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 1, 2
@@ -36,7 +37,7 @@ def save_checkpoint(run_dir, model, optimizer, best_state, progress):
     path = checkpoint_path(run_dir, progress["epoch"])
     try:
         path.parent.mkdir(exist_ok=True)
-        with replacing(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+        with replacing(path) as temporary, written_file(temporary) as (file, _):
             file.attrs.update(format=FORMAT, format_version=VERSION, progress=to_json(progress))
             _write_tensors(file.create_group("model"), model.state_dict())
             _write_tensors(file.create_group("best_model"), best_state or {})

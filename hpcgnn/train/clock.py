@@ -9,6 +9,8 @@ import contextlib
 import resource
 import time
 
+from hpcgnn.comm.pulse import Pulse
+
 PHASES = ("forward", "backward", "reduction", "step")
 COSTS = {"user_seconds": "ru_utime", "system_seconds": "ru_stime", "minor_faults": "ru_minflt"}
 
@@ -23,15 +25,17 @@ class Clock:
 
     `take_costs()` does the same for {user_seconds, system_seconds, minor_faults} of the phases of training together; the
     threads of the process all count. watch(phase) -> context manager: entered for every phase, outside of what is timed.
+    pulse: told of the phase, for those who ask where a rank stands.
     """
 
-    def __init__(self, watch=unwatched):
-        self._watch = watch
+    def __init__(self, watch=unwatched, pulse=None):
+        self._watch, self._pulse = watch, pulse or Pulse()
         self._seconds = dict.fromkeys((*PHASES, "evaluation"), 0.0)
         self._costs = dict.fromkeys(COSTS, 0)
 
     @contextlib.contextmanager
     def __call__(self, phase):
+        self._pulse.at = phase
         with self._watch(phase):
             before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
             try:

@@ -63,6 +63,7 @@ def train(config, session):
                 if comm.rank == 0
                 else None
             )
+        comm.show_heartbeats(config.run.run_dir)
         return _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir, stop)
 
 

@@ -22,7 +22,7 @@ class Trainer:
     """
 
     def __init__(self, local, spec, config, comm, buffers, watch=unwatched):
-        self.comm, self.clock, self.options, self.buffers = comm, Clock(watch), config.optim, buffers
+        self.comm, self.clock, self.options, self.buffers = comm, Clock(watch, comm.pulse), config.optim, buffers
         self.random = Randomness(config.run.seed)
         self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers)
         self.constants = {}

@@ -1,0 +1,138 @@
+"""Signs of life: what the main thread of a rank does, and the boards on which the ranks show it to each other without MPI.
+
+MPI cannot say who is missing: a rank that waits in it learns nothing until the message comes. So each rank keeps a line
+of text, renewed by its watchdog (`watchdog.py`), on a board that the others can read although nobody answers:
+
+* of its node: a file in memory that has no name any more, so nothing is left behind however the job ends;
+* of the job, where it runs on several nodes: the file `heartbeats` in the run directory, which also tells a person who
+  looks at it what the job does.
+"""
+
+import json
+import os
+import socket
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+LINE_BYTES = 256
+_MEMORY = "/dev/shm"
+
+
+class Pulse:
+    """count: grows whenever this rank gets on; at: what it does or waits for; waits: whether it waits for other ranks.
+
+    Written by the main thread alone, read by the watchdog.
+    """
+
+    def __init__(self):
+        self.count, self.at, self.waits = 0, "start", False
+
+    def beat(self):
+        """This rank has got on with something that takes long and sends no message."""
+        self.count += 1
+
+    def arrive(self, at):
+        """This rank begins to wait for others."""
+        self.at, self.waits = at, True
+        self.count += 1
+
+    def leave(self):
+        """What it waited for has come."""
+        self.waits = False
+        self.count += 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """A rank as its watchdog saw it. beats: how often the watchdog looked; born: of the process, in clock ticks since the
+    machine's start, for process ids are used again; left: whether it has ended MPI in order."""
+
+    rank: int
+    host: str
+    pid: int
+    born: int
+    beats: int
+    count: int
+    waits: bool
+    at: str
+    left: bool
+
+    def is_dead(self):
+        """Whether this process of this node has ended without having left in order."""
+        return not self.left and born(self.pid) != self.born
+
+
+def born(pid):
+    """When a process of this node started, in clock ticks since the machine did; None if it is no more (or a zombie)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def own_line(rank, beats, pulse, left):
+    """The line of this process."""
+    pid = os.getpid()
+    return Line(rank, socket.gethostname()[:48], pid, born(pid), beats, pulse.count, pulse.waits, pulse.at[:48], left)
+
+
+class Board:
+    """A file with a line for each rank of the job, empty for those that do not write to it."""
+
+    def __init__(self, descriptor, size):
+        self._file, self._size = descriptor, size
+
+    @classmethod
+    def of_node(cls, node, size):
+        """A board of the ranks of a node, or None where there is no place for one. Collective over `node` (mpi4py)."""
+        name = None
+        if node.rank == 0:
+            folder = _MEMORY if os.access(_MEMORY, os.W_OK) else tempfile.gettempdir()
+            try:
+                handle, name = tempfile.mkstemp(prefix="hpcgnn-", dir=folder)
+                os.close(handle)
+            except OSError:
+                pass
+        name = node.bcast(name)
+        board = cls.open(name, size) if name else None
+        node.barrier()
+        if node.rank == 0 and name:
+            os.unlink(name)
+        return board
+
+    @classmethod
+    def open(cls, path, size):
+        """A board on a file that exists, or None if it cannot be opened here."""
+        try:
+            return cls(os.open(path, os.O_RDWR), size)
+        except OSError:
+            return None
+
+    def write(self, line):
+        """Renew a rank's line. Says whether it could be written."""
+        text = json.dumps(asdict(line)).encode()
+        try:
+            os.pwrite(self._file, text.ljust(LINE_BYTES - 1) + b"\n", line.rank * LINE_BYTES)
+        except OSError:
+            return False
+        return len(text) < LINE_BYTES
+
+    def read(self):
+        """{rank: Line} of the ranks that have written; without those whose line is being written right now."""
+        try:
+            text = os.pread(self._file, self._size * LINE_BYTES, 0)
+        except OSError:
+            return {}
+        lines = {}
+        for rank in range(self._size):
+            part = text[rank * LINE_BYTES : (rank + 1) * LINE_BYTES].strip(b"\0 \n")
+            try:
+                lines[rank] = Line(**json.loads(part))
+            except (ValueError, TypeError):
+                continue
+        return lines
+
+    def close(self):
+        os.close(self._file)
