@@ -17,8 +17,7 @@ from mpi4py import MPI
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.pulse import Pulse
-from hpcgnn.comm.watchdog import make_job_board
+from hpcgnn.comm.pulse import Pulse, make_board
 
 _OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 _TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
@@ -172,7 +171,7 @@ class MpiCommunicator(Communicator):
         path = Path(folder) / "heartbeats"
         if self.rank == 0:
             with contextlib.suppress(OSError):
-                make_job_board(path, self.size)
+                make_board(path, self.size)
                 self._heartbeats = path
         self.barrier()
         self._watchdog.share(path)

@@ -93,6 +93,7 @@ class Board:
             try:
                 handle, name = tempfile.mkstemp(prefix="hpcgnn-", dir=folder)
                 os.close(handle)
+                make_board(name, size)  # room for every line, while there is room
             except OSError:
                 pass
         name = node.bcast(name)
@@ -136,3 +137,9 @@ class Board:
 
     def close(self):
         os.close(self._file)
+
+
+def make_board(path, size):
+    """Write the file of a board for so many ranks, with no lines yet."""
+    with open(path, "wb") as file:
+        file.write((b" " * (LINE_BYTES - 1) + b"\n") * size)

@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 
-from hpcgnn.comm.pulse import LINE_BYTES, Board, own_line
+from hpcgnn.comm.pulse import Board, own_line
 
 # sysexits.h calls it a temporary failure: starting again with --resume may well succeed.
 EXIT_STALLED = 75
@@ -165,12 +165,6 @@ class Watchdog(threading.Thread):
             time.sleep(_SECONDS_TO_BE_HEARD)
         finally:
             os._exit(EXIT_STALLED)
-
-
-def make_job_board(path, size):
-    """Make the file of a board for all ranks, empty. One rank calls this."""
-    with open(path, "wb") as file:
-        file.write((b" " * (LINE_BYTES - 1) + b"\n") * size)
 
 
 def _names(ranks, lines):

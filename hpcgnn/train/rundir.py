@@ -41,6 +41,7 @@ class RunDir:
             (self.path / "ranks").mkdir(parents=True, exist_ok=True)
             self._log = open(self.path / "log.txt", "a", encoding="utf-8")
             self._lock()
+            self._sweep()
             self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
         except OSError as error:
             raise RunDirError(
@@ -61,6 +62,12 @@ class RunDir:
             ) from error
         except OSError:
             log.warning("the file system of %s has no locks; take care that no second job writes there", self.path)
+
+    def _sweep(self):
+        """Remove what writers that were killed left half-written; nobody else writes here now."""
+        for folder in (self.path, self.path / "checkpoints", self.path / "ranks"):
+            for left in folder.glob(".*.part"):
+                left.unlink()
 
     def records(self):
         """The epoch records written so far, up to the first damaged line."""

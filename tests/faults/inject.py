@@ -74,6 +74,14 @@ FAULTS = {
 }
 
 
+def happen(fault):
+    """Leave a mark, for those who want to know whether the stage was reached, and fail."""
+    if "FAULT_MARK" in os.environ:
+        with open(os.environ["FAULT_MARK"], "w") as file:
+            file.write(fault)
+    FAULTS[fault]()
+
+
 def install(stage, fault, times):
     """Wrap the function of a stage so that its `times`-th passage meets the fault first."""
     module, name, *kind = STAGES[stage]
@@ -89,7 +97,7 @@ def install(stage, fault, times):
         if _counts(args, kwargs, kind):
             passed += 1
             if passed == times:
-                FAULTS[fault]()
+                happen(fault)
         return inner(*args, **kwargs)
 
     setattr(owner, last, wrapper)
@@ -115,7 +123,7 @@ def main(argv):
     mine = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
     if mine == rank and fault != "none":
         if stage == "import":
-            FAULTS[fault]()
+            happen(fault)
         else:
             import mpi4py
 

@@ -1,0 +1,150 @@
+"""Start a job with a fault in it, judge how it ended, and whether what it leaves behind can be used.
+
+What must hold whatever goes wrong: the job ends in time on all ranks, it does not claim success that it has not had, every
+checkpoint under its final name reads, no process is left, and the same command with --resume continues.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcgnn.errors import CheckpointError
+from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
+
+ROOT = Path(__file__).parents[2]
+LAUNCHER = Path(sys.prefix) / "bin" / "mpiexec"
+HERE = Path(__file__).parent
+WATCHDOG = 10
+# What is asked: 30 s after a death, the watchdog's limit and as much after a standstill; loading torch takes its time too.
+LIMIT_SECONDS = 30 + WATCHDOG + 80
+CALM = ("none", "pause")
+TRAINING = ("--hidden", "8", "--layers", "2", "--epochs", "8", "--checkpoint-every", "2", "--seed", "1")
+
+
+@dataclass(frozen=True)
+class Injection:
+    """stage, fault: of `inject.py`; times: the passage at which it happens; on rank `rank` of `ranks`."""
+
+    stage: str
+    fault: str
+    rank: int
+    ranks: int
+    times: int = 1
+
+    def __str__(self):
+        return f"{self.fault} in {self.stage} ({self.times}.) on rank {self.rank} of {self.ranks}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """code: None for a job that had to be ended from outside; happened: whether the stage was reached."""
+
+    code: int | None
+    seconds: float
+    text: str
+    happened: bool
+
+
+def clean_environment():
+    """This process may itself have been started by a launcher or a batch system."""
+    foreign = ("PMI", "HYDRA", "MPI", "OMPI", "SLURM")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "MPLBACKEND": "Agg"}
+
+
+@contextlib.contextmanager
+def nursery():
+    """A server that ranks are forked from; yields the path of its socket."""
+    with tempfile.TemporaryDirectory(prefix="hpcgnn-nursery-") as folder:
+        path = Path(folder) / "socket"
+        command = [sys.executable, HERE / "nursery.py", path]
+        server = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, env=clean_environment())
+        try:
+            while not path.exists() and server.poll() is None:
+                time.sleep(0.05)
+            yield path
+        finally:
+            server.stdin.close()
+            server.wait(30)
+
+
+def start(injection, graph, run_dir, server, *options, limit=LIMIT_SECONDS, stop_seconds=3):
+    """Run `hpcgnn train` with the fault, resuming what the run directory has. server: of `nursery()`."""
+    mark = tempfile.NamedTemporaryFile(prefix="fault-")
+    command = [
+        str(LAUNCHER if LAUNCHER.exists() else "mpiexec"),
+        "-n",
+        injection.ranks,
+        sys.executable,
+        "-ISs",
+        HERE / "stub.py",
+    ]
+    command += [injection.stage, injection.fault, injection.rank, injection.times, "--", "train", "--graph", graph]
+    command += ["--run-dir", run_dir, "--resume", "--watchdog", WATCHDOG, *TRAINING, *options]
+    environment = clean_environment() | {
+        "FAULT_NURSERY": str(server),
+        "FAULT_MARK": mark.name,
+        "FAULT_STOP_SECONDS": str(stop_seconds),
+    }
+    begin, code = time.monotonic(), None
+    with mark, tempfile.TemporaryFile("w+") as output:
+        job = subprocess.Popen(
+            list(map(str, command)), env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = job.wait(limit)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            _end_session(job)
+        output.seek(0)
+        return Outcome(code, time.monotonic() - begin, output.read(), os.path.getsize(mark.name) > 0)
+
+
+def _end_session(job):
+    """End what is left of a job, by the process group that it was started with."""
+    try:
+        os.killpg(job.pid, signal.SIGTERM)
+        job.wait(5)
+        os.killpg(job.pid, signal.SIGKILL)
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        pass
+
+
+def complaint(injection, outcome, run_dir):
+    """What is wrong with how a job ended and what it left, in words; '' if nothing is."""
+    if outcome.code is None:
+        return f"hung: still there after {outcome.seconds:.0f} s"
+    expected_to_fail = outcome.happened and injection.fault not in CALM and not _harmless(injection)
+    # MPICH's mpiexec ends the job when a process leaves like this, and reports 0: then the missing result must tell.
+    silent = injection.fault == "_exit 0" and not (Path(run_dir) / "summary.json").exists()
+    if expected_to_fail and outcome.code == 0 and not silent:
+        return "claims success"
+    if not expected_to_fail and outcome.code != 0:
+        return f"failed with code {outcome.code} though nothing had happened"
+    for path in checkpoints(run_dir):
+        try:
+            read_checkpoint(path)
+        except CheckpointError as error:
+            return str(error)
+    if expected_to_fail and injection.fault == "disk" and "Traceback" in outcome.text:
+        return "a full disk gave a traceback"
+    return ""
+
+
+def _harmless(injection):
+    """Only rank 0 writes files: a full disk elsewhere changes nothing, nor one after everything is written."""
+    return injection.fault == "disk" and (injection.rank != 0 or injection.stage == "shutdown")
+
+
+def losses(run_dir):
+    """The learning curve that a run left."""
+    lines = (Path(run_dir) / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]

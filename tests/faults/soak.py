@@ -1,0 +1,129 @@
+"""Hundreds of random faults, for hours if need be: what was tried, and what happened.
+
+    python tests/faults/soak.py --injections 200 --seed 1 --out soak.jsonl
+    python tests/faults/soak.py --table soak.jsonl
+
+Jobs follow each other in one run directory, each resuming what the one before left, each with a fault of its own; after
+some of them one without a fault must finish, with the losses, to the last digit, of a run that nothing ever happened to.
+Exit code 1 if anything hung, claimed success, left a checkpoint that cannot be used, or changed the curve.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tabulate import tabulate
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
+import harness  # noqa: E402
+from harness import Injection  # noqa: E402
+from inject import FAULTS, RANK_0_ONLY, STAGES  # noqa: E402
+from partition_tools.generate_graph import generate_graph  # noqa: E402
+from partition_tools.generators.spec import Spec  # noqa: E402
+from partition_tools.partition_graph import partition_graph  # noqa: E402
+
+CHAIN = 8
+# A stage that many passages lead through may be met at any of them.
+MOST_TIMES = {"forward": 12, "backward": 8, "reduction": 6, "step": 6, "evaluation": 6, "checkpoint": 24}
+
+
+def draw(generator, ranks):
+    """A random Injection for a job of so many ranks."""
+    stage, fault = generator.choice(list(STAGES)), generator.choice(list(FAULTS))
+    rank = 0 if stage in RANK_0_ONLY or fault == "disk" else generator.randrange(ranks)
+    return Injection(stage, fault, rank, ranks, generator.randint(1, MOST_TIMES.get(stage, 1)))
+
+
+def soak(injections, seed, out, rank_counts, folder, server):
+    """Try so many; append a JSON line for each to `out`. Returns the number of complaints."""
+    generator, graph, complaints, done = random.Random(seed), folder / "graph.h5", 0, 0
+    generate_graph("planted", graph, Spec(nodes=600, degree=6, features=16, classes=4, seed=3))
+    partition_graph(graph, sorted(set(rank_counts)), num_clusters=64)
+    references = {}
+    while done < injections:
+        ranks = generator.choice(rank_counts)
+        if ranks not in references:
+            clean = Injection("import", "none", 0, ranks)
+            outcome = harness.start(clean, graph, folder / f"clean-{ranks}", server)
+            assert outcome.code == 0, outcome.text
+            references[ranks] = harness.losses(folder / f"clean-{ranks}")
+        run_dir = folder / "run"
+        shutil.rmtree(run_dir, ignore_errors=True)
+        for _ in range(min(CHAIN, injections - done)):
+            injection = draw(generator, ranks)
+            outcome = harness.start(injection, graph, run_dir, server, stop_seconds=generator.choice((1, 3, 6)))
+            wrong = harness.complaint(injection, outcome, run_dir)
+            done, complaints = done + 1, complaints + bool(wrong)
+            record(out, done, injection, outcome, wrong)
+        outcome = harness.start(Injection("import", "none", 0, ranks), graph, run_dir, server)
+        wrong = "" if outcome.code == 0 else f"cannot be resumed: code {outcome.code}"
+        if not wrong and harness.losses(run_dir) != references[ranks]:
+            wrong = "another curve than without faults"
+        complaints += bool(wrong)
+        record(out, done, Injection("import", "none", 0, ranks), outcome, wrong)
+    return complaints
+
+
+def record(out, number, injection, outcome, wrong):
+    """Append what happened; show it."""
+    line = {**vars(injection), "code": outcome.code, "seconds": round(outcome.seconds, 1)}
+    line |= {"happened": outcome.happened, "wrong": wrong}
+    if wrong:
+        line["text"] = outcome.text[-4000:]
+    with open(out, "a") as file:
+        file.write(json.dumps(line) + "\n")
+    said = "not reached" if not outcome.happened and injection.fault != "none" else f"code {outcome.code}"
+    print(f"{number:4d} {injection}: {said}, {outcome.seconds:.1f} s {'WRONG: ' + wrong if wrong else ''}", flush=True)
+
+
+def table(path):
+    """Markdown: faults by stages; in each cell how many happened, and the complaints."""
+    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    happened = Counter((line["fault"], line["stage"]) for line in lines if line["happened"])
+    wrong = Counter((line["fault"], line["stage"]) for line in lines if line["wrong"])
+    rows = []
+    for fault in FAULTS:
+        cells = [happened[fault, stage] for stage in STAGES]
+        bad = sum(wrong[fault, stage] for stage in STAGES)
+        mine = [line for line in lines if line["fault"] == fault and line["happened"]]
+        codes = ", ".join(f"{code}: {times}" for code, times in sorted(Counter(str(x["code"]) for x in mine).items()))
+        longest = max((line["seconds"] for line in mine), default=0)
+        rows.append([fault, *cells, sum(cells), codes, longest, bad])
+    head = ["fault", *STAGES, "all", "exit codes", "longest, s", "complaints"]
+    resumed = [line for line in lines if line["fault"] == "none"]
+    ranks = sorted({line["ranks"] for line in lines})
+    tried = [line for line in lines if line["fault"] != "none"]
+    return (
+        tabulate(rows, head, tablefmt="pipe")
+        + f"\n\n{len(tried)} jobs at {ranks[0]} to {ranks[-1]} ranks, {sum(x['happened'] for x in tried)} faults happened (the "
+        f"others came after the run was done); {len(resumed)} chains finished without fault, "
+        f"{sum(bool(x['wrong']) for x in resumed)} of them wrong; {sum(x['code'] is None for x in lines)} hung."
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--injections", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--ranks", default="2,3,4,5,8", help="numbers of ranks to draw from (default 2,3,4,5,8)")
+    parser.add_argument("--out", default="soak.jsonl")
+    parser.add_argument("--table", metavar="FILE", help="only show the table of an earlier run")
+    options = parser.parse_args()
+    if options.table:
+        print(table(options.table))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="hpcgnn-soak-") as folder, harness.nursery() as server:
+        counts = [int(part) for part in options.ranks.split(",")]
+        complaints = soak(options.injections, options.seed, options.out, counts, Path(folder), server)
+    print(table(options.out))
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

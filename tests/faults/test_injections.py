@@ -1,0 +1,61 @@
+"""Jobs in which a rank fails at one of the stages: they end, in time, with an error, and can be continued.
+
+Each test continues what the one before left; the last one compares the curve with that of a run without faults. `soak.py`
+does the same at random, hundreds of times.
+"""
+
+import pytest
+
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
+
+from . import harness
+from .harness import Injection
+
+# words: what must be said.
+CASES = {
+    Injection("import", "exit 0", 1, 2): "",
+    Injection("load", "raise", 1, 2): "rank 1 of 2 failed",
+    Injection("plan", "exit 0", 0, 2): "SystemExit: 0",
+    Injection("forward", "stop", 1, 2, 5): "Did not arrive: rank 1 (",
+    Injection("backward", "hang", 0, 2, 2): "works at something else",
+    Injection("reduction", "memory", 1, 2, 2): "rank 1 of 2 failed",
+    Injection("step", "kill", 1, 2, 3): "",
+    Injection("evaluation", "_exit 0", 1, 2, 2): "",
+    Injection("checkpoint", "disk", 0, 2, 2): "cannot write",
+    Injection("checkpoint", "kill", 0, 2, 8): "",
+    Injection("backward", "pause", 1, 2, 1): "",
+    Injection("shutdown", "segfault", 0, 2): "",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With a graph, and the run that all tests continue."""
+    path = tmp_path_factory.mktemp("faults")
+    generate_graph("planted", path / "graph.h5", Spec(nodes=600, degree=6, features=16, classes=4, seed=3))
+    partition_graph(path / "graph.h5", [2], num_clusters=64)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server():
+    with harness.nursery() as path:
+        yield path
+
+
+@pytest.mark.parametrize("injection", CASES, ids=str)
+def test_a_fault(folder, server, injection):
+    outcome = harness.start(injection, folder / "graph.h5", folder / "run", server)
+    assert outcome.happened, outcome.text
+    assert not harness.complaint(injection, outcome, folder / "run"), outcome.text
+    assert CASES[injection] in outcome.text
+
+
+def test_after_all_of_it_the_curve_is_that_of_a_run_without_faults(folder, server):
+    for name in ("run", "clean"):
+        outcome = harness.start(Injection("import", "none", 0, 2), folder / "graph.h5", folder / name, server)
+        assert outcome.code == 0, outcome.text
+    assert harness.losses(folder / "run") == pytest.approx(harness.losses(folder / "clean"), rel=1e-6)
+    assert not list((folder / "run").rglob("*.part")), "nothing half-written stays"
