@@ -13,10 +13,12 @@ from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
 from hpcgnn.graph.ownership import Ownership
 from hpcgnn.graph.storage import Edges
+from hpcgnn.graph.structure import check_structure
 
 
 def check_trainable(file):
-    """GraphError if there is nothing to train from or on."""
+    """GraphError if there is nothing to train from or on, FormatError if the file is not what its attributes promise."""
+    check_structure(file)
     if file.meta.num_features == 0:
         raise GraphError(f"{file.path} has no node features; import it with a feature table (--features)")
     if file.meta.num_classes == 0:
@@ -73,8 +75,9 @@ def read_features(file, ranges, dtype):
     """The own rows of the features: a dense tensor or SparseRows, finite."""
     if not file.meta.sparse_features:
         dense = file.read("nodes/features", ranges)
-        _check_finite(file, dense)
-        return torch.from_numpy(dense).to(dtype)
+        dense = torch.from_numpy(dense).to(dtype)  # float64 may overflow here
+        _check_finite(file, dense.numpy())
+        return dense
     indptr, spans = read_indptr(file, "nodes/features_csr", ranges)
     columns = file.read("nodes/features_csr/indices", spans).astype(np.int32)
     if len(columns) and not 0 <= columns.min() <= columns.max() < file.meta.num_features:
@@ -100,7 +103,7 @@ def read_labels(file, ranges):
     labels, split = file.read("nodes/labels", ranges), file.read("nodes/split", ranges, np.uint8)
     classes = file.meta.num_classes
     if file.meta.multi_label:
-        if labels.ndim != 2 or labels.shape[1] != classes or (labels.size and labels.max() > 1):
+        if labels.ndim != 2 or labels.shape[1] != classes or (labels.size and not 0 <= labels.min() <= labels.max() <= 1):
             raise GraphError(
                 f"{file.path}: expected 0/1 labels of shape (n, {classes}), got shape {labels.shape}; import the "
                 "graph again"
@@ -112,6 +115,16 @@ def read_labels(file, ranges):
             f"{labels.min()}..{labels.max()}; import the graph again with the right labels"
         )
     return torch.from_numpy(labels.astype(np.int64)), torch.from_numpy(split)
+
+
+def read_original_id(file, ranges):
+    """int64 (n_p,): the ids that randomness is keyed by and predictions are ordered by, each a node of the graph."""
+    ids = file.read("nodes/original_id", ranges, np.int64)
+    if len(ids) and not 0 <= ids.min() <= ids.max() < file.meta.num_nodes:
+        raise FormatError(
+            f"{file.path}: nodes/original_id leave 0..{file.meta.num_nodes - 1}; the file is corrupted, import it again"
+        )
+    return torch.from_numpy(ids)
 
 
 def load_local_graph(
@@ -139,7 +152,7 @@ def load_local_graph(
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types)
         labels, split = read_labels(file, ranges)
         features = read_features(file, ranges, dtype)
-        original_id = torch.from_numpy(file.read("nodes/original_id", ranges, np.int64))
+        original_id = read_original_id(file, ranges)
     with watch("plan"):
         first_owned = np.concatenate([np.arange(a, b) for a, b in ranges]) if ranges else np.zeros(0, np.int64)
         shared = first_owned, ownership, comm, cap, self_loops, dtype, keep_edges, file.meta.num_edge_types

@@ -20,6 +20,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, count_types
+from hpcgnn.graph.structure import check_dataset
 from hpcgnn.graph.writing import written_file
 from hpcgnn.records import replaced_by
 
@@ -185,7 +186,7 @@ class GraphFile:
     """
 
     def __init__(self, path):
-        self.path, self.progress = Path(path), lambda: None
+        self.path, self.progress, self._size = Path(path), lambda: None, 0
         if not self.path.is_file():
             raise FormatError(
                 f"no graph file at {self.path}: expected an HDF5 file made by `python -m partition_tools`"
@@ -198,6 +199,7 @@ class GraphFile:
                 "again with `python -m partition_tools`"
             ) from error
         try:
+            self._size = self.path.stat().st_size
             self.meta = self._read_meta()
         except BaseException:
             self.file.close()
@@ -299,7 +301,13 @@ class GraphFile:
             raise FormatError(
                 f"{self.path}: dataset {name} is missing; verify the file with `python -m partition_tools verify`"
             )
+        with self._opening(name):
+            check_dataset(self.path, self._size, name, dataset)
         return dataset
+
+    def dtype(self, name):
+        """The type of a dataset's elements, as numpy has it."""
+        return self._dataset(name).dtype
 
     def read(self, name, ranges=None, dtype=None):
         """The rows of a dataset in `ranges` (list of (start, stop), in this order), or all of it, as one new array."""
