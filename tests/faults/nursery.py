@@ -6,6 +6,8 @@ and to the rest of the job it is the rank.
 """
 
 import array
+import ctypes
+import gc
 import json
 import os
 import selectors
@@ -29,6 +31,7 @@ def load_everything():
     import hpcgnn.train.job  # noqa: F401
 
     hpcgnn.__main__.registry_choices()
+    gc.freeze()  # or every rank copies all pages at its first collection
 
 
 def receive(connection):
@@ -64,7 +67,8 @@ def live(said, descriptors, server):
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+        # Not _exit: MPICH takes its leave of the launcher in a handler of the C library's.
+        ctypes.CDLL(None).exit(code)
 
 
 def serve(path):
