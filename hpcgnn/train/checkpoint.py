@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import torch
 
-from hpcgnn.errors import CheckpointError, HpcgnnError, RunDirError
+from hpcgnn.errors import CheckpointError, HpcgnnError, RunDirError, TrainingError
 from hpcgnn.graph.storage import replacing
 from hpcgnn.graph.writing import written_file
 from hpcgnn.records import to_json
@@ -32,9 +32,16 @@ def checkpoints(run_dir):
 def save_checkpoint(run_dir, model, optimizer, best_state, progress):
     """Write a checkpoint and remove all but the last two. One rank calls this.
 
-    progress: JSON-able dict with at least `epoch` (epochs done), `identity` (what must agree on resume) and `best`.
+    progress: JSON-able dict with at least `epoch` (epochs done), `identity` (what must agree on resume) and `best`. Raises
+    TrainingError rather than replace a good checkpoint by one that no run can go on from, RunDirError if it cannot be written.
     """
     path = checkpoint_path(run_dir, progress["epoch"])
+    for name, tensor in model.state_dict().items():
+        if not torch.isfinite(tensor).all():
+            raise TrainingError(
+                f"{name} is not finite after epoch {progress['epoch'] - 1}, so no checkpoint is written; expected finite "
+                "parameters. Lower --lr or set --clip-norm, and continue from the checkpoint before with --resume"
+            )
     try:
         path.parent.mkdir(exist_ok=True)
         with replacing(path) as temporary, written_file(temporary) as (file, _):

@@ -17,6 +17,7 @@ from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.account import make_account
+from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.affinity import describe_affinity
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.clock import unwatched
@@ -43,6 +44,7 @@ def train(config, session):
     """
     comm = session.comm
     start_logging(comm.rank)
+    agree(comm, facts_of_process(config))
     stop = StopRequest.of_this_process()
     stop.set_deadline(job_end_time(), config.run.stop_before)
     torch.set_num_threads(session.threads)
@@ -53,6 +55,7 @@ def train(config, session):
             check_trainable(file)
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
+        agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("trying the model on a toy graph"):
             row_bytes = toy_step(spec, config, file.meta.multi_label)

@@ -9,6 +9,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.randomness import Randomness
 from hpcgnn.schedules.registry import SCHEDULES
 from hpcgnn.train.clock import Clock, unwatched
+from hpcgnn.train.diagnosis import first_not_finite
 from hpcgnn.train.evaluate import Evaluator
 from hpcgnn.train.gradients import FlatGradients
 from hpcgnn.train.objective import Objective
@@ -48,10 +49,11 @@ class Trainer:
             loss.backward()
         with self.clock("reduction"):
             self.schedule.sync.reduce(self.gradients.flat)
+        total = self._total_loss(loss.detach(), epoch)  # before the step, so that what failed can be seen once more
         with self.clock("step"):
             self.gradients.clip(self.options.clip_norm)
             self.optimizer.step()
-        return self._total_loss(loss.detach(), epoch)
+        return total
 
     def evaluate(self):
         """{'train', 'val', 'test'}: the metric of each split. Collective."""
@@ -72,8 +74,9 @@ class Trainer:
         totals = self.comm.total(torch.tensor([float(local_loss), *bad], dtype=torch.float64))
         if totals[1:].any():
             ranks = ", ".join(str(rank) for rank in torch.nonzero(totals[1:]).flatten().tolist())
+            where = first_not_finite(self.model, self.graph, self.comm)
             error = TrainingError(
-                f"the loss is not finite in epoch {epoch} on rank {ranks}; expected a finite loss. Lower --lr, set "
+                f"the loss is not finite in epoch {epoch} on rank {ranks}: {where}; expected a finite loss. Lower --lr, set "
                 "--clip-norm, or look for extreme features; the last checkpoint is kept"
             )
             error.everywhere = True

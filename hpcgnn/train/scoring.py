@@ -19,6 +19,7 @@ from hpcgnn.graph.original_order import write_in_original_order
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.records import to_json, write_atomically
+from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
 from hpcgnn.train.loop import Trainer
@@ -47,6 +48,7 @@ def evaluate(config, session, weights="best", predictions=""):
     """
     comm = session.comm
     start_logging(comm.rank)
+    agree(comm, facts_of_process(config))
     torch.set_num_threads(session.threads)
     with comm.together("opening the graph"):
         file = GraphFile(config.data.graph)
@@ -55,6 +57,7 @@ def evaluate(config, session, weights="best", predictions=""):
             check_trainable(file)
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
+        agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("trying the model on a toy graph"):
             row_bytes = toy_step(spec, config, file.meta.multi_label)

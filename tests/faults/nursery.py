@@ -42,7 +42,10 @@ def receive(connection):
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(part)
     while not data.endswith(b"\n"):
-        data += connection.recv(1 << 20)
+        more = connection.recv(1 << 20)
+        if not more:  # the launcher ended it before it had said anything
+            return None, list(descriptors)
+        data += more
     return json.loads(data), list(descriptors)
 
 
@@ -88,11 +91,14 @@ def serve(path):
                 if key.fileobj is server:
                     connection, _ = server.accept()
                     said, descriptors = receive(connection)
-                    pid = os.fork()
+                    pid = os.fork() if said is not None else None
                     if pid == 0:
                         live(said, descriptors, server)
                     for descriptor in descriptors:
                         os.close(descriptor)
+                    if pid is None:
+                        connection.close()
+                        continue
                     connections[pid] = connection
                     selector.register(connection, selectors.EVENT_READ, pid)
                 else:  # the stub was killed, and so is its rank, stopped or not

@@ -1,0 +1,95 @@
+"""Before training the ranks make sure that they are about to do the same thing.
+
+A configuration file that one node sees in an older version, a package that was upgraded on some nodes only, a graph file that
+was made again while the job started: each gives a job that hangs in the middle or, worse, ends with a number. Two small
+all-reductions of hashes find it; only if they differ is anything else sent.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+
+import hpcgnn
+from hpcgnn.errors import ConfigError
+from hpcgnn.kernels import library
+from hpcgnn.train.summary import versions
+
+# May differ between ranks: threads on nodes of other sizes; the directory, which rank 0 alone uses.
+MAY_DIFFER = ("threads", "run_dir")
+
+
+def agree(comm, facts):
+    """Raise ConfigError on all ranks, naming which ranks differ in what, unless all have the same facts. Collective.
+
+    facts: {name: value}; values are compared as JSON.
+    """
+    facts = {name: json.dumps(value, sort_keys=True, default=str) for name, value in facts.items()}
+    digest = int.from_bytes(hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()[:7], "big")
+    extremes = comm.allreduce_(torch.tensor([digest, -digest]), "control", "max")
+    if extremes[0] == -extremes[1]:
+        return
+    everyone = comm.allgather_object(facts)
+    parts = []
+    for name in sorted({name for one in everyone for name in one}):
+        ranks = {}
+        for rank, one in enumerate(everyone):
+            ranks.setdefault(one.get(name, "missing"), []).append(rank)
+        if len(ranks) > 1:
+            groups = sorted(ranks.items(), key=lambda item: -len(item[1]))
+            parts.append(f"{name} is " + ", ".join(f"{value} on rank {_few(where)}" for value, where in groups))
+    error = ConfigError(
+        f"the ranks do not agree: {'; '.join(parts[:6])}{' …' if len(parts) > 6 else ''}. Expected the same command, files and "
+        "packages on all ranks and nodes"
+    )
+    error.everywhere = True
+    raise error
+
+
+def facts_of_process(config):
+    """What must be the same before any file is read: the options, the plugin, the code, the packages."""
+    options = {
+        f"--{name.replace('_', '-')}": value
+        for section in config.to_dict().values()
+        for name, value in section.items()
+        if name not in MAY_DIFFER
+    }
+    plugin = {"the plugin": _hash(Path(config.model.plugin))} if config.model.plugin else {}
+    return options | plugin | {"hpcgnn's code": code_hash()} | versions()
+
+
+def facts_of_graph(meta, map_name, cluster_to_rank, spec):
+    """What must be the same before memory is shared out: the graph, the map, the model with its dtype."""
+    return {
+        "the graph": [meta.uuid, meta.num_nodes, meta.num_edges],
+        "the map": [map_name, hashlib.sha256(cluster_to_rank.tobytes()).hexdigest()[:12]],
+        "the model": str(spec),
+    }
+
+
+def code_hash():
+    """A hash of this package's sources and of its kernel library, as they lie on this node."""
+    root = Path(hpcgnn.__file__).parent
+    files = sorted(root.rglob("*.py"))
+    loaded = library.load().file
+    return _hash(*files, *([Path(loaded)] if loaded else []))
+
+
+def _hash(*paths):
+    state = hashlib.sha256()
+    for path in paths:
+        state.update(path.read_bytes())
+    return state.hexdigest()[:12]
+
+
+def _few(ranks):
+    """'0-3, 6 and 9 more', as ranges."""
+    runs = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:6])
+    return shown + (f" and {len(runs) - 6} more ranges" if len(runs) > 6 else "")

@@ -1,0 +1,39 @@
+"""Where numbers stopped being finite: asked once, when the loss is not, so that a healthy epoch pays nothing for it."""
+
+import torch
+
+
+def first_not_finite(model, graph, comm):
+    """In words, the first thing in the forward pass that is not finite, and on which rank. Collective: runs it again.
+
+    graph: nn.graph.Graph. Dropout is a function of epoch and node, so that what is seen is what happened.
+    """
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            return f"parameter {name} is not finite already"
+    found, passed = [], [0]
+
+    def note(name, module):
+        def hook(module, inputs, output):
+            passed[0] += 1
+            if not found and isinstance(output, torch.Tensor) and not torch.isfinite(output).all():
+                found.append((passed[0], f"{name} ({type(module).__name__})"))
+
+        return module.register_forward_hook(hook)
+
+    hooks = [note(name, module) for name, module in model.named_modules() if name]
+    try:
+        with torch.no_grad():
+            model(graph)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    everyone = comm.allgather_object(found[0] if found else None)
+    first = min((order, rank, name) for rank, (order, name) in _numbered(everyone)) if any(everyone) else None
+    if first is None:
+        return "every layer's output is finite, the loss of them is not"
+    return f"the first output that is not finite is that of layer {first[2]}, on rank {first[1]}"
+
+
+def _numbered(found):
+    return [(rank, each) for rank, each in enumerate(found) if each is not None]
