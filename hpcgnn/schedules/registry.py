@@ -1,5 +1,6 @@
-"""The schedules that `--schedule` offers: name -> build(local, comm, buffers) -> Schedule."""
+"""The schedules that `--schedule` offers: name -> build(local, comm, buffers, config) -> Schedule."""
 
+from hpcgnn.schedules.lazy import build_lazy
 from hpcgnn.schedules.sar import build_sar
 
-SCHEDULES = {"sar": build_sar}
+SCHEDULES = {"sar": build_sar, "lazy": build_lazy}

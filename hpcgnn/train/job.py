@@ -17,7 +17,7 @@ from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.account import make_account
 from hpcgnn.train.affinity import describe_affinity
-from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
+from hpcgnn.train.checkpoint import check_identity, check_stage, newest_readable, read_checkpoint, read_schedule_state, restore
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
@@ -245,6 +245,7 @@ def run_identity(config, spec, meta):
     """What must agree between a checkpoint and a run that uses it. config: resolved."""
     return {
         "graph": meta.uuid,
+        "schedule": config.schedule.schedule,
         "seed": config.run.seed,
         "self_loops": config.data.self_loops,
         "optimizer": config.optim.optimizer,
@@ -269,9 +270,14 @@ def _resume(trainer, config, spec, meta, run_dir):
     with comm.together("reading the checkpoint"):
         saved, model_state, best_state, optimizer_state = read_checkpoint(path)
         check_identity(path, saved["identity"], identity)
+        check_stage(path, saved, len(trainer.plan))
+        progress.stage, progress.begun = saved.get("stage", 0), saved.get("begun", 0)
+        trainer.begin_stage(progress.stage, progress.begun)
         restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
         progress.epoch, progress.best = saved["epoch"], saved["best"] and _with_nan(saved["best"])
+        schedule_state = read_schedule_state(path)
         if run_dir is not None:
             run_dir.begin(config, progress.epoch)
+    trainer.schedule.sync.restore(schedule_state, trainer.optimizers)
     log.info("resuming from %s: %d epochs are done", path, progress.epoch)
     return progress, best_state

@@ -1,4 +1,4 @@
-"""The one training step and the one epoch loop. Both know neither the schedule nor the model nor MPI."""
+"""The one training step. It knows neither the schedule nor the model nor MPI."""
 
 import torch
 
@@ -22,41 +22,73 @@ class Trainer:
     """
 
     def __init__(self, local, spec, config, comm, buffers, watch=unwatched):
-        self.comm, self.clock, self.options, self.buffers = comm, Clock(watch), config.optim, buffers
+        self.comm, self.clock, self.buffers = comm, Clock(watch), buffers
         self.random = Randomness(config.run.seed)
-        self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers)
+        self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config)
         self.constants = {}
         self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
             self.model = MODELS[spec.model].build(spec)
+            self.schedule.sync.extend(self.model)
         initialise(self.model, self.random)
-        self.gradients = FlatGradients(self.model.parameters())
-        self.optimizer = build_optimizer(self.model, config.optim)
+        self.plan = self.schedule.sync.plan(config.optim)
+        self.begin_stage(0, 0)
         self.objective = Objective(local, comm, buffers.arena)
         self.evaluator = Evaluator(local, config.run.metric, comm)
 
+    def begin_stage(self, index, epoch):
+        """Train stage number `index` of the schedule from `epoch` on, with fresh optimizers."""
+        self.model.zero_grad(set_to_none=True)
+        self.stage, self.stage_begun = self.schedule.sync.stage(index, self.plan[index], self.model, self.graph), epoch
+        self.gradients = FlatGradients(self.stage.module.parameters())
+        self.optimizers = [build_optimizer(self.stage.module, self.stage.options) for _ in range(self.stage.optimizers)]
+
+    @property
+    def optimizer(self):
+        """The first optimizer of the present stage."""
+        return self.optimizers[0]
+
+    def learning_rate(self, epoch):
+        """That of an epoch of the present stage."""
+        return learning_rate(epoch - self.stage_begun, self.stage.options)
+
     def step(self, epoch):
-        """One full-batch step; returns the mean loss over all training nodes. Collective."""
-        self.random.epoch = epoch
+        """One epoch of the present stage, of as many steps as the schedule makes it; returns the mean loss over all
+        training nodes in its last step. Collective.
+        """
         self.schedule.halo.begin_epoch(epoch)
-        set_learning_rate(self.optimizer, learning_rate(epoch, self.options))
-        self.gradients.zero()
-        with self.clock("forward"):
-            loss = self.objective.local_loss(self.model(self.graph))
-        with self.clock("backward"):
-            loss.backward()
-        with self.clock("reduction"):
-            self.schedule.sync.reduce(self.gradients.flat)
-        with self.clock("step"):
-            self.gradients.clip(self.options.clip_norm)
-            self.optimizer.step()
+        for optimizer in self.optimizers:
+            set_learning_rate(optimizer, self.learning_rate(epoch))
+        loss = torch.zeros(())
+        for turn in self._turns(epoch):
+            self.random.epoch = epoch | turn.number << 32
+            self.gradients.zero()
+            with self.clock("forward"):
+                loss = self.objective.local_loss(self.stage.module(turn.graph))
+            with self.clock("backward"):
+                loss.backward()
+            with self.clock("reduction"):
+                turn.reduce(self.gradients.flat)
+            with self.clock("step"):
+                self.gradients.clip(self.stage.options.clip_norm)
+                self.optimizers[turn.optimizer].step()
         return self._total_loss(loss.detach(), epoch)
+
+    def _turns(self, epoch):
+        """The schedule's steps of an epoch; what it does between them counts as reduction."""
+        turns = self.schedule.sync.turns(epoch, self.stage, self.graph, self.optimizers)
+        while True:
+            with self.clock("reduction"):
+                turn = next(turns, None)
+            if turn is None:
+                return
+            yield turn
 
     def evaluate(self):
         """{'train', 'val', 'test'}: the metric of each split. Collective."""
         with self.clock("evaluation"):
-            return self.evaluator(self.model, self.graph)
+            return self.evaluator(self.stage.module, self.graph)
 
     def _constant(self, name, compute):
         """A value of this run that never changes: computed at first use (traffic booked as `input`), then kept."""

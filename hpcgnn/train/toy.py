@@ -67,9 +67,11 @@ def toy_graph(spec, multi_label):
 
 
 def toy_step(spec, config, multi_label):
-    """Run one step and one evaluation. Returns the bytes of the widest row that the model exchanges, returns included."""
+    """Run one step and one evaluation of every stage. Returns the bytes of the widest row that the model exchanges, returns included."""
     buffers = HaloBuffers(0)
     trainer = Trainer(toy_graph(spec, multi_label), spec, config, SoloCommunicator(), buffers)
-    trainer.step(0)
-    trainer.evaluate()
+    for stage in range(len(trainer.plan)):
+        trainer.begin_stage(stage, 0)
+        trainer.step(0)
+        trainer.evaluate()
     return buffers.widest_row
