@@ -238,3 +238,60 @@ def roc_auc(logits, labels):
             above = (positive[:, None] > negative[None, :]).sum() + 0.5 * (positive[:, None] == negative[None, :]).sum()
             areas.append(above / (len(positive) * len(negative)))
     return float(np.mean(areas)) if areas else float("nan")
+
+
+# --- training layer by layer ------------------------------------------------------------------------------------------
+
+
+def train_layer_by_layer(a, x, labels, train, val, parameters, *, kind, epochs, lr, dropout, seed):
+    """[loss of every epoch] of Retexo's recipe (Kolluri et al., 2023): each layer with a head, Adam, its best epoch kept.
+
+    a: (n, n) adjacency with the self loops that the model wants; train, val: bool (n,); parameters: {name: float64 tensor}
+    at the start, changed in place; epochs, lr: a value for each layer; kind: 'gcn' or 'sage'.
+    """
+    n, losses, layers = len(a), [], len(epochs)
+    matrix = torch.from_numpy(operator(a, {"gcn": "sym", "sage": "mean"}[kind]))
+    for layer in range(layers):
+        parts = [f"convs.{layer}.", f"heads.{layer}."]
+        names = [name for name in parameters if name.startswith(tuple(parts))]
+        for name in names:
+            parameters[name].requires_grad_()
+        optimizer = torch.optim.Adam([parameters[name] for name in names], lr=lr[layer])
+        aggregate, last = matrix @ x, layer == layers - 1
+
+        def hidden(p, epoch):
+            def mask(like, purpose):
+                return like * dropout_mask(seed, epoch, layer, purpose, n, like.shape[1], p) if p else like
+
+            y = mask(aggregate, DROPOUT_AGGREGATE) @ parameters[f"convs.{layer}.{NEIGHBOUR[kind]}.weight"]
+            if kind == "sage":
+                y = y + mask(x, DROPOUT) @ parameters[f"convs.{layer}.own.weight"]
+            y = y + parameters[f"convs.{layer}.{'own' if kind == 'sage' else NEIGHBOUR[kind]}.bias"]
+            return y if last else torch.relu(y)
+
+        def logits(p, epoch):
+            h = hidden(p, epoch)
+            if last:
+                return h
+            h = h * dropout_mask(seed, epoch, layer + 1, DROPOUT, n, h.shape[1], p) if p else h
+            return h @ parameters[f"heads.{layer}.weight"] + parameters[f"heads.{layer}.bias"]
+
+        best, kept = -1.0, None
+        for _ in range(epochs[layer]):
+            optimizer.zero_grad()
+            value = loss(logits(dropout, len(losses)), labels, train)
+            value.backward()
+            optimizer.step()
+            losses.append(value.item())
+            with torch.no_grad():
+                found = accuracy(logits(0.0, 0)[val].numpy(), labels[val].numpy())
+            if found > best:
+                best, kept = found, {name: parameters[name].detach().clone() for name in names}
+        with torch.no_grad():
+            for name in names if not last else ():
+                parameters[name].copy_(kept[name])
+            x = hidden(0.0, 0)
+    return losses
+
+
+NEIGHBOUR = {"gcn": "linear", "sage": "neighbour"}

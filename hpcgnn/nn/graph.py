@@ -58,7 +58,7 @@ class Graph:
                     constants[name] = compute()
             return constants[name]
 
-        return Graph(local, halo, total or self.total, self._random, constant)
+        return Graph(local, halo, total or self.total, self._random, constant, self._arena)
 
     @cached_property
     def in_degree(self):

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from hpcgnn.graph.local import SparseRows
+from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.ops.randomness import Purpose
@@ -25,6 +26,8 @@ class KeptAggregate:
 
     def convolve(self, stage, graph, p):
         conv, layer = stage.conv, stage.layer
+        if isinstance(conv, LinearConv):
+            return conv.combine_constants(graph, self.aggregate, self.own, p, layer)
         return conv.combine(
             graph.dropout(self.aggregate, p, layer, Purpose.DROPOUT_AGGREGATE),
             graph.dropout(self.own, p, layer) if conv.uses_self else None,
@@ -94,7 +97,7 @@ class LayerStage(nn.Module):
 def add_heads(model):
     """Give a model `heads`: for each layer but the last a linear map from what it passes on to the classes."""
     spec = model.spec
-    model.heads = nn.ModuleList(Linear(conv.d_out, spec.classes, dtype=spec.dtype) for conv in model.convs[:-1])
+    model.heads = nn.ModuleList(Linear(width, spec.classes, dtype=spec.dtype) for width in model.widths)
 
 
 def copy_layer(model, source, target):

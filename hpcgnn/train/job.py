@@ -15,6 +15,7 @@ from hpcgnn.graph.storage import GraphFile
 from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train.account import make_account
 from hpcgnn.train.affinity import describe_affinity
 from hpcgnn.train.checkpoint import check_identity, check_stage, newest_readable, read_checkpoint, read_schedule_state, restore
@@ -53,6 +54,7 @@ def train(config, session):
         spec = model_spec(file.meta, config)
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("trying the model on a toy graph"):
+            check_privacy(config, spec)
             row_bytes = toy_step(spec, config, file.meta.multi_label)
         buffers = make_buffers(row_bytes, config)
         with comm.together("opening the run directory"):

@@ -12,6 +12,7 @@ from pathlib import Path
 from hpcgnn.errors import RunDirError
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graph.storage import GraphFile
+from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.job import find_map, make_buffers, model_spec
 from hpcgnn.train.rundir import RunDir
@@ -47,7 +48,9 @@ def _check_graph(config, rank_counts):
             find_map(file, config, ranks)
         choose_metric(config.run.metric, file.meta.multi_label)
         check_trainable(file)
-        make_buffers(toy_step(model_spec(file.meta, config), config, file.meta.multi_label), config)
+        spec = model_spec(file.meta, config)
+        check_privacy(config, spec)
+        make_buffers(toy_step(spec, config, file.meta.multi_label), config)
 
 
 def _check_space(folder):
