@@ -106,7 +106,8 @@ def halo_rows(stream, x, kind):
 
 def sparse_with_halo(features, plan, comm, kind):
     """SparseRows of the own rows followed by the halo's, sent as they are stored: 4 bytes for a row and 8 (fp64: 12) for an
-    entry, or 4 for an entry where all entries of the graph are equal. Collective. One peer at a time, so that little is packed at once.
+    entry, or 4 for an entry where all entries of the graph are equal. Collective. One peer at a time, so that little
+    is packed at once.
     """
     ends = torch.tensor([float("inf"), -float("inf")], dtype=torch.float64)
     if len(features.data):

@@ -12,7 +12,6 @@ and the ledger has that under `resume`: rows kept in checkpoints would cost n ×
 number of ranks only.
 """
 
-import contextlib
 import logging
 from dataclasses import replace
 
@@ -78,25 +77,29 @@ class LayerByLayer(AllreduceEveryStep):
         """The frozen input of a layer: kept, or exchanged now, from what is kept of the layer before or else from the start."""
         if self._layer == index:
             return self._present
-        with self._comm.ledger.booked_as("resume") if self._resumed else contextlib.nullcontext():
-            for layer in range(self._layer + 1 if self._layer < index else 0, index + 1):
-                x = graph.features
-                if layer > 0:
+        for layer in range(self._layer + 1 if self._layer < index else 0, index + 1):
+            x = graph.features
+            if layer > 0:
+                with self._booked("halo_forward"):
                     x = LayerStage(model, layer - 1, lambda: self._present).hidden(graph)
-                with torch.no_grad():
-                    self._present = self._exchange(layer, x, model, graph)
-                self._layer = layer
+            with torch.no_grad():
+                self._present = self._exchange(layer, x, model, graph)
+            self._layer = layer
         self._resumed = False
         return self._present
 
+    def _booked(self, kind):
+        return self._comm.ledger.booked_as("resume" if self._resumed else kind)
+
     def _exchange(self, layer, x, model, graph):
         """Send the layer's input to all who need it, once. Collective."""
-        conv, spec, kind = model.convs[layer], model.spec, "halo_forward" if layer else "input"
+        conv, spec = model.convs[layer], model.spec
+        kind = "resume" if self._resumed else "halo_forward" if layer else "input"
         raw = layer == 0 and (spec.input_dropout == "raw" and spec.dropout > 0)
         if spec.constant_input and not isinstance(x, SparseRows) and not raw:
-            if layer == 0 and self._options.finetune and spec.keeps_input:  # the fine-tuning needs the very same
-                return KeptAggregate(graph.constant("input aggregate", lambda: conv.gather(graph, x)), x)
             with self._comm.ledger.booked_as(kind):
+                if layer == 0 and self._options.finetune and spec.keeps_input:  # the fine-tuning needs the very same
+                    return KeptAggregate(graph.constant("input aggregate", lambda: conv.gather(graph, x)), x)
                 return KeptAggregate(conv.gather(graph, x), x)
         if self._options.frozen_halo == "refetch":
             return KeptRows(graph, x, self._local.num_owned)

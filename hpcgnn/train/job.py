@@ -119,7 +119,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         log.info(
             "stopped after epoch %d of %d (%s); a checkpoint is written: continue with --resume",
             progress.epoch,
-            config.optim.epochs,
+            sum(options.epochs for options in trainer.plan),
             stop.reason(),
         )
         stop.signalled = False

@@ -67,7 +67,8 @@ def toy_graph(spec, multi_label):
 
 
 def toy_step(spec, config, multi_label):
-    """Run one step and one evaluation of every stage. Returns the bytes of the widest row that the model exchanges, returns included."""
+    """Run one step and one evaluation of every stage. Returns the bytes of the widest row that is exchanged, with what
+    returns for it."""
     buffers = HaloBuffers(0)
     trainer = Trainer(toy_graph(spec, multi_label), spec, config, SoloCommunicator(), buffers)
     for stage in range(len(trainer.plan)):
