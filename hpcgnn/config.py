@@ -114,12 +114,18 @@ class ScheduleConfig:
         "the one-shot exchange, small ones sequential aggregation in fine steps",
         least=0.0,
     )
-    layer_epochs: str = option("", "lazy: epochs of each layer, one number or a list such as 100,100,200 (default: --epochs)")
-    layer_lr: str = option("", "lazy: learning rate of each layer, one number or a list such as 0.01,0.005 (default: --lr)")
+    layer_epochs: str = option(
+        "", "lazy: epochs of each layer, one number or a list such as 100,100,200 (default: --epochs)"
+    )
+    layer_lr: str = option(
+        "", "lazy: learning rate of each layer, one number or a list such as 0.01,0.005 (default: --lr)"
+    )
     warm_start: bool = option(
         False, "lazy: start a layer and its head from the layer before, where they have the same shapes"
     )
-    finetune: int = option(0, "lazy: epochs of exact training (as sar) of all layers together after the last layer", least=0)
+    finetune: int = option(
+        0, "lazy: epochs of exact training (as sar) of all layers together after the last layer", least=0
+    )
     finetune_lr: float = option(0.0, "lazy: learning rate of --finetune; 0 takes --lr", least=0.0)
     frozen_halo: str = option(
         "keep",
@@ -128,7 +134,9 @@ class ScheduleConfig:
         choices=("keep", "refetch"),
     )
     average_steps: int = option(0, "tma: average the ranks' parameters after so many steps of each", least=0)
-    average_seconds: float = option(0.0, "tma: average the ranks' parameters after so many seconds on rank 0's clock", least=0.0)
+    average_seconds: float = option(
+        0.0, "tma: average the ranks' parameters after so many seconds on rank 0's clock", least=0.0
+    )
     average_weights: str = option(
         "uniform", "tma: weigh every trainer alike, or by its training nodes", choices=("uniform", "train")
     )
@@ -287,6 +295,11 @@ def check_schedule(config):
     listed("--drop-ranks", options.drop_ranks, int, 0)
     if options.finetune_lr and not options.finetune:
         raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")
+    if options.assignment != "metis" and config.data.partition:
+        raise ConfigError(
+            f"--assignment {options.assignment} makes a map of its own, got --partition {config.data.partition} besides; "
+            "leave one of them out"
+        )
     if options.schedule != "tma":
         return
     if bool(options.average_steps) == bool(options.average_seconds):
@@ -321,7 +334,9 @@ def per_layer(flag, text, layers, kind, least, default):
     """One value for each layer from a comma list of as many, a single value for all, or the default. Raises ConfigError."""
     values = listed(flag, text, kind, least) or [default]
     if len(values) not in (1, layers):
-        raise ConfigError(f"{flag}: expected one number, or {layers} for the {layers} layers, got {len(values)}: {text!r}")
+        raise ConfigError(
+            f"{flag}: expected one number, or {layers} for the {layers} layers, got {len(values)}: {text!r}"
+        )
     return values if len(values) == layers else values * layers
 
 

@@ -64,13 +64,14 @@ class Stage:
 class Turn:
     """One gradient step of an epoch. graph: what is trained on; reduce(flat gradients): what is done to them before the
     step, by all ranks that take this turn; optimizer: the number of the one that steps; number: from 0 in each epoch,
-    which draws are keyed by besides.
+    which draws are keyed by besides; factor: of this rank's share in the reported loss.
     """
 
     graph: object
     reduce: Callable
     optimizer: int = 0
     number: int = 0
+    factor: float = 1.0
 
 
 class SyncPolicy(Protocol):

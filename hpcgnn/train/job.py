@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from hpcgnn.comm.launch import job_end_time
+from hpcgnn.config import listed
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.clusters import map_clusters
+from hpcgnn.graph.clusters import deal_clusters, map_clusters
 from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.graph.buffers import HaloBuffers
@@ -18,7 +19,14 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train.account import make_account
 from hpcgnn.train.affinity import describe_affinity
-from hpcgnn.train.checkpoint import check_identity, check_stage, newest_readable, read_checkpoint, read_schedule_state, restore
+from hpcgnn.train.checkpoint import (
+    check_identity,
+    check_stage,
+    newest_readable,
+    read_checkpoint,
+    read_schedule_state,
+    restore,
+)
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
@@ -32,7 +40,7 @@ from hpcgnn.train.toy import toy_step
 log = logging.getLogger("hpcgnn")
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 IMBALANCE_WARNING = 1.05
-MADE_MAPS = "whole", "auto"  # maps that are made for a run and have no name in the file
+MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
 
 
 def train(config, session):
@@ -51,6 +59,8 @@ def train(config, session):
             file = stack.enter_context(GraphFile(config.data.graph))
             check_trainable(file)
         map_name, cluster_to_rank = choose_map(file, config, comm)
+        with comm.together("checking the options"):
+            check_lost_ranks(config, comm.size)
         spec = model_spec(file.meta, config)
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("trying the model on a toy graph"):
@@ -181,12 +191,32 @@ def find_map(file, config, ranks):
             f"{ranks} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "
             f"ranks or partition the graph with --ranks {ranks}"
         )
+    if config.schedule.assignment != "metis" and ranks > 1:
+        return config.schedule.assignment, deal(file, config, ranks)
     if ranks == 1 and not wanted:
         return "whole", np.zeros(file.meta.num_clusters, np.int32)  # one rank owns everything and needs no map
     misnamed = wanted and wanted not in stored
     if name in fitting or misnamed or not config.data.auto_partition:
         return name, file.cluster_map(name, ranks)[0]
     return "auto", None
+
+
+def deal(file, config, ranks):
+    """The map of `--assignment`: int32 (K,) clusters to ranks, or (n,) nodes to ranks; the same wherever it is made."""
+    seed = config.run.seed % 2**31
+    if config.schedule.assignment == "super-nodes":
+        return deal_clusters(np.diff(file.read("clusters/offsets", dtype=np.int64)), ranks, seed)
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(file.meta.num_nodes)
+    return (order % ranks).astype(np.int32)
+
+
+def check_lost_ranks(config, ranks):
+    """Raise ConfigError if --drop-ranks names a rank that there is not, or all."""
+    lost = listed("--drop-ranks", config.schedule.drop_ranks, int, 0)
+    if lost and (max(lost) >= ranks or len(set(lost)) == ranks):
+        raise ConfigError(
+            f"--drop-ranks: expected ranks in 0..{ranks - 1}, and not all of the {ranks}, got {config.schedule.drop_ranks!r}"
+        )
 
 
 def resolve(config, spec, meta, map_name, session):

@@ -73,7 +73,8 @@ class Trainer:
             with self.clock("step"):
                 self.gradients.clip(self.stage.options.clip_norm)
                 self.optimizers[turn.optimizer].step()
-        return self._total_loss(loss.detach(), epoch)
+            loss = loss.detach() * turn.factor
+        return self._total_loss(loss, epoch)
 
     def _turns(self, epoch):
         """The schedule's steps of an epoch; what it does between them counts as reduction."""
