@@ -77,10 +77,11 @@ class Turn:
 class SyncPolicy(Protocol):
     """How training proceeds: in which stages, of which steps an epoch consists, how the ranks' parameters are kept together.
 
-    Between epochs all ranks hold the same parameters. Everything is called by all ranks alike.
+    Between epochs all ranks hold the same parameters. Everything is called by all ranks alike. first_whole: the first stage
+    that trains the model's own output, so that the model can be evaluated; known after `extend`.
     """
 
-    name: str
+    first_whole: int
 
     def plan(self, options) -> list:
         """[OptimConfig] of the stages of a whole run, from that of the configuration."""

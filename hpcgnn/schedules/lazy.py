@@ -32,8 +32,6 @@ log = logging.getLogger("hpcgnn")
 class LayerByLayer(AllreduceEveryStep):
     """A stage for each layer, and one for all together if that is asked for. halo: FullHalo; options: ScheduleConfig."""
 
-    name = "layer by layer"
-
     def __init__(self, local, halo, comm, buffers, options):
         super().__init__(comm)
         self._local, self._halo, self._buffers, self._options = local, halo, buffers, options
@@ -53,6 +51,7 @@ class LayerByLayer(AllreduceEveryStep):
         """Heads."""
         add_heads(model)
         self._num_layers = len(model.convs)
+        self.first_whole = self._num_layers - 1
 
     def stage(self, index, options, model, graph):
         """A layer with its head, or the whole model."""

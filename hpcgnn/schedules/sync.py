@@ -8,7 +8,7 @@ class AllreduceEveryStep:
     parameters at all times.
     """
 
-    name = "all-reduce"
+    first_whole = 0
 
     def __init__(self, comm):
         self._comm = comm

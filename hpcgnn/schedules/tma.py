@@ -37,8 +37,6 @@ class Averaging(AllreduceEveryStep):
     ranks if nobody is left to train.
     """
 
-    name = "averaging"
-
     def __init__(self, local, comm, buffers, options):
         super().__init__(comm)
         self._local, self._buffers, self._options, self._subgraph = local, buffers, options, None

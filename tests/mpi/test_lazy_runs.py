@@ -208,3 +208,11 @@ def test_what_cannot_be_resumed(comm, graph, whole, shared_path, monkeypatch):
         with pytest.raises(HpcgnnError) as caught:
             run(comm, graph, shared_path / "run", **{**options, **change}, resume=True)
         assert words in str(caught.value)
+
+
+def test_a_model_that_is_not_all_trained_is_not_evaluated(comm, graph, shared_path, monkeypatch):
+    stopped(comm, graph, shared_path / "run", monkeypatch, EPOCHS + 2, **RUNS["gcn"])
+    config = make_config(options_of_run(shared_path / "run", {"graph": str(graph), "partition": "metis"}), CHOICES)
+    with pytest.raises(HpcgnnError, match="has trained 1 layers and expects 3") as caught:
+        evaluate(config, SimpleNamespace(comm=comm, threads=1))
+    assert caught.value.everywhere
