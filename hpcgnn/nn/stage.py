@@ -90,7 +90,10 @@ class LayerStage(nn.Module):
         return x
 
     def _activated(self, graph, h, frozen):
-        x = self._activation(self.norm(graph, h))
+        x = self.norm(graph, h)
+        if x is h and not isinstance(self.conv, LinearConv):
+            x = h.clone()  # a layer may need its output for its gradient, and the activation is in place
+        x = self._activation(x)
         return x + frozen.own if self.spec.residual and self.layer > 0 else x
 
 
