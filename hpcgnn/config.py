@@ -92,7 +92,17 @@ class OptimConfig:
     lr_step_epochs: int = option(100, "epochs between decays of --lr-schedule step", least=1)
     lr_step_factor: float = option(0.5, "factor of each decay of --lr-schedule step", least=0.0)
     clip_norm: float = option(0.0, "clip the global gradient norm to this value; 0 for no clipping", least=0.0)
-    epochs: int = option(200, "number of epochs; each is one full-batch step", least=1)
+    epochs: int = option(
+        200,
+        "number of epochs; each is one full-batch step (lazy: of every layer; tma: steps of every rank, or averages "
+        "with --average-seconds)",
+        least=1,
+    )
+    patience: int = option(
+        0,
+        "stop (lazy: go on to the next layer) when the validation metric has not risen for so many epochs; 0 never",
+        least=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +113,53 @@ class ScheduleConfig:
         "MiB for all communication buffers of a rank, whatever the number of ranks; large values give "
         "the one-shot exchange, small ones sequential aggregation in fine steps",
         least=0.0,
+    )
+    layer_epochs: str = option(
+        "", "lazy: epochs of each layer, one number or a list such as 100,100,200 (default: --epochs)"
+    )
+    layer_lr: str = option(
+        "", "lazy: learning rate of each layer, one number or a list such as 0.01,0.005 (default: --lr)"
+    )
+    warm_start: bool = option(
+        False, "lazy: start a layer and its head from the layer before, where they have the same shapes"
+    )
+    finetune: int = option(
+        0, "lazy: epochs of exact training (as sar) of all layers together after the last layer", least=0
+    )
+    finetune_lr: float = option(0.0, "lazy: learning rate of --finetune; 0 takes --lr", least=0.0)
+    frozen_halo: str = option(
+        "keep",
+        "lazy, for layers whose neighbours are weighed anew every epoch (gat and others) or whose features are sparse: keep "
+        "a copy of the halo's rows, which on bad maps is larger than a rank's share, or refetch them every epoch",
+        choices=("keep", "refetch"),
+    )
+    average_steps: int = option(0, "tma: average the ranks' parameters after so many steps of each", least=0)
+    average_seconds: float = option(
+        0.0, "tma: average the ranks' parameters after so many seconds on rank 0's clock", least=0.0
+    )
+    average_weights: str = option(
+        "uniform", "tma: weigh every trainer alike, or by its training nodes", choices=("uniform", "train")
+    )
+    average_optimizer: str = option(
+        "keep",
+        "tma: what becomes of the optimizers' states at an average: each rank keeps its own, starts anew, or takes their "
+        "average",
+        choices=("keep", "reset", "average"),
+    )
+    correct_every: int = option(
+        0, "tma: one exact step on the whole graph, as sar, after so many averages; 0 never", least=0
+    )
+    drop_ranks: str = option("", "tma: ranks that are lost from the start, to see what that costs, such as 1,3")
+    assignment: str = option(
+        "metis",
+        "which nodes a rank owns: those of the stored map; super-nodes: the file's clusters dealt at random; random-nodes: "
+        "nodes at random. For experiments: the halo is then large",
+        choices=("metis", "super-nodes", "random-nodes"),
+    )
+    private_features: bool = option(
+        False,
+        "refuse whatever would send features of nodes to other ranks more than once in a run, and list in summary.json "
+        "what left each rank",
     )
 
 
@@ -198,7 +255,9 @@ def make_config(values, choices, origin="the command line"):
             elif declared.metadata["required"]:
                 raise ConfigError(f"--{declared.name.replace('_', '-')} is required: {declared.metadata['help']}")
         parts[section] = kind(**given)
-    return Config(**parts)
+    config = Config(**parts)
+    check_schedule(config)
+    return config
 
 
 def _checked(declared, value, choices, origin):
@@ -216,6 +275,74 @@ def _checked(declared, value, choices, origin):
         upper = "" if rules["below"] is None else f" and below {rules['below']}"
         raise ConfigError(f"{flag}: expected at least {rules['least']}{upper}, got {value} ({origin})")
     return value
+
+
+# Options that say something to one schedule only.
+_OPTIONS_OF = {
+    "lazy": ("layer_epochs", "layer_lr", "warm_start", "finetune", "finetune_lr", "frozen_halo"),
+    "tma": ("average_steps", "average_seconds", "average_weights", "average_optimizer", "correct_every", "drop_ranks"),
+}
+
+
+def check_schedule(config):
+    """Raise ConfigError for options that do not go together with the schedule."""
+    options = config.schedule
+    for declared in fields(options):
+        owner = next((name for name, names in _OPTIONS_OF.items() if declared.name in names), options.schedule)
+        if owner != options.schedule and getattr(options, declared.name) != declared.default:
+            raise ConfigError(
+                f"--{declared.name.replace('_', '-')} belongs to --schedule {owner}, got --schedule {options.schedule}; "
+                "leave it out, or choose that schedule"
+            )
+    stages = 1 if config.model.model == "sgc" else config.model.layers
+    per_layer("--layer-epochs", options.layer_epochs, stages, int, 1, config.optim.epochs)
+    per_layer("--layer-lr", options.layer_lr, stages, float, 0.0, config.optim.lr)
+    listed("--drop-ranks", options.drop_ranks, int, 0)
+    if options.finetune_lr and not options.finetune:
+        raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")
+    if options.assignment != "metis" and config.data.partition:
+        raise ConfigError(
+            f"--assignment {options.assignment} makes a map of its own, got --partition {config.data.partition} besides; "
+            "leave one of them out"
+        )
+    if options.schedule != "tma":
+        return
+    if bool(options.average_steps) == bool(options.average_seconds):
+        raise ConfigError(
+            "--schedule tma needs one of --average-steps N (at least 1) and --average-seconds X (above 0), got "
+            f"{options.average_steps} and {options.average_seconds:g}"
+        )
+    if options.average_steps > config.optim.epochs:
+        raise ConfigError(
+            f"--average-steps {options.average_steps} is longer than the run: expected 1 to --epochs = {config.optim.epochs}"
+        )
+    averages = -(-config.optim.epochs // max(1, options.average_steps))
+    if options.correct_every > averages:
+        raise ConfigError(
+            f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to its {averages} averages"
+        )
+
+
+def listed(flag, text, kind, least):
+    """The numbers of a comma list, [] for an empty one. Raises ConfigError."""
+    try:
+        values = [kind(part) for part in text.split(",")] if text.strip() else []
+    except ValueError:
+        values = [least - 1]
+    if not all(least <= value < float("inf") for value in values):
+        wanted = "whole numbers" if kind is int else "numbers"
+        raise ConfigError(f"{flag}: expected {wanted} of at least {least}, joined by commas, got {text!r}")
+    return values
+
+
+def per_layer(flag, text, layers, kind, least, default):
+    """One value for each layer from a comma list of as many, a single value for all, or the default. Raises ConfigError."""
+    values = listed(flag, text, kind, least) or [default]
+    if len(values) not in (1, layers):
+        raise ConfigError(
+            f"{flag}: expected one number, or {layers} for the {layers} layers, got {len(values)}: {text!r}"
+        )
+    return values if len(values) == layers else values * layers
 
 
 def read_toml(path):

@@ -238,3 +238,123 @@ def roc_auc(logits, labels):
             above = (positive[:, None] > negative[None, :]).sum() + 0.5 * (positive[:, None] == negative[None, :]).sum()
             areas.append(above / (len(positive) * len(negative)))
     return float(np.mean(areas)) if areas else float("nan")
+
+
+# --- training layer by layer ------------------------------------------------------------------------------------------
+
+
+def train_layer_by_layer(a, x, labels, train, val, parameters, *, kind, epochs, lr, dropout, seed):
+    """[loss of every epoch] of Retexo's recipe (Kolluri et al., 2023): each layer with a head, Adam, its best epoch kept.
+
+    a: (n, n) adjacency with the self loops that the model wants; train, val: bool (n,); parameters: {name: float64 tensor}
+    at the start, changed in place; epochs, lr: a value for each layer; kind: 'gcn' or 'sage'.
+    """
+    n, losses, layers = len(a), [], len(epochs)
+    matrix = torch.from_numpy(operator(a, {"gcn": "sym", "sage": "mean"}[kind]))
+    for layer in range(layers):
+        parts = [f"convs.{layer}.", f"heads.{layer}."]
+        names = [name for name in parameters if name.startswith(tuple(parts))]
+        for name in names:
+            parameters[name].requires_grad_()
+        optimizer = torch.optim.Adam([parameters[name] for name in names], lr=lr[layer])
+        aggregate, last = matrix @ x, layer == layers - 1
+
+        def hidden(p, epoch):
+            def mask(like, purpose):
+                return like * dropout_mask(seed, epoch, layer, purpose, n, like.shape[1], p) if p else like
+
+            y = mask(aggregate, DROPOUT_AGGREGATE) @ parameters[f"convs.{layer}.{NEIGHBOUR[kind]}.weight"]
+            if kind == "sage":
+                y = y + mask(x, DROPOUT) @ parameters[f"convs.{layer}.own.weight"]
+            y = y + parameters[f"convs.{layer}.{'own' if kind == 'sage' else NEIGHBOUR[kind]}.bias"]
+            return y if last else torch.relu(y)
+
+        def logits(p, epoch):
+            h = hidden(p, epoch)
+            if last:
+                return h
+            h = h * dropout_mask(seed, epoch, layer + 1, DROPOUT, n, h.shape[1], p) if p else h
+            return h @ parameters[f"heads.{layer}.weight"] + parameters[f"heads.{layer}.bias"]
+
+        best, kept = -1.0, None
+        for _ in range(epochs[layer]):
+            optimizer.zero_grad()
+            value = loss(logits(dropout, len(losses)), labels, train)
+            value.backward()
+            optimizer.step()
+            losses.append(value.item())
+            with torch.no_grad():
+                found = accuracy(logits(0.0, 0)[val].numpy(), labels[val].numpy())
+            if found > best:
+                best, kept = found, {name: parameters[name].detach().clone() for name in names}
+        with torch.no_grad():
+            for name in names if not last else ():
+                parameters[name].copy_(kept[name])
+            x = hidden(0.0, 0)
+    return losses
+
+
+NEIGHBOUR = {"gcn": "linear", "sage": "neighbour"}
+
+
+# --- averaging --------------------------------------------------------------------------------------------------------
+
+
+def train_by_averaging(
+    a, x, labels, train, owner, parameters, *, kind, layers, steps, every, lr, dropout, seed, weights, state, correct, lost
+):
+    """[loss of every round], and the parameters at the end: RandomTMA (Zhu et al., 2023) on dense matrices, with Adam.
+
+    a: (n, n) adjacency with the self loops that the model wants; owner: (n,) ranks; steps: of each rank, in rounds of
+    `every`; weights: 'uniform' or 'train'; state: 'keep', 'reset' or 'average' of the optimizers; correct: an exact step after
+    so many rounds, or 0; lost: ranks that do nothing.
+    """
+    inside, losses, parts = a * (owner[:, None] == owner[None, :]), [], {}
+    settings = {"kind": kind, "layers": layers, "dropout": dropout, "kept": True, "seed": seed}
+    ranks = [r for r in range(int(owner.max()) + 1) if r not in lost and (train.numpy() & (owner == r)).any()]
+    counts = [int((train.numpy() & (owner == r)).sum()) for r in ranks]
+    share = [1 / len(ranks)] * len(ranks) if weights == "uniform" else [count / sum(counts) for count in counts]
+
+    def start(values):
+        own = {name: value.detach().clone().requires_grad_() for name, value in values.items()}
+        return own, torch.optim.Adam(own.values(), lr=lr)
+
+    def step(own, optimizer, matrix, nodes, epoch):
+        optimizer.zero_grad()
+        value = loss(model(matrix, x, own, epoch=epoch, **settings), labels, nodes)
+        value.backward()
+        optimizer.step()
+        return value.item()
+
+    def mean(tensors):
+        return sum(weight * tensor.detach() for weight, tensor in zip(share, tensors))
+
+    exact = start(parameters)
+    parts = {rank: start(parameters) for rank in ranks}
+    for index, first in enumerate(range(0, steps, every)):
+        for number in range(min(every, steps - first)):
+            found = [
+                step(*parts[rank], inside, train & torch.from_numpy(owner == rank), index | number << 32) for rank in ranks
+            ]
+        losses.append(sum(count * value for count, value in zip(counts, found)) / sum(counts))
+        with torch.no_grad():
+            for name in parameters:
+                common = mean([parts[rank][0][name] for rank in ranks])
+                for rank in ranks:
+                    parts[rank][0][name].copy_(common)
+                exact[0][name].copy_(common)
+        for rank in ranks if state == "reset" else ():
+            parts[rank][1].state.clear()
+        if state == "average":
+            for name in parameters:
+                for key in ("exp_avg", "exp_avg_sq"):
+                    common = mean([parts[rank][1].state[parts[rank][0][name]][key] for rank in ranks])
+                    for rank in ranks:
+                        parts[rank][1].state[parts[rank][0][name]][key].copy_(common)
+        if correct and (index + 1) % correct == 0:
+            losses[-1] = step(*exact, a, train, index | (1 << 30) << 32)
+            with torch.no_grad():
+                for rank in ranks:
+                    for name in parameters:
+                        parts[rank][0][name].copy_(exact[0][name])
+    return losses, {name: value.detach() for name, value in exact[0].items()}

@@ -36,6 +36,10 @@ class Communicator:
     def progress(self, requests):
         """Let the requests advance in the background while this rank computes. Not collective."""
 
+    def arrived(self, requests) -> bool:
+        """Whether the requests are complete; looks and does not wait. Not collective."""
+        raise NotImplementedError
+
     def wait(self, requests, kind: str):
         """Finish the requests. Not collective."""
         raise NotImplementedError
@@ -102,6 +106,9 @@ class SoloCommunicator(Communicator):
 
     def __init__(self):
         self.rank, self.size, self.ledger, self.pulse = 0, 1, Ledger(), Pulse()
+
+    def arrived(self, requests):
+        return not requests
 
     def wait(self, requests, kind):
         assert not requests, "one rank has nobody to wait for"

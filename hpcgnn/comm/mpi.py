@@ -113,6 +113,9 @@ class MpiCommunicator(Communicator):
         if requests:
             self._progress.watch(requests)
 
+    def arrived(self, requests):
+        return MPI.Request.Testall(requests)
+
     def wait(self, requests, kind):
         if not requests:
             return

@@ -132,10 +132,10 @@ def load_local_graph(
 ):
     """Read this rank's share of an open GraphFile. Collective.
 
-    cluster_to_rank: int32 (K,). cap: halo rows of a round at most. self_loops: 'add' or 'keep'. dtype: computing
-    precision. keep_edges: keep the edges' weights and types in lists (EdgeList). watch(phase) -> context manager, entered
-    for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for corrupted files and
-    contents that cannot be trained on.
+    cluster_to_rank: int32 (K,), or (n,) to deal out single nodes (slow to read: a slab for each). cap: halo rows of a round at
+    most. self_loops: 'add' or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists
+    (EdgeList). watch(phase) -> context manager, entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on
+    all ranks together, for corrupted files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
     with watch("load"), comm.together("reading the graph"):
@@ -145,6 +145,8 @@ def load_local_graph(
             raise FormatError(
                 f"{file.path}: clusters/offsets do not run from 0 to {file.meta.num_nodes}; the file is corrupted"
             )
+        if len(cluster_to_rank) == file.meta.num_nodes != file.meta.num_clusters:
+            offsets = np.arange(file.meta.num_nodes + 1)
         ownership = Ownership(offsets, cluster_to_rank, comm.size)
         ranges = ownership.ranges(comm.rank)
         edges_in = read_edges(file, "", ranges, keep_edges)

@@ -71,11 +71,11 @@ class LinearConv(Conv):
         y = torch.addmm(bias, aggregate, neighbour)
         return y if own is None else y.addmm_(x, own)
 
-    def combine_constants(self, graph, aggregate, x, p):
-        """`combine` of the first layer's constant aggregate and input, with dropout of rate p of both; nothing is kept."""
+    def combine_constants(self, graph, aggregate, x, p, layer=0):
+        """`combine` of a constant aggregate and input, with dropout of rate p of both; nothing is kept."""
         neighbour, own, bias = self.weights()
         parts = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)] + [(x, own, Purpose.DROPOUT)] * (own is not None)
-        return graph.combine(parts, bias, p, 0)
+        return graph.combine(parts, bias, p, layer)
 
     def transform_first(self, graph, x):
         neighbour, own, bias = self.weights()

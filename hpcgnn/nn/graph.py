@@ -48,6 +48,18 @@ class Graph:
         self.aggregate, self.relate = halo.aggregate, halo.relate
         self._calls = 0, 0
 
+    def over(self, local, halo, total=None):
+        """Another LocalGraph with its own verbs and constants, the same randomness, and, unless given, the same `total`."""
+        constants = {}
+
+        def constant(name, compute):
+            if name not in constants:
+                with torch.no_grad():
+                    constants[name] = compute()
+            return constants[name]
+
+        return Graph(local, halo, total or self.total, self._random, constant, self._arena)
+
     @cached_property
     def in_degree(self):
         return self._local.in_degree.double()

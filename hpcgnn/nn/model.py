@@ -21,7 +21,7 @@ class Model(nn.Module):
         """widths: of the outputs of all convolutions but the last. before: module on the features, (graph, x) -> x, or None."""
         super().__init__()
         # In place: what it acts on, the output of a convolution or a norm, is not needed again for the gradient.
-        self.spec, self._activation, self.before = spec, activation, before
+        self.spec, self._activation, self.before, self.widths = spec, activation, before, tuple(widths)
         self.convs = nn.ModuleList(convs)
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
 

@@ -27,13 +27,15 @@ class Entry:
     """A model on offer. build(spec) -> Model; self_loops: what the model wants of the graph, 'add' or 'keep'.
 
     constant_input(spec): whether the first layer's aggregate of the features has no parameters in it. edges: whether it
-    reads what edges carry (weights as features, types).
+    reads what edges carry (weights as features, types). features_again(spec): whether rows of the features themselves are
+    sent in every step, or in every evaluation, rather than once in a run or as projections.
     """
 
     build: Callable
     self_loops: str
     constant_input: Callable = lambda spec: True
     edges: Callable = lambda spec: False
+    features_again: Callable = lambda spec: True
 
 
 def _never(spec):
@@ -42,6 +44,19 @@ def _never(spec):
 
 def _always(spec):
     return True
+
+
+def _sends_narrower_side(spec):
+    first_out = spec.classes if spec.model == "sgc" else spec.widths[1]
+    return not spec.keeps_input and not spec.sparse_input and first_out >= spec.d_in
+
+
+def _sage_sends(spec):
+    return {"mean": _sends_narrower_side(spec), "max": not spec.keeps_input, "pool": False}[spec.aggregator]
+
+
+def _rgcn_sends(spec):
+    return spec.node_types <= 1 and not spec.sparse_input
 
 
 def _stacked(conv_class, activation=torch.relu_):
@@ -102,14 +117,16 @@ def _build_gat(spec):
 
 
 MODELS = {
-    "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops),
-    "sage": Entry(_build_sage, SAGEConv.self_loops, lambda spec: spec.aggregator != "pool"),
-    "gin": Entry(_stacked(GINConv), GINConv.self_loops),
-    "sgc": Entry(_build_sgc, SGCConv.self_loops),
-    "gat": Entry(_build_gat, GATConv.self_loops, _never, lambda spec: spec.edge_term != "none"),
-    "gatv2": Entry(_attentive(GATv2Conv), GATv2Conv.self_loops, _never),
-    "transformer": Entry(_attentive(TransformerConv), TransformerConv.self_loops, _never),
-    "rgcn": Entry(_build_rgcn, RGCNConv.self_loops, _never, _always),
+    "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops, features_again=_sends_narrower_side),
+    "sage": Entry(
+        _build_sage, SAGEConv.self_loops, lambda spec: spec.aggregator != "pool", features_again=_sage_sends
+    ),
+    "gin": Entry(_stacked(GINConv), GINConv.self_loops, features_again=_sends_narrower_side),
+    "sgc": Entry(_build_sgc, SGCConv.self_loops, features_again=_sends_narrower_side),
+    "gat": Entry(_build_gat, GATConv.self_loops, _never, lambda spec: spec.edge_term != "none", _never),
+    "gatv2": Entry(_attentive(GATv2Conv), GATv2Conv.self_loops, _never, features_again=_never),
+    "transformer": Entry(_attentive(TransformerConv), TransformerConv.self_loops, _never, features_again=_never),
+    "rgcn": Entry(_build_rgcn, RGCNConv.self_loops, _never, _always, _rgcn_sends),
     "pna": Entry(_stacked(PNAConv), PNAConv.self_loops, _never),
 }
 

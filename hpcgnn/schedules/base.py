@@ -1,11 +1,13 @@
 """A schedule is two independent choices: what is done about the halo, and how the ranks' models are kept together.
 
-    halo policy   full | (sampled, stale, frozen, none)         what `aggregate` does about remote rows
-    sync policy   all-reduce every step | (averaging, by layer)  what happens to gradients and parameters
-`sar` = full × all-reduce. The training loop calls the verbs below and never asks which schedule it is running.
+    halo policy   full | frozen | none (| sampled | stale)      what `aggregate` does about remote rows
+    sync policy   all-reduce every step | by layer | averaging  what is trained when, what happens to gradients
+`sar` = full × all-reduce, `lazy` = frozen × by layer, `tma` = none × averaging. The training loop calls the verbs below and
+never asks which schedule it is running.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -43,11 +45,66 @@ class HaloPolicy(Protocol):
         """Any message function, differentiable, collective; see ops/propagate.py."""
 
 
-class SyncPolicy(Protocol):
-    """How the ranks' parameters are kept together."""
+@dataclass(frozen=True)
+class Stage:
+    """What is trained for some epochs.
 
-    def reduce(self, gradients: torch.Tensor) -> None:
-        """Combine the flat gradients of all ranks in place, after the backward pass. Collective."""
+    module: module(graph) -> logits (n_p, C), whose parameters are trained and no others; options: OptimConfig, its learning
+    rate and number of epochs. optimizers: how many, each with a state of its own. note: {name: value} for the records of
+    its epochs.
+    """
+
+    module: torch.nn.Module
+    options: object
+    optimizers: int = 1
+    note: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One gradient step of an epoch. graph: what is trained on; reduce(flat gradients): what is done to them before the
+    step, by all ranks that take this turn; optimizer: the number of the one that steps; number: from 0 in each epoch,
+    which draws are keyed by besides; factor: of this rank's share in the reported loss.
+    """
+
+    graph: object
+    reduce: Callable
+    optimizer: int = 0
+    number: int = 0
+    factor: float = 1.0
+
+
+class SyncPolicy(Protocol):
+    """How training proceeds: in which stages, of which steps an epoch consists, how the ranks' parameters are kept together.
+
+    Between epochs all ranks hold the same parameters. Everything is called by all ranks alike. first_whole: the first stage
+    that trains the model's own output, so that the model can be evaluated; known after `extend`.
+    """
+
+    first_whole: int
+
+    def plan(self, options) -> list:
+        """[OptimConfig] of the stages of a whole run, from that of the configuration."""
+
+    def extend(self, model: torch.nn.Module) -> None:
+        """Add to a new model what this schedule trains besides it."""
+
+    def stage(self, index: int, options, model: torch.nn.Module, graph) -> Stage:
+        """The stage number `index`, whose options are options = plan[index]. Nothing is sent or computed yet."""
+
+    def follow(self, index: int, model: torch.nn.Module) -> bool:
+        """Called with the best parameters of stage index - 1 in place, before stage `index` begins. Returns whether the
+        best of before is still to be beaten (the model is the same predictor).
+        """
+
+    def turns(self, epoch: int, stage: Stage, graph, optimizers: list) -> Iterator[Turn]:
+        """The steps of an epoch. Resumed after each step, and then run to its end."""
+
+    def state(self, optimizers: list) -> dict:
+        """{name: tensor} that a checkpoint needs besides the model and the first optimizer; complete on rank 0. Collective."""
+
+    def restore(self, state: dict, optimizers: list) -> None:
+        """Go on from a checkpoint with this state ({} if it had none). Collective."""
 
 
 @dataclass(frozen=True)

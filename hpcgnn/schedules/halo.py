@@ -34,6 +34,11 @@ class FullHalo:
         )
         self._linear, self._relational = {}, {}
 
+    @property
+    def inward(self):
+        """The Stream along the in-edges."""
+        return self._inward
+
     def begin_epoch(self, epoch):
         """Nothing changes from epoch to epoch."""
 

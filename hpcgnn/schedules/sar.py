@@ -5,6 +5,6 @@ from hpcgnn.schedules.halo import FullHalo
 from hpcgnn.schedules.sync import AllreduceEveryStep
 
 
-def build_sar(local, comm, buffers):
+def build_sar(local, comm, buffers, config):
     """The exact full-batch schedule for a LocalGraph."""
     return Schedule(FullHalo(local, comm, buffers), AllreduceEveryStep(comm))

@@ -29,11 +29,12 @@ def checkpoints(run_dir):
     return sorted((Path(run_dir) / "checkpoints").glob("epoch-*.h5"))
 
 
-def save_checkpoint(run_dir, model, optimizer, best_state, progress):
+def save_checkpoint(run_dir, model, optimizer, best_state, progress, schedule_state=None):
     """Write a checkpoint and remove all but the last two. One rank calls this.
 
-    progress: JSON-able dict with at least `epoch` (epochs done), `identity` (what must agree on resume) and `best`. Raises
-    TrainingError rather than replace a good checkpoint by one that no run can go on from, RunDirError if it cannot be written.
+    progress: JSON-able dict with at least `epoch` (epochs done), `identity` (what must agree on resume) and `best`.
+    schedule_state: {name: tensor} of the schedule. Raises TrainingError rather than replace a good checkpoint by one that no
+    run can go on from, RunDirError if it cannot be written.
     """
     path = checkpoint_path(run_dir, progress["epoch"])
     for name, tensor in model.state_dict().items():
@@ -48,6 +49,7 @@ def save_checkpoint(run_dir, model, optimizer, best_state, progress):
             file.attrs.update(format=FORMAT, format_version=VERSION, progress=to_json(progress))
             _write_tensors(file.create_group("model"), model.state_dict())
             _write_tensors(file.create_group("best_model"), best_state or {})
+            _write_tensors(file.create_group("schedule"), schedule_state or {})
             for index, state in optimizer.state_dict().items():
                 _write_tensors(file.create_group(f"optimizer/{index}"), state)
         for old in checkpoints(run_dir)[:-KEEP]:
@@ -101,6 +103,12 @@ def read_checkpoint(path):
         raise CheckpointError(f"checkpoint {path} cannot be read: {error}; it is truncated or corrupted") from error
 
 
+def read_schedule_state(path):
+    """{name: tensor} that the schedule put into a checkpoint that reads; {} if it put nothing there."""
+    with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
+        return _read_tensors(file["schedule"]) if "schedule" in file else {}
+
+
 def newest_readable(run_dir, warn):
     """The path of the newest checkpoint that reads completely, or None if there is none at all. One rank calls this.
 
@@ -123,11 +131,20 @@ def newest_readable(run_dir, warn):
 def check_identity(path, saved, present):
     """Raise CheckpointError naming the first thing in which a checkpoint's run and this run differ."""
     for key, value in present.items():
-        if saved.get(key) != value:
+        if saved.get(key, value if key == "schedule" else None) != value:
             raise CheckpointError(
                 f"{path} belongs to another run: {key} is {saved.get(key)!r} there and {value!r} here; resume with the "
                 "same model, graph and seed, or choose a new --run-dir"
             )
+
+
+def check_stage(path, progress, stages):
+    """Raise CheckpointError if a checkpoint is of a stage that the run that goes on does not have."""
+    if progress.get("stage", 0) >= stages:
+        raise CheckpointError(
+            f"{path} is of stage {progress['stage'] + 1} of its schedule and this run has {stages}: --finetune was given there; "
+            "resume with it"
+        )
 
 
 def restore(model, optimizer, model_state, optimizer_state):

@@ -10,63 +10,94 @@ from tqdm import tqdm
 
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.clock import PHASES
-from hpcgnn.train.optim import learning_rate
 from hpcgnn.train.rundir import terminal
 
 log = logging.getLogger("hpcgnn")
-KINDS = ("halo_forward", "halo_backward", "allreduce", "input", "evaluation", "metrics", "control", "plan")
+KINDS = (
+    *("halo_forward", "halo_backward", "allreduce", "average", "input", "resume"),
+    *("evaluation", "metrics", "control", "plan"),
+)
 
 
 @dataclass
 class Progress:
     """How far a run has come; saved with every checkpoint. best: {epoch, val, test, train} of the best validation so
-    far.
+    far (of the present stage's predictor). stage: the schedule's present stage; begun: the epoch in which it began.
     """
 
     epoch: int = 0
     best: dict | None = None
+    stage: int = 0
+    begun: int = 0
     identity: dict = field(default_factory=dict)
 
 
 def run_epochs(trainer, config, progress, run_dir, best_state=None, stop=None):
-    """Train from `progress.epoch` to the configured number of epochs. Collective; run_dir is None on all ranks but 0.
+    """Train from `progress.epoch` to the end of the schedule's last stage. Collective; run_dir is None on all ranks but 0.
 
     stop: StopRequest of this rank; what one rank saw stops all of them after the same epoch, with a checkpoint.
     Returns whether all epochs are done.
     """
-    epochs, every = config.optim.epochs, config.run
+    every = config.run
     bar = tqdm(
-        total=epochs,
+        total=sum(options.epochs for options in trainer.plan),
         initial=progress.epoch,
         unit="epoch",
         disable=run_dir is None or not terminal(),
         dynamic_ncols=True,
     )
-    for epoch in range(progress.epoch, epochs):
-        last = epoch == epochs - 1
+    last = stopping = False
+    while not (stopping or last):
+        if _over(trainer, progress):
+            if progress.stage + 1 == len(trainer.plan):
+                break  # the checkpoint was of a run that is done
+            best_state = _next_stage(trainer, progress, best_state)
+        epoch = progress.epoch
         loss = trainer.step(epoch)
-        record = {"epoch": epoch, "loss": loss, "lr": learning_rate(epoch, config.optim)}
-        if every.eval_every and (last or (epoch + 1) % every.eval_every == 0):
+        record = {"epoch": epoch, "loss": loss, "lr": trainer.learning_rate(epoch), **trainer.stage.note}
+        progress.epoch = epoch + 1
+        if every.eval_every and (_over(trainer, progress) or (epoch + 1) % every.eval_every == 0):
             record.update(trainer.evaluate())
             if _better(record["val"], progress.best):
                 progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
                 best_state = copy.deepcopy(trainer.model.state_dict())
+        last = _over(trainer, progress) and progress.stage + 1 == len(trainer.plan)
         costs, stopping = costs_of_epoch(trainer, stop is not None and stop.is_due())
         record.update(costs)
-        progress.epoch = epoch + 1
+        due = last or stopping or bool(every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0)
+        state = trainer.schedule.sync.state(trainer.optimizers) if due else {}
         with trainer.comm.together("writing the run directory"):
             if run_dir is not None:
                 run_dir.append(record)
-                due = every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0
-                if last or due or stopping:
+                if due:
                     run_dir.flush_to_disk()
-                    save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress))
+                    save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress), state)
         _show(record, bar, last or stopping or (epoch + 1) % every.log_every == 0)
-        if stopping and not last:
-            bar.close()
-            return False
     bar.close()
-    return True
+    return last or not stopping
+
+
+def _over(trainer, progress):
+    """Whether the present stage is done: its epochs are, or validation has not risen for as long as it may."""
+    options = trainer.stage.options
+    if progress.epoch - progress.begun >= options.epochs:
+        return True
+    if not options.patience or progress.best is None:
+        return False
+    return progress.epoch - 1 - max(progress.best["epoch"], progress.begun - 1) >= options.patience
+
+
+def _next_stage(trainer, progress, best_state):
+    """Leave a stage with its best parameters for the next one. Returns the best state so far of what is then trained."""
+    if best_state is not None:
+        trainer.model.load_state_dict(best_state)
+    progress.stage, progress.begun = progress.stage + 1, progress.epoch
+    same_predictor = trainer.schedule.sync.follow(progress.stage, trainer.model)
+    trainer.begin_stage(progress.stage, progress.epoch)
+    if same_predictor:
+        return best_state
+    progress.best = None
+    return None
 
 
 def _better(value, best):

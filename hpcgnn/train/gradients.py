@@ -19,6 +19,10 @@ class FlatGradients:
     def zero(self):
         self.flat.zero_()
 
+    def finite(self):
+        """Whether all of them are finite."""
+        return bool(torch.isfinite(self.flat).all())
+
     def clip(self, largest):
         """Scale down to a global norm of at most `largest`, taken in float64; 0 leaves the gradients as they are."""
         if largest > 0:

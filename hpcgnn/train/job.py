@@ -9,17 +9,26 @@ import torch
 
 from hpcgnn.comm.launch import job_end_time
 from hpcgnn.comm.resident import resident_bytes, shared_bytes
+from hpcgnn.config import listed
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.clusters import map_clusters
+from hpcgnn.graph.clusters import deal_clusters, map_clusters
 from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train.account import make_account
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.affinity import describe_affinity
-from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
+from hpcgnn.train.checkpoint import (
+    check_identity,
+    check_stage,
+    newest_readable,
+    read_checkpoint,
+    read_schedule_state,
+    restore,
+)
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
@@ -34,7 +43,7 @@ from hpcgnn.train.toy import toy_step
 log = logging.getLogger("hpcgnn")
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 IMBALANCE_WARNING = 1.05
-MADE_MAPS = "whole", "auto"  # maps that are made for a run and have no name in the file
+MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
 
 
 def train(config, session):
@@ -54,10 +63,13 @@ def train(config, session):
             file = stack.enter_context(GraphFile(config.data.graph))
             check_trainable(file)
         map_name, cluster_to_rank = choose_map(file, config, comm)
+        with comm.together("checking the options"):
+            check_lost_ranks(config, comm.size)
         spec = model_spec(file.meta, config)
         agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("trying the model on a toy graph"):
+            check_privacy(config, spec)
             row_bytes = toy_step(spec, config, file.meta.multi_label)
         buffers = make_buffers(row_bytes, config)
         with comm.together("opening the run directory"):
@@ -123,7 +135,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         log.info(
             "stopped after epoch %d of %d (%s); a checkpoint is written: continue with --resume",
             progress.epoch,
-            config.optim.epochs,
+            sum(options.epochs for options in trainer.plan),
             stop.reason(),
         )
         stop.signalled = False
@@ -186,12 +198,32 @@ def find_map(file, config, ranks):
             f"{ranks} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "
             f"ranks or partition the graph with --ranks {ranks}"
         )
+    if config.schedule.assignment != "metis" and ranks > 1:
+        return config.schedule.assignment, deal(file, config, ranks)
     if ranks == 1 and not wanted:
         return "whole", np.zeros(file.meta.num_clusters, np.int32)  # one rank owns everything and needs no map
     misnamed = wanted and wanted not in stored
     if name in fitting or misnamed or not config.data.auto_partition:
         return name, file.cluster_map(name, ranks)[0]
     return "auto", None
+
+
+def deal(file, config, ranks):
+    """The map of `--assignment`: int32 (K,) clusters to ranks, or (n,) nodes to ranks; the same wherever it is made."""
+    seed = config.run.seed % 2**31
+    if config.schedule.assignment == "super-nodes":
+        return deal_clusters(np.diff(file.read("clusters/offsets", dtype=np.int64)), ranks, seed)
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(file.meta.num_nodes)
+    return (order % ranks).astype(np.int32)
+
+
+def check_lost_ranks(config, ranks):
+    """Raise ConfigError if --drop-ranks names a rank that there is not, or all."""
+    lost = listed("--drop-ranks", config.schedule.drop_ranks, int, 0)
+    if lost and (max(lost) >= ranks or len(set(lost)) == ranks):
+        raise ConfigError(
+            f"--drop-ranks: expected ranks in 0..{ranks - 1}, and not all of the {ranks}, got {config.schedule.drop_ranks!r}"
+        )
 
 
 def resolve(config, spec, meta, map_name, session):
@@ -252,6 +284,7 @@ def run_identity(config, spec, meta):
     """What must agree between a checkpoint and a run that uses it. config: resolved."""
     return {
         "graph": meta.uuid,
+        "schedule": config.schedule.schedule,
         "seed": config.run.seed,
         "self_loops": config.data.self_loops,
         "optimizer": config.optim.optimizer,
@@ -276,9 +309,14 @@ def _resume(trainer, config, spec, meta, run_dir):
     with comm.together("reading the checkpoint"):
         saved, model_state, best_state, optimizer_state = read_checkpoint(path)
         check_identity(path, saved["identity"], identity)
+        check_stage(path, saved, len(trainer.plan))
+        progress.stage, progress.begun = saved.get("stage", 0), saved.get("begun", 0)
+        trainer.begin_stage(progress.stage, progress.begun)
         restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
         progress.epoch, progress.best = saved["epoch"], saved["best"] and _with_nan(saved["best"])
+        schedule_state = read_schedule_state(path)
         if run_dir is not None:
             run_dir.begin(config, progress.epoch)
+    trainer.schedule.sync.restore(schedule_state, trainer.optimizers)
     log.info("resuming from %s: %d epochs are done", path, progress.epoch)
     return progress, best_state

@@ -1,4 +1,4 @@
-"""The one training step and the one epoch loop. Both know neither the schedule nor the model nor MPI."""
+"""The one training step. It knows neither the schedule nor the model nor MPI."""
 
 import torch
 
@@ -23,42 +23,76 @@ class Trainer:
     """
 
     def __init__(self, local, spec, config, comm, buffers, watch=unwatched):
-        self.comm, self.clock, self.options, self.buffers = comm, Clock(watch, comm.pulse), config.optim, buffers
+        self.comm, self.clock, self.buffers = comm, Clock(watch, comm.pulse), buffers
         self.random = Randomness(config.run.seed)
-        self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers)
+        self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config)
         self.constants = {}
         self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
             self.model = MODELS[spec.model].build(spec)
+            self.schedule.sync.extend(self.model)
         initialise(self.model, self.random)
-        self.gradients = FlatGradients(self.model.parameters())
-        self.optimizer = build_optimizer(self.model, config.optim)
+        self.plan = self.schedule.sync.plan(config.optim)
+        self.begin_stage(0, 0)
         self.objective = Objective(local, comm, buffers.arena)
         self.evaluator = Evaluator(local, config.run.metric, comm)
 
+    def begin_stage(self, index, epoch):
+        """Train stage number `index` of the schedule from `epoch` on, with fresh optimizers."""
+        self.model.zero_grad(set_to_none=True)
+        self.stage, self.stage_begun = self.schedule.sync.stage(index, self.plan[index], self.model, self.graph), epoch
+        self.gradients = FlatGradients(self.stage.module.parameters())
+        self.optimizers = [build_optimizer(self.stage.module, self.stage.options) for _ in range(self.stage.optimizers)]
+
+    @property
+    def optimizer(self):
+        """The first optimizer of the present stage."""
+        return self.optimizers[0]
+
+    def learning_rate(self, epoch):
+        """That of an epoch of the present stage."""
+        return learning_rate(epoch - self.stage_begun, self.stage.options)
+
     def step(self, epoch):
-        """One full-batch step; returns the mean loss over all training nodes. Collective."""
-        self.random.epoch = epoch
+        """One epoch of the present stage, of as many steps as the schedule makes it; returns the mean loss over all
+        training nodes in its last step. Collective.
+        """
         self.schedule.halo.begin_epoch(epoch)
-        set_learning_rate(self.optimizer, learning_rate(epoch, self.options))
-        self.gradients.zero()
-        with self.clock("forward"):
-            loss = self.objective.local_loss(self.model(self.graph))
-        with self.clock("backward"):
-            loss.backward()
-        with self.clock("reduction"):
-            self.schedule.sync.reduce(self.gradients.flat)
-        total = self._total_loss(loss.detach(), epoch)  # before the step, so that what failed can be seen once more
-        with self.clock("step"):
-            self.gradients.clip(self.options.clip_norm)
-            self.optimizer.step()
-        return total
+        for optimizer in self.optimizers:
+            set_learning_rate(optimizer, self.learning_rate(epoch))
+        loss, finite = torch.zeros(()), True
+        for turn in self._turns(epoch):
+            self.random.epoch = epoch | turn.number << 32
+            self.gradients.zero()
+            with self.clock("forward"):
+                loss = self.objective.local_loss(self.stage.module(turn.graph))
+            with self.clock("backward"):
+                loss.backward()
+            with self.clock("reduction"):
+                turn.reduce(self.gradients.flat)
+            with self.clock("step"):
+                finite = finite and self.gradients.finite()
+                if finite:  # else the parameters stay, so that what failed can be seen once more
+                    self.gradients.clip(self.stage.options.clip_norm)
+                    self.optimizers[turn.optimizer].step()
+            loss = loss.detach() * turn.factor
+        return self._total_loss(loss, finite, epoch)
+
+    def _turns(self, epoch):
+        """The schedule's steps of an epoch; what it does between them counts as reduction."""
+        turns = self.schedule.sync.turns(epoch, self.stage, self.graph, self.optimizers)
+        while True:
+            with self.clock("reduction"):
+                turn = next(turns, None)
+            if turn is None:
+                return
+            yield turn
 
     def evaluate(self):
         """{'train', 'val', 'test'}: the metric of each split. Collective."""
         with self.clock("evaluation"):
-            return self.evaluator(self.model, self.graph)
+            return self.evaluator(self.stage.module, self.graph)
 
     def _constant(self, name, compute):
         """A value of this run that never changes: computed at first use (traffic booked as `input`), then kept."""
@@ -67,16 +101,18 @@ class Trainer:
                 self.constants[name] = compute()
         return self.constants[name]
 
-    def _total_loss(self, local_loss, epoch):
-        """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it is not finite."""
-        bad = [0.0] * self.comm.size
-        bad[self.comm.rank] = float(not torch.isfinite(local_loss))
-        totals = self.comm.total(torch.tensor([float(local_loss), *bad], dtype=torch.float64))
+    def _total_loss(self, local_loss, finite, epoch):
+        """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it or a gradient is not finite."""
+        bad = torch.zeros(2, self.comm.size, dtype=torch.float64)
+        bad[:, self.comm.rank] = torch.tensor([not torch.isfinite(local_loss), not finite])
+        totals = self.comm.total(torch.cat([torch.tensor([float(local_loss)], dtype=torch.float64), bad.flatten()]))
+        losses, gradients = totals[1:].view(2, -1)
         if totals[1:].any():
-            ranks = ", ".join(str(rank) for rank in torch.nonzero(totals[1:]).flatten().tolist())
+            what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
+            ranks = ", ".join(str(rank) for rank in torch.nonzero(flags).flatten().tolist())
             where = first_not_finite(self.model, self.graph, self.comm)
             error = TrainingError(
-                f"the loss is not finite in epoch {epoch} on rank {ranks}: {where}; expected a finite loss. Lower --lr, set "
+                f"the {what} is not finite in epoch {epoch} on rank {ranks}: {where}; expected a finite {what}. Lower --lr, set "
                 "--clip-norm, or look for extreme features; the last checkpoint is kept"
             )
             error.everywhere = True

@@ -15,8 +15,11 @@ from torch.optim.sgd import sgd
 class Optimizer:
     """One step at a time over groups of parameters. Subclasses say what a parameter's state is, and how it moves.
 
-    param_groups: list of {'params', 'weight_decay', 'lr'}. state: {parameter: {name: tensor}}, empty before the first step.
+    param_groups: list of {'params', 'weight_decay', 'lr'}. state: {parameter: {name: tensor}}, empty before the first step; state_names: what
+    it may hold, in this order.
     """
+
+    state_names = ()
 
     def __init__(self, groups, lr):
         self.param_groups = [{**group, "lr": lr} for group in groups]
@@ -66,6 +69,7 @@ class Optimizer:
 class Adam(Optimizer):
     """Kingma and Ba, ICLR'15."""
 
+    state_names = ("step", "exp_avg", "exp_avg_sq")
     rule = staticmethod(adam)
 
     def begin(self, parameter):
@@ -86,6 +90,8 @@ class AdamW(Adam):
 
 class Sgd(Optimizer):
     """Gradient descent with momentum."""
+
+    state_names = ("momentum_buffer",)
 
     def __init__(self, groups, lr, momentum):
         super().__init__(groups, lr)

@@ -12,8 +12,9 @@ from pathlib import Path
 from hpcgnn.errors import RunDirError
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graph.storage import GraphFile
+from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train.evaluate import choose_metric
-from hpcgnn.train.job import find_map, make_buffers, model_spec
+from hpcgnn.train.job import check_lost_ranks, find_map, make_buffers, model_spec
 from hpcgnn.train.rundir import RunDir
 from hpcgnn.train.scoring import find_checkpoint
 from hpcgnn.train.toy import toy_step
@@ -45,9 +46,12 @@ def _check_graph(config, rank_counts):
     with GraphFile(config.data.graph) as file:
         for ranks in rank_counts:
             find_map(file, config, ranks)
+            check_lost_ranks(config, ranks)
         choose_metric(config.run.metric, file.meta.multi_label)
         check_trainable(file)
-        make_buffers(toy_step(model_spec(file.meta, config), config, file.meta.multi_label), config)
+        spec = model_spec(file.meta, config)
+        check_privacy(config, spec)
+        make_buffers(toy_step(spec, config, file.meta.multi_label), config)
 
 
 def _check_space(folder):

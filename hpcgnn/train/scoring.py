@@ -29,7 +29,7 @@ from hpcgnn.train.toy import toy_step
 
 log = logging.getLogger("hpcgnn")
 # What belongs to the machine that trained, not to the model.
-_NOT_KEPT = ("threads", "partition")
+_NOT_KEPT = ("threads", "partition", "assignment")
 
 
 def options_of_run(run_dir, given):
@@ -67,6 +67,11 @@ def evaluate(config, session, weights="best", predictions=""):
         local = load_local_graph(file, cluster_to_rank, comm, cap, config.data.self_loops, spec.dtype, edges)
     trainer = Trainer(local, spec, config, comm, buffers)
     with comm.together("loading the weights"):
+        if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
+            raise CheckpointError(
+                f"{path} is of a run that has trained {progress.get('stage', 0)} layers and expects "
+                f"{trainer.schedule.sync.first_whole + 1}, so that its model does not predict yet; continue it with --resume"
+            )
         restore(trainer.model, trainer.optimizer, state, {})
     trainer.model.eval()
     started = time.perf_counter()

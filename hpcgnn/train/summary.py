@@ -16,6 +16,19 @@ from hpcgnn.records import spread, to_json
 from hpcgnn.report.curves import draw_curves
 
 log = logging.getLogger("hpcgnn")
+# What the ledger's kinds of traffic are made of, for those who must say what left a rank.
+CONTENTS = {
+    "input": "features of nodes: rows, or entries where they are sparse",
+    "halo_forward": "hidden states of nodes, or projections of their features or states",
+    "halo_backward": "gradients of those",
+    "resume": "as input and halo_forward, sent once more because the run was resumed",
+    "evaluation": "as input or halo_forward, for the metrics; and counts",
+    "allreduce": "gradients of parameters",
+    "average": "parameters and buffers of the model",
+    "metrics": "sums of losses, counts, seconds and statistics over nodes",
+    "plan": "which nodes are whose neighbours: ids, degrees and types of nodes",
+    "control": "short messages about errors, files and times",
+}
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 
 
@@ -126,8 +139,18 @@ def summarise(trainer, config, session, meta, spec, progress, quality, ranks, se
         "command": sys.argv,
         "config": config.to_dict(),
     }
+    if config.schedule.private_features:
+        summary["left_each_rank"] = [
+            {"rank": record["rank"], **{kind: _content(kind, entry) for kind, entry in record["traffic"].items()}}
+            for record in ranks
+        ]
     run_dir.write("summary.json", to_json(summary, indent=1))
     return summary
+
+
+def _content(kind, entry):
+    """What a rank sent of one kind since its process began."""
+    return {"what": CONTENTS.get(kind, kind), "messages": entry["messages"], "bytes": entry["bytes_sent"]}
 
 
 def _middle(values):

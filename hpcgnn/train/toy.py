@@ -67,9 +67,13 @@ def toy_graph(spec, multi_label):
 
 
 def toy_step(spec, config, multi_label):
-    """Run one step and one evaluation. Returns the bytes of the widest row that the model exchanges, returns included."""
+    """Run one step and one evaluation of every stage. Returns the bytes of the widest row that is exchanged, with what
+    returns for it."""
     buffers = HaloBuffers(0)
+    config = config.replace(average_steps=1, average_seconds=0.0, drop_ranks="", correct_every=0)  # one step of a round
     trainer = Trainer(toy_graph(spec, multi_label), spec, config, SoloCommunicator(), buffers)
-    trainer.step(0)
-    trainer.evaluate()
+    for stage in range(len(trainer.plan)):
+        trainer.begin_stage(stage, 0)
+        trainer.step(0)
+        trainer.evaluate()
     return buffers.widest_row

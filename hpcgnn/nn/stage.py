@@ -1,0 +1,113 @@
+"""One layer of a model that is trained by itself: convolution, norm, activation, and a linear head on the task's loss.
+
+This is the layer-wise recipe of Retexo (Kolluri et al., 2023, algorithm 1). The layer's input does not change while it is
+trained, so what its neighbours send is exchanged once, and how it is then kept is the business of a frozen input:
+`KeptAggregate` where the aggregate has no parameters in it, `KeptRows` where it has.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from hpcgnn.graph.local import SparseRows
+from hpcgnn.nn.conv import LinearConv
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.linear import Linear
+from hpcgnn.ops.randomness import Purpose
+
+
+@dataclass(frozen=True)
+class KeptAggregate:
+    """The aggregate (n_p, d) of all in-neighbours and the own rows (n_p, d). Dropout comes after it, anew every epoch."""
+
+    aggregate: torch.Tensor
+    own: torch.Tensor
+
+    def convolve(self, stage, graph, p):
+        conv, layer = stage.conv, stage.layer
+        if isinstance(conv, LinearConv):
+            return conv.combine_constants(graph, self.aggregate, self.own, p, layer)
+        return conv.combine(
+            graph.dropout(self.aggregate, p, layer, Purpose.DROPOUT_AGGREGATE),
+            graph.dropout(self.own, p, layer) if conv.uses_self else None,
+        )
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Rows (N, d) or SparseRows of the nodes of `graph`, of which the first n_p are the own ones."""
+
+    graph: Graph
+    rows: torch.Tensor | SparseRows
+    num_owned: int
+
+    @property
+    def own(self):
+        return self.rows[: self.num_owned]
+
+    def convolve(self, stage, graph, p):
+        x = self.graph.dropout(self.rows, p, stage.layer)
+        return stage.conv(self.graph, x if stage.before is None else stage.before(self.graph, x))[: self.num_owned]
+
+
+class LayerStage(nn.Module):
+    """forward(graph) -> logits (n_p, C): those of the head, or the output of the last layer, which has none.
+
+    model: whose layer is trained, in place, with `model.heads`. frozen() -> its frozen input, collective.
+    """
+
+    def __init__(self, model, layer, frozen):
+        super().__init__()
+        last = layer == len(model.convs) - 1
+        self.spec, self.layer, self._frozen, self._activation = model.spec, layer, frozen, model._activation
+        self.conv = model.convs[layer]
+        self.norm = None if last else model.norms[layer]
+        self.head = None if last else model.heads[layer]
+        self.before = model.before if layer == 0 else None
+
+    @property
+    def convs(self):
+        """What `--weight-decay-layers first` means where one layer is all there is."""
+        return [self.conv]
+
+    def forward(self, graph):
+        p = self.spec.dropout if self.training else 0.0
+        frozen = self._frozen()
+        drops_input = self.layer > 0 or self.spec.input_dropout != "none"
+        h = frozen.convolve(self, graph, p if drops_input else 0.0)
+        if self.head is None:
+            return h
+        return self.head(graph.dropout(self._activated(graph, h, frozen), p, self.layer + 1))
+
+    def hidden(self, graph):
+        """What the next layer gets: own rows (n_p, d) before the head, in evaluation mode. Collective."""
+        was, frozen = self.training, self._frozen()
+        self.eval()
+        with torch.no_grad():
+            x = self._activated(graph, frozen.convolve(self, graph, 0.0), frozen)
+        self.train(was)
+        return x
+
+    def _activated(self, graph, h, frozen):
+        x = self.norm(graph, h)
+        if x is h and not isinstance(self.conv, LinearConv):
+            x = h.clone()  # a layer may need its output for its gradient, and the activation is in place
+        x = self._activation(x)
+        return x + frozen.own if self.spec.residual and self.layer > 0 else x
+
+
+def add_heads(model):
+    """Give a model `heads`: for each layer but the last a linear map from what it passes on to the classes."""
+    spec = model.spec
+    model.heads = nn.ModuleList(Linear(width, spec.classes, dtype=spec.dtype) for width in model.widths)
+
+
+def copy_layer(model, source, target):
+    """Give layer `target` and its head the parameters and buffers of layer `source` that have the same name and shape."""
+    for parts in (model.convs, model.norms, model.heads):
+        if max(source, target) < len(parts):
+            present, wanted = parts[source].state_dict(), parts[target].state_dict()
+            parts[target].load_state_dict(
+                {k: present[k] if k in present and present[k].shape == v.shape else v for k, v in wanted.items()}
+            )

@@ -1,0 +1,158 @@
+"""Layer by layer (Retexo, Kolluri et al., 2023): frozen halo × one layer at a time.
+
+A layer's input does not change while the layer is trained, so all that its neighbours have to send is sent once: L exchanges
+in a run of L layers, whatever the number of epochs, and no gradient of a row ever travels. Each layer is trained with a linear
+head of its own; the best of its epochs is kept and passes on what comes before the head. Degrees are those of the whole graph,
+and gradients are sums over all ranks, so that the curve does not depend on the number of ranks.
+
+What a layer keeps: the aggregate of its input, where that has no parameters in it (gcn, sage, gin); else its neighbours' rows
+themselves, and then it computes on the closed graph of own and halo nodes as on a graph of one rank (gat and others; sparse
+features, which are never densified). A resumed run computes what it kept again from the parameters of the layers before,
+and the ledger has that under `resume`: rows kept in checkpoints would cost n × width numbers on disk each time, and fit one
+number of ranks only.
+"""
+
+import logging
+from dataclasses import replace
+
+import torch
+
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.config import per_layer
+from hpcgnn.graph.closed import halo_rows, sparse_with_halo, with_halo
+from hpcgnn.graph.local import SparseRows
+from hpcgnn.nn.stage import KeptAggregate, KeptRows, LayerStage, add_heads, copy_layer
+from hpcgnn.schedules.base import Schedule, Stage
+from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.schedules.sync import AllreduceEveryStep
+
+log = logging.getLogger("hpcgnn")
+
+
+class LayerByLayer(AllreduceEveryStep):
+    """A stage for each layer, and one for all together if that is asked for. halo: FullHalo; options: ScheduleConfig."""
+
+    def __init__(self, local, halo, comm, buffers, options):
+        super().__init__(comm)
+        self._local, self._halo, self._buffers, self._options = local, halo, buffers, options
+        self._layer, self._present, self._resumed = -1, None, False
+
+    def plan(self, options):
+        """Each layer's epochs and learning rate, then those of the fine-tuning."""
+        given, layers = self._options, self._num_layers
+        epochs = per_layer("--layer-epochs", given.layer_epochs, layers, int, 1, options.epochs)
+        rates = per_layer("--layer-lr", given.layer_lr, layers, float, 0.0, options.lr)
+        stages = [replace(options, epochs=count, lr=rate) for count, rate in zip(epochs, rates)]
+        if given.finetune:
+            stages.append(replace(options, epochs=given.finetune, lr=given.finetune_lr or options.lr))
+        return stages
+
+    def extend(self, model):
+        """Heads."""
+        add_heads(model)
+        self._num_layers = len(model.convs)
+        self.first_whole = self._num_layers - 1
+
+    def stage(self, index, options, model, graph):
+        """A layer with its head, or the whole model."""
+        if index == self._num_layers:
+            self._layer, self._present = -1, None
+            return Stage(_WholeModel(model), options, note={"layer": "all"})
+        return Stage(
+            LayerStage(model, index, lambda: self._frozen(index, model, graph)), options, note={"layer": index + 1}
+        )
+
+    def follow(self, index, model):
+        """A new layer is another predictor, the fine-tuned model is not."""
+        if index < self._num_layers and self._options.warm_start:
+            copy_layer(model, index - 1, index)
+        return index == self._num_layers
+
+    def restore(self, state, optimizers):
+        """What was kept has to be computed again."""
+        self._layer, self._present, self._resumed = -1, None, True
+
+    def _frozen(self, index, model, graph):
+        """The frozen input of a layer: kept, or exchanged now, from what is kept of the layer before or else from the start."""
+        if self._layer == index:
+            return self._present
+        for layer in range(self._layer + 1 if self._layer < index else 0, index + 1):
+            x = graph.features
+            if layer > 0:
+                with self._booked("halo_forward"):
+                    x = LayerStage(model, layer - 1, lambda: self._present).hidden(graph)
+            with torch.no_grad():
+                self._present = self._exchange(layer, x, model, graph)
+            self._layer = layer
+        self._resumed = False
+        return self._present
+
+    def _booked(self, kind):
+        return self._comm.ledger.booked_as("resume" if self._resumed else kind)
+
+    def _exchange(self, layer, x, model, graph):
+        """Send the layer's input to all who need it, once. Collective."""
+        conv, spec = model.convs[layer], model.spec
+        kind = "resume" if self._resumed else "halo_forward" if layer else "input"
+        raw = layer == 0 and (spec.input_dropout == "raw" and spec.dropout > 0)
+        if spec.constant_input and not isinstance(x, SparseRows) and not raw:
+            with self._comm.ledger.booked_as(kind):
+                if layer == 0 and self._options.finetune and spec.keeps_input:  # the fine-tuning needs the very same
+                    return KeptAggregate(graph.constant("input aggregate", lambda: conv.gather(graph, x)), x)
+                return KeptAggregate(conv.gather(graph, x), x)
+        if self._options.frozen_halo == "refetch":
+            return KeptRows(graph, x, self._local.num_owned)
+        closed = self._closed_graph(graph)
+        if isinstance(x, SparseRows):
+            rows = sparse_with_halo(x, self._local.inward.plan, self._comm, kind)
+            size = len(rows.data) - len(x.data)
+            self._say(layer, f"{x.data.itemsize + 4}-byte entries", size, size * (x.data.itemsize + 4))
+        else:
+            kept = halo_rows(self._halo.inward, x, kind)
+            self._say(layer, f"rows of {x.shape[1]}", len(kept), kept.nbytes)
+            rows = torch.cat([x, kept])
+        return KeptRows(closed, rows, self._local.num_owned)
+
+    def _closed_graph(self, graph):
+        if self._closed is None:
+            local, alone = with_halo(self._local, self._comm), SoloCommunicator()
+            self._closed = graph.over(local, FullHalo(local, alone, self._buffers))
+        return self._closed
+
+    _closed = None
+
+    def _say(self, layer, what, count, size):
+        total = self._comm.total(torch.tensor([count, size]), "plan").tolist()
+        most = int(self._comm.allreduce_(torch.tensor([size]), "plan", "max"))
+        if self._comm.size > 1:
+            log.info(
+                "layer %d keeps a copy of its halo: %s %s over all ranks, %.1f MiB, at most %.1f MiB on one (--frozen-halo "
+                "refetch keeps none)",
+                layer + 1,
+                f"{total[0]:,}",
+                what,
+                total[1] / 2**20,
+                most / 2**20,
+            )
+
+
+class _WholeModel(torch.nn.Module):
+    """A model without its heads, which have no part in its output and must not decay."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.convs, self.norms, self.before = model.convs, model.norms, model.before
+        self._model = [model]  # in a list, so that its heads are not found
+
+    def forward(self, graph):
+        return self._model[0](graph)
+
+    def train(self, mode=True):
+        self._model[0].train(mode)
+        return super().train(mode)
+
+
+def build_lazy(local, comm, buffers, config):
+    """The schedule for a LocalGraph."""
+    halo = FullHalo(local, comm, buffers)
+    return Schedule(halo, LayerByLayer(local, halo, comm, buffers, config.schedule))

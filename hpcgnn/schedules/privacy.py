@@ -1,0 +1,29 @@
+"""`--private-features`: features of nodes may leave their rank once in a run, as `lazy` sends them, and not again.
+
+What is meant are the rows of the features themselves, as the file has them or with dropout. Products of them with trained
+parameters are not covered: they are sent by every model that transforms before it aggregates.
+"""
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.nn.registry import MODELS
+
+
+def check_privacy(config, spec):
+    """Raise ConfigError if this configuration would send features of nodes more than once in a run."""
+    options = config.schedule
+    if not options.private_features:
+        return
+    again = MODELS[spec.model].features_again(spec)
+    if options.schedule == "lazy" and not options.finetune:  # it never sends them but to freeze them
+        again = again and options.frozen_halo == "refetch" and not spec.constant_input
+        remedy = "use --frozen-halo keep"
+    else:
+        remedy = (
+            "use --schedule lazy without --finetune, or --keep-input always with --input-dropout aggregate where the model is "
+            "gcn, sage, gin or sgc"
+        )
+    if again:
+        raise ConfigError(
+            f"--private-features: --schedule {options.schedule} with --model {spec.model} and these widths would send the "
+            f"features of nodes to other ranks in every epoch, expected at most once in a run; {remedy}"
+        )

@@ -1,0 +1,205 @@
+"""Averaging (RandomTMA, SuperTMA; Zhu et al., arXiv 2305.09887): no halo × parameters averaged now and then.
+
+Each rank trains on the subgraph that its own nodes induce, with the degrees these have there, and nothing of a node leaves it.
+What the records call an epoch is a round: steps of each rank by itself, then one average of parameters and of the norms'
+buffers. A round has a fixed number of steps, or lasts until rank 0's clock says so: rank 0 sends a word, which the others look
+for after each step without waiting. Since the ranks agree at the end of a round, evaluation and checkpoints are as ever: the
+averaged model, on the whole graph, exactly.
+
+A rank without training nodes, or one that is lost (`--drop-ranks`), takes no steps and has no weight in the average. With
+`--correct-every` a round may end with one exact step on the whole graph, by an optimizer of its own that is alike on all ranks
+(the server correction of LLCG, Ramezani et al., ICLR'22, without a server).
+"""
+
+import logging
+import time
+from dataclasses import replace
+
+import torch
+
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.config import listed
+from hpcgnn.errors import ConfigError
+from hpcgnn.graph.closed import induced
+from hpcgnn.schedules.base import Schedule, Stage, Turn
+from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.schedules.sync import AllreduceEveryStep
+
+log = logging.getLogger("hpcgnn")
+_TAG = 5
+# The number of the exact step of a round: its draws must be the same on all ranks, however many steps each took before.
+_CORRECTION = 1 << 30
+
+
+class Averaging(AllreduceEveryStep):
+    """Rounds of local steps, each ended by an average. options: ScheduleConfig. Made collectively; raises ConfigError on all
+    ranks if nobody is left to train.
+    """
+
+    def __init__(self, local, comm, buffers, options):
+        super().__init__(comm)
+        self._local, self._buffers, self._options, self._subgraph = local, buffers, options, None
+        lost = comm.rank in listed("--drop-ranks", options.drop_ranks, int, 0)
+        self._own = int(local.mask("train").sum())
+        active = 0 if lost else self._own
+        self._weight = float(active if options.average_weights == "train" else active > 0)
+        totals = comm.total(torch.tensor([self._own, active, self._weight], dtype=torch.float64), "plan").tolist()
+        self._trains, self._num_train, self._num_active = active > 0, totals[0], totals[1]
+        self._weight /= max(totals[2], 1.0)
+        if totals[0] and not totals[1]:
+            error = ConfigError(
+                f"--drop-ranks {options.drop_ranks} leaves no rank with training nodes; expected at least one that stays"
+            )
+            error.everywhere = True
+            raise error
+
+    def plan(self, options):
+        """As many rounds as the steps make, the last of them maybe shorter."""
+        self._steps = options.epochs
+        return [replace(options, epochs=-(-options.epochs // max(1, self._options.average_steps)))]
+
+    def stage(self, index, options, model, graph):
+        """The whole model, with an optimizer for the exact steps besides."""
+        return Stage(model, options, 2 if self._options.correct_every else 1, {"steps": 0})
+
+    def turns(self, epoch, stage, graph, optimizers):
+        """Local steps, an average, and when it is time an exact step."""
+        if self._subgraph is None:
+            subgraph = induced(self._local)
+            self._subgraph = graph.over(subgraph, FullHalo(subgraph, SoloCommunicator(), self._buffers), _alone)
+        taken = 0
+        for number in self._round(epoch):
+            yield Turn(self._subgraph, self._as_own_mean, 0, number, self._num_train / self._num_active)
+            taken += 1
+        self._average(stage.module)
+        self._settle(optimizers[0])
+        stage.note["steps"] = int(self._comm.total(torch.tensor([taken])))
+        if self._options.correct_every and (epoch + 1) % self._options.correct_every == 0:
+            yield Turn(graph, self.reduce, 1, _CORRECTION)
+
+    def _as_own_mean(self, gradients):
+        """The loss is a share of the mean over all training nodes; a rank by itself takes the mean over its own."""
+        gradients.mul_(self._num_train / self._own)
+
+    def _round(self, epoch):
+        """The numbers of this rank's steps in a round."""
+        if self._options.average_steps:
+            every = self._options.average_steps
+            return range(min(every, self._steps - epoch * every) if self._trains else 0)
+        return self._until_the_clock()
+
+    def _until_the_clock(self):
+        """Steps until rank 0 says that the time is up, at least one."""
+        comm, number, word = self._comm, 0, torch.zeros(1, dtype=torch.int32)
+        end = time.monotonic() + self._options.average_seconds
+        requests = [] if comm.rank == 0 else [comm.irecv(word, 0, _TAG, "control")]
+        while self._trains:
+            yield number
+            number += 1
+            if time.monotonic() >= end if comm.rank == 0 else comm.arrived(requests):
+                break
+        if comm.rank == 0:
+            time.sleep(max(0.0, end - time.monotonic()))
+            requests = [comm.isend(word, other, _TAG, "control") for other in range(1, comm.size)]
+        comm.wait(requests, "control")
+
+    def _average(self, module):
+        """Parameters and buffers of all ranks by their weights, one message for each dtype. Collective."""
+        with torch.no_grad():
+            tensors = [t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point()]
+            for dtype in dict.fromkeys(t.dtype for t in tensors):
+                self._average_([t for t in tensors if t.dtype == dtype])
+
+    def _average_(self, tensors):
+        flat = torch.cat([t.reshape(-1) for t in tensors])
+        # An idle rank may hold anything, also what is not finite: it counts for nothing.
+        flat = flat.mul_(self._weight) if self._weight else flat.zero_()
+        self._comm.allreduce_(flat, "average")
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors])):
+            tensor.copy_(part.view_as(tensor))
+
+    def _settle(self, optimizer):
+        """What becomes of the optimizers' states when the parameters were averaged. Collective."""
+        if self._options.average_optimizer == "reset":
+            optimizer.state.clear()
+        if self._options.average_optimizer == "average":
+            present = _pack(optimizer)
+            length = int(self._comm.allreduce_(torch.tensor([present.numel()]), "average", "max"))
+            flat = present if self._trains else present.new_zeros(length)
+            with torch.no_grad():
+                self._average_([flat])
+            _unpack(optimizer, flat)
+
+    def state(self, optimizers):
+        """The exact steps' optimizer, and every rank's own where each keeps its own."""
+        saved = {f"correction.{index}": _pack(optimizer) for index, optimizer in enumerate(optimizers[1:])}
+        if self._options.average_optimizer != "keep":
+            return saved
+        comm, own = self._comm, _pack(optimizers[0])
+        lengths = comm.allgather_object(own.numel())
+        if comm.rank == 0:
+            parts = [own] + [own.new_empty(length) for length in lengths[1:]]
+            for rank, part in enumerate(parts):
+                if rank and len(part):
+                    comm.wait([comm.irecv(part, rank, _TAG, "control")], "control")
+            return saved | {f"own.{rank}": part for rank, part in enumerate(parts)}
+        if len(own):
+            comm.wait([comm.isend(own, 0, _TAG, "control")], "control")
+        return saved
+
+    def restore(self, state, optimizers):
+        """Each rank its own, or, on another number of ranks, all the mean."""
+        for index, optimizer in enumerate(optimizers[1:]):
+            if f"correction.{index}" in state:
+                _unpack(optimizer, state[f"correction.{index}"])
+        kept = [state[f"own.{rank}"] for rank in range(len(state)) if f"own.{rank}" in state]
+        if not kept:
+            return
+        if len(kept) == self._comm.size:
+            _unpack(optimizers[0], kept[self._comm.rank])
+            return
+        if self._comm.rank == 0:
+            log.warning(
+                "the checkpoint has the optimizers of %d ranks and this run has %d: all go on from their mean",
+                len(kept),
+                self._comm.size,
+            )
+        kept = [each for each in kept if len(each)]
+        _unpack(optimizers[0], torch.stack(kept).mean(0) if kept else torch.zeros(0))
+
+
+def _alone(tensor, kind=None):
+    return tensor.clone()
+
+
+def _parameters(optimizer):
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _pack(optimizer):
+    """All of an optimizer's state in one vector; empty before its first step (and for sgd without momentum)."""
+    parts = [
+        optimizer.state[parameter][name].detach().reshape(-1).to(parameter.dtype)
+        for parameter in _parameters(optimizer)
+        for name in optimizer.state_names
+        if parameter in optimizer.state and optimizer.state[parameter].get(name) is not None
+    ]
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=_parameters(optimizer)[0].dtype)
+
+
+def _unpack(optimizer, flat):
+    """The reverse of `_pack`."""
+    optimizer.state.clear()
+    start = 0
+    for parameter in _parameters(optimizer) if len(flat) else ():
+        optimizer.state[parameter] = {}
+        for name in optimizer.state_names:
+            like = torch.zeros(()) if name == "step" else parameter.detach()
+            stop = start + like.numel()
+            optimizer.state[parameter][name] = flat[start:stop].to(like.dtype).view_as(like).clone()
+            start = stop
+
+
+def build_tma(local, comm, buffers, config):
+    """The schedule for a LocalGraph; its halo policy serves evaluation and exact steps."""
+    return Schedule(FullHalo(local, comm, buffers), Averaging(local, comm, buffers, config.schedule))

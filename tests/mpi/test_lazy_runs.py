@@ -1,0 +1,218 @@
+"""Runs of `lazy` that are stopped anywhere and go on, that end a layer early, that are fine-tuned; and what they leave behind."""
+
+import json
+import os
+import signal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.config import make_config
+from hpcgnn.errors import HpcgnnError
+from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
+from hpcgnn.train.job import train
+from hpcgnn.train.loop import Trainer
+from hpcgnn.train.scoring import evaluate, options_of_run
+from hpcgnn.train.stopping import EXIT_STOPPED
+
+from .test_resume import check_same
+from .training import CHOICES, FEATURES, build_trainer, configure, make_graphs
+
+EPOCHS = 6
+RUNS = {
+    "gcn": {"model": "gcn", "norm": "batch", "finetune": 4, "finetune_lr": 0.001, "warm_start": True},
+    "gat": {"model": "gat", "heads": 2, "hidden": 8, "finetune": 4, "attention_dropout": 0.2},
+}
+
+
+@pytest.fixture(scope="module")
+def graph(comm, session_path):
+    return make_graphs(comm, session_path, nodes=300)["undirected"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_pictures():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+        yield
+
+
+def run(comm, graph, run_dir, **options):
+    given = {"schedule": "lazy", "epochs": EPOCHS, "eval_every": 2, "lr": 0.05, "partition": "metis", **options}
+    code = train(configure(graph, run_dir=str(run_dir), **given), SimpleNamespace(comm=comm, threads=1))
+    comm.barrier()
+    return code
+
+
+def records(run_dir):
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def whole(comm, graph, session_path, request):
+    """(options, directory) of an uninterrupted run."""
+    path = session_path / f"lazy-{request.param}"
+    assert run(comm, graph, path, **RUNS[request.param]) == 0
+    return RUNS[request.param], path
+
+
+def stopped(comm, graph, run_dir, monkeypatch, epoch, **options):
+    """Run until after `epoch`, in which one rank is asked to stop."""
+    step = Trainer.step
+
+    def signalled(trainer, now):
+        if now == epoch and trainer.comm is comm and comm.rank == comm.size - 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return step(trainer, now)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", signalled)
+        assert run(comm, graph, run_dir, **options) == EXIT_STOPPED
+
+
+def test_stops_anywhere_change_no_bit(comm, graph, whole, shared_path, monkeypatch):
+    """In the first layer, at the very end of it, within the second, and while all layers are fine-tuned."""
+    options, expected = whole
+    for epoch in (2, EPOCHS - 1, EPOCHS + 2, 3 * EPOCHS + 1):
+        stopped(comm, graph, shared_path / "run", monkeypatch, epoch, **options, resume=True)
+    assert run(comm, graph, shared_path / "run", **options, resume=True) == 0
+    check_same(shared_path / "run", expected)
+    halo = json.loads((expected / "summary.json").read_text())["partition"]["halo_rows_total"]
+    traffic = [{k: v["sum"] for k, v in r["bytes"].items()} for r in records(shared_path / "run")]
+    width = options.get("heads", 1) * options.get("hidden", 16)
+    again = {3: FEATURES, EPOCHS: FEATURES + width, EPOCHS + 3: FEATURES + width}
+    for epoch, sent in enumerate(traffic):
+        assert sent.get("resume", 0) == 4 * halo * again.get(epoch, 0), epoch
+        if epoch < 3 * EPOCHS:
+            assert "halo_backward" not in sent
+    assert not any("resume" in record["bytes"] for record in records(expected))
+    assert halo == 0 or "halo_backward" in traffic[-1], "the fine-tuning is exact training"
+
+
+def test_another_number_of_ranks_goes_on(comm, graph, shared_path, monkeypatch):
+    options = {**RUNS["gcn"], "precision": "fp64"}
+    stopped(comm, graph, shared_path / "run", monkeypatch, EPOCHS + 2, **options)
+    if comm.rank == 0:
+        alone = SoloCommunicator()
+        assert run(alone, graph, shared_path / "run", **options, partition="", resume=True) == 0
+        assert run(alone, graph, shared_path / "one", **options, partition="") == 0
+        found, expected = ([r["loss"] for r in records(shared_path / name)] for name in ("run", "one"))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def test_the_saved_model_predicts_as_its_records_say(comm, graph, whole):
+    """By the exact streamed forward of the whole model, on another map; the heads are with it."""
+    options, run_dir = whole
+    config = make_config(options_of_run(run_dir, {"graph": str(graph), "partition": "random-clusters"}), CHOICES)
+    assert evaluate(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    found = json.loads((run_dir / "evaluation.json").read_text())
+    kept = records(run_dir)
+    best = kept[found["epoch"]]
+    assert [found[s] for s in ("train", "val", "test")] == pytest.approx(
+        [best[s] for s in ("train", "val", "test")], abs=0.011
+    )
+    _, state, _, _ = read_checkpoint(checkpoints(run_dir)[-1])
+    assert {"heads.0.weight", "heads.1.bias", "heads.0.bias"} <= state.keys()
+
+
+def test_a_layer_ends_when_validation_does_not_rise(comm, graph, shared_path):
+    """Each layer after its own best, and it passes on the parameters of that epoch: the head predicts as it did then."""
+    assert run(comm, graph, shared_path / "run", epochs=30, patience=4, eval_every=1, lr=0.1) == 0
+    kept = records(shared_path / "run")
+    _, state, _, _ = read_checkpoint(checkpoints(shared_path / "run")[-1])
+    trainer = build_trainer(comm, configure(graph, schedule="lazy"), "metis")
+    trainer.model.load_state_dict(state)
+    for layer in (1, 2, 3):
+        own = [record for record in kept if record["layer"] == layer]
+        best = max(own, key=lambda record: record["val"])  # the first of equal ones
+        assert len(own) == 30 or own[-1]["epoch"] == best["epoch"] + 4
+        if layer < 3:
+            trainer.begin_stage(layer - 1, 0)
+            found = trainer.evaluate()
+            assert [found[s] for s in ("train", "val", "test")] == pytest.approx(
+                [best[s] for s in ("train", "val", "test")], abs=0.011
+            )
+    assert len(kept) < 90, "at least one layer ends early, or the test says nothing"
+
+
+def test_patience_holds_for_exact_training_too(comm, graph, shared_path):
+    assert run(comm, graph, shared_path / "run", schedule="sar", epochs=60, patience=3, eval_every=1, lr=0.2) == 0
+    kept = records(shared_path / "run")
+    best = max(kept, key=lambda record: record["val"])
+    assert kept[-1]["epoch"] == best["epoch"] + 3 < 59
+    assert (
+        run(comm, graph, shared_path / "run", schedule="sar", epochs=60, patience=3, eval_every=1, lr=0.2, resume=True)
+        == 0
+    )
+    assert records(shared_path / "run") == kept, "a run that ended early is done"
+
+
+def test_a_warm_start_begins_where_the_layer_before_ended(comm, graph):
+    trainer = build_trainer(comm, configure(graph, schedule="lazy", layers=4, warm_start=True), "metis")
+    for index in range(2):
+        trainer.begin_stage(index, index)
+        trainer.step(index)
+        trainer.schedule.sync.follow(index + 1, trainer.model)
+    trainer.schedule.sync.follow(3, trainer.model)
+    state = trainer.model.state_dict()
+    for name in ("convs.{}.linear.weight", "heads.{}.weight"):
+        assert torch.equal(state[name.format(1)], state[name.format(2)])
+    assert not torch.equal(state["convs.2.linear.bias"], torch.zeros(16))
+    assert torch.equal(state["convs.3.linear.bias"], torch.zeros(5)), "of another width: a fresh start"
+
+
+# options, words of the message
+WRONG = [
+    ({"layer_epochs": "5,5"}, "--layer-epochs: expected one number, or 3 for the 3 layers, got 2"),
+    ({"layer_epochs": "5,0,5"}, "--layer-epochs: expected whole numbers of at least 1"),
+    ({"layer_lr": "0.1,x"}, "--layer-lr: expected numbers of at least 0"),
+    ({"finetune_lr": 0.1}, "--finetune-lr needs --finetune"),
+    ({"schedule": "sar", "finetune": 3}, "--finetune belongs to --schedule lazy, got --schedule sar"),
+    ({"patience": -1}, "--patience: expected at least 0"),
+    (
+        {"finetune": 2, "private_features": True, "keep_input": "never", "hidden": 32},
+        "--private-features: --schedule lazy",
+    ),
+    ({"schedule": "sar", "private_features": True, "model": "pna"}, "expected at most once in a run"),
+    (
+        {"schedule": "sar", "private_features": True, "input_dropout": "raw", "hidden": 32},
+        "expected at most once in a run",
+    ),
+    ({"private_features": True, "model": "pna", "frozen_halo": "refetch"}, "use --frozen-halo keep"),
+]
+
+
+@pytest.mark.parametrize("options, words", WRONG, ids=[str(words) for _, words in WRONG])
+def test_one_line_says_what_is_wrong(comm, graph, shared_path, options, words):
+    with pytest.raises(HpcgnnError) as caught:
+        run(comm, graph, shared_path / "run", **options)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert not (shared_path / "run").exists()
+
+
+def test_what_cannot_be_resumed(comm, graph, whole, shared_path, monkeypatch):
+    options, _ = whole
+    stopped(comm, graph, shared_path / "run", monkeypatch, 3 * EPOCHS, **options)
+    for change, words in (
+        ({"layers": 2}, "layers is '3' there and '2' here"),
+        (
+            {"schedule": "sar", "finetune": 0, "finetune_lr": 0.0, "warm_start": False},
+            "schedule is 'lazy' there and 'sar' here",
+        ),
+        ({"finetune": 0, "finetune_lr": 0.0}, "--finetune was given there"),
+    ):
+        with pytest.raises(HpcgnnError) as caught:
+            run(comm, graph, shared_path / "run", **{**options, **change}, resume=True)
+        assert words in str(caught.value)
+
+
+def test_a_model_that_is_not_all_trained_is_not_evaluated(comm, graph, shared_path, monkeypatch):
+    stopped(comm, graph, shared_path / "run", monkeypatch, EPOCHS + 2, **RUNS["gcn"])
+    config = make_config(options_of_run(shared_path / "run", {"graph": str(graph), "partition": "metis"}), CHOICES)
+    with pytest.raises(HpcgnnError, match="has trained 1 layers and expects 3") as caught:
+        evaluate(config, SimpleNamespace(comm=comm, threads=1))
+    assert caught.value.everywhere
