@@ -19,7 +19,8 @@ from hpcgnn.nn.sage_max import SAGEMaxConv, SAGEPoolConv
 from hpcgnn.nn.sgc import SGCConv
 from hpcgnn.nn.transformer import TransformerConv
 
-_ELU = partial(torch.nn.functional.elu, inplace=True)
+_ELU = torch.nn.functional.elu
+_ELU_IN_PLACE = partial(_ELU, inplace=True)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _build_rgcn(spec):
     return Model(spec, convs, widths[1:-1], before=before)
 
 
-def _attentive(conv_class):
+def _attentive(conv_class, activation=_ELU_IN_PLACE):
     """Hidden layers concatenate `heads` heads of `hidden` columns; the last averages `out_heads` heads as wide as the classes."""
 
     def build(spec):
@@ -101,7 +102,7 @@ def _attentive(conv_class):
             width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
             convs.append(conv_class(d_in, width, heads, last and heads > 1, spec, layer))
             d_in = convs[-1].d_out
-        return Model(spec, convs, [conv.d_out for conv in convs[:-1]], _ELU)
+        return Model(spec, convs, [conv.d_out for conv in convs[:-1]], activation)
 
     return build
 
@@ -113,7 +114,7 @@ def _build_gat(spec):
             f"--edge-term {spec.edge_term} needs edges with {spec.edge_term}s, and this graph has none; import it with them, or "
             "leave the option out"
         )
-    return _attentive(GATConv)(spec)
+    return _attentive(GATConv, _ELU)(spec)  # its gradient needs its output
 
 
 MODELS = {

@@ -1,0 +1,55 @@
+"""Stacks of attention layers that write gradients over activations give what the same layers give one operation at a time."""
+
+import pytest
+import torch
+
+from hpcgnn.nn.gat import GATConv
+
+from .training import build_trainer, configure, make_graphs
+
+CASES = {
+    "plain": {},
+    "dropout": {"dropout": 0.4, "attention_dropout": 0.3},
+    "layer norm": {"norm": "layer", "dropout": 0.4},
+    "residual": {"residual": True, "layers": 4},
+    "one head at the end": {"out_heads": 1, "dropout": 0.4},
+    "edge weights": {"edge_term": "weight"},
+}
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    return make_graphs(comm, session_path)
+
+
+def one_by_one(self, graph, x, activation=None):
+    """GATConv.forward by torch's operations and the attention operator alone."""
+    x = x if activation is None else graph.dropout(torch.nn.functional.elu(x), activation.p, self.layer)
+    per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
+    halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
+    p = self.attention_dropout if self.training else 0.0
+    return graph.attend(x @ torch.cat([self.linear.weight, *halves], 1), self.shape, self.layer, p, self.terms) + self.bias
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("graph", ["undirected", "directed multi-label"])
+def test_gat(comm, paths, graph, name, monkeypatch):
+    if "edge_term" in CASES[name] and graph == "undirected":
+        pytest.skip("this graph has no weights")
+    options = {"model": "gat", "layers": 3, "hidden": 5, "heads": 2, "out_heads": 2, "precision": "fp64", **CASES[name]}
+
+    def gradients():
+        trainer = build_trainer(comm, configure(paths[graph], **options), "metis")
+        with torch.no_grad():
+            for index, parameter in enumerate(trainer.model.parameters()):  # biases and attention vectors too
+                draws = torch.Generator().manual_seed(index)
+                parameter.add_(0.3 * torch.randn(parameter.shape, generator=draws, dtype=parameter.dtype))
+        trainer.random.epoch = 3
+        loss = trainer.objective.local_loss(trainer.model(trainer.graph))
+        loss.backward()
+        return [loss.detach(), *(p.grad.clone() for p in trainer.model.parameters())]
+
+    found = gradients()
+    monkeypatch.setattr(GATConv, "forward", one_by_one)
+    for mine, expected in zip(found, gradients(), strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-9)
