@@ -14,14 +14,12 @@ import tomli_w
 from hpcgnn.errors import ConfigError
 
 
-def option(default, help, *, choices=None, least=None, below=None, required=False):
-    """A documented field. choices: allowed values, or a name that the program resolves; least/below: the valid
+def option(default, help, *, choices=None, least=None, below=None, most=None, required=False):
+    """A documented field. choices: allowed values, or a name that the program resolves; least/below/most: the valid
     range.
     """
-    return field(
-        default=default,
-        metadata={"help": help, "choices": choices, "least": least, "below": below, "required": required},
-    )
+    rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
+    return field(default=default, metadata={"help": help, **rules})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +159,32 @@ class ScheduleConfig:
         "refuse whatever would send features of nodes to other ranks more than once in a run, and list in summary.json "
         "what left each rank",
     )
+    halo_dtype: str = option(
+        "fp32",
+        "how features and their gradients travel between ranks in training: fp32 as they are (in fp64 with --precision fp64), "
+        "bf16 or fp16 in half the bytes, int8 in a fourth with a scale per row and random rounding; logits of attention, "
+        "evaluation and what is exchanged once stay as they are",
+        choices=("fp32", "bf16", "fp16", "int8"),
+    )
+    boundary_rate: float = option(
+        0.1,
+        "bns: the probability p with which a boundary node is used by another rank in an epoch; bytes fall to p of those of sar "
+        "(gat: 3/2 of that), p = 1 gives what sar gives, p = 0 leaves the ranks by themselves; evaluation uses all nodes",
+        least=0.0,
+        most=1.0,
+    )
+    stale_epochs: int = option(
+        1,
+        "stale: use the rows and gradients that other ranks sent so many epochs ago, and exchange new ones in the background; 0 "
+        "is sar. Takes memory for so many epochs, and one more, of the halo of all layers",
+        least=0,
+    )
+    stale_smoothing: float = option(
+        0.0,
+        "stale: use an average of the old rows that keeps this part of itself in every epoch; 0 uses them as they are",
+        least=0.0,
+        below=1.0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,9 +294,12 @@ def _checked(declared, value, choices, origin):
     if allowed is not None and value not in allowed:
         raise ConfigError(f"{flag}: expected one of {', '.join(allowed)}, got {value!r} ({origin})")
     too_small = rules["least"] is not None and not value >= rules["least"]
-    too_large = rules["below"] is not None and not value < rules["below"]
+    too_large = (rules["below"] is not None and not value < rules["below"]) or (
+        rules["most"] is not None and not value <= rules["most"]
+    )
     if too_small or too_large or value in (float("inf"),):
         upper = "" if rules["below"] is None else f" and below {rules['below']}"
+        upper += "" if rules["most"] is None else f" and at most {rules['most']}"
         raise ConfigError(f"{flag}: expected at least {rules['least']}{upper}, got {value} ({origin})")
     return value
 

@@ -97,3 +97,31 @@ def halo_blocks(starts, rows, halo, weight, edge=None):
             )
         )
     return blocks
+
+
+def transposed(block):
+    """The Block with rows and columns exchanged: its stored rows are the columns that have edges, and its columns own rows.
+
+    Several edges between the same two nodes stay in their order. first_column is then the halo position of row 0.
+    """
+    stored = torch.arange(len(block.indptr) - 1, dtype=torch.int32) if block.rows is None else block.rows
+    order = torch.argsort(block.indices, stable=True)
+    rows, counts = torch.unique_consecutive(block.indices[order], return_counts=True)
+    indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)
+    torch.cumsum(counts, 0, out=indptr[1:])
+    columns = torch.repeat_interleave(stored, torch.diff(block.indptr))[order]
+    weight, edge = (None if t is None else t[order] for t in (block.weight, block.edge))
+    return Block(indptr, columns, rows, weight, block.first_column, edge)
+
+
+def sampled(block, kept, first_column):
+    """The Block of the edges from columns with kept (columns,) bool; those are numbered anew, from halo position first_column."""
+    taken = kept[block.indices]
+    before = torch.zeros(len(taken) + 1, dtype=torch.int64)
+    torch.cumsum(taken, 0, out=before[1:])
+    ends = before[block.indptr]
+    filled = ends[1:] > ends[:-1]
+    number = torch.cumsum(kept, 0, dtype=torch.int32) - 1
+    weight, edge = (None if t is None else t[taken] for t in (block.weight, block.edge))
+    indptr = torch.cat([ends[:1], ends[1:][filled]])
+    return Block(indptr, number[block.indices[taken]].int(), block.rows[filled], weight, first_column, edge)

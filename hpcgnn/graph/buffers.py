@@ -1,7 +1,8 @@
 """The communication memory of a rank: one piece of at most `halo_buffer` bytes, whatever the number of ranks.
 
 Every stream carves it anew into two buffers to receive and two to send, and, where results go back to the owners of the
-rows, as many narrow ones for those. Layers, directions and epochs share it, for no two streams are ever under way.
+rows, as many narrow ones for those. Where rows travel narrowed, the room in which they are widened is part of it. Layers,
+directions and epochs share it, for no two streams are ever under way.
 """
 
 import torch
@@ -12,8 +13,8 @@ from hpcgnn.graph.arena import Arena
 class HaloBuffers:
     """limit: bytes for all buffers together. nbytes: what has been needed, and therefore allocated, so far.
 
-    widest_row: bytes of the widest row that was asked about, with what returns for it. arena: the rank's other large memory,
-    for the operators that work from these buffers.
+    widest_row: bytes of the widest row that was asked about, with what returns for it, and a fourth of what it takes to
+    widen it. arena: the rank's other large memory, for the operators that work from these buffers.
     """
 
     def __init__(self, limit: int):
@@ -24,46 +25,55 @@ class HaloBuffers:
     def nbytes(self):
         return self._memory.nbytes
 
-    def cap(self, row_bytes: int, return_bytes: int = 0) -> int:
-        """The most rows of a round: four buffers of rows of this size, and four of what returns for each, fit the limit."""
-        self.widest_row = max(self.widest_row, row_bytes + return_bytes)
-        return self.limit // (4 * (row_bytes + return_bytes))
+    def cap(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0, rows=0) -> int:
+        """The most rows of a turn: four buffers of rows of this size, and four of what returns for each, fit the limit.
 
-    def lease(self, rows_in, rows_out, width, returned, dtype):
-        """Carve the memory for one stream.
-
-        rows_in, rows_out: the most rows that this rank receives and sends in a turn. width, returned: columns of the rows
-        and of what goes back.
+        summed_bytes: per row of a turn, where results are summed before they are narrowed. widened_bytes: per row of a
+        round, of which none has more than `rows`.
         """
-        counts = [rows_in * width] * 2 + [rows_out * width] * 2 + [rows_in * returned] * 2 + [rows_out * returned] * 2
-        needed = sum(counts) * dtype.itemsize
+        self.widest_row = max(self.widest_row, row_bytes + return_bytes + -(-(summed_bytes + widened_bytes) // 4))
+        each = 4 * (row_bytes + return_bytes) + summed_bytes
+        return max(0, self.limit - widened_bytes * rows) // max(1, each)
+
+    def lease(self, sizes):
+        """Carve the memory into pieces of these many bytes, for one stream."""
+        needed = sum(sizes)
         assert needed <= self.limit, "a round is larger than the communication memory"
         if self._memory.nbytes < needed:
             self._memory = torch.empty(needed, dtype=torch.uint8)
-        return Lease(*self._memory[:needed].view(dtype).split(counts), width, returned)
+        return Lease(self._memory[:needed].split(sizes))
 
 
 class Lease:
-    """The buffers of one stream; those of even and of odd turns alternate. Each method gives a (rows, columns) view."""
+    """The buffers of one stream, as bytes; those of even and of odd turns alternate.
 
-    def __init__(self, *parts):
-        *self._parts, self._width, self._returned = parts
+    In the order of their sizes: two to receive, two to send, two to give back, two to take back, one to sum what is given
+    back, one to widen rows.
+    """
 
-    def _view(self, first, turn, rows, columns):
-        return self._parts[first + turn % 2][: rows * columns].view(rows, columns)
+    def __init__(self, pieces):
+        self._pieces = pieces
 
-    def receive(self, turn, rows):
+    def receive(self, turn, size):
         """Where the rows of others arrive."""
-        return self._view(0, turn, rows, self._width)
+        return self._pieces[turn % 2][:size]
 
-    def send(self, turn, rows):
+    def send(self, turn, size):
         """Where own rows are packed."""
-        return self._view(2, turn, rows, self._width)
+        return self._pieces[2 + turn % 2][:size]
 
-    def give_back(self, turn, rows):
-        """Where results for the rows of others are summed before they go back."""
-        return self._view(4, turn, rows, self._returned)
+    def give_back(self, turn, size):
+        """What goes back to the owners of others' rows."""
+        return self._pieces[4 + turn % 2][:size]
 
-    def take_back(self, turn, rows):
+    def take_back(self, turn, size):
         """Where results for own rows arrive."""
-        return self._view(6, turn, rows, self._returned)
+        return self._pieces[6 + turn % 2][:size]
+
+    def summed(self, size):
+        """Where results for the rows of others are summed, if they are narrowed before they go back."""
+        return self._pieces[8][:size]
+
+    def widened(self, size):
+        """Where rows are widened, one round's at a time."""
+        return self._pieces[9][:size]

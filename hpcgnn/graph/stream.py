@@ -9,36 +9,54 @@ that it was given) travels to the owner of that row and is added to `returns` th
 """
 
 from hpcgnn.graph.rounds import coalesce, merge
-from hpcgnn.graph.transfer import Transfer
+from hpcgnn.graph.transfer import Fashion, Transfer
+from hpcgnn.graph.wire import Wire
 
 
 class Stream:
     """Streams rows along one direction of the edges.
 
-    own: Block of edges between own nodes; halo: one Block per round; plan: HaloPlan; buffers: HaloBuffers.
+    own: Block of edges between own nodes; halo: one Block per round; plan: HaloPlan; buffers: HaloBuffers; wire: Wire, how
+    rows are sent (as they are, if left out).
     """
 
-    def __init__(self, own, halo, plan, buffers, comm):
+    def __init__(self, own, halo, plan, buffers, comm, wire=None):
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
+        self.wire = wire or Wire()
         self._turns_by_cap = {}
+        self._longest = max((sum(s.stop - s.start for s in round_) for round_ in plan.rounds), default=0)
 
-    def __call__(self, x, scale=None, kind="halo", returns=None):
+    def __call__(
+        self, x, scale=None, kind="halo", returns=None, *, narrow=None, narrow_back=0, remote_scale=None, draw=None
+    ):
         """Yield (block, rows, scale, back) for the own block and every round. Collective: exhaust it on all ranks.
 
-        x: (n_p, F) own rows, each contiguous. scale: (n_p,) factors of the rows, or None; remote rows arrive already
-        scaled, and then the scale that is yielded is None. kind: the ledger's name for the traffic. returns: (n_p, R) of
-        x's dtype, or None; back is then (rows, R), to be added to by the consumer.
+        x: (n_p, F) own rows, each contiguous; without columns, nothing is sent and only what returns travels. scale: (n_p,)
+        factors of the rows, or None; remote rows arrive already scaled (by remote_scale, if that is given), and then the
+        scale that is yielded is None. kind: the ledger's name for the traffic. returns: (n_p, R) of x's dtype, or None; back
+        is then (rows, R), to be added to by the consumer. narrow: how many columns, from the first, may be narrowed (None:
+        all); narrow_back: likewise of what returns. draw: key of the rounding; the same key rounds the same rows alike.
         """
-        transfers = self._transfers(x, 0 if returns is None else returns.shape[1], kind)
+        narrow = x.shape[1] if narrow is None else narrow
+        wire, returned = self.wire, 0 if returns is None else returns.shape[1]
+        fashion = Fashion(
+            wire,
+            wire.form(x.shape[1], narrow, x.dtype),
+            wire.form(returned, narrow_back, x.dtype),
+            wire.next_draw() if draw is None else draw,
+            kind,
+        )
+        sent_scale = scale if remote_scale is None else remote_scale
+        transfers = self._transfers(fashion)
         if transfers:
-            transfers[0].begin(x, scale)
+            transfers[0].begin(x, sent_scale)
         yield self.own, x, scale, returns
         for turn, transfer in enumerate(transfers):
             transfer.arrive()
             if turn > 0:
                 transfers[turn - 1].leave()
             if turn + 1 < len(transfers):
-                transfers[turn + 1].begin(x, scale)
+                transfers[turn + 1].begin(x, sent_scale)
             if returns is not None:
                 transfer.open_returns()
             yield from self._blocks(transfer)
@@ -51,17 +69,29 @@ class Stream:
             if returns is not None:
                 transfers[-1].finish_returns(returns)
 
-    def _transfers(self, x, returned, kind):
+    def _transfers(self, fashion):
         """One Transfer per turn: as many consecutive rounds as fit the buffers at this width."""
-        size = x.dtype.itemsize
-        turns = self._turns(self.buffers.cap(x.shape[1] * size, returned * size))
-        rows_in = max((self.plan.num_received(segments) for segments, _ in turns), default=0)
-        rows_out = max((self.plan.num_sent(segments) for segments, _ in turns), default=0)
-        lease = self.buffers.lease(rows_in, rows_out, x.shape[1], returned, x.dtype)
-        return [
-            Transfer(turn, segments, rounds, self.plan, lease, self.comm, kind)
-            for turn, (segments, rounds) in enumerate(turns)
+        form, back = fashion.form, fashion.back
+        summed = back.width * back.dtype.itemsize if back.narrow else 0
+        widened = max(form.widened_bytes, back.widened_bytes)
+        cap = self.buffers.cap(form.room(1), back.room(1), summed, widened, self._longest)
+        transfers = [
+            Transfer(turn, segments, rounds, self.plan, None, self.comm, fashion)
+            for turn, (segments, rounds) in enumerate(self._turns(cap))
         ]
+
+        def most(values):
+            return max(values, default=0)
+
+        received = most(t.num_received for t in transfers)
+        sizes = [most(t.room_in(form) for t in transfers)] * 2 + [most(t.room_out(form) for t in transfers)] * 2
+        given = received * back.width * back.dtype.itemsize
+        sizes += [most(t.room_in(back) for t in transfers)] * 2 + [most(t.room_out(back) for t in transfers)] * 2
+        sizes += [given if back.narrow else 0, widened * self._longest]
+        lease = self.buffers.lease(sizes)
+        for transfer in transfers:
+            transfer.lease = lease
+        return transfers
 
     def _turns(self, cap):
         """[(segments, indices of the rounds)] of every turn for buffers of `cap` rows."""
@@ -79,4 +109,4 @@ class Stream:
             start, stop = self.plan.starts[index : index + 2] - first
             if stop > start:
                 back = None if transfer.back is None else transfer.back[start:stop]
-                yield self.halo[index], transfer.rows[start:stop], None, back
+                yield self.halo[index], transfer.rows(start, stop), None, back

@@ -1,84 +1,150 @@
 """One turn of a stream: rows out and in, and results back. Which rows, and to whom, the plan has settled.
 
-Nothing here computes; every function posts or finishes messages and returns at once or when they are through.
+Nothing here computes but the narrowing and widening of rows; every function posts or finishes messages and returns at once
+or when they are through.
 """
+
+from dataclasses import dataclass
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.graph.wire import Form, Wire, decode
 
-_RETURN_TAG, _TAGS = 0x4000, 0x3FFF
+# Tags of messages with rows and of those that go back; higher ones are for exchanges that outlive a stream.
+_RETURN_TAG, _TAGS, FREE_TAG = 0x2000, 0x1FFF, 0x4000
+
+
+@dataclass(frozen=True)
+class Fashion:
+    """How the messages of a stream are made. form: of the rows; back: of what returns; draw: key of their rounding."""
+
+    wire: Wire
+    form: Form
+    back: Form
+    draw: int
+    kind: str
 
 
 class Transfer:
     """The messages of one turn.
 
     turn: its number; segments: what travels; rounds: indices of the rounds that these make up; lease: Lease of the stream;
-    kind: the ledger's name. After `arrive`, rows: (rows received, F). After `open_returns`, back: (rows received, R).
+    fashion: Fashion. After `arrive`, rows(start, stop) gives what was received. After `open_returns`, back: (rows
+    received, R).
     """
 
-    def __init__(self, turn, segments, rounds, plan, lease, comm, kind):
+    def __init__(self, turn, segments, rounds, plan, lease, comm, fashion):
         self.turn, self.segments, self.rounds = turn, segments, rounds
-        self.plan, self.lease, self.comm, self.kind = plan, lease, comm, kind
+        self.plan, self.lease, self.comm, self.fashion = plan, lease, comm, fashion
+        self._incoming = [(s, count) for s in segments if (count := plan.received(s))]
+        self._outgoing = [(s, count) for s in segments if (count := len(plan.sent(s)))]
+        self.num_received = sum(count for _, count in self._incoming)
         self.back = None
+
+    def room_in(self, form):
+        """Bytes that the messages with rows of this form take where they arrive."""
+        return sum(form.room(count) for _, count in self._incoming)
+
+    def room_out(self, form):
+        """Bytes that they take where they are packed."""
+        return sum(form.room(count) for _, count in self._outgoing)
 
     def begin(self, x, scale):
         """Post the receives; pack own rows x (n_p, F), scaled by scale (n_p,), and post the sends."""
-        self.rows = self.lease.receive(self.turn, self.plan.num_received(self.segments))
-        self._receives = [self._receive(part, self.plan.source(s.offset), 0) for s, part in self._incoming(self.rows)]
-        self._sends = []
-        for segment, part in self._outgoing(self.lease.send(self.turn, self.plan.num_sent(self.segments))):
-            kernels.pack(part, x, self.plan.sent(segment), scale)
+        form = self.fashion.form
+        self._arrived = self.lease.receive(self.turn, self.room_in(form))
+        self._receives, self._sends = [], []
+        if form.row_bytes == 0:
+            return
+        self._receives = [
+            self._receive(part, self.plan.source(s.offset), 0)
+            for s, part, _ in _cut(self._arrived, self._incoming, form)
+        ]
+        for segment, part, _ in _cut(self.lease.send(self.turn, self.room_out(form)), self._outgoing, form):
+            self.fashion.wire.encode(part, form, x, self.plan.sent(segment), scale, self.fashion.draw)
             self._sends.append(self._send(part, self.plan.dest(segment.offset), 0))
         self._advance(self._receives, self._sends)
 
     def arrive(self):
-        """Finish the receives; `rows` (rows received, F) are then valid."""
-        self.comm.wait(self._receives, self.kind)
+        """Finish the receives; `rows` are then valid."""
+        self.comm.wait(self._receives, self.fashion.kind)
+
+    def rows(self, start, stop):
+        """(stop − start, F): some of the rows received; widened ones are valid until the next are asked for."""
+        form = self.fashion.form
+        if not form.narrow:
+            return self._arrived.view(form.dtype).view(self.num_received, form.width)[start:stop]
+        out = self.lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
+        before = 0
+        for (_, count), (_, part, _) in zip(self._incoming, _cut(self._arrived, self._incoming, form)):
+            first, last = max(start, before), min(stop, before + count)
+            if first < last:
+                decode(out[first - start : last - start], form, part, count, first - before)
+            before += count
+        return out
 
     def leave(self):
         """Finish the sends; their buffer is then free."""
-        self.comm.wait(self._sends, self.kind)
+        self.comm.wait(self._sends, self.fashion.kind)
 
     def open_returns(self):
         """Make `back` (rows received, R) of zeros, to be summed into."""
-        self.back = self.lease.give_back(self.turn, len(self.rows)).zero_()
+        back, size = self.fashion.back, self.num_received * self.fashion.back.width * self.fashion.back.dtype.itemsize
+        memory = self.lease.summed(size) if back.narrow else self.lease.give_back(self.turn, size)
+        self.back = memory.view(back.dtype).view(self.num_received, back.width).zero_()
 
     def begin_returns(self):
         """Send `back` to the owners of the rows, and post the receives of what they send for ours."""
-        self._arriving = self.lease.take_back(self.turn, self.plan.num_sent(self.segments))
+        form = self.fashion.back
+        self._arriving = self.lease.take_back(self.turn, self.room_out(form))
         self._returns = [
-            self._receive(part, self.plan.dest(s.offset), _RETURN_TAG) for s, part in self._outgoing(self._arriving)
+            self._receive(part, self.plan.dest(s.offset), _RETURN_TAG)
+            for s, part, _ in _cut(self._arriving, self._outgoing, form)
         ]
-        self._given = [
-            self._send(part, self.plan.source(s.offset), _RETURN_TAG) for s, part in self._incoming(self.back)
-        ]
+        self._given, first = [], 0
+        for segment, part, count in _cut(self.lease.give_back(self.turn, self.room_in(form)), self._incoming, form):
+            if form.narrow:
+                draw = kernels.stream_key(self.fashion.draw, self.plan.rank, self.turn, segment.offset)
+                self.fashion.wire.encode(part, form, self.back[first : first + count], None, None, draw)
+            self._given.append(self._send(part, self.plan.source(segment.offset), _RETURN_TAG))
+            first += count
         self._advance(self._returns, self._given)
 
     def finish_returns(self, total):
         """Finish both and add what came to total (n_p, R), in the fixed order of the plan."""
-        self.comm.wait(self._returns, self.kind)
-        self.comm.wait(self._given, self.kind)
-        for segment, part in self._outgoing(self._arriving):
-            total.index_add_(0, self.plan.sent(segment), part)
-
-    def _incoming(self, buffer):
-        return self._cut(buffer, [(s, self.plan.received(s)) for s in self.segments])
-
-    def _outgoing(self, buffer):
-        return self._cut(buffer, [(s, len(self.plan.sent(s))) for s in self.segments])
-
-    def _cut(self, buffer, counts):
-        """[(segment, its rows of the buffer)] for the segments that have any."""
-        parts = buffer.split([count for _, count in counts])
-        return [(segment, part) for (segment, count), part in zip(counts, parts) if count]
+        form = self.fashion.back
+        self.comm.wait(self._returns, self.fashion.kind)
+        self.comm.wait(self._given, self.fashion.kind)
+        for segment, part, count in _cut(self._arriving, self._outgoing, form):
+            add_message(total, self.plan.sent(segment), part, form, self.lease)
 
     def _receive(self, part: torch.Tensor, source, tag):
-        return self.comm.irecv(part, source, tag | self.turn & _TAGS, self.kind)
+        return self.comm.irecv(part, source, tag | self.turn & _TAGS, self.fashion.kind)
 
     def _send(self, part: torch.Tensor, dest, tag):
-        return self.comm.isend(part, dest, tag | self.turn & _TAGS, self.kind)
+        return self.comm.isend(part, dest, tag | self.turn & _TAGS, self.fashion.kind)
 
     def _advance(self, *requests):
         for group in requests:
             self.comm.progress(group)
+
+
+def add_message(total, index, message, form, lease):
+    """Add the rows of a message to rows index int32 (m,) of total (n_p, R), widened in the room that the lease has for it."""
+    if not form.narrow:
+        total.index_add_(0, index, form.parts(message, len(index))[1])
+        return
+    room = lease.widened(None).view(form.dtype)
+    step = max(1, len(room) // form.width)
+    for first in range(0, len(index), step):
+        count = min(step, len(index) - first)
+        rows = room[: count * form.width].view(count, form.width)
+        decode(rows, form, message, len(index), first)
+        total.index_add_(0, index[first : first + count], rows)
+
+
+def _cut(buffer, counts, form):
+    """[(segment, its message, its rows)] of a buffer, for segments that have rows."""
+    parts = buffer.split([form.room(count) for _, count in counts])
+    return [(segment, part[: count * form.row_bytes], count) for (segment, count), part in zip(counts, parts)]

@@ -48,7 +48,10 @@ class AdditiveAttention:
 
     forward_stream, backward_stream: Stream along in-edges and along out-edges. ids: int64 (n_p,) original ids of own nodes;
     forward_ids, backward_ids: those of the halo of each direction, in halo order. The ids decide the dropout of edges.
+    remote_logit: what is added to the logits of remote edges, after LeakyReLU.
     """
+
+    remote_logit = 0.0
 
     def __init__(self, forward_stream, backward_stream, ids, forward_ids, backward_ids, edges=(None, None)):
         self.forward_stream, self.backward_stream = forward_stream, backward_stream
@@ -70,9 +73,13 @@ class AdditiveAttention:
         n, f, h = len(projected), shape.columns, shape.heads
         y = projected.new_zeros(n, f) if y is None else y
         maximum, denominator = projected.new_full((n, h), -torch.inf), projected.new_zeros(n, h)
-        a_dst = projected[:, f + h :].contiguous()
-        for block, rows, _, _ in self.forward_stream(projected[:, : f + h], kind="halo_forward"):
+        a_dst, shifted = projected[:, f + h :].contiguous(), False
+        for block, rows, _, _ in self.forward_stream(projected[:, : f + h], kind="halo_forward", narrow=f):
             dropout = p and (p, key, self.ids, self._column_ids(block, self.forward_ids, len(rows)))
+            if self.remote_logit and block.first_column is not None and not shifted:
+                # The own block comes first: with its logits lowered instead, the softmax is the same.
+                maximum -= self.remote_logit
+                shifted = True
             for indptr, indices, stored, what in self._parts(block, self.forward_edges, terms):
                 kernels.attend_forward(
                     y,
@@ -90,14 +97,11 @@ class AdditiveAttention:
                 )
         lse = torch.empty_like(maximum)
         kernels.attend_finish(y, maximum, denominator, lse)
-        return y, lse
+        return y, lse + self.remote_logit if shifted else lse
 
     def backward(self, gy, projected, y, lse, shape, key, p, terms=None):
         """The gradients of `projected` (n_p, F + 2H) and of terms. gy: of y, already divided by H if heads are averaged."""
-        n, f, h = len(projected), shape.columns, shape.heads
-        per_head = gy.unsqueeze(1) if shape.average else gy.view(n, h, shape.width)
-        product = (per_head * y.view(n, h, shape.width)).sum(-1)
-        sent = torch.cat([gy, projected[:, f + h :], lse, product], 1)
+        sent = self._bundle(gy, projected, y, lse, shape)
         return self.from_bundle(sent, projected, shape, key, p, terms)
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
@@ -108,7 +112,9 @@ class AdditiveAttention:
             return self._in_place(sent, projected, shape, key, p), None
         gradient = self.arena.empty_like(projected).zero_()
         ga_dst, g_terms = projected.new_zeros(n, h), None if terms is None else torch.zeros_like(terms)
-        for block, rows, _, back in self.backward_stream(sent, kind="halo_backward", returns=ga_dst):
+        for block, rows, _, back in self.backward_stream(
+            sent, kind="halo_backward", returns=ga_dst, narrow=sent.shape[1] - 3 * h
+        ):
             dropout = p and (p, key, self._column_ids(block, self.backward_ids, len(rows)), self.ids)
             for indptr, indices, stored, what in self._parts(block, self.backward_edges, terms):
                 g_term = what and projected.new_empty(len(indices), h)
@@ -159,6 +165,12 @@ class AdditiveAttention:
             projected[rows, : f + h] = gradient
         projected[:, f + h :] = ga_dst
         return projected
+
+    def _bundle(self, gy, projected, y, lse, shape):
+        """[gy | a_dst | lse | D] of own rows: what the gradient of an edge needs of its destination."""
+        per_head = gy.unsqueeze(1) if shape.average else gy.view(len(y), shape.heads, shape.width)
+        product = (per_head * y.view(len(y), shape.heads, shape.width)).sum(-1)
+        return torch.cat([gy, projected[:, shape.columns + shape.heads :], lse, product], 1)
 
     def _parts(self, block, edges, terms):
         """(indptr, indices, rows, what the edges carry) of a block: all of it where edges have no terms, else tiles."""

@@ -20,6 +20,8 @@ class Purpose(IntEnum):
     DROPOUT_AGGREGATE = 3
     DROPOUT_ATTENTION = 4
     MESSAGE = 5
+    ROUNDING = 6
+    BOUNDARY = 7
 
 
 class Randomness:

@@ -19,6 +19,16 @@ class HaloPolicy(Protocol):
     def begin_epoch(self, epoch: int) -> None:
         """Called by all ranks before the forward pass of an epoch."""
 
+    overflowed: bool  # whether a number was too large for the way to another rank, on this rank
+    has_state: bool  # whether anything must be saved for a resumed run to go on as if it had not been stopped
+    kept_bytes: int  # what this rank keeps from epoch to epoch besides the communication buffers
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """What this rank must save. All ranks call it."""
+
+    def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Go on from what `state` gave on the same rank of a run on as many ranks and the same map. All ranks, at the start."""
+
     def aggregate(self, x: torch.Tensor, norm: str) -> torch.Tensor:
         """Own rows (n_p, F) -> (n_p, F), differentiable, collective."""
 
@@ -43,6 +53,19 @@ class HaloPolicy(Protocol):
         self, rule, x_src: torch.Tensor, x_dst: torch.Tensor | None, edge: torch.Tensor | None
     ) -> torch.Tensor:
         """Any message function, differentiable, collective; see ops/propagate.py."""
+
+
+class Stateless:
+    """For policies that keep nothing from epoch to epoch."""
+
+    overflowed, has_state, kept_bytes = False, False, 0
+
+    def state(self):
+        """Nothing."""
+        return {}
+
+    def load_state(self, tensors):
+        """Nothing."""
 
 
 @dataclass(frozen=True)

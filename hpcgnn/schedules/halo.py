@@ -4,10 +4,12 @@ from dataclasses import replace
 from functools import cached_property
 
 from hpcgnn import kernels
+from hpcgnn.errors import ConfigError
 from hpcgnn.graph.halo import gather_halo
 from hpcgnn.graph.norms import scales
 from hpcgnn.graph.relations import relation_weights
 from hpcgnn.graph.stream import Stream
+from hpcgnn.graph.wire import Wire
 from hpcgnn.ops.convolution import convolve
 from hpcgnn.ops.attention import AdditiveAttention
 from hpcgnn.ops.attention_layer import attention_layer
@@ -15,22 +17,50 @@ from hpcgnn.ops.extreme import LargestNeighbour
 from hpcgnn.ops.linear import LinearAggregation
 from hpcgnn.ops.propagate import Propagation
 from hpcgnn.ops.relational import RelationalAggregation
+from hpcgnn.schedules.base import Stateless
 
 
-class FullHalo:
-    """Every remote row in every layer of every step: exact full-batch training.
-
-    local: LocalGraph; buffers: HaloBuffers, the rank's only communication memory. The operators are made when a model first
-    asks for them, by all ranks together.
+class Facts:
+    """What the policies of a rank find out once and share: original ids of the halo, weights of typed edges. Each is asked for
+    by all ranks together.
     """
 
-    def __init__(self, local, comm, buffers):
-        self._local, self._comm = local, comm
-        self._inward = Stream(local.inward.own, local.inward.halo, local.inward.plan, buffers, comm)
+    def __init__(self, local, comm):
+        self._local, self._comm, self._weights = local, comm, {}
+
+    @cached_property
+    def inward_ids(self):
+        """int64, in the order of the halo."""
+        return gather_halo(self._local.inward.plan, self._local.original_id, self._comm)
+
+    @cached_property
+    def outward_ids(self):
+        """Likewise, of the other direction."""
+        if self._local.outward is self._local.inward:
+            return self.inward_ids
+        return gather_halo(self._local.outward.plan, self._local.original_id, self._comm)
+
+    def relation_weights(self, kinds, dtype):
+        """See graph/relations.py."""
+        if dtype not in self._weights:
+            self._weights[dtype] = relation_weights(self._local, kinds, self._comm, dtype)
+        return self._weights[dtype]
+
+
+class FullHalo(Stateless):
+    """Every remote row in every layer of every step: exact full-batch training, if `wire` sends rows as they are.
+
+    local: LocalGraph; buffers: HaloBuffers, the rank's only communication memory; wire: Wire; facts: Facts, if another policy
+    has them. The operators are made when a model first asks for them, by all ranks together.
+    """
+
+    def __init__(self, local, comm, buffers, wire=None, facts=None):
+        self._local, self._comm, self._wire, self._facts = local, comm, wire or Wire(), facts or Facts(local, comm)
+        self._inward = Stream(local.inward.own, local.inward.halo, local.inward.plan, buffers, comm, self._wire)
         self._outward = (
             self._inward
             if local.outward is local.inward
-            else Stream(local.outward.own, local.outward.halo, local.outward.plan, buffers, comm)
+            else Stream(local.outward.own, local.outward.halo, local.outward.plan, buffers, comm, self._wire)
         )
         self._linear, self._relational = {}, {}
 
@@ -40,7 +70,13 @@ class FullHalo:
         return self._inward
 
     def begin_epoch(self, epoch):
-        """Nothing changes from epoch to epoch."""
+        """Nothing changes from epoch to epoch but the rounding of rows."""
+        self._wire.begin_epoch()
+
+    @property
+    def overflowed(self):
+        """Whether a number was too large for the way, on this rank."""
+        return self._wire.overflowed
 
     def aggregate(self, x, norm):
         """Own rows (n_p, F) -> (n_p, F): R A S x with the normalisation `norm`. Collective."""
@@ -66,14 +102,21 @@ class FullHalo:
         return attention_layer(x, weight, bias, terms, self._attention, shape, key, p, activation)
 
     def largest(self, x):
-        """The largest of the in-neighbours' rows (n_p, F), column by column; see ops/extreme.py. Collective."""
+        """The largest of the in-neighbours' rows (n_p, F), column by column; see ops/extreme.py. Collective.
+
+        Raises ConfigError for int8, whose scale differs from row to row, so that x_j = y_i cannot be asked.
+        """
+        if self._wire.name == "int8":
+            raise ConfigError(
+                "--halo-dtype int8 cannot be used where the largest of the neighbours is taken (sage with --aggregator max or "
+                "pool): expected fp32, bf16 or fp16"
+            )
         return LargestNeighbour(self._inward, self._outward)(x)
 
     def relate(self, x, coefficients, bases):
         """Relational aggregation of own rows x (n_p, d_in); see ops/relational.py. Collective."""
         if x.dtype not in self._relational:
-            local, kinds = self._local, len(coefficients)
-            weights = relation_weights(local, kinds, self._comm, x.dtype)
+            local, weights = self._local, self._facts.relation_weights(len(coefficients), x.dtype)
             self._relational[x.dtype] = RelationalAggregation(
                 (self._inward, local.inward.edges, weights[0]), (self._outward, local.outward.edges, weights[1])
             )
@@ -86,18 +129,17 @@ class FullHalo:
         )  # ranks must not draw the same numbers
         return self._propagation(apart, x_src, x_dst, edge)
 
-    @cached_property
+    @property
     def _inward_ids(self):
-        return gather_halo(self._local.inward.plan, self._local.original_id, self._comm)
+        return self._facts.inward_ids
 
     @cached_property
     def _attention(self):
-        local, inward = self._local, self._inward_ids
-        outward = (
-            inward if local.outward is local.inward else gather_halo(local.outward.plan, local.original_id, self._comm)
-        )
+        local, facts = self._local, self._facts
         edges = local.inward.edges, local.outward.edges
-        return AdditiveAttention(self._inward, self._outward, local.original_id, inward, outward, edges)
+        return AdditiveAttention(
+            self._inward, self._outward, local.original_id, facts.inward_ids, facts.outward_ids, edges
+        )
 
     @cached_property
     def _propagation(self):

@@ -19,6 +19,7 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import per_layer
+from hpcgnn.errors import ConfigError
 from hpcgnn.graph.closed import halo_rows, sparse_with_halo, with_halo
 from hpcgnn.graph.local import SparseRows
 from hpcgnn.nn.stage import KeptAggregate, KeptRows, LayerStage, add_heads, copy_layer
@@ -152,7 +153,12 @@ class _WholeModel(torch.nn.Module):
         return super().train(mode)
 
 
-def build_lazy(local, comm, buffers, config):
+def build_lazy(local, comm, buffers, config, random):
     """The schedule for a LocalGraph."""
+    if config.schedule.halo_dtype != "fp32":
+        raise ConfigError(
+            f"--halo-dtype {config.schedule.halo_dtype} is not for --schedule lazy, which sends a layer's input once and keeps it: "
+            "expected fp32, or another schedule"
+        )
     halo = FullHalo(local, comm, buffers)
     return Schedule(halo, LayerByLayer(local, halo, comm, buffers, config.schedule))

@@ -1,10 +1,22 @@
 """Sequential aggregation and rematerialization (Mostafa, MLSys'22): full halo, all-reduce at every step."""
 
+from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.schedules.halo import Facts, FullHalo
 from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.schedules.wire import make_wire
 
 
-def build_sar(local, comm, buffers, config):
-    """The exact full-batch schedule for a LocalGraph."""
-    return Schedule(FullHalo(local, comm, buffers), AllreduceEveryStep(comm))
+def build_sar(local, comm, buffers, config, random):
+    """The full-batch schedule for a LocalGraph; exact but for --halo-dtype. config: Config; random: Randomness."""
+    return Schedule(full_halo(local, comm, buffers, config.schedule, random), AllreduceEveryStep(comm))
+
+
+def full_halo(local, comm, buffers, options, random):
+    """The halo policy of `sar`. options: ScheduleConfig."""
+    facts = Facts(local, comm)
+    exact = FullHalo(local, comm, buffers, facts=facts)
+    if options.halo_dtype == "fp32":
+        return exact
+    wire = make_wire(options, local, random)
+    return ApproximateInTraining(exact, FullHalo(local, comm, buffers, wire, facts))

@@ -23,6 +23,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.graph.closed import induced
 from hpcgnn.schedules.base import Schedule, Stage, Turn
 from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.schedules.sar import full_halo
 from hpcgnn.schedules.sync import AllreduceEveryStep
 
 log = logging.getLogger("hpcgnn")
@@ -200,6 +201,7 @@ def _unpack(optimizer, flat):
             start = stop
 
 
-def build_tma(local, comm, buffers, config):
+def build_tma(local, comm, buffers, config, random):
     """The schedule for a LocalGraph; its halo policy serves evaluation and exact steps."""
-    return Schedule(FullHalo(local, comm, buffers), Averaging(local, comm, buffers, config.schedule))
+    halo = full_halo(local, comm, buffers, config.schedule, random)
+    return Schedule(halo, Averaging(local, comm, buffers, config.schedule))

@@ -6,6 +6,7 @@ costs one interval, not the run.
 """
 
 import json
+import shutil
 from pathlib import Path
 
 import h5py
@@ -54,6 +55,7 @@ def save_checkpoint(run_dir, model, optimizer, best_state, progress, schedule_st
                 _write_tensors(file.create_group(f"optimizer/{index}"), state)
         for old in checkpoints(run_dir)[:-KEEP]:
             old.unlink()
+            shutil.rmtree(_ranks_folder(old), ignore_errors=True)
     except (OSError, HpcgnnError) as error:
         raise RunDirError(
             f"cannot write checkpoint {path}: {error}; free space or choose another --run-dir; the checkpoint "
@@ -126,6 +128,42 @@ def newest_readable(run_dir, warn):
             f"no checkpoint in {Path(run_dir) / 'checkpoints'} can be read; remove them to start afresh"
         )
     return None
+
+
+def _ranks_folder(path):
+    return path.with_name(f"{path.stem}-ranks")
+
+
+def _rank_path(run_dir, epoch, rank):
+    return _ranks_folder(checkpoint_path(run_dir, epoch)) / f"rank-{rank:05d}.h5"
+
+
+def save_rank_state(run_dir, epoch, rank, tensors, belongs):
+    """Write {name: tensor} of one rank, before the checkpoint that it goes with. Every rank calls this for itself.
+
+    belongs: JSON-able dict of what must agree for the tensors to be of use. Raises RunDirError.
+    """
+    path = _rank_path(run_dir, epoch, rank)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+            file.attrs.update(format=FORMAT, format_version=VERSION, belongs=to_json(belongs))
+            _write_tensors(file.create_group("tensors"), tensors)
+    except (OSError, HpcgnnError) as error:
+        raise RunDirError(
+            f"cannot write {path}: {error}; free space or choose another --run-dir; the checkpoint before it is kept"
+        ) from error
+
+
+def read_rank_state(run_dir, epoch, rank, belongs):
+    """{name: tensor} of one rank, or None if there are none that belong to the same."""
+    try:
+        with h5py.File(_rank_path(run_dir, epoch, rank), "r", libver="latest", locking="best-effort") as file:
+            if json.loads(file.attrs["belongs"]) != json.loads(to_json(belongs)):
+                return None
+            return _read_tensors(file["tensors"])
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError):
+        return None
 
 
 def check_identity(path, saved, present):

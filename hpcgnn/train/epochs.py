@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from tqdm import tqdm
 
+from hpcgnn.train import rank_state
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.clock import PHASES
 from hpcgnn.train.rundir import terminal
@@ -66,6 +67,8 @@ def run_epochs(trainer, config, progress, run_dir, best_state=None, stop=None):
         record.update(costs)
         due = last or stopping or bool(every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0)
         state = trainer.schedule.sync.state(trainer.optimizers) if due else {}
+        if due:
+            rank_state.save(trainer, config, epoch + 1)
         with trainer.comm.together("writing the run directory"):
             if run_dir is not None:
                 run_dir.append(record)

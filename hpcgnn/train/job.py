@@ -18,6 +18,7 @@ from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
+from hpcgnn.train import rank_state
 from hpcgnn.train.account import make_account
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.affinity import describe_affinity
@@ -319,4 +320,5 @@ def _resume(trainer, config, spec, meta, run_dir):
             run_dir.begin(config, progress.epoch)
     trainer.schedule.sync.restore(schedule_state, trainer.optimizers)
     log.info("resuming from %s: %d epochs are done", path, progress.epoch)
+    rank_state.load(trainer, config, progress.epoch)
     return progress, best_state

@@ -25,7 +25,7 @@ class Trainer:
     def __init__(self, local, spec, config, comm, buffers, watch=unwatched):
         self.comm, self.clock, self.buffers = comm, Clock(watch, comm.pulse), buffers
         self.random = Randomness(config.run.seed)
-        self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config)
+        self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
         self.constants = {}
         self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena)
         with torch.random.fork_rng(devices=[]):
@@ -58,6 +58,7 @@ class Trainer:
         """One epoch of the present stage, of as many steps as the schedule makes it; returns the mean loss over all
         training nodes in its last step. Collective.
         """
+        self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
         for optimizer in self.optimizers:
             set_learning_rate(optimizer, self.learning_rate(epoch))
@@ -102,19 +103,34 @@ class Trainer:
         return self.constants[name]
 
     def _total_loss(self, local_loss, finite, epoch):
-        """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it or a gradient is not finite."""
-        bad = torch.zeros(2, self.comm.size, dtype=torch.float64)
-        bad[:, self.comm.rank] = torch.tensor([not torch.isfinite(local_loss), not finite])
+        """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it or a gradient is not finite, or if
+        a row was not on its way.
+        """
+        bad = torch.zeros(3, self.comm.size, dtype=torch.float64)
+        overflowed = self.schedule.halo.overflowed
+        bad[:, self.comm.rank] = torch.tensor([not torch.isfinite(local_loss), not finite, overflowed])
         totals = self.comm.total(torch.cat([torch.tensor([float(local_loss)], dtype=torch.float64), bad.flatten()]))
-        losses, gradients = totals[1:].view(2, -1)
+        losses, gradients, overflows = totals[1:].view(3, -1)
+        if overflows.any():
+            raise _everywhere(
+                f"a number left the range of --halo-dtype fp16 (65504) on its way from rank {_ranks(overflows)} in epoch "
+                f"{epoch}; use --halo-dtype bf16, which has the range of fp32. The last checkpoint is kept"
+            )
         if totals[1:].any():
             what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
-            ranks = ", ".join(str(rank) for rank in torch.nonzero(flags).flatten().tolist())
             where = first_not_finite(self.model, self.graph, self.comm)
-            error = TrainingError(
-                f"the {what} is not finite in epoch {epoch} on rank {ranks}: {where}; expected a finite {what}. Lower --lr, set "
-                "--clip-norm, or look for extreme features; the last checkpoint is kept"
+            raise _everywhere(
+                f"the {what} is not finite in epoch {epoch} on rank {_ranks(flags)}: {where}; expected a finite {what}. Lower "
+                "--lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
             )
-            error.everywhere = True
-            raise error
         return float(totals[0])
+
+
+def _everywhere(text):
+    error = TrainingError(text)
+    error.everywhere = True
+    return error
+
+
+def _ranks(flags):
+    return ", ".join(str(rank) for rank in torch.nonzero(flags).flatten().tolist())

@@ -38,20 +38,27 @@ def edge_mask(src, dst, heads):
     return torch.from_numpy((words >= threshold) / (1 - threshold / 2**32))
 
 
-def right(graph, shape, projected, gy, self_loops, dropout):
-    """(y, gradient of projected) by autograd over a list of all edges, float64."""
+def right(graph, shape, projected, gy, self_loops, dropout, used=None):
+    """(y, gradient of projected) by autograd over a list of all edges, float64.
+
+    used: from (src, dst) to (bool (E,): which edges there are, (E,): what is added to their logits after LeakyReLU).
+    """
     src, dst = edges_of(graph, self_loops)
+    mask, added = edge_mask(src, dst, shape.heads), 0.0
+    if used is not None:
+        there, added = used(src, dst)
+        src, dst, mask, added = src[there], dst[there], mask[there], torch.from_numpy(added[there, None])
     n, h, f = graph.num_nodes, shape.heads, shape.columns
     projected = projected.clone().requires_grad_()
     z, a_src, a_dst = projected[:, :f].view(n, h, -1), projected[:, f : f + h], projected[:, f + h :]
-    logit = torch.nn.functional.leaky_relu(a_dst[dst] + a_src[src], shape.slope)
+    logit = torch.nn.functional.leaky_relu(a_dst[dst] + a_src[src], shape.slope) + added
     rows = torch.from_numpy(dst)[:, None].expand(-1, h)
     top = torch.full((n, h), -torch.inf, dtype=torch.float64).scatter_reduce(0, rows, logit.detach(), "amax")
     weight = torch.exp(logit - top[dst])
     total = torch.zeros(n, h, dtype=torch.float64).index_add(0, torch.from_numpy(dst), weight)
     alpha = weight / total[dst]
     if dropout:
-        alpha = alpha * edge_mask(src, dst, h)
+        alpha = alpha * mask
     y = torch.zeros(n, h, shape.width, dtype=torch.float64).index_add(
         0, torch.from_numpy(dst), alpha[..., None] * z[src]
     )

@@ -1,0 +1,124 @@
+"""Rows that are sent in one epoch and used in a later one: messages to the same peers that outlive the step that sent them.
+
+A stream ends before the layer does, in bounded memory. What is used r epochs later cannot: a mailbox keeps r + 1 epochs of
+rows, in the form in which they came, as one message from each peer. They arrive in the background of whole epochs.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from hpcgnn.graph.wire import decode
+
+
+@dataclass
+class Letter:
+    """What came, or is on its way, of one epoch. data: bytes of the messages of all peers."""
+
+    data: torch.Tensor
+    receives: list = field(default_factory=list)
+
+
+class Mailbox:
+    """One exchange of every epoch. Letters are used `delay` epochs after they were posted; as long as there is none so old, the
+    newest is waited for and used.
+
+    sources, dests: [(rank, rows)] that rows come from and go to, in the order in which they lie. smoothing: γ of the average
+    ĥ ← γ ĥ + (1 − γ) h of delayed rows, which is then used in their place; 0 keeps none.
+    """
+
+    def __init__(self, comm, sources, dests, tag, delay, smoothing, kind):
+        self._comm, self._sources, self._dests = comm, sources, dests
+        self._tag, self._delay, self._smoothing, self._kind = tag, delay, smoothing, kind
+        self._letters, self._sends, self._outgoing, self._average = [], [], None, None
+        self.num_rows = sum(rows for _, rows in sources)
+
+    @property
+    def kept_bytes(self):
+        """Bytes that are kept from epoch to epoch."""
+        tensors = [letter.data for letter in self._letters] + [self._outgoing, self._average]
+        return sum(t.nbytes for t in tensors if t is not None)
+
+    def prepare(self, form):
+        """The messages to be filled, one for each peer of `dests` that gets rows: [(bytes, rows)]. Before `post`."""
+        self.form = form
+        self._comm.wait(self._sends, self._kind)
+        size = sum(form.room(rows) for _, rows in self._dests)
+        if self._outgoing is None or self._outgoing.nbytes != size:
+            self._outgoing = torch.empty(size, dtype=torch.uint8)
+        return [(part, rows) for _, part, rows in self._cut(self._outgoing, self._dests)]
+
+    def post(self):
+        """Send what `prepare` gave, now filled, and post the receives; forget the oldest letter."""
+        size, data = sum(self.form.room(rows) for _, rows in self._sources), None
+        if len(self._letters) > self._delay:
+            data = self._letters.pop(0).data
+        letter = Letter(torch.empty(size, dtype=torch.uint8) if data is None or data.nbytes != size else data)
+        letter.receives = [
+            self._comm.irecv(part, rank, self._tag, self._kind)
+            for rank, part, _ in self._cut(letter.data, self._sources)
+        ]
+        self._sends = [
+            self._comm.isend(part, rank, self._tag, self._kind)
+            for rank, part, _ in self._cut(self._outgoing, self._dests)
+        ]
+        self._letters.append(letter)
+        self._comm.progress(letter.receives)
+        self._comm.progress(self._sends)
+
+    def open(self, lease):
+        """Wait for the letter that is to be used in this epoch, and take it into the average. lease: Lease, to widen rows."""
+        delayed = len(self._letters) > self._delay
+        self._open = self._letters[0 if delayed else -1]
+        self._comm.wait(self._open.receives, self._kind)
+        self._averaged = bool(delayed and self._smoothing)
+        if not self._averaged:
+            return
+        known = self._average is not None
+        if not known:
+            self._average = torch.empty(self.num_rows, self.form.width, dtype=self.form.dtype)
+        widened = self.form.widened_bytes
+        step = max(1, len(lease.widened(None)) // widened if widened else self.num_rows)
+        for first in range(0, self.num_rows, step):
+            piece = slice(first, min(first + step, self.num_rows))
+            rows = self._rows(piece.start, piece.stop, lease)
+            if known:
+                self._average[piece].lerp_(rows, 1 - self._smoothing)
+            else:
+                self._average[piece] = rows
+
+    def rows(self, start, stop, lease):
+        """(stop − start, F) of the opened letter, or of the average; widened ones are valid until the next are asked for."""
+        return self._average[start:stop] if self._averaged else self._rows(start, stop, lease)
+
+    def _rows(self, start, stop, lease):
+        form = self.form
+        if not form.narrow:
+            return self._open.data.view(form.dtype).view(self.num_rows, form.width)[start:stop]
+        out = lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
+        before = 0
+        for _, part, rows in self._cut(self._open.data, self._sources):
+            first, last = max(start, before), min(stop, before + rows)
+            if first < last:
+                decode(out[first - start : last - start], form, part, rows, first - before)
+            before += rows
+        return out
+
+    def _cut(self, buffer, peers):
+        """[(rank, its message, its rows)] for the peers that have rows."""
+        parts = buffer.split([self.form.room(rows) for _, rows in peers])
+        return [(rank, part[: rows * self.form.row_bytes], rows) for (rank, rows), part in zip(peers, parts) if rows]
+
+    def state(self):
+        """{name: tensor} of what will be used, after everything has arrived. Not collective, if all ranks call it."""
+        self._comm.wait(self._sends, self._kind)
+        for letter in self._letters:
+            self._comm.wait(letter.receives, self._kind)
+        found = {f"letter-{index}": letter.data for index, letter in enumerate(self._letters)}
+        return found if self._average is None else {**found, "average": self._average}
+
+    def load_state(self, tensors):
+        """Go on from there."""
+        self._average = tensors.get("average")
+        names = sorted(name for name in tensors if name.startswith("letter-"))
+        self._letters = [Letter(tensors[name]) for name in names]

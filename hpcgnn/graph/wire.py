@@ -1,0 +1,167 @@
+"""How rows look on the way: feature columns narrowed when they are packed, widened when they are used.
+
+The halo is most of what a job sends, and a feature needs fewer bits to travel than to be computed with. The leading columns
+of a row are features (or their gradients) and may be narrowed; the others (logits, log-sum-exps, what the softmax of a node
+hangs on) travel as they are computed with. Half precision is rounded to the nearest. int8 has a scale for each row and is
+rounded at random so that its mean is right (as AdaQP does: Wan et al., MLSys'23), by draws that follow from what they are
+for, so that a run can be repeated.
+
+The rows of one message lie as [wide columns | scales | narrow columns], each part by itself, so that none is misaligned and
+no byte is sent as padding.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from hpcgnn import kernels
+
+#: name of the option -> the type of a narrowed number; fp32 stands for the run's own precision.
+NARROW_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
+_LEVELS = 127
+# Numbers that are converted at a time: their copies stay in the cache and are no part of the communication memory's account.
+_PIECE = 1 << 15
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of the rows of one stream. width: columns; narrow: how many of them, from the first, are narrowed to `type`."""
+
+    width: int
+    narrow: int
+    dtype: torch.dtype
+    type: torch.dtype | None
+
+    @property
+    def row_bytes(self):
+        """Bytes of a row as it is sent."""
+        wide = (self.width - self.narrow) * self.dtype.itemsize
+        return wide + (self.narrow * self.type.itemsize + self._scale_bytes if self.narrow else 0)
+
+    @property
+    def widened_bytes(self):
+        """Bytes per row of the copy that it takes to use the rows: none where they are used as they came."""
+        return self.width * self.dtype.itemsize if self.narrow else 0
+
+    @property
+    def _scale_bytes(self):
+        return 4 if self.type == torch.int8 else 0
+
+    def room(self, rows):
+        """Bytes that a message of so many rows takes in a buffer: its own, and what keeps the next one aligned."""
+        unit = self.dtype.itemsize
+        return -(-rows * self.row_bytes // unit) * unit
+
+    def parts(self, message, rows):
+        """(scales (rows, 1) or None, wide (rows, width − narrow), narrow (rows, narrow) or None) of a message: views."""
+        sizes = [rows * self._scale_bytes, rows * (self.width - self.narrow) * self.dtype.itemsize]
+        # Numbers of eight bytes come first: scales of four before them would leave them misaligned.
+        wide = message[: sizes[1]].view(self.dtype).view(rows, self.width - self.narrow)
+        if not self.narrow:
+            return None, wide, None
+        scales, narrow = message[sizes[1] : rows * self.row_bytes].split(
+            [sizes[0], rows * self.narrow * self.type.itemsize]
+        )
+        scales = scales.view(torch.float32).view(rows, 1) if sizes[0] else None
+        return scales, wide, narrow.view(self.type).view(rows, self.narrow)
+
+
+class Wire:
+    """The choice of --halo-dtype, and what it takes to follow it.
+
+    name: a key of NARROW_TYPES. ids: int64 (n_p,), the original ids of own nodes; key(number): of the rounding of the
+    number-th stream of the present epoch; int8 needs both. overflowed: whether a finite number has left the range of fp16 on
+    this rank.
+    """
+
+    def __init__(self, name="fp32", ids=None, key=None):
+        self.name, self.type, self.ids, self._key = name, NARROW_TYPES[name], ids, key
+        self.overflowed, self._draws = False, 0
+
+    def begin_epoch(self):
+        """Count streams anew."""
+        self._draws = 0
+
+    def next_draw(self):
+        """The key of the next stream's rounding."""
+        self._draws += 1
+        return self._key(self._draws) if self.type == torch.int8 else 0
+
+    def form(self, width, narrow, dtype):
+        """The Form of rows of so many columns; they are narrowed only if they then need less memory, their widened copy
+        included.
+        """
+        form, plain = Form(width, narrow, dtype, self.type), Form(width, 0, dtype, None)
+        if self.type is None or not narrow:
+            return plain
+        return form if form.room(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
+
+    def rounded(self, x):
+        """x (n, F) in numbers that survive the way unchanged. For the half precisions only."""
+        return x if self.type is None else self._narrowed(x).to(x.dtype)
+
+    def encode(self, message, form, x, index, scale, draw, rows=None, first=0):
+        """Write rows index int32 (m,) of x (n, F), times scale (n,), as one message (bytes); draw: key of the rounding.
+
+        index None: all rows of x, unscaled. rows, first: where these are rows first … of a message of so many.
+        """
+        count = len(x) if index is None else len(index)
+        place = slice(first, first + count)
+        parts = form.parts(message, count if rows is None else rows)
+        scales, wide, narrow = (part if part is None else part[place] for part in parts)
+        if form.narrow < form.width:
+            _take(wide, x[:, form.narrow :], index, scale)
+        if not form.narrow:
+            return
+        features = x[:, : form.narrow]
+        if form.type == torch.bfloat16 and x.dtype == torch.float32:
+            _take(narrow, features, index, scale)
+            return
+        step = max(1, _PIECE // form.narrow)
+        for start in range(0, count, step):
+            piece = slice(start, min(start + step, count))
+            taken = features[piece] if index is None else features[index[piece].long()]
+            if scale is not None:
+                taken = taken * scale[index[piece].long(), None]
+            if form.type == torch.int8:
+                ids = (
+                    torch.arange(first + piece.start, first + piece.stop)
+                    if index is None
+                    else self.ids[index[piece].long()]
+                )
+                _quantise(narrow[piece], scales[piece], taken, ids, draw)
+            else:
+                narrow[piece] = self._narrowed(taken)
+
+    def _narrowed(self, x):
+        result = x.to(self.type)
+        if self.type == torch.float16 and bool((result.isinf() & x.isfinite()).any()):
+            self.overflowed = True
+        return result
+
+
+def decode(out, form, message, rows, first):
+    """Rows first … first + len(out) of a message of so many rows, widened into out (m, width)."""
+    piece = slice(first, first + len(out))
+    scales, wide, narrow = form.parts(message, rows)
+    out[:, form.narrow :] = wide[piece]
+    if form.type == torch.int8:
+        torch.mul(narrow[piece], scales[piece], out=out[:, : form.narrow])
+    elif form.narrow:
+        out[:, : form.narrow] = narrow[piece]
+
+
+def _take(out, x, index, scale):
+    if index is None:
+        out.copy_(x)
+    else:
+        kernels.pack(out, x, index, scale)
+
+
+def _quantise(out, scales, x, ids, draw):
+    """x (m, F) as out int8 (m, F) times scales float32 (m, 1): each number is one of its two neighbours, x in the mean."""
+    torch.div(x.abs().amax(1, keepdim=True), _LEVELS, out=scales)
+    # 24 bits are what float32 holds exactly; 32 would round up to 1.
+    draws = (kernels.random_words(draw, ids, x.shape[1]) >> 8).to(torch.float32).mul_(2.0**-24)
+    levels = x / scales.clamp(min=torch.finfo(torch.float32).tiny)
+    out.copy_(levels.add_(draws).floor_().clamp_(-_LEVELS, _LEVELS))

@@ -1,0 +1,78 @@
+"""Boundary sampling (BNS-GCN: Wan et al., MLSys'22): each epoch a rank uses a random part of its halo.
+
+Each boundary node is kept for each other rank with probability p, anew in every epoch and for all layers and the backward
+pass of it. Rows are multiplied by 1/p, and degrees are those of the whole graph, so that the linear aggregate of a layer is
+right in the mean, given the layer's input. In attention −log p is added to the logits of sampled edges instead: numerator and
+denominator of the softmax are right in the mean, and their ratio tends to the right one.
+
+A sample of the blocks of edges and its transpose are made in each epoch: 2p of the memory of the blocks between ranks.
+"""
+
+import math
+
+from hpcgnn.graph.blocks import transposed
+from hpcgnn.graph.norms import scales
+from hpcgnn.graph.sampling import sample_blocks, sample_plan
+from hpcgnn.graph.stream import Stream
+from hpcgnn.ops.pushed import PushedAggregation, PushedAttention
+from hpcgnn.ops.randomness import Purpose
+from hpcgnn.schedules.approximate import ApproximateInTraining
+from hpcgnn.schedules.base import Schedule
+from hpcgnn.schedules.halo import Facts, FullHalo
+from hpcgnn.schedules.pushed import PushedHalo
+from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.schedules.wire import make_wire
+
+
+class SampledHalo(PushedHalo):
+    """A sample of the halo in each epoch. rate: p; wire: Wire; facts: Facts; random: Randomness, which decides the sample."""
+
+    name = "bns"
+
+    def __init__(self, local, comm, buffers, wire, facts, random, rate):
+        self._local, self._comm, self._buffers = local, comm, buffers
+        self._wire, self._facts, self._random, self.rate = wire, facts, random, rate
+        self._linear = {}
+
+    def begin_epoch(self, epoch):
+        """Draw the sample of this epoch. All ranks, for the ids of the halo are fetched once."""
+        self._wire.begin_epoch()
+        self._linear = {}
+        inward, ids = self._local.inward, self._facts.inward_ids
+        key = self._random.key(Purpose.BOUNDARY, 0)
+        plan, kept = sample_plan(inward.plan, self._local.original_id, ids, key, self.rate)
+        blocks = sample_blocks(inward.halo, inward.plan, plan, kept)
+        self._ids, self.plan = ids[kept], plan
+        self._used = self._stream(inward.own, blocks)
+        self._push = self._stream(self._local.outward.own, [transposed(block) for block in blocks])
+
+    def _stream(self, own, blocks):
+        return Stream(own, blocks, self.plan, self._buffers, self._comm, self._wire)
+
+    @property
+    def overflowed(self):
+        """Whether a number was too large for the way, on this rank."""
+        return self._wire.overflowed
+
+    def _aggregation(self, norm, dtype):
+        if (norm, dtype) not in self._linear:
+            factor = 1 / self.rate if self.rate else 1.0
+            self._linear[norm, dtype] = PushedAggregation(
+                self._used, self._push, *scales(self._local, norm, dtype), factor
+            )
+        return self._linear[norm, dtype]
+
+    def _attention(self, shape):
+        edges = self._local.inward.edges, self._local.outward.edges
+        added = -math.log(self.rate) if self.rate else 0.0
+        return PushedAttention(self._used, self._push, self._local.original_id, self._ids, edges, added)
+
+
+def build_bns(local, comm, buffers, config, random):
+    """Sampled halo, all-reduce at every step. config: Config; random: Randomness."""
+    options = config.schedule
+    facts = Facts(local, comm)
+    exact = FullHalo(local, comm, buffers, facts=facts)
+    wire = make_wire(options, local, random)
+    training = SampledHalo(local, comm, buffers, wire, facts, random, options.boundary_rate)
+    return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm))

@@ -1,0 +1,142 @@
+"""Delayed halo (PipeGCN: Wan et al., ICLR'22; DistGNN: Md et al., SC'21): rows of others are those of r epochs ago.
+
+Each layer sends its rows in epoch t and uses in epoch t those that others sent in epoch t − r, so that messages have r epochs
+to arrive and nothing waits for them. Gradients go the other way in the same manner: a rank computes, for the rows that it
+used, the whole gradient of what it made of them in that epoch (in attention with the softmax, its denominator and D of that
+same epoch, so that it is the gradient of a function), and their owners add it r epochs later. Nothing is fetched twice.
+
+In the first r epochs, and where a run goes on at another number of ranks, there are no old rows yet: the new ones are waited
+for. With smoothing γ an average ĥ ← γ ĥ + (1 − γ) h of the old rows is used instead of them, and of their gradients likewise.
+
+The price is memory that does not fall linearly with the number of ranks: r + 1 epochs of the halo's rows and of what goes back
+for every layer, and the transposed blocks of edges between ranks. It is counted and warned of.
+"""
+
+import logging
+
+import torch
+
+from hpcgnn.graph.blocks import transposed
+from hpcgnn.graph.delayed import DelayedLayer
+from hpcgnn.graph.norms import scales
+from hpcgnn.ops.pushed import PushedAggregation, PushedAttention
+from hpcgnn.schedules.approximate import ApproximateInTraining
+from hpcgnn.schedules.base import Schedule
+from hpcgnn.schedules.halo import Facts, FullHalo
+from hpcgnn.schedules.pushed import PushedHalo
+from hpcgnn.schedules.sar import full_halo
+from hpcgnn.schedules.sync import AllreduceEveryStep
+from hpcgnn.schedules.wire import make_wire
+
+log = logging.getLogger("hpcgnn")
+
+
+class StaleHalo(PushedHalo):
+    """The halo of r epochs ago. delay: r, at least 1; smoothing: γ; wire: Wire; facts: Facts."""
+
+    name, has_state = "stale", True
+
+    def __init__(self, local, comm, buffers, wire, facts, delay, smoothing=0.0):
+        self._local, self._comm, self._buffers, self._wire, self._facts = local, comm, buffers, wire, facts
+        self._delay, self._smoothing = delay, smoothing
+        inward = local.inward
+        self._blocks = inward.own, inward.halo
+        self._pushed = local.outward.own, [transposed(block) for block in inward.halo]
+        # One operator for each call of a verb in an epoch: calls come in the same order in every epoch, on all ranks.
+        self._layers, self._operators, self._calls = [], {}, 0
+        self._saved, self._warned = {}, False
+
+    def begin_epoch(self, epoch):
+        """Called by all ranks before the forward pass of an epoch."""
+        if self._layers and not self._warned:
+            self._warn()
+        self._wire.begin_epoch()
+        self._calls = 0
+
+    @property
+    def overflowed(self):
+        """Whether a number was too large for the way, on this rank."""
+        return self._wire.overflowed
+
+    @property
+    def kept_bytes(self):
+        """Bytes of rows and edges that are kept for the delay, on this rank."""
+        boxes = [box for layer in self._layers for box in (layer.ahead, layer.home)]
+        return sum(box.kept_bytes for box in boxes) + sum(block.nbytes for block in self._pushed[1])
+
+    def _aggregation(self, norm, dtype):
+        def make(layer):
+            return PushedAggregation(layer.used, layer.pushed, *scales(self._local, norm, dtype))
+
+        return self._operator(("aggregate", norm, dtype), make)
+
+    def _attention(self, shape):
+        local, ids = self._local, self._facts.inward_ids
+
+        def make(layer):
+            edges = local.inward.edges, local.outward.edges
+            return PushedAttention(layer.used, layer.pushed, local.original_id, ids, edges)
+
+        return self._operator(("attend", shape), make)
+
+    def _operator(self, what, make):
+        """The operator of the present call, which must be for the same thing in every epoch."""
+        number, self._calls = self._calls, self._calls + 1
+        if number == len(self._layers):
+            layer = DelayedLayer(
+                self._blocks,
+                self._pushed,
+                self._local.inward.plan,
+                self._buffers,
+                self._comm,
+                self._wire,
+                number,
+                self._delay,
+                self._smoothing,
+            )
+            for name, box in (("ahead", layer.ahead), ("home", layer.home)):
+                box.load_state(self._saved.pop((number, name), {}))
+            self._layers.append(layer)
+            self._operators[number] = what, make(layer)
+        known, operator = self._operators[number]
+        assert known == what, "a model must call the same operators in the same order in every epoch"
+        return operator
+
+    def state(self):
+        """{name: tensor}: rows that were sent and will be used. All ranks, for those under way are waited for."""
+        return {
+            f"{number:04d}-{name}-{part}": tensor
+            for number, layer in enumerate(self._layers)
+            for name, box in (("ahead", layer.ahead), ("home", layer.home))
+            for part, tensor in box.state().items()
+        }
+
+    def load_state(self, tensors):
+        """Go on from what `state` gave on the same rank, before the first epoch."""
+        for key, tensor in tensors.items():
+            number, name, part = key.split("-", 2)
+            self._saved.setdefault((int(number), name), {})[part] = tensor
+
+    def _warn(self):
+        most = self._comm.allreduce_(torch.tensor([self.kept_bytes]), "control", "max")
+        self._warned = True
+        if not most or self._comm.rank:
+            return
+        log.warning(
+            "--schedule stale keeps %.1f MiB on the rank with the largest halo: %d epochs of the rows of all neighbours for "
+            "every layer. It follows the size of the halo, and does not fall linearly with the number of ranks",
+            int(most) / 2**20,
+            self._delay + 1,
+        )
+
+
+def build_stale(local, comm, buffers, config, random):
+    """Delayed halo, all-reduce at every step; no delay is `sar`. config: Config; random: Randomness."""
+    options = config.schedule
+    sync = AllreduceEveryStep(comm)
+    if options.stale_epochs == 0:
+        return Schedule(full_halo(local, comm, buffers, options, random), sync)
+    facts, wire = Facts(local, comm), make_wire(options, local, random)
+    exact = FullHalo(local, comm, buffers, facts=facts)
+    training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs, options.stale_smoothing)
+    return Schedule(ApproximateInTraining(exact, training), sync)

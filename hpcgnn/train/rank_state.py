@@ -1,0 +1,45 @@
+"""What ranks know besides the model, saved beside each checkpoint: one file per rank, of the schedules that have such a thing.
+
+It belongs to one layout. A run that goes on elsewhere, or lost a file, starts its schedule afresh, and says so.
+"""
+
+import logging
+
+from hpcgnn.train.checkpoint import read_rank_state, save_rank_state
+
+log = logging.getLogger("hpcgnn")
+
+
+def save(trainer, config, epoch):
+    """Write the state of all ranks after so many epochs. Collective; nothing happens where the schedule has none."""
+    halo = trainer.schedule.halo
+    if not halo.has_state:
+        return
+    tensors = halo.state()
+    with trainer.comm.together("writing the state of the ranks"):
+        save_rank_state(config.run.run_dir, epoch, trainer.comm.rank, tensors, _belongs(trainer, config))
+
+
+def load(trainer, config, epoch):
+    """Give the schedule what was saved after so many epochs, on all ranks or on none. Collective."""
+    halo = trainer.schedule.halo
+    if not halo.has_state:
+        return
+    tensors = read_rank_state(config.run.run_dir, epoch, trainer.comm.rank, _belongs(trainer, config))
+    if all(trainer.comm.allgather_object(tensors is not None)):
+        halo.load_state(tensors)
+    elif trainer.comm.rank == 0:
+        log.warning(
+            "the checkpoint has no state of --schedule %s for these ranks, this map and these options: the schedule starts "
+            "afresh, and the curve may have a seam here",
+            config.schedule.schedule,
+        )
+
+
+def _belongs(trainer, config):
+    return {
+        "ranks": trainer.comm.size,
+        "partition": config.data.partition,
+        "nodes": len(trainer.graph.ids),
+        "schedule": vars(config.schedule) | {"halo_buffer": None},
+    }

@@ -1,0 +1,187 @@
+"""Narrowed rows against oracles that narrow the same rows: values, bytes, buffers; what may not be narrowed is not."""
+
+import graphs
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from hpcgnn.errors import HpcgnnError
+from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.graph.wire import Wire
+from hpcgnn.ops.attention import AttentionShape
+from hpcgnn.ops.randomness import Purpose, Randomness
+from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.train.job import train
+
+from .gathering import whole
+from .small import stored
+from .test_attention import KEY, P, right
+from .training import CLASSES, FEATURES, build_trainer, configure, make_graphs
+
+DTYPES = ("bf16", "fp16", "int8")
+SEED, ROUNDING = 7, 6
+ROW_BYTES = {"bf16": lambda f: 2 * f, "fp16": lambda f: 2 * f, "int8": lambda f: f + 4}
+
+
+def make_policy(comm, local, dtype, halo_buffer):
+    random = Randomness(SEED)
+    wire = Wire(dtype, local.original_id, lambda number: random.key(Purpose.ROUNDING, number))
+    return FullHalo(local, comm, HaloBuffers(halo_buffer), wire)
+
+
+def narrowed(dtype, x, draw):
+    """x (n, F) as it arrives, by the definition: float64. draw: the number of the stream, counted from 1."""
+    if dtype != "int8":
+        return torch.from_numpy(x).to({"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]).double().numpy()
+    words = oracle.random_words(
+        oracle.stream_key(SEED, 0, draw, ROUNDING), np.arange(len(x), dtype=np.int64), x.shape[1]
+    )
+    scale = (np.abs(x).max(1, keepdims=True) / 127).astype(np.float32).astype(np.float64)
+    level = np.floor(x / np.maximum(scale, 1e-30) + (words >> 8) / 2.0**24)
+    return np.clip(level, -127, 127) * scale
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["star", "two cliques", "random directed weighted"])
+def test_aggregation(comm, session_path, name, dtype):
+    """Remote rows are those of the oracle, narrowed after they were scaled; own rows are exact. Odd widths, pieces of peers."""
+    graph, where, file = stored(comm, session_path, name)
+    a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight)
+    degree_in, degree_out = (np.where(d > 0, d, np.inf) ** -0.5 for d in (a.sum(1), a.sum(0)))
+    for map_name, width, rows in (("dealt", 7, 1000), ("random", 5, 3), ("one empty", 16, 1)):
+        local, owner = graphs.load(file, where.maps[map_name], comm, cap=rows), where.owner(map_name)
+        near = a * (owner[:, None] == owner[None, :])
+        far = a - near
+        random = np.random.default_rng(width)
+        x, gy = random.standard_normal((2, graph.num_nodes, width))
+        limit = 4 * rows * (8 * width + 8)
+        policy = make_policy(comm, local, dtype, limit)
+        mine = torch.from_numpy(x[local.original_id.numpy()]).requires_grad_()
+        comm.ledger.take()
+        y = policy.aggregate(mine, "sym")
+        y.backward(torch.from_numpy(gy[local.original_id.numpy()]))
+        traffic = comm.ledger.take()
+        sx, rg = degree_out[:, None] * x, degree_in[:, None] * gy
+        expected = degree_in[:, None] * (near @ sx + far @ narrowed(dtype, sx, 1))
+        gradient = degree_out[:, None] * (near.T @ rg + far.T @ narrowed(dtype, rg, 2))
+        # A draw that falls on the edge between two levels may fall either way in another order of rounding.
+        tolerance = 1e-9 if dtype != "int8" else 1e-5
+        np.testing.assert_allclose(whole(comm, local, y), expected, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(whole(comm, local, mine.grad), gradient, rtol=0, atol=tolerance)
+        for kind, plan in (("halo_forward", local.inward.plan), ("halo_backward", local.outward.plan)):
+            entry = traffic.pop(kind, None)
+            sent, received = (entry.bytes_sent, entry.bytes_received) if entry else (0, 0)
+            row = ROW_BYTES[dtype](width)
+            assert (sent, received) == (plan.num_boundary * row, plan.num_halo * row)
+        assert not traffic and policy._inward.buffers.nbytes <= limit
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "int8"])
+def test_only_features_of_attention_are_narrowed(comm, session_path, dtype):
+    """Features and gradients that survive the narrowing give the exact result: nothing else was rounded. Bytes say the same."""
+    shape = AttentionShape(3, 4)
+    graph, where, file = stored(comm, session_path, "random directed")
+    for map_name, rows in (("dealt", 1000), ("one empty", 4)):
+        local = graphs.load(file, where.maps[map_name], comm, cap=rows)
+        random = np.random.default_rng(3)
+        projected = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.columns + 2 * shape.heads)))
+        gy = torch.from_numpy(random.integers(-127, 128, (graph.num_nodes, shape.columns))).double()
+        projected[:, : shape.columns] = torch.from_numpy(random.integers(-127, 128, (graph.num_nodes, shape.columns)))
+        projected[:, 0], gy[:, 0] = 127, 127  # the scale of a row is then 1
+        policy = make_policy(comm, local, dtype, 4 * rows * (8 * (shape.columns + 4 * shape.heads) + 32))
+        mine = projected[local.original_id].requires_grad_()
+        policy._inward_ids, policy._attention
+        comm.ledger.take()
+        y = policy.attend(mine, shape, KEY, P)
+        y.backward(gy[local.original_id])
+        traffic = comm.ledger.take()
+        for found, expected in zip((y, mine.grad), right(graph, shape, projected, gy, "keep", True)):
+            np.testing.assert_allclose(
+                whole(comm, local, found), expected, rtol=0, atol=1e-9 * max(1, np.abs(expected).max())
+            )
+        features = ROW_BYTES[dtype](shape.columns)
+        forward, backward = (traffic[k].bytes_sent if k in traffic else 0 for k in ("halo_forward", "halo_backward"))
+        out = local.outward.plan
+        assert forward == local.inward.plan.num_boundary * (features + 8 * shape.heads)
+        assert backward == out.num_boundary * (features + 3 * 8 * shape.heads) + out.num_halo * 8 * shape.heads
+
+
+def test_int8_is_right_in_the_mean(comm, session_path):
+    graph, where, file = stored(comm, session_path, "power law")
+    local = graphs.load(file, where.maps["dealt"], comm)
+    random, buffers = Randomness(SEED), HaloBuffers(1 << 16)
+    wire = Wire("int8", local.original_id, lambda number: random.key(Purpose.ROUNDING, number))
+    policy = FullHalo(local, comm, buffers, wire)
+    x = np.random.default_rng(1).standard_normal((graph.num_nodes, 6))
+    mine, total, times = torch.from_numpy(x[local.original_id.numpy()]), 0, 60
+    for epoch in range(times):
+        random.epoch = epoch
+        policy.begin_epoch(epoch)
+        total = total + whole(comm, local, policy.aggregate(mine, "mean"))
+        if epoch == 0:
+            once = np.abs(total - oracle.operator(oracle.adjacency(len(x), graph.src, graph.dst), "mean") @ x).max()
+    exact = oracle.operator(oracle.adjacency(len(x), graph.src, graph.dst), "mean") @ x
+    assert np.abs(total / times - exact).max() <= max(once / 3, 1e-9) and (once > 1e-4 or comm.size == 1)
+
+
+MODELS = {
+    "gcn": ({"hidden": 15}, ("bf16", "int8"), 15 + CLASSES),
+    "sage pool": ({"model": "sage", "aggregator": "pool"}, ("bf16",), None),
+    "gat": ({"hidden": 4, "heads": 3}, ("int8",), None),
+    "gatv2": ({"hidden": 4, "heads": 3}, ("int8",), None),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_training_and_evaluation(comm, session_path, model):
+    """The curve stays near that of fp32 in small buffers; evaluation and the kept input are sent exactly."""
+    path = make_graphs(comm, session_path, nodes=300)["undirected"]
+    options, dtypes, widths = MODELS[model]
+    curves = {}
+    for dtype in ("fp32", *dtypes):
+        config = configure(path, **{"model": model.split()[0], "dropout": 0.0, **options}, halo_dtype=dtype)
+        trainer = build_trainer(comm, config, "metis", rows=20)
+        comm.ledger.take()
+        losses = [trainer.step(0)]
+        traffic = comm.ledger.take()
+        if widths:
+            sent, entry = trainer.constants and trainer.schedule.halo, traffic.get("halo_forward")
+            plan = getattr(sent, "training", sent)._inward.plan
+            width = [widths - CLASSES, CLASSES]
+            row = sum(4 * w if dtype == "fp32" else ROW_BYTES[dtype](w) for w in width)
+            assert (entry.bytes_sent if entry else 0) == plan.num_boundary * row
+            kept = traffic["input"].bytes_sent if "input" in traffic else 0
+            assert kept == plan.num_boundary * 4 * FEATURES
+        losses += [trainer.step(epoch) for epoch in range(1, 4)]
+        curves[dtype] = np.array(losses)
+        first, again = trainer.evaluate(), trainer.evaluate()
+        assert first == again
+        evaluated = comm.ledger.take()["evaluation"].bytes_sent if comm.size > 1 else 0
+        assert evaluated >= (2 * plan.num_boundary * 4 * sum(width) if widths else 0)
+        assert trainer.buffers.nbytes <= trainer.buffers.limit
+    for dtype in dtypes:
+        assert np.abs(curves[dtype] - curves["fp32"]).max() <= (0.02 if dtype != "int8" else 0.1)
+        assert comm.size == 1 or (curves[dtype] != curves["fp32"]).any()
+
+
+def test_what_fp16_cannot_hold_is_said(comm, session_path):
+    path = make_graphs(comm, session_path, nodes=300)["undirected"]
+    trainer = build_trainer(comm, configure(path, halo_dtype="fp16"), "metis")
+    trainer.model.convs[0].linear.weight.data.mul_(1e7)
+    if comm.size == 1:
+        trainer.step(0)
+        return
+    with pytest.raises(HpcgnnError, match=r"left the range of --halo-dtype fp16 .* use --halo-dtype bf16") as caught:
+        trainer.step(0)
+    assert caught.value.everywhere
+
+
+def test_int8_is_refused_for_the_largest(comm, session_path, shared_path, job_session):
+    path = make_graphs(comm, session_path, nodes=300)["undirected"]
+    config = configure(
+        path, model="sage", aggregator="max", halo_dtype="int8", run_dir=str(shared_path / "run"), partition="metis"
+    )
+    with pytest.raises(HpcgnnError, match="--halo-dtype int8 .* expected fp32, bf16 or fp16") as caught:
+        train(config, job_session)
+    assert caught.value.everywhere and not (shared_path / "run").exists()
