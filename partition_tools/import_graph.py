@@ -5,6 +5,7 @@ from pathlib import Path
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graph.storage import Csr, write_graph
 from partition_tools.canonical import ImportOptions, canonical
+from partition_tools.claim import claimed
 from partition_tools.features import DTYPES
 from partition_tools.progress import Reporter
 from partition_tools.sources import SOURCES, guess
@@ -97,8 +98,12 @@ def import_graph(path, output, *, format=None, options=ImportOptions(), tables=T
     Raises FormatError for input that cannot be read and GraphError for a graph that is not sound; then nothing is
     written.
     """
-    reporter, path = reporter or Reporter(), Path(path)
     check_target(output, force)
+    with claimed(output):
+        return _import(Path(path), output, format, options, tables, reporter or Reporter())
+
+
+def _import(path, output, format, options, tables, reporter):
     if not path.exists():
         raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
     if format is not None and format not in SOURCES:

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -16,7 +17,7 @@ SIZE = 3
 
 def live(path, rank, deed, log):
     """A rank that arrives and waits, unless it does something else."""
-    os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
+    sys.stderr = open(log, "a", buffering=1)
     pulse = Pulse()
     dog = Watchdog(rank, SIZE, pulse, LIMIT, Board.open(path, SIZE))
     dog.start()

@@ -25,7 +25,7 @@ STAGES = {
     "forward": ("hpcgnn.graph.transfer", "Transfer.arrive", "halo_forward"),
     "backward": ("hpcgnn.graph.transfer", "Transfer.arrive", "halo_backward"),
     "reduction": ("hpcgnn.train.gradients", "FlatGradients.clip"),
-    "step": ("torch.optim", "Adam.step"),
+    "step": ("hpcgnn.train.optim", "Optimizer.step"),
     "evaluation": ("hpcgnn.train.evaluate", "Evaluator.scores"),
     "checkpoint": ("hpcgnn.train.checkpoint", "_write_tensors"),
     "shutdown": ("hpcgnn.comm.launch", "Session.finish"),

@@ -1,0 +1,45 @@
+"""One writer for one target: two imports of the same name would each work for hours, and the slower one silently win.
+
+A lock on a hidden file beside the target; the kernel takes it back from a process that is killed, so nothing has to be
+cleaned up by hand. What killed writers left half-written is removed by the next one, which is alone then.
+"""
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from hpcgnn.errors import FormatError
+
+
+@contextlib.contextmanager
+def claimed(target):
+    """Hold the right to write `target`. FormatError if another process does."""
+    target = Path(target)
+    path = target.parent / f".{target.name}.lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise FormatError(f"cannot write {target}: {error.strerror}; choose a directory that is writable") from error
+    try:
+        _lock(lock, target)
+        for left in target.parent.glob(f".{target.name}.*.part"):
+            left.unlink()
+        yield
+        # Removed while it is locked: whoever opened it meanwhile finds that it has lost its name.
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(lock)
+
+
+def _lock(lock, target):
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise FormatError(
+            f"{target} is being written by another process; wait for it, or choose another name"
+        ) from error
+    except OSError:  # a file system without locks
+        return
+    if os.fstat(lock).st_nlink == 0:
+        raise FormatError(f"{target} was being written by another process until now; look at it, and start again")
