@@ -157,8 +157,8 @@ def build_lazy(local, comm, buffers, config, random):
     """The schedule for a LocalGraph."""
     if config.schedule.halo_dtype != "fp32":
         raise ConfigError(
-            f"--halo-dtype {config.schedule.halo_dtype} is not for --schedule lazy, which sends a layer's input once and keeps it: "
-            "expected fp32, or another schedule"
+            f"--halo-dtype {config.schedule.halo_dtype} is not for --schedule lazy, which sends a layer's input once and keeps "
+            "it: expected fp32, or another schedule"
         )
     halo = FullHalo(local, comm, buffers)
     return Schedule(halo, LayerByLayer(local, halo, comm, buffers, config.schedule))
