@@ -15,8 +15,8 @@ from torch.optim.sgd import sgd
 class Optimizer:
     """One step at a time over groups of parameters. Subclasses say what a parameter's state is, and how it moves.
 
-    param_groups: list of {'params', 'weight_decay', 'lr'}. state: {parameter: {name: tensor}}, empty before the first step; state_names: what
-    it may hold, in this order.
+    param_groups: list of {'params', 'weight_decay', 'lr'}. state: {parameter: {name: tensor}}, empty before the first step.
+    state_names: what a state may hold, in this order.
     """
 
     state_names = ()
