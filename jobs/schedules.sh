@@ -15,11 +15,19 @@ study_option() { return 1; }
 parse_study "$@"
 [ -n "$graph" ] || fail "--graph is required: a file with a map for each number of ranks (jobs/partition.sbatch)"
 names=$(python -P -c 'from hpcgnn.schedules.registry import SCHEDULES; print(*SCHEDULES)') || fail "the schedules cannot be listed; see the lines above"
-check_study "$numbers" "$graph" "${options[@]}"
+# What a schedule cannot do without, unless it is given after --.
+declare -A needs=([tma]="--average-steps 10")
+case " ${options[*]}" in *" --average-"*) needs[tma]="" ;; esac
+# Each is checked, for each has options of its own that may not fit.
+for name in $names; do
+    # shellcheck disable=SC2086
+    check_study "$numbers" "$graph" ${needs[$name]:-} "${options[@]}" --schedule "$name"
+done
 for ranks in "${rank_counts[@]}"; do
     for name in $names; do
         for seed in $(seq 0 $((repeat - 1))); do
-            add_point "$ranks" "$name-p$ranks-s$seed" "$graph" "${options[@]}" --schedule "$name" --seed "$seed"
+            # shellcheck disable=SC2086
+            add_point "$ranks" "$name-p$ranks-s$seed" "$graph" ${needs[$name]:-} "${options[@]}" --schedule "$name" --seed "$seed"
             [ "$baseline" = none ] || [ "$name" != sar ] ||
                 add_point "$ranks" "one-shot-p$ranks-s$seed" "$graph" "${options[@]}" --schedule sar --seed "$seed" --halo-buffer "$one_shot"
         done
