@@ -12,6 +12,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Rooms import strictly lower ones. `report` reads files only, and is below `train`, which draws the picture of its run.
 LEVELS = {
     "errors": 0,
+    "options": 0,
     "records": 1,
     "config": 1,
     "comm": 2,

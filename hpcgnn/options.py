@@ -1,0 +1,227 @@
+"""Every option of a run, declared once: its default, its help, its range.
+
+The command line, the TOML file and the errors are derived from these declarations (see config.py).
+"""
+
+from dataclasses import dataclass, field
+
+
+def option(default, help, *, choices=None, least=None, below=None, most=None, required=False):
+    """A documented field. choices: allowed values, or a name that the program resolves; least/below/most: the valid
+    range.
+    """
+    rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
+    return field(default=default, metadata={"help": help, **rules})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    graph: str = option("", "graph file made by `python -m partition_tools`", required=True)
+    partition: str = option("", "name of the stored cluster map to use (default: the one made by default)")
+    auto_partition: bool = option(False, "make a map for this number of ranks if the file has none")
+    self_loops: str = option(
+        "auto",
+        "add a self loop to nodes that have none, keep the edges as they are, or what the model wants",
+        choices=("auto", "add", "keep"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    model: str = option("gcn", "model to train", choices="models")
+    plugin: str = option("", "Python file that registers further models (see `hpcgnn.nn.registry.register`)")
+    layers: int = option(3, "number of layers (hops for sgc)", least=1)
+    hidden: int = option(256, "width of hidden layers", least=1)
+    dropout: float = option(0.5, "dropout probability before every layer", least=0.0, below=1.0)
+    input_dropout: str = option(
+        "aggregate",
+        "what the first layer's dropout acts on: the kept aggregate of the features, the raw features "
+        "(an exchange per epoch where they are dense), or nothing",
+        choices=("aggregate", "raw", "none"),
+    )
+    keep_input: str = option(
+        "auto",
+        "aggregate constant dense features once and keep the result: where it pays, always, or never",
+        choices=("auto", "always", "never"),
+    )
+    aggregator: str = option(
+        "mean",
+        "what sage takes of the neighbours: their mean, their largest elements, or those after a layer of their own",
+        choices=("mean", "max", "pool"),
+    )
+    heads: int = option(
+        4, "attention heads of hidden layers (gat, gatv2, transformer); --hidden is the width of each", least=1
+    )
+    out_heads: int = option(1, "attention heads of the last layer, each as wide as the classes, averaged", least=1)
+    attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0)
+    negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat, gatv2)", least=0.0)
+    edge_term: str = option(
+        "none",
+        "what an edge adds to its logits in gat: nothing, its weight times a learned number per head, or a learned number "
+        "per head for its type",
+        choices=("none", "weight", "type"),
+    )
+    bases: int = option(4, "bases that the relations of rgcn share", least=1)
+    norm: str = option(
+        "none", "normalisation after hidden layers; batch uses the statistics of all nodes", choices="norms"
+    )
+    residual: bool = option(False, "add the input of hidden layers to their output")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimConfig:
+    optimizer: str = option("adam", "optimizer", choices=("adam", "adamw", "sgd"))
+    lr: float = option(0.01, "learning rate", least=0.0)
+    momentum: float = option(0.9, "momentum of sgd", least=0.0, below=1.0)
+    weight_decay: float = option(0.0, "weight decay (L2 for adam and sgd, decoupled for adamw)", least=0.0)
+    weight_decay_layers: str = option("all", "layers that weight decay acts on", choices=("all", "first"))
+    lr_schedule: str = option(
+        "constant", "learning rate over the epochs", choices=("constant", "cosine", "linear", "step")
+    )
+    warmup_epochs: int = option(0, "epochs in which the learning rate rises linearly to --lr", least=0)
+    lr_step_epochs: int = option(100, "epochs between decays of --lr-schedule step", least=1)
+    lr_step_factor: float = option(0.5, "factor of each decay of --lr-schedule step", least=0.0)
+    clip_norm: float = option(0.0, "clip the global gradient norm to this value; 0 for no clipping", least=0.0)
+    epochs: int = option(
+        200,
+        "number of epochs; each is one full-batch step (lazy: of every layer; tma: steps of every rank, or averages "
+        "with --average-seconds)",
+        least=1,
+    )
+    patience: int = option(
+        0,
+        "stop (lazy: go on to the next layer) when the validation metric has not risen for so many epochs; 0 never",
+        least=0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    schedule: str = option("sar", "communication schedule", choices="schedules")
+    halo_buffer: float = option(
+        8.0,
+        "MiB for all communication buffers of a rank, whatever the number of ranks; large values give "
+        "the one-shot exchange, small ones sequential aggregation in fine steps",
+        least=0.0,
+    )
+    layer_epochs: str = option(
+        "", "lazy: epochs of each layer, one number or a list such as 100,100,200 (default: --epochs)"
+    )
+    layer_lr: str = option(
+        "", "lazy: learning rate of each layer, one number or a list such as 0.01,0.005 (default: --lr)"
+    )
+    warm_start: bool = option(
+        False, "lazy: start a layer and its head from the layer before, where they have the same shapes"
+    )
+    finetune: int = option(
+        0, "lazy: epochs of exact training (as sar) of all layers together after the last layer", least=0
+    )
+    finetune_lr: float = option(0.0, "lazy: learning rate of --finetune; 0 takes --lr", least=0.0)
+    frozen_halo: str = option(
+        "keep",
+        "lazy, for layers whose neighbours are weighed anew every epoch (gat and others) or whose features are sparse: keep "
+        "a copy of the halo's rows, which on bad maps is larger than a rank's share, or refetch them every epoch",
+        choices=("keep", "refetch"),
+    )
+    average_steps: int = option(0, "tma: average the ranks' parameters after so many steps of each", least=0)
+    average_seconds: float = option(
+        0.0, "tma: average the ranks' parameters after so many seconds on rank 0's clock", least=0.0
+    )
+    average_weights: str = option(
+        "uniform", "tma: weigh every trainer alike, or by its training nodes", choices=("uniform", "train")
+    )
+    average_optimizer: str = option(
+        "keep",
+        "tma: what becomes of the optimizers' states at an average: each rank keeps its own, starts anew, or takes their "
+        "average",
+        choices=("keep", "reset", "average"),
+    )
+    correct_every: int = option(
+        0, "tma: one exact step on the whole graph, as sar, after so many averages; 0 never", least=0
+    )
+    drop_ranks: str = option("", "tma: ranks that are lost from the start, to see what that costs, such as 1,3")
+    assignment: str = option(
+        "metis",
+        "which nodes a rank owns: those of the stored map; super-nodes: the file's clusters dealt at random; random-nodes: "
+        "nodes at random. For experiments: the halo is then large",
+        choices=("metis", "super-nodes", "random-nodes"),
+    )
+    private_features: bool = option(
+        False,
+        "refuse whatever would send features of nodes to other ranks more than once in a run, and list in summary.json "
+        "what left each rank",
+    )
+    halo_dtype: str = option(
+        "fp32",
+        "how features and their gradients travel between ranks in training: fp32 as they are (in fp64 with --precision fp64), "
+        "bf16 or fp16 in half the bytes, int8 in a fourth with a scale per row and random rounding; logits of attention, "
+        "evaluation and what is exchanged once stay as they are",
+        choices=("fp32", "bf16", "fp16", "int8"),
+    )
+    boundary_rate: float = option(
+        0.1,
+        "bns: the probability p with which a boundary node is used by another rank in an epoch; bytes fall to p of those of sar "
+        "(gat: 3/2 of that), p = 1 gives what sar gives, p = 0 leaves the ranks by themselves; evaluation uses all nodes",
+        least=0.0,
+        most=1.0,
+    )
+    stale_epochs: int = option(
+        1,
+        "stale: use the rows and gradients that other ranks sent so many epochs ago, and exchange new ones in the background; 0 "
+        "is sar. Takes memory for so many epochs, and one more, of the halo of all layers",
+        least=0,
+    )
+    stale_smoothing: float = option(
+        0.0,
+        "stale: use an average of the old rows that keeps this part of itself in every epoch; 0 uses them as they are",
+        least=0.0,
+        below=1.0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    run_dir: str = option("", "directory for everything the run leaves behind (default: runs/MODEL-RANKSr-DATE)")
+    resume: bool = option(False, "continue from the last checkpoint in --run-dir; start afresh if there is none")
+    seed: int = option(0, "seed of all randomness: initial parameters and dropout")
+    threads: int = option(
+        0,
+        "threads per rank (0: SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, or the node's cores divided by its ranks)",
+        least=0,
+    )
+    precision: str = option("fp32", "precision of features, parameters and arithmetic", choices=("fp32", "fp64"))
+    metric: str = option(
+        "auto",
+        "metric of train, val and test: accuracy for single-label tasks, micro-f1 or roc-auc for multi-label",
+        choices=("auto", "accuracy", "micro-f1", "roc-auc"),
+    )
+    eval_every: int = option(1, "evaluate every so many epochs, and after the last; 0 never evaluates", least=0)
+    checkpoint_every: int = option(
+        50, "write a checkpoint every so many epochs, and after the last; 0 only after the last", least=0
+    )
+    profile_memory: bool = option(
+        False,
+        "record the high-water mark of memory of every phase on every rank, and an account of it; costs about half "
+        "a millisecond per epoch",
+    )
+    stop_before: float = option(
+        0.0,
+        "stop with a checkpoint and exit code 85 when the batch job has fewer seconds left than this, as SIGUSR1 makes "
+        "it do at any time; 0 never (the job's end is read from SLURM_JOB_END_TIME)",
+        least=0.0,
+    )
+    watchdog: float = option(
+        300.0,
+        "end the job, naming the ranks that did not arrive, when ranks wait and none has got on for so many seconds; 0 never",
+        least=0.0,
+    )
+    log_every: int = option(10, "epochs between lines of the log when the output is not a terminal", least=1)
+
+
+SECTIONS = {
+    "data": DataConfig,
+    "model": ModelConfig,
+    "optim": OptimConfig,
+    "schedule": ScheduleConfig,
+    "run": RunConfig,
+}
