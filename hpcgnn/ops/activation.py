@@ -52,12 +52,15 @@ class EluDropout:
 
     def write(self, x, rows, out):
         """out = the result of x (rows, F); rows: the slice of the own rows that x holds."""
-        torch.ops.aten.elu.out(x, out=out)
+        # max(x, exp(min(x, 0)) - 1) takes two thirds of the time of torch's elu, whose expm1 is slow.
+        torch.clamp_max(x, 0, out=out)
+        torch.maximum(out.exp_().sub_(1), x, out=out)
         if self.p:
             kernels.dropout(out, out, self.ids[rows], self.key, self.p)
 
-    def gradient(self, gy, x, rows):
-        """gy (rows, F) becomes the gradient of the input x."""
+    def gradient(self, gy, y, rows):
+        """gy (rows, F) becomes the gradient of the input, from the result y that `write` gave, which is used up."""
         if self.p:
             kernels.dropout(gy, gy, self.ids[rows], self.key, self.p)
-        torch.ops.aten.elu_backward.grad_input(gy, 1.0, 1.0, 1.0, False, x, grad_input=gy)
+            y.mul_(1 / kernels.kept_scale(self.p))
+        torch.ops.aten.elu_backward.grad_input(gy, 1.0, 1.0, 1.0, True, y, grad_input=gy)

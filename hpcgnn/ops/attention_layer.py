@@ -123,8 +123,8 @@ def _input_gradient(gradient, x, weight, activation, wanted, heads_below, arena)
             continue
         g = torch.mm(gradient[rows], weight.t(), out=product[: len(part)])
         if activation is not None:
-            activation.gradient(g, x[rows], rows)
+            activation.gradient(g, part, rows)
         if dots is not None:
-            dots[rows] = _per_head(g, x[rows], part, heads_below)  # what `part` held is used up
+            dots[rows] = _per_head(g, x[rows], part, heads_below)
         gx[rows] = g
     return gx, g_weight, dots
