@@ -23,11 +23,13 @@ def claimed(target):
         raise FormatError(f"cannot write {target}: {error.strerror}; choose a directory that is writable") from error
     try:
         _lock(lock, target)
-        for left in target.parent.glob(f".{target.name}.*.part"):
-            left.unlink()
-        yield
-        # Removed while it is locked: whoever opened it meanwhile finds that it has lost its name.
-        path.unlink(missing_ok=True)
+        try:
+            for left in target.parent.glob(f".{target.name}.*.part"):
+                left.unlink()
+            yield
+        finally:
+            # Removed while it is locked: whoever opened it meanwhile finds that it has lost its name.
+            path.unlink(missing_ok=True)
     finally:
         os.close(lock)
 

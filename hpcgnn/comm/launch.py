@@ -18,7 +18,7 @@ import time
 import traceback
 
 from hpcgnn.comm.pulse import Board, Pulse
-from hpcgnn.comm.resident import resident_bytes
+from hpcgnn.resident import resident_bytes
 from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.errors import ConfigError, HpcgnnError
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm.launch import job_end_time
-from hpcgnn.comm.resident import resident_bytes, shared_bytes
+from hpcgnn.resident import resident_bytes, shared_bytes
 from hpcgnn.config import listed
 from hpcgnn.errors import ConfigError
 from hpcgnn.graph.clusters import deal_clusters, map_clusters

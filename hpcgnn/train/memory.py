@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import gc
 
-from hpcgnn.comm.resident import status
+from hpcgnn.resident import status
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 MMAP_THRESHOLD = 1 << 20

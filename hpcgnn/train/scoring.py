@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from tabulate import tabulate
 
-from hpcgnn.comm.resident import resident_bytes
+from hpcgnn.resident import resident_bytes
 from hpcgnn.config import read_toml
 from hpcgnn.errors import CheckpointError, RunDirError
 from hpcgnn.graph.load import check_trainable, load_local_graph

@@ -13,6 +13,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LEVELS = {
     "errors": 0,
     "options": 0,
+    "resident": 0,
     "records": 1,
     "config": 1,
     "comm": 2,

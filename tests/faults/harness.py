@@ -21,7 +21,7 @@ from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
 ROOT = Path(__file__).parents[2]
 LAUNCHER = Path(sys.prefix) / "bin" / "mpiexec"
 HERE = Path(__file__).parent
-WATCHDOG = int(os.environ.get("FAULT_WATCHDOG", "20"))
+WATCHDOG = int(os.environ.get("FAULT_WATCHDOG", "10"))
 # What is asked: 30 s after a death, the watchdog's limit and as much after a standstill; loading torch takes its time too.
 LIMIT_SECONDS = 30 + WATCHDOG + 80
 CALM = ("none", "pause")

@@ -114,7 +114,7 @@ def _counts(args, kwargs, kind):
         if frame.f_code.co_name == "toy_step":
             return False
         frame = frame.f_back
-    return not kind or args[0].kind == kind[0]
+    return not kind or args[0].fashion.kind == kind[0]
 
 
 def main(argv):

@@ -11,7 +11,7 @@ import resource
 import time
 from importlib import metadata
 
-from hpcgnn.comm.resident import resident_bytes
+from hpcgnn.resident import resident_bytes
 from hpcgnn.train.memory import PeakMemory, set_allocator_policy, trim_heap
 
 
