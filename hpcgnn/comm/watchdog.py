@@ -12,14 +12,17 @@ noticed by the ranks of its node in seconds, where the launcher does not do it (
 Time in which this process itself was suspended does not count: a whole job may be suspended, and go on.
 """
 
+import contextlib
 import faulthandler
 import os
+import signal
+import socket
 import sys
 import threading
 import time
 import traceback
 
-from hpcgnn.comm.pulse import Board, own_line
+from hpcgnn.comm.pulse import Board, born, own_line
 
 # sysexits.h calls it a temporary failure: starting again with --resume may well succeed.
 EXIT_STALLED = 75
@@ -49,6 +52,7 @@ class Watchdog(threading.Thread):
         self._end, self._beats, self._left = threading.Event(), 0, False
         self._idle, self._looked, self._counts = 0.0, time.monotonic(), {}
         self._lines, self._changed, self._suspects = {}, {}, set()
+        self._show()  # at once: a rank may stop before the first look
 
     def share(self, path):
         """Also show this rank's line in a file that ranks of other nodes can read, if it can be opened here."""
@@ -148,15 +152,22 @@ class Watchdog(threading.Thread):
             f"{'; '.join(parts)}. Waiting: {waiting}. Continue with --resume",
             min(arrived, default=self.rank),
             arrived,
+            silent,
         )
 
-    def _speak(self, text, speaker, arrived=()):
-        """One rank says what happened; some show their stacks; all leave."""
+    def _speak(self, text, speaker, arrived=(), silent=()):
+        """One rank says what happened; some show their stacks; all leave. The silent ones of this node are killed: a process that
+        is stopped obeys no launcher's request to end, and the launcher would wait for it.
+        """
         if self.rank == speaker:
             print(text, file=sys.stderr, flush=True)
         if self.rank == speaker or self.rank in sorted(arrived)[:_MOST_STACKS] or self.rank not in arrived:
             print(f"hpcgnn: where rank {self.rank} stands:", file=sys.stderr, flush=True)
             faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+        for line in [self._lines[rank] for rank in silent]:
+            if line.host == socket.gethostname()[:48] and born(line.pid) == line.born:
+                with contextlib.suppress(OSError):
+                    os.kill(line.pid, signal.SIGKILL)
         self._exit()
 
     def _exit(self):

@@ -50,7 +50,7 @@ def test_a_fault(folder, server, injection):
     outcome = harness.start(injection, folder / "graph.h5", folder / "run", server)
     assert outcome.happened, outcome.text
     assert not harness.complaint(injection, outcome, folder / "run"), outcome.text
-    assert CASES[injection] in outcome.text
+    assert CASES[injection] in outcome.text, outcome.text
 
 
 def test_after_all_of_it_the_curve_is_that_of_a_run_without_faults(folder, server):
