@@ -90,6 +90,8 @@ def _checked(declared, value, choices, origin):
 _OPTIONS_OF = {
     "lazy": ("layer_epochs", "layer_lr", "warm_start", "finetune", "finetune_lr", "frozen_halo"),
     "tma": ("average_steps", "average_seconds", "average_weights", "average_optimizer", "correct_every", "drop_ranks"),
+    "bns": ("boundary_rate",),
+    "stale": ("stale_epochs", "stale_smoothing"),
 }
 
 

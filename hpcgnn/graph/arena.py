@@ -47,7 +47,8 @@ class Arena:
         weakref.finalize(taken, self._give_back, number, start, size).atexit = False
         self.taken += size
         self.most = max(self.most, self.taken)
-        return torch.from_numpy(taken).view(dtype).view(shape)
+        # Not as a view: autograd forbids to write in place to one that an operator has returned.
+        return torch.empty(0, dtype=dtype).set_(torch.from_numpy(taken).untyped_storage(), 0, shape)
 
     def empty_like(self, x):
         """An uninitialised contiguous tensor of x's shape and dtype."""

@@ -17,19 +17,22 @@ class Model(nn.Module):
     of another width, adds its input (before dropout) to its output.
     """
 
-    def __init__(self, spec, convs, widths, activation=torch.relu_, before=None):
-        """widths: of the outputs of all convolutions but the last. before: module on the features, (graph, x) -> x, or None."""
+    def __init__(self, spec, convs, widths, activation=torch.relu_, before=None, hand_over=True):
+        """widths: of the outputs of all convolutions but the last. before: module on the features, (graph, x) -> x, or None.
+        hand_over: whether layers that name an `activation` are given it to apply.
+        """
         super().__init__()
         # In place: what it acts on, the output of a convolution or a norm, is not needed again for the gradient.
         self.spec, self._activation, self.before, self.widths = spec, activation, before, tuple(widths)
+        self._hand_over = hand_over and not spec.residual  # with a residual both, before and after, must exist
         self.convs = nn.ModuleList(convs)
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
 
     def forward(self, graph):
         h, before = self._input_layer(graph), None
         for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms), start=1):
-            # A layer that knows how applies the activation itself; with a residual both must exist.
-            kind = None if self.spec.residual else getattr(conv, "activation", None)
+            # A layer that knows how applies the activation itself.
+            kind = getattr(conv, "activation", None) if self._hand_over else None
             if kind is not None:
                 h = conv(graph, norm(graph, h), graph.activation(kind, self._p, layer))
                 continue

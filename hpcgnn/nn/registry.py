@@ -60,11 +60,11 @@ def _rgcn_sends(spec):
     return spec.node_types <= 1 and not spec.sparse_input
 
 
-def _stacked(conv_class, activation=torch.relu_):
+def _stacked(conv_class, activation=torch.relu_, hand_over=True):
     def build(spec):
         widths = spec.widths
         convs = [conv_class(a, b, dtype=spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
-        return Model(spec, convs, widths[1:-1], activation)
+        return Model(spec, convs, widths[1:-1], activation, hand_over=hand_over)
 
     return build
 
@@ -146,7 +146,7 @@ def register(name, self_loops="keep"):
 
     def add(conv_class):
         # Not in place: what a layer returns may be what its gradient needs.
-        MODELS[name] = Entry(_stacked(conv_class, torch.relu), self_loops, _never, _always)
+        MODELS[name] = Entry(_stacked(conv_class, torch.relu, hand_over=False), self_loops, _never, _always)
         return conv_class
 
     return add

@@ -18,8 +18,10 @@ def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=
     weight: (d_in, F + 2H), to [z | a_src | a_dst]. operator: AdditiveAttention; terms, shape, key, p: see there. activation:
     None, or what is done to x first (EluDropout); x then must be the caller's to give away: its gradient is written over it.
     """
-    # What the layer below returned brings along where to leave D.
-    y, dots = _Layer.apply(x, getattr(x, "dots", None), weight, bias, terms, operator, shape, key, p, activation)
+    # What the layer below returned brings along where to leave D. Only who was given x is the only one to use it: else this
+    # would be D of a part of its gradient.
+    below = None if activation is None else getattr(x, "dots", None)
+    y, dots = _Layer.apply(x, below, weight, bias, terms, operator, shape, key, p, activation)
     y.dots = None if shape.average else dots
     return y
 

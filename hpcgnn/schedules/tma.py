@@ -126,7 +126,8 @@ class Averaging(AllreduceEveryStep):
         if self._options.average_optimizer == "average":
             present = _pack(optimizer)
             length = int(self._comm.allreduce_(torch.tensor([present.numel()]), "average", "max"))
-            flat = present if self._trains else present.new_zeros(length)
+            # A rank without steps has no state: that is one that does not train, or whose gradients were not finite.
+            flat = present if present.numel() == length else present.new_zeros(length)
             with torch.no_grad():
                 self._average_([flat])
             _unpack(optimizer, flat)

@@ -146,7 +146,7 @@ def save_rank_state(run_dir, epoch, rank, tensors, belongs):
     path = _rank_path(run_dir, epoch, rank)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary, h5py.File(temporary, "w", libver="latest") as file:
+        with replacing(path) as temporary, written_file(temporary) as (file, _):
             file.attrs.update(format=FORMAT, format_version=VERSION, belongs=to_json(belongs))
             _write_tensors(file.create_group("tensors"), tensors)
     except (OSError, HpcgnnError) as error:

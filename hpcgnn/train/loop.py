@@ -1,5 +1,7 @@
 """The one training step. It knows neither the schedule nor the model nor MPI."""
 
+import math
+
 import torch
 
 from hpcgnn.errors import TrainingError
@@ -36,6 +38,9 @@ class Trainer:
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
         self.objective = Objective(local, comm, buffers.arena)
+        # The gradients of a mean over very many nodes are smaller than what fp16 can hold; those of the sum are not.
+        narrow = config.schedule.halo_dtype == "fp16"
+        self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
         self.evaluator = Evaluator(local, config.run.metric, comm)
 
     def begin_stage(self, index, epoch):
@@ -69,7 +74,8 @@ class Trainer:
             with self.clock("forward"):
                 loss = self.objective.local_loss(self.stage.module(turn.graph))
             with self.clock("backward"):
-                loss.backward()
+                (loss * self._enlarged).backward()  # a power of two: nothing is rounded
+                self.gradients.flat.div_(self._enlarged)
             with self.clock("reduction"):
                 turn.reduce(self.gradients.flat)
             with self.clock("step"):

@@ -29,7 +29,7 @@ from hpcgnn.train.toy import toy_step
 
 log = logging.getLogger("hpcgnn")
 # What belongs to the machine that trained, not to the model.
-_NOT_KEPT = ("threads", "partition", "assignment")
+_NOT_KEPT = ("threads", "partition", "assignment", "drop_ranks")
 
 
 def options_of_run(run_dir, given):
