@@ -12,15 +12,28 @@ limit=900
 
 echo "== style"
 flake8 hpcgnn partition_tools tests jobs setup.py
+# One core would idle beside the serial tests: the parallel ones at 1 rank and those of the jobs, which mostly wait, run there.
+beside() {
+    echo "== parallel tests, 1 rank"
+    timeout "$limit" mpiexec -n 1 python -m pytest tests/mpi "$@"
+    echo "== tests of the job scripts"
+    # Whatever becomes of them, their SLURM goes; one that was up before stays.
+    bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
+    # Signalled rather than killed, so that they take their SLURM down; jobs wait for each other, hence longer.
+    timeout --signal=INT --kill-after=30 1200 python -m pytest tests/jobs "$@"
+}
+said=$(mktemp)
+(set -e; beside "$@") > "$said" 2>&1 < /dev/null &
+other=$!
 echo "== serial tests"
-timeout "$limit" python -m pytest --ignore=tests/mpi --ignore=tests/jobs "$@"
-for ranks in 1 2 3 4; do
+code=0
+timeout "$limit" python -m pytest --ignore=tests/mpi --ignore=tests/jobs "$@" || code=$?
+wait "$other" || code=$?
+cat "$said"
+rm -f "$said"
+[ "$code" = 0 ] || exit "$code"
+for ranks in 2 3 4; do
     echo "== parallel tests, $ranks ranks"
     timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi "$@"
 done
-echo "== tests of the job scripts"
-# Whatever becomes of them, their SLURM goes; one that was up before stays.
-bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
-# Signalled rather than killed, so that they take their SLURM down; jobs wait for each other, hence longer.
-timeout --signal=INT --kill-after=30 900 python -m pytest tests/jobs "$@"
 echo "== all tests passed"
