@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All tests: style, the serial ones, the parallel ones at 1, 2, 3 and 4 ranks, one mpiexec for each, and those of the job scripts under a
-# real SLURM of virtual nodes, which they start and end (env/slurm-local.sh; where it cannot run they are skipped and say so).
+# All tests: style, the serial ones, the parallel ones at 1, 2, 3 and 4 ranks, one mpiexec for each, those of the job scripts under a
+# real SLURM of virtual nodes, which they start and end (env/slurm-local.sh; where it cannot run they are skipped and say so), and faults.
 #
 #   bash env/test.sh [pytest options for every run]
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -27,7 +27,7 @@ said=$(mktemp)
 other=$!
 echo "== serial tests"
 code=0
-timeout "$limit" python -m pytest --ignore=tests/mpi --ignore=tests/jobs "$@" || code=$?
+timeout "$limit" python -m pytest --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults "$@" || code=$?
 wait "$other" || code=$?
 cat "$said"
 rm -f "$said"
@@ -36,4 +36,7 @@ for ranks in 2 3 4; do
     echo "== parallel tests, $ranks ranks"
     timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi "$@"
 done
+echo "== faults"
+# By themselves: they have a watchdog of seconds.
+timeout "$limit" python -m pytest tests/faults "$@"
 echo "== all tests passed"
