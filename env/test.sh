@@ -25,6 +25,7 @@ beside() {
 said=$(mktemp)
 (set -e; beside "$@") > "$said" 2>&1 < /dev/null &
 other=$!
+trap 'pkill -INT -P "$other"; wait "$other"; rm -f "$said"; exit 130' INT TERM
 echo "== serial tests"
 code=0
 timeout "$limit" python -m pytest --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults "$@" || code=$?

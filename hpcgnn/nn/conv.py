@@ -36,6 +36,13 @@ class Conv(nn.Module):
         """
         raise NotImplementedError
 
+    def combine_constants(self, graph, aggregate, x, p, layer=0):
+        """`combine` of a constant aggregate and input (n_p, d_in) of a layer, with dropout of rate p of both. Local."""
+        return self.combine(
+            graph.dropout(aggregate, p, layer, Purpose.DROPOUT_AGGREGATE),
+            graph.dropout(x, p, layer) if self.uses_self else None,
+        )
+
     def transform_first(self, graph, x):
         """The same output from aggregating transformed rows of width d_out; x may be `DroppedRows`. Collective."""
         raise NotImplementedError
@@ -72,7 +79,7 @@ class LinearConv(Conv):
         return y if own is None else y.addmm_(x, own)
 
     def combine_constants(self, graph, aggregate, x, p, layer=0):
-        """`combine` of a constant aggregate and input, with dropout of rate p of both; nothing is kept."""
+        """As of any convolution; nothing is kept."""
         neighbour, own, bias = self.weights()
         parts = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)] + [(x, own, Purpose.DROPOUT)] * (own is not None)
         return graph.combine(parts, bias, p, layer)

@@ -3,9 +3,7 @@
 import torch
 from torch import nn
 
-from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.norm import NORM_LAYERS
-from hpcgnn.ops.randomness import Purpose
 
 
 class Model(nn.Module):
@@ -51,12 +49,7 @@ class Model(nn.Module):
             x = graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x))
-        if isinstance(conv, LinearConv):
-            return conv.combine_constants(graph, aggregate, x, p)
-        return conv.combine(
-            graph.dropout(aggregate, p, 0, Purpose.DROPOUT_AGGREGATE),
-            graph.dropout(x, p, 0) if conv.uses_self else None,
-        )
+        return conv.combine_constants(graph, aggregate, x, p)
 
     @property
     def _p(self):

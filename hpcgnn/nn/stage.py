@@ -14,7 +14,6 @@ from hpcgnn.graph.local import SparseRows
 from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.ops.randomness import Purpose
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,7 @@ class KeptAggregate:
     own: torch.Tensor
 
     def convolve(self, stage, graph, p):
-        conv, layer = stage.conv, stage.layer
-        if isinstance(conv, LinearConv):
-            return conv.combine_constants(graph, self.aggregate, self.own, p, layer)
-        return conv.combine(
-            graph.dropout(self.aggregate, p, layer, Purpose.DROPOUT_AGGREGATE),
-            graph.dropout(self.own, p, layer) if conv.uses_self else None,
-        )
+        return stage.conv.combine_constants(graph, self.aggregate, self.own, p, stage.layer)
 
 
 @dataclass(frozen=True)

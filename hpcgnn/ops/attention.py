@@ -116,26 +116,8 @@ class AdditiveAttention:
             sent, kind="halo_backward", returns=ga_dst, narrow=sent.shape[1] - 3 * h
         ):
             dropout = p and (p, key, self._column_ids(block, self.backward_ids, len(rows)), self.ids)
-            for indptr, indices, stored, what in self._parts(block, self.backward_edges, terms):
-                g_term = what and projected.new_empty(len(indices), h)
-                kernels.attend_backward(
-                    gradient[:, :f],
-                    gradient[:, f : f + h],
-                    back,
-                    projected[:, : f + h],
-                    rows,
-                    indptr,
-                    indices,
-                    heads=h,
-                    slope=shape.slope,
-                    shared=shape.average,
-                    rows=stored,
-                    edge_term=what and what.term(terms),
-                    g_edge_term=g_term,
-                    dropout=dropout or None,
-                )
-                if what:
-                    what.add_gradient(g_terms, g_term)
+            own, g_own = projected[:, : f + h], gradient[:, : f + h]
+            self._spread(g_own, back, own, rows, block, self.backward_edges, shape, dropout, terms, g_terms)
         gradient[:, f + h :] = ga_dst
         return gradient, g_terms
 
@@ -149,22 +131,39 @@ class AdditiveAttention:
         spare = self.arena.empty(min(TILE_ROWS, len(projected)), f + h, dtype=projected.dtype)
         for rows in row_tiles(len(projected)):
             part, gradient = own.slice(rows.start, rows.stop), spare[: rows.stop - rows.start].zero_()
+            dropout = p and (p, key, self.ids, self.ids[rows])
+            self._spread(gradient, ga_dst, projected[rows, : f + h], sent, part, None, shape, dropout)
+            projected[rows, : f + h] = gradient
+        projected[:, f + h :] = ga_dst
+        return projected
+
+    def _spread(self, gradient, ga_dst, own, sent, block, edges, shape, dropout, terms=None, g_terms=None):
+        """Add what a block's edges give to the gradients of [z | a_src] and of a_dst, and of terms.
+
+        gradient, own: (rows of the block, F + H) of the sources; ga_dst, sent: (columns, H) and [gy | a_dst | lse | D] of the
+        destinations.
+        """
+        f = shape.columns
+        for indptr, indices, stored, what in self._parts(block, edges, terms):
+            g_term = what and own.new_empty(len(indices), shape.heads)
             kernels.attend_backward(
                 gradient[:, :f],
                 gradient[:, f:],
                 ga_dst,
-                projected[rows, : f + h],
+                own,
                 sent,
-                part.indptr,
-                part.indices,
-                heads=h,
+                indptr,
+                indices,
+                heads=shape.heads,
                 slope=shape.slope,
                 shared=shape.average,
-                dropout=(p, key, self.ids, self.ids[rows]) if p else None,
+                rows=stored,
+                edge_term=what and what.term(terms),
+                g_edge_term=g_term,
+                dropout=dropout or None,
             )
-            projected[rows, : f + h] = gradient
-        projected[:, f + h :] = ga_dst
-        return projected
+            if what:
+                what.add_gradient(g_terms, g_term)
 
     def _bundle(self, gy, projected, y, lse, shape):
         """[gy | a_dst | lse | D] of own rows: what the gradient of an edge needs of its destination."""

@@ -50,9 +50,7 @@ class LinearAggregation:
         """
         stream = self.backward_stream if transposed else self.forward_stream
         if stream.halo:
-            whole = self.multiply_transposed(x) if transposed else self.multiply(x)
-            for rows in row_tiles(len(x)):
-                yield rows, whole[rows]
+            yield from self._tiles_of_whole(x, transposed)
             return
         stream.buffers.cap(x.shape[1] * x.element_size())  # notes the width, as a stream would
         scales = self.row_scale, self.source_scale
@@ -63,6 +61,11 @@ class LinearAggregation:
             factors = None if row_scale is None else row_scale[rows]
             stream.own.slice(rows.start, rows.stop).multiply(x, out, source_scale, factors, accumulate=False)
             yield rows, out
+
+    def _tiles_of_whole(self, x, transposed):
+        whole = self.multiply_transposed(x) if transposed else self.multiply(x)
+        for rows in row_tiles(len(x)):
+            yield rows, whole[rows]
 
     def _product(self, stream, x, source_scale, row_scale, kind, y=None):
         y = self.arena.empty_like(x) if y is None else y

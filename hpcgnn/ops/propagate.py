@@ -98,9 +98,7 @@ class Propagation:
         reducer.prepare(gy.contiguous(), y)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rule.seed)
-            for block, rows, _, back in self.stream(
-                inputs[0], kind="halo_backward", returns=g_src, draw=rule.seed
-            ):
+            for block, rows, _, back in self.stream(inputs[0], kind="halo_backward", returns=g_src, draw=rule.seed):
                 for tile in self._tiles(block, rows, inputs):
                     leaves = _take(tile, block, rows, *inputs)
                     asked = [x.requires_grad_() for x, w in zip(leaves, self._given(wanted, inputs)) if w]

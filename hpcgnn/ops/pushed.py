@@ -14,9 +14,8 @@ again (F + H), unless the stream has kept it, and F + H go back.
 
 import torch
 
-from hpcgnn import kernels
 from hpcgnn.ops.attention import AdditiveAttention
-from hpcgnn.ops.linear import LinearAggregation, row_tiles
+from hpcgnn.ops.linear import LinearAggregation
 
 
 class PushedAggregation(LinearAggregation):
@@ -31,9 +30,7 @@ class PushedAggregation(LinearAggregation):
 
     def tiles(self, x, transposed=False):
         """Yield (rows, y of these rows): all own rows, some at a time. Collective: exhaust it."""
-        whole = self.multiply_transposed(x) if transposed else self.multiply(x)
-        for rows in row_tiles(len(x)):
-            yield rows, whole[rows]
+        return self._tiles_of_whole(x, transposed)
 
     def multiply(self, x, out=None):
         """y without autograd, into `out` if it is given."""
@@ -89,25 +86,6 @@ class PushedAttention(AdditiveAttention):
                 lowered = True
             dropout = p and (p, key, self.ids, self._column_ids(block, self.backward_ids, len(rows)))
             edges = self.forward_edges if remote else self.backward_edges
-            for indptr, indices, stored, what in self._parts(block, edges, terms):
-                g_term = what and projected.new_empty(len(indices), h)
-                kernels.attend_backward(
-                    back[:, :f],
-                    back[:, f:],
-                    ga_dst,
-                    rows,
-                    sent,
-                    indptr,
-                    indices,
-                    heads=h,
-                    slope=shape.slope,
-                    shared=shape.average,
-                    rows=stored,
-                    edge_term=what and what.term(terms),
-                    g_edge_term=g_term,
-                    dropout=dropout or None,
-                )
-                if what:
-                    what.add_gradient(g_terms, g_term)
+            self._spread(back, ga_dst, rows, sent, block, edges, shape, dropout, terms, g_terms)
         gradient[:, : f + h], gradient[:, f + h :] = total, ga_dst
         return gradient, g_terms

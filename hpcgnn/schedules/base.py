@@ -1,9 +1,9 @@
 """A schedule is two independent choices: what is done about the halo, and how the ranks' models are kept together.
 
-    halo policy   full | frozen | none (| sampled | stale)      what `aggregate` does about remote rows
+    halo policy   full | frozen | none | sampled | stale        what `aggregate` does about remote rows
     sync policy   all-reduce every step | by layer | averaging  what is trained when, what happens to gradients
-`sar` = full × all-reduce, `lazy` = frozen × by layer, `tma` = none × averaging. The training loop calls the verbs below and
-never asks which schedule it is running.
+`sar` = full × all-reduce, `lazy` = frozen × by layer, `tma` = none × averaging, `bns` = sampled × all-reduce,
+`stale` = stale × all-reduce. The training loop calls the verbs below and never asks which schedule it is running.
 """
 
 from collections.abc import Callable, Iterator

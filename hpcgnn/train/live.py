@@ -1,7 +1,7 @@
 """What torch's own operations hold at the height of a step, for the account of memory.
 
-Large tensors that come from the arena are counted there. Models that are written with torch's operations alone (attention,
-those on the general rule, those of a plugin) make theirs outside of it, and torch has no counter of what is alive on a CPU.
+Large tensors that come from the arena are counted there. Models that are written with torch's operations alone (those on
+the general rule, those of a plugin) make theirs outside of it, and torch has no counter of what is alive on a CPU.
 So every operation is looked at as it is done, in runs that profile memory and in no others.
 """
 
