@@ -88,6 +88,7 @@ def _checked(declared, value, choices, origin):
 
 # Options that say something to one schedule only.
 _OPTIONS_OF = {
+    "sar": ("prune",),
     "lazy": ("layer_epochs", "layer_lr", "warm_start", "finetune", "finetune_lr", "frozen_halo"),
     "tma": ("average_steps", "average_seconds", "average_weights", "average_optimizer", "correct_every", "drop_ranks"),
     "bns": ("boundary_rate",),

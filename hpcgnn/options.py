@@ -158,6 +158,12 @@ class ScheduleConfig:
         "evaluation and what is exchanged once stay as they are",
         choices=("fp32", "bf16", "fp16", "int8"),
     )
+    prune: str = option(
+        "auto",
+        "sar: compute and send in training only what the loss can see (the last layer for the training nodes, the one before for "
+        "their neighbours too, and so on), where the model can do so and it saves rows; exact. none computes all rows",
+        choices=("auto", "none"),
+    )
     boundary_rate: float = option(
         0.1,
         "bns: the probability p with which a boundary node is used by another rank in an epoch; bytes fall to p of those of sar "

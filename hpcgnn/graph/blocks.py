@@ -31,6 +31,11 @@ class Block:
     edge: torch.Tensor | None = None
 
     @property
+    def num_rows(self):
+        """Of the rows that are stored."""
+        return len(self.indptr) - 1
+
+    @property
     def num_edges(self):
         return len(self.indices)
 

@@ -80,6 +80,7 @@ class LocalGraph:
     object for an undirected graph. features: (n_p, F) or SparseRows. labels: int64 (n_p,) with -1 for none, or float
     (n_p, C) for multi-label. node_type: int32 (n_p,) or None.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
+    outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see pruning.py).
     """
 
     inward: Adjacency
@@ -92,6 +93,12 @@ class LocalGraph:
     num_classes: int
     multi_label: bool
     node_type: torch.Tensor | None = None
+    outputs: torch.Tensor | None = None
+
+    @property
+    def output_id(self):
+        """int64 (m,): the original ids of the nodes that are computed."""
+        return self.original_id if self.outputs is None else self.original_id[self.outputs]
 
     @property
     def num_owned(self):
@@ -135,19 +142,29 @@ def build_adjacency(edges: Edges, first_owned, ownership, comm, cap, self_loops,
     owner, local_id = ownership.locate(columns)
     weight = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
     place = torch.arange(len(rows), dtype=torch.int32 if len(rows) < 2**31 else torch.int64) if keep_edges else None
+    own, halo, plan = assemble(rows, owner, local_id, weight, place, num_rows, num_rows, cap, comm)
+    kept = EdgeList(len(rows), weight, None if kind is None else torch.from_numpy(kind)) if keep_edges else None
+    return Adjacency(own, halo, plan, torch.from_numpy(degree), kept)
+
+
+def assemble(rows, owner, local_id, weight, place, num_rows, num_columns, cap, comm):
+    """(own Block, halo Blocks, HaloPlan) of edges that end at own rows, checked. Collective.
+
+    rows: int (E,) ascending; owner, local_id: int32 (E,), where the sources are; weight, place: tensors (E,) or None.
+    num_rows, num_columns: of own nodes that edges end at and start from.
+    """
     mine = owner == comm.rank
     away = ~mine
     here, there = torch.from_numpy(mine), torch.from_numpy(away)
     own = own_block(num_rows, rows[mine], local_id[mine], *(t if t is None else t[here] for t in (weight, place)))
-    plan, position = build_halo_plan(owner[away], local_id[away], cap, num_rows, comm)
+    plan, position = build_halo_plan(owner[away], local_id[away], cap, num_columns, comm)
     halo = halo_blocks(plan.starts, rows[away], position, *(t if t is None else t[there] for t in (weight, place)))
-    kernels.check_block(own.indptr, own.indices, own.rows, num_rows, num_rows)
+    kernels.check_block(own.indptr, own.indices, own.rows, num_rows, num_columns)
     for index, block in enumerate(halo):
         kernels.check_block(
             block.indptr, block.indices, block.rows, num_rows, int(plan.starts[index + 1] - plan.starts[index])
         )
-    kept = EdgeList(len(rows), weight, None if kind is None else torch.from_numpy(kind)) if keep_edges else None
-    return Adjacency(own, halo, plan, torch.from_numpy(degree), kept)
+    return own, halo, plan
 
 
 def _add_self_loops(rows, columns, weight, kind, loop_type, first_owned):

@@ -16,11 +16,12 @@ from hpcgnn.ops.randomness import Purpose
 class Conv(nn.Module):
     """Base of the convolutions. d_in, d_out: widths. norm: how the neighbours are normalised (see graph/norms.py).
 
-    uses_self: whether `combine` reads x besides its aggregate.
+    uses_self: whether `combine` reads x besides its aggregate. prunable: whether the graph may have fewer outputs than inputs.
     """
 
     norm = "sum"
     uses_self = False
+    prunable = False
 
     def __init__(self, d_in, d_out):
         super().__init__()
@@ -39,8 +40,8 @@ class Conv(nn.Module):
     def combine_constants(self, graph, aggregate, x, p, layer=0):
         """`combine` of a constant aggregate and input (n_p, d_in) of a layer, with dropout of rate p of both. Local."""
         return self.combine(
-            graph.dropout(aggregate, p, layer, Purpose.DROPOUT_AGGREGATE),
-            graph.dropout(x, p, layer) if self.uses_self else None,
+            graph.own(graph.dropout(aggregate, p, layer, Purpose.DROPOUT_AGGREGATE)),
+            graph.own(graph.dropout(x, p, layer)) if self.uses_self else None,
         )
 
     def transform_first(self, graph, x):
@@ -51,7 +52,7 @@ class Conv(nn.Module):
         """Output (n_p, d_out). Collective."""
         if self.d_out < self.d_in or isinstance(x, DroppedRows):
             return self.transform_first(graph, x)
-        return self.combine(self.gather(graph, x), x)
+        return self.combine(self.gather(graph, x), graph.own(x) if self.uses_self else None)
 
 
 class LinearConv(Conv):
@@ -62,6 +63,7 @@ class LinearConv(Conv):
     """
 
     activation = ReluDropout
+    prunable = True
 
     def weights(self):
         """(W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,))."""
@@ -87,4 +89,4 @@ class LinearConv(Conv):
     def transform_first(self, graph, x):
         neighbour, own, bias = self.weights()
         y = graph.aggregate(x @ neighbour, self.norm)
-        return y.add_(bias) if own is None else y.add_(x @ own).add_(bias)
+        return y.add_(bias) if own is None else y.add_(graph.own(x @ own)).add_(bias)

@@ -19,6 +19,7 @@ class GATConv(nn.Module):
 
     self_loops = "add"
     activation = EluDropout
+    prunable = True
 
     def __init__(self, d_in, width, heads, average, spec, layer):
         super().__init__()

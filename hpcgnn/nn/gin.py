@@ -14,6 +14,7 @@ class GINConv(Conv):
     norm = "sum"
     self_loops = "keep"
     uses_self = True
+    prunable = True
 
     def __init__(self, d_in, d_out, dtype=None):
         super().__init__(d_in, d_out)
@@ -26,4 +27,4 @@ class GINConv(Conv):
 
     def transform_first(self, graph, x):
         z = x @ self.first.weight
-        return self.second(torch.relu(graph.aggregate(z, self.norm) + (1 + self.eps) * z + self.first.bias))
+        return self.second(torch.relu(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias))

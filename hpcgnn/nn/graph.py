@@ -3,6 +3,7 @@
 A schedule makes this object; what `aggregate` does (stream, sample, reuse what is frozen) is the schedule's business.
 """
 
+import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,6 +40,9 @@ class Graph:
     aggregate(x, norm): own rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum', 'mean' or 'sym'.
     largest(x): the largest of the in-neighbours' rows by column, likewise. relate(x, coefficients, bases): see
     ops/relational.py. total(tensor): the float64 sum over ranks, collective.
+
+    Where rows are pruned, the graph of a layer has fewer nodes: ids and inputs x are of those that it is given, outputs and
+    aggregates of those that it computes, `own(x)`.
     """
 
     def __init__(self, local, halo, total, random, constant, arena):
@@ -46,7 +50,25 @@ class Graph:
         self.features, self.ids, self.num_nodes = local.features, local.original_id, local.num_nodes
         self.total, self.constant = total, constant
         self.aggregate, self.relate = halo.aggregate, halo.relate
-        self._calls = 0, 0
+        self._calls, self._layers = (0, 0), {}
+
+    def at(self, layer):
+        """The graph as the layer of this number sees it."""
+        return self._layers.get(layer, self)
+
+    def pruned(self, shares):
+        """The same graph, of which a layer l in shares {l: (LocalGraph, halo policy)} sees that share."""
+        whole = copy.copy(self)
+        whole._layers = {
+            layer: Graph(local, halo, self.total, self._random, self.constant, self._arena)
+            for layer, (local, halo) in shares.items()
+        }
+        return whole
+
+    def own(self, x):
+        """The rows of x (n_p, F) whose nodes a layer computes: x itself where it computes all. Differentiable."""
+        outputs = self._local.outputs
+        return x if outputs is None else x.index_select(0, outputs)
 
     def over(self, local, halo, total=None):
         """Another LocalGraph with its own verbs and constants, the same randomness, and, unless given, the same `total`."""
@@ -90,9 +112,9 @@ class Graph:
         """Σ dropout_p(x) W + b of constants, as parts (x (n_p, d), W (d, d_out), purpose of the draws); see
         ops/convolution.py.
         """
-        keys = [self._random.key(purpose, layer) for _, _, purpose in parts]
-        drops = [dropped_rows(self.ids, key, p) if p else None for key in keys]
-        return combine([(x, weight, drop) for (x, weight, _), drop in zip(parts, drops)], bias, self._arena)
+        keys, outputs = [self._random.key(purpose, layer) for _, _, purpose in parts], self._local.outputs
+        drops = [dropped_rows(self._local.output_id, key, p) if p else None for key in keys]
+        return combine([(x, weight, drop) for (x, weight, _), drop in zip(parts, drops)], bias, self._arena, outputs)
 
     def attend(self, projected, shape, layer, p, terms=None):
         """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See ops/attention.py."""

@@ -26,9 +26,10 @@ class Model(nn.Module):
         self.convs = nn.ModuleList(convs)
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
 
-    def forward(self, graph):
-        h, before = self._input_layer(graph), None
+    def forward(self, whole):
+        h, before = self._input_layer(whole.at(0)), None
         for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms), start=1):
+            graph = whole.at(layer)
             # A layer that knows how applies the activation itself.
             kind = getattr(conv, "activation", None) if self._hand_over else None
             if kind is not None:
@@ -36,10 +37,19 @@ class Model(nn.Module):
                 continue
             x = self._activation(norm(graph, h))
             if self.spec.residual and before is not None:
-                x = x + before
+                x = x + whole.at(layer - 1).own(before)
             before = x
             h = conv(graph, graph.dropout(x, self._p, layer))
         return h
+
+    @property
+    def prunable_layers(self):
+        """How many of the last layers can compute some of their rows only (see graph/pruning.py)."""
+        first = len(self.convs)
+        while first > 0 and (getattr(self.convs[first - 1], "prunable", False) or first == 1 and self.spec.keeps_input):
+            first -= 1
+        # Batch norm needs every row of what it normalises, the output of every layer but the last.
+        return min(len(self.convs) - first, 1 if self.spec.norm == "batch" else len(self.convs))
 
     def _input_layer(self, graph):
         """The first convolution, whose input never changes: nothing is exchanged for it after the first step if it pays."""

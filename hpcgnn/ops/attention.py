@@ -48,19 +48,23 @@ class AdditiveAttention:
 
     forward_stream, backward_stream: Stream along in-edges and along out-edges. ids: int64 (n_p,) original ids of own nodes;
     forward_ids, backward_ids: those of the halo of each direction, in halo order. The ids decide the dropout of edges.
-    remote_logit: what is added to the logits of remote edges, after LeakyReLU.
+    outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p. remote_logit: what is added to the
+    logits of remote edges, after LeakyReLU.
     """
 
     remote_logit = 0.0
 
-    def __init__(self, forward_stream, backward_stream, ids, forward_ids, backward_ids, edges=(None, None)):
-        self.forward_stream, self.backward_stream = forward_stream, backward_stream
+    def __init__(
+        self, forward_stream, backward_stream, ids, forward_ids, backward_ids, edges=(None, None), outputs=None
+    ):
+        self.forward_stream, self.backward_stream, self.outputs = forward_stream, backward_stream, outputs
         self.ids, self.forward_ids, self.backward_ids = ids, forward_ids, backward_ids
+        self.output_ids = ids if outputs is None else ids[outputs]
         self.forward_edges, self.backward_edges = edges
         self.arena = forward_stream.buffers.arena
 
     def __call__(self, projected, shape, key=0, p=0.0, terms=None):
-        """y (n_p, F), or (n_p, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
+        """y (m, F), or (m, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
 
         α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros. p: dropout
         of α, drawn per edge and head from the stream `key`; the softmax's denominator is that before dropout. terms: None, or
@@ -69,13 +73,13 @@ class AdditiveAttention:
         return _Attend.apply(projected, terms, self, shape, key, p)
 
     def forward(self, projected, shape, key, p, terms=None, y=None):
-        """(y (n_p, F), lse (n_p, H)) without autograd. y: zeros, if it is to be written to a place of the caller's."""
-        n, f, h = len(projected), shape.columns, shape.heads
+        """(y (m, F), lse (m, H)) without autograd. y: zeros, if it is to be written to a place of the caller's."""
+        n, f, h = self.num_outputs, shape.columns, shape.heads
         y = projected.new_zeros(n, f) if y is None else y
         maximum, denominator = projected.new_full((n, h), -torch.inf), projected.new_zeros(n, h)
-        a_dst, shifted = projected[:, f + h :].contiguous(), False
+        a_dst, shifted = self.computed(projected[:, f + h :]).contiguous(), False
         for block, rows, _, _ in self.forward_stream(projected[:, : f + h], kind="halo_forward", narrow=f):
-            dropout = p and (p, key, self.ids, self._column_ids(block, self.forward_ids, len(rows)))
+            dropout = p and (p, key, self.output_ids, column_ids(block, self.ids, self.forward_ids, len(rows)))
             if self.remote_logit and block.first_column is not None and not shifted:
                 # The own block comes first: with its logits lowered instead, the softmax is the same.
                 maximum -= self.remote_logit
@@ -106,19 +110,19 @@ class AdditiveAttention:
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
         """The same from sent = [gy | a_dst | lse | D] of own rows. overwrite: whether `projected` may become its gradient."""
-        n, f, h = len(projected), shape.columns, shape.heads
+        f, h = shape.columns, shape.heads
         stream = self.backward_stream
         if overwrite and terms is None and not stream.halo:
             return self._in_place(sent, projected, shape, key, p), None
         gradient = self.arena.empty_like(projected).zero_()
-        ga_dst, g_terms = projected.new_zeros(n, h), None if terms is None else torch.zeros_like(terms)
+        ga_dst, g_terms = projected.new_zeros(len(sent), h), None if terms is None else torch.zeros_like(terms)
         for block, rows, _, back in self.backward_stream(
             sent, kind="halo_backward", returns=ga_dst, narrow=sent.shape[1] - 3 * h
         ):
-            dropout = p and (p, key, self._column_ids(block, self.backward_ids, len(rows)), self.ids)
+            dropout = p and (p, key, column_ids(block, self.output_ids, self.backward_ids, len(rows)), self.ids)
             own, g_own = projected[:, : f + h], gradient[:, : f + h]
             self._spread(g_own, back, own, rows, block, self.backward_edges, shape, dropout, terms, g_terms)
-        gradient[:, f + h :] = ga_dst
+        self._place(gradient[:, f + h :], ga_dst)
         return gradient, g_terms
 
     def _in_place(self, sent, projected, shape, key, p):
@@ -127,15 +131,34 @@ class AdditiveAttention:
         self.backward_stream.buffers.cap(
             sent.shape[1] * sent.element_size(), h * sent.element_size()
         )  # notes the width
-        ga_dst = projected.new_zeros(len(projected), h)
+        ga_dst = projected.new_zeros(len(sent), h)
         spare = self.arena.empty(min(TILE_ROWS, len(projected)), f + h, dtype=projected.dtype)
         for rows in row_tiles(len(projected)):
             part, gradient = own.slice(rows.start, rows.stop), spare[: rows.stop - rows.start].zero_()
-            dropout = p and (p, key, self.ids, self.ids[rows])
+            dropout = p and (p, key, self.output_ids, self.ids[rows])
             self._spread(gradient, ga_dst, projected[rows, : f + h], sent, part, None, shape, dropout)
             projected[rows, : f + h] = gradient
-        projected[:, f + h :] = ga_dst
+        self._place(projected[:, f + h :], ga_dst)
         return projected
+
+    @property
+    def num_outputs(self):
+        """m."""
+        return self.forward_stream.own.num_rows
+
+    def computed(self, x, rows=None):
+        """The rows of x (n_p, …) that are computed, or some of them by a slice."""
+        if self.outputs is None:
+            return x if rows is None else x[rows]
+        return x[self.outputs if rows is None else self.outputs[rows]]
+
+    def _place(self, gradient, of_computed):
+        """Write the gradient (m, H) of computed rows to that of all own rows (n_p, H)."""
+        if self.outputs is None:
+            gradient[:] = of_computed
+        else:
+            gradient.zero_()
+            gradient[self.outputs] = of_computed
 
     def _spread(self, gradient, ga_dst, own, sent, block, edges, shape, dropout, terms=None, g_terms=None):
         """Add what a block's edges give to the gradients of [z | a_src] and of a_dst, and of terms.
@@ -169,7 +192,7 @@ class AdditiveAttention:
         """[gy | a_dst | lse | D] of own rows: what the gradient of an edge needs of its destination."""
         per_head = gy.unsqueeze(1) if shape.average else gy.view(len(y), shape.heads, shape.width)
         product = (per_head * y.view(len(y), shape.heads, shape.width)).sum(-1)
-        return torch.cat([gy, projected[:, shape.columns + shape.heads :], lse, product], 1)
+        return torch.cat([gy, self.computed(projected[:, shape.columns + shape.heads :]), lse, product], 1)
 
     def _parts(self, block, edges, terms):
         """(indptr, indices, rows, what the edges carry) of a block: all of it where edges have no terms, else tiles."""
@@ -186,9 +209,10 @@ class AdditiveAttention:
                 _Carried(carried, None if carried is not None else edges.type[edge]),
             )
 
-    def _column_ids(self, block, halo_ids, count):
-        """The original ids of a block's columns."""
-        return self.ids if block.first_column is None else halo_ids[block.first_column : block.first_column + count]
+
+def column_ids(block, own_ids, halo_ids, count):
+    """The original ids of a block's columns."""
+    return own_ids if block.first_column is None else halo_ids[block.first_column : block.first_column + count]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hpcgnn.ops.linear import TILE_ROWS, row_tiles
 
 
 def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=None):
-    """y (n_p, F) + bias, or (n_p, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
+    """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
     weight: (d_in, F + 2H), to [z | a_src | a_dst]. operator: AdditiveAttention; terms, shape, key, p: see there. activation:
     None, or what is done to x first (EluDropout); x then must be the caller's to give away: its gradient is written over it.
@@ -30,7 +30,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, dots, weight, bias, terms, operator, shape, key, p, activation):
         ctx.set_materialize_grads(False)
-        n, f, h, arena = len(x), shape.columns, shape.heads, operator.arena
+        n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         projected = _project(x, weight, activation, arena)
         bundle = arena.empty(n, f if shape.average else f + 3 * h, dtype=x.dtype)
         y, lse = operator.forward(projected, shape, key, p, terms, bundle[:, :f].zero_())
@@ -53,7 +53,7 @@ class _Layer(torch.autograd.Function):
         ctx.x = ctx.projected = ctx.rest = None
         if projected is None:
             projected = _project(x, weight, activation, operator.arena)
-        sent, g_bias = _bundle(gy, dots, bundle, bias, projected, lse, shape, operator.arena)
+        sent, g_bias = _bundle(gy, dots, bundle, bias, projected, lse, shape, operator)
         del bundle
         gradient, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True)
         del projected, sent
@@ -75,16 +75,16 @@ def _project(x, weight, activation, arena):
     return projected
 
 
-def _bundle(gy, dots, bundle, bias, projected, lse, shape, arena):
+def _bundle(gy, dots, bundle, bias, projected, lse, shape, operator):
     """([gy | a_dst | lse | D] of own rows, the gradient of the bias). dots: Σ gy · output per head, or None if the output is
     still there.
     """
     n, f, h, width = len(lse), shape.columns, shape.heads, gy.shape[1]
     # Without a layer above that has taken the output over, somebody may still want to read it.
-    sent = bundle if dots is not None else arena.empty(n, width + 3 * h, dtype=gy.dtype)
+    sent = bundle if dots is not None else operator.arena.empty(n, width + 3 * h, dtype=gy.dtype)
     g_bias = torch.zeros_like(bias)
     of_bias = None if shape.average else torch.block_diag(*bias.view(h, -1, 1))  # (F, H): <gy, b> per head as a product
-    spare = arena.empty(min(TILE_ROWS, n), f, dtype=gy.dtype)
+    spare = operator.arena.empty(min(TILE_ROWS, n), f, dtype=gy.dtype)
     for rows in row_tiles(n):
         part, room = gy[rows], spare[: rows.stop - rows.start]
         g_bias += part.sum(0)
@@ -96,7 +96,8 @@ def _bundle(gy, dots, bundle, bias, projected, lse, shape, arena):
             product = product - part @ of_bias  # the output has the bias in it, D has not
         if sent[rows].data_ptr() != part.data_ptr():
             sent[rows, :width] = part
-        torch.cat([projected[rows, f + h :], lse[rows], product], 1, out=sent[rows, width:])
+        a_dst = operator.computed(projected[:, f + h :], rows)
+        torch.cat([a_dst, lse[rows], product], 1, out=sent[rows, width:])
     return sent, g_bias
 
 

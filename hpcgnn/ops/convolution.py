@@ -13,11 +13,11 @@ Where a layer widens its input this would stream gy, the wider side: such layers
 
 import torch
 
-from hpcgnn.ops.linear import row_tiles
+from hpcgnn.ops.linear import TILE_ROWS, row_tiles
 
 
 def convolve(x, neighbour, own, bias, operator, activation=None):
-    """y (n_p, d_out) of own rows x (n_p, d_in), differentiable. Collective.
+    """y (m, d_out) of own rows x (n_p, d_in), differentiable; m = n_p unless the operator computes some rows only. Collective.
 
     neighbour, own: weights W_n and W_s (d_in, d_out), d_out <= d_in; own may be None. bias: (d_out,). operator:
     LinearAggregation.
@@ -26,14 +26,15 @@ def convolve(x, neighbour, own, bias, operator, activation=None):
     return _Convolve.apply(x, neighbour, own, bias, operator, activation)
 
 
-def combine(parts, bias, arena):
-    """Σ_k dropout_k(x_k) W_k + b for constant inputs: (n_p, d_out), differentiable in the weights. Local.
+def combine(parts, bias, arena, outputs=None):
+    """Σ_k dropout_k(x_k) W_k + b for constant inputs: (m, d_out), differentiable in the weights. Local.
 
-    parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes what dropout leaves of these rows to
-    `out`, or None. Nothing is kept: masks are drawn again for the gradient.
+    parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes what dropout leaves of these rows of the
+    output to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. Nothing is kept: masks are drawn again for
+    the gradient.
     """
     inputs, weights, drops = zip(*parts)
-    return _Combine.apply(inputs, drops, arena, bias, *weights)
+    return _Combine.apply(inputs, drops, arena, outputs, bias, *weights)
 
 
 class _Convolve(torch.autograd.Function):
@@ -42,21 +43,22 @@ class _Convolve(torch.autograd.Function):
         x = x.contiguous()
         ctx.operator, ctx.activation = operator, activation
         ctx.x, ctx.weights = x, (neighbour, own)  # x is written to: autograd must not watch it
-        y = operator.arena.empty(len(x), neighbour.shape[1], dtype=x.dtype)
+        y = operator.arena.empty(operator.num_outputs, neighbour.shape[1], dtype=x.dtype)
         first = y.shape[1] < x.shape[1]  # the narrower side is aggregated
-        sent = operator.arena.empty_like(y) if first else x
+        sent = operator.arena.empty(len(x), y.shape[1], dtype=x.dtype) if first else x
         for rows in row_tiles(len(x)):
             if activation is not None:
                 activation.apply_(x[rows], rows)
             if first:
                 torch.mm(x[rows], neighbour, out=sent[rows])
+        taken = _Taken(x, operator)
         for rows, aggregate in operator.tiles(sent):
             if first:
                 torch.add(aggregate, bias, out=y[rows])
             else:
                 torch.addmm(bias, aggregate, neighbour, out=y[rows])
             if own is not None:
-                y[rows].addmm_(x[rows], own)
+                y[rows].addmm_(taken(x, rows), own)
         return y
 
     @staticmethod
@@ -73,29 +75,53 @@ class _Convolve(torch.autograd.Function):
         for rows, t in operator.tiles(gy, transposed=True):
             part = x[rows]
             if spare is None:  # not before t: it would take a bite of the space that t is going to need
-                spare = operator.arena.empty(*part.shape, dtype=x.dtype)
+                spare, taken = operator.arena.empty(*part.shape, dtype=x.dtype), _Taken(x, operator)
+            mine, place = operator.outputs_of(rows)
             g_neighbour.addmm_(part.t(), t)
-            g_bias += gy[rows].sum(0)
+            g_bias += gy[mine].sum(0)
             if own is not None:
-                g_own.addmm_(part.t(), gy[rows])
+                g_own.addmm_(taken(x, mine).t(), gy[mine])
             if not needs_x:
                 continue
             out = gx[rows] if activation is None else spare[: len(part)]
             torch.mm(t, neighbour.t(), out=out)
             if own is not None:
-                out.addmm_(gy[rows], own.t())
+                if place is None:
+                    out.addmm_(gy[mine], own.t())
+                else:
+                    out.index_add_(0, place, torch.mm(gy[mine], own.t(), out=taken.room(mine)))
             if activation is not None:
                 activation.gradient(out, part, part)
         ctx.x = None
         return gx, g_neighbour, g_own, g_bias, None, None
 
 
+class _Taken:
+    """The rows of x that an operator computes, some at a time; where it computes all of them, nothing is copied."""
+
+    def __init__(self, x, operator):
+        self._outputs = operator.outputs
+        if self._outputs is not None:
+            self._room = operator.arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=x.dtype)
+
+    def __call__(self, x, rows):
+        """x at outputs[rows]: valid until the next."""
+        if self._outputs is None:
+            return x[rows]
+        return torch.index_select(x, 0, self._outputs[rows], out=self.room(rows))
+
+    def room(self, rows):
+        """The memory for so many rows."""
+        return self._room[: rows.stop - rows.start]
+
+
 class _Combine(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, inputs, drops, arena, bias, *weights):
-        ctx.inputs, ctx.drops, ctx.arena, ctx.widths = inputs, drops, arena, [len(w) for w in weights]
-        y = arena.empty(len(inputs[0]), weights[0].shape[1], dtype=weights[0].dtype)
-        for rows, parts in _dropped(inputs, drops, arena):
+    def forward(ctx, inputs, drops, arena, outputs, bias, *weights):
+        ctx.constants, ctx.widths = (inputs, drops, arena, outputs), [len(w) for w in weights]
+        count = len(inputs[0]) if outputs is None else len(outputs)
+        y = arena.empty(count, weights[0].shape[1], dtype=weights[0].dtype)
+        for rows, parts in _dropped(*ctx.constants):
             torch.addmm(bias, parts[0], weights[0], out=y[rows])
             for part, weight in zip(parts[1:], weights[1:]):
                 y[rows].addmm_(part, weight)
@@ -105,26 +131,27 @@ class _Combine(torch.autograd.Function):
     def backward(ctx, gy):
         g_bias = gy.new_zeros(gy.shape[1])
         g_weights = [gy.new_zeros(width, gy.shape[1]) for width in ctx.widths]
-        for rows, parts in _dropped(ctx.inputs, ctx.drops, ctx.arena):
+        for rows, parts in _dropped(*ctx.constants):
             g_bias += gy[rows].sum(0)
             for part, g_weight in zip(parts, g_weights):
                 g_weight.addmm_(part.t(), gy[rows])
-        return None, None, None, g_bias, *g_weights
+        return None, None, None, None, g_bias, *g_weights
 
 
-def _dropped(inputs, drops, arena):
+def _dropped(inputs, drops, arena, outputs):
     """Yield (rows, the inputs' rows after dropout); valid only until the next."""
-    tiles = row_tiles(len(inputs[0]))
+    tiles = row_tiles(len(inputs[0]) if outputs is None else len(outputs))
     spares = [
-        arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype) if drop else None
+        arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype) if drop or outputs is not None else None
         for x, drop in zip(inputs, drops)
     ]
     for rows in tiles:
         parts = []
         for x, drop, spare in zip(inputs, drops, spares):
-            part = x[rows]
+            room = None if spare is None else spare[: rows.stop - rows.start]
+            part = x[rows] if outputs is None else torch.index_select(x, 0, outputs[rows], out=room)
             if drop:
-                drop(part, rows, spare[: len(part)])
-                part = spare[: len(part)]
+                drop(part, rows, room)
+                part = room
             parts.append(part)
         yield rows, parts

@@ -22,18 +22,32 @@ def row_tiles(num_rows):
 class LinearAggregation:
     """The operator R A S of a rank. Collective in both directions.
 
-    forward_stream, backward_stream: Stream along in-edges and along out-edges. row_scale (R), source_scale (S): (n_p,)
-    or None.
+    forward_stream, backward_stream: Stream along in-edges and along out-edges. source_scale (S): (n_p,) or None; row_scale
+    (R): (m,) or None. outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p.
     """
 
-    def __init__(self, forward_stream, backward_stream, row_scale, source_scale):
+    def __init__(self, forward_stream, backward_stream, row_scale, source_scale, outputs=None):
         self.forward_stream, self.backward_stream = forward_stream, backward_stream
-        self.row_scale, self.source_scale = row_scale, source_scale
+        self.row_scale, self.source_scale, self.outputs = row_scale, source_scale, outputs
         self.arena = forward_stream.buffers.arena
 
     def __call__(self, x):
-        """Aggregate own rows x (n_p, F) -> (n_p, F), differentiably."""
+        """Aggregate own rows x (n_p, F) -> (m, F), differentiably."""
         return _Aggregate.apply(x, self)
+
+    @property
+    def num_outputs(self):
+        """m."""
+        return self.forward_stream.own.num_rows
+
+    def outputs_of(self, rows):
+        """(slice of the computed rows that are among own rows `rows`, a slice; where each stands there, None: at its place)."""
+        if self.outputs is None:
+            return rows, None
+        first, last = torch.searchsorted(
+            self.outputs, torch.tensor([rows.start, rows.stop], dtype=torch.int32)
+        ).tolist()
+        return slice(first, last), self.outputs[first:last] - rows.start
 
     def multiply(self, x, out=None):
         """R A S x without autograd, into `out` if it is given."""
@@ -55,8 +69,9 @@ class LinearAggregation:
         stream.buffers.cap(x.shape[1] * x.element_size())  # notes the width, as a stream would
         scales = self.row_scale, self.source_scale
         source_scale, row_scale = scales if transposed else reversed(scales)
-        buffer = self.arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=x.dtype)
-        for rows in row_tiles(len(x)):
+        num_rows = stream.own.num_rows
+        buffer = self.arena.empty(min(TILE_ROWS, num_rows), x.shape[1], dtype=x.dtype)
+        for rows in row_tiles(num_rows):
             out = buffer[: rows.stop - rows.start]
             factors = None if row_scale is None else row_scale[rows]
             stream.own.slice(rows.start, rows.stop).multiply(x, out, source_scale, factors, accumulate=False)
@@ -64,11 +79,11 @@ class LinearAggregation:
 
     def _tiles_of_whole(self, x, transposed):
         whole = self.multiply_transposed(x) if transposed else self.multiply(x)
-        for rows in row_tiles(len(x)):
+        for rows in row_tiles(len(whole)):
             yield rows, whole[rows]
 
     def _product(self, stream, x, source_scale, row_scale, kind, y=None):
-        y = self.arena.empty_like(x) if y is None else y
+        y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=x.dtype) if y is None else y
         for block, rows, scale, _ in stream(x.contiguous(), source_scale, kind):
             block.multiply(rows, y, scale, row_scale, accumulate=block is not stream.own)
         return y

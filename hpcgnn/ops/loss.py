@@ -8,7 +8,7 @@ from hpcgnn.ops.linear import row_tiles
 def cross_entropy(logits, rows, labels, arena):
     """Σ over `rows` of −log softmax(logits)[label]: a scalar, differentiable in logits (n, C).
 
-    rows: int64 (m,), increasing; labels: int64 (m,).
+    rows: int64 (m,), increasing, or None for all; labels: int64 (m,).
     """
     return _CrossEntropy.apply(logits, rows, labels, arena)
 
@@ -16,10 +16,12 @@ def cross_entropy(logits, rows, labels, arena):
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, rows, labels, arena):
-        gradient = arena.empty_like(logits).zero_() if ctx.needs_input_grad[0] else None
+        gradient = arena.empty_like(logits) if ctx.needs_input_grad[0] else None
+        if gradient is not None and rows is not None:
+            gradient.zero_()
         total = logits.new_zeros((), dtype=torch.float64)
-        for tile in row_tiles(len(rows)):
-            taken, label = rows[tile], labels[tile].unsqueeze(1)
+        for tile in row_tiles(len(labels)):
+            taken, label = tile if rows is None else rows[tile], labels[tile].unsqueeze(1)
             log_p = torch.log_softmax(logits[taken], 1)
             total -= log_p.gather(1, label).sum(dtype=torch.float64)
             if gradient is not None:

@@ -14,7 +14,7 @@ again (F + H), unless the stream has kept it, and F + H go back.
 
 import torch
 
-from hpcgnn.ops.attention import AdditiveAttention
+from hpcgnn.ops.attention import AdditiveAttention, column_ids
 from hpcgnn.ops.linear import LinearAggregation
 
 
@@ -84,7 +84,7 @@ class PushedAttention(AdditiveAttention):
             if remote and not lowered:  # the own block came first
                 lse -= self.remote_logit
                 lowered = True
-            dropout = p and (p, key, self.ids, self._column_ids(block, self.backward_ids, len(rows)))
+            dropout = p and (p, key, self.ids, column_ids(block, self.ids, self.backward_ids, len(rows)))
             edges = self.forward_edges if remote else self.backward_edges
             self._spread(back, ga_dst, rows, sent, block, edges, shape, dropout, terms, g_terms)
         gradient[:, : f + h], gradient[:, f + h :] = total, ga_dst

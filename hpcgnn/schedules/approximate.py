@@ -18,6 +18,10 @@ class ApproximateInTraining:
     def _now(self):
         return self.training if torch.is_grad_enabled() else self.exact
 
+    def restricted(self, local):
+        """See HaloPolicy; for training only."""
+        return self.training.restricted(local)
+
     def begin_epoch(self, epoch):
         """Called by all ranks before the forward pass of an epoch."""
         self.training.begin_epoch(epoch)

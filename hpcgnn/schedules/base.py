@@ -132,7 +132,10 @@ class SyncPolicy(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """A halo policy and a sync policy."""
+    """A halo policy and a sync policy. prunes: whether layers may compute some of their rows only (see graph/pruning.py); the
+    halo policy then has restricted(local), the same policy for what a layer computes of the graph.
+    """
 
     halo: HaloPolicy
     sync: SyncPolicy
+    prunes: bool = False

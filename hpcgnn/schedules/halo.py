@@ -38,7 +38,7 @@ class Facts:
         """Likewise, of the other direction."""
         if self._local.outward is self._local.inward:
             return self.inward_ids
-        return gather_halo(self._local.outward.plan, self._local.original_id, self._comm)
+        return gather_halo(self._local.outward.plan, self._local.output_id, self._comm)
 
     def relation_weights(self, kinds, dtype):
         """See graph/relations.py."""
@@ -56,6 +56,7 @@ class FullHalo(Stateless):
 
     def __init__(self, local, comm, buffers, wire=None, facts=None):
         self._local, self._comm, self._wire, self._facts = local, comm, wire or Wire(), facts or Facts(local, comm)
+        self._buffers = buffers
         self._inward = Stream(local.inward.own, local.inward.halo, local.inward.plan, buffers, comm, self._wire)
         self._outward = (
             self._inward
@@ -68,6 +69,10 @@ class FullHalo(Stateless):
     def inward(self):
         """The Stream along the in-edges."""
         return self._inward
+
+    def restricted(self, local):
+        """The same policy for what a layer computes of the graph, a LocalGraph with `outputs`."""
+        return FullHalo(local, self._comm, self._buffers, self._wire)
 
     def begin_epoch(self, epoch):
         """Nothing changes from epoch to epoch but the rounding of rows."""
@@ -89,7 +94,7 @@ class FullHalo(Stateless):
     def _aggregation(self, norm, dtype):
         if (norm, dtype) not in self._linear:
             self._linear[norm, dtype] = LinearAggregation(
-                self._inward, self._outward, *scales(self._local, norm, dtype)
+                self._inward, self._outward, *scales(self._local, norm, dtype), self._local.outputs
             )
         return self._linear[norm, dtype]
 
@@ -138,7 +143,7 @@ class FullHalo(Stateless):
         local, facts = self._local, self._facts
         edges = local.inward.edges, local.outward.edges
         return AdditiveAttention(
-            self._inward, self._outward, local.original_id, facts.inward_ids, facts.outward_ids, edges
+            self._inward, self._outward, local.original_id, facts.inward_ids, facts.outward_ids, edges, local.outputs
         )
 
     @cached_property

@@ -9,7 +9,9 @@ from hpcgnn.schedules.wire import make_wire
 
 def build_sar(local, comm, buffers, config, random):
     """The full-batch schedule for a LocalGraph; exact but for --halo-dtype. config: Config; random: Randomness."""
-    return Schedule(full_halo(local, comm, buffers, config.schedule, random), AllreduceEveryStep(comm))
+    # int8 rounds by draws for the rows of the whole share, as it numbers them.
+    prunes = config.schedule.prune == "auto" and config.schedule.halo_dtype != "int8"
+    return Schedule(full_halo(local, comm, buffers, config.schedule, random), AllreduceEveryStep(comm), prunes)
 
 
 def full_halo(local, comm, buffers, options, random):

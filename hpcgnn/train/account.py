@@ -28,7 +28,7 @@ def make_account(trainer, local, profile, mpi_bytes=0):
     roots = {
         "features": local.features,
         "labels, split and ids": (local.labels, local.split, local.original_id),
-        "graph structure and plan": (local.inward, local.outward),
+        "graph structure and plan": (local.inward, local.outward, trainer.shares),
         "kept input aggregate": trainer.constants,
         "halo buffers": trainer.buffers,
         MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state),

@@ -131,6 +131,13 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         len(local.inward.plan.rounds),
         config.run.run_dir,
     )
+    if any(trainer.shares):
+        rows = comm.total(torch.tensor(trainer.rows_computed(local)), "plan").tolist()
+        log.info(
+            "pruned: of %s rows the layers compute %s in training",
+            f"{file.meta.num_nodes:,}",
+            ", ".join(f"{n:,}" for n in rows),
+        )
     seconds_loading = time.perf_counter() - started
     if not run_epochs(trainer, config, progress, run_dir, best_state, stop):
         log.info(

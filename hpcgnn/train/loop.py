@@ -5,6 +5,7 @@ import math
 import torch
 
 from hpcgnn.errors import TrainingError
+from hpcgnn.graph.pruning import prune
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS
@@ -30,6 +31,7 @@ class Trainer:
         self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
         self.constants = {}
         self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena)
+        self.training_graph, self.shares = self.graph, []
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
             self.model = MODELS[spec.model].build(spec)
@@ -38,10 +40,35 @@ class Trainer:
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
         self.objective = Objective(local, comm, buffers.arena)
+        if self.schedule.prunes:
+            self._prune(local, spec)
         # The gradients of a mean over very many nodes are smaller than what fp16 can hold; those of the sum are not.
         narrow = config.schedule.halo_dtype == "fp16"
         self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
         self.evaluator = Evaluator(local, config.run.metric, comm)
+
+    def _prune(self, local, spec):
+        """Let every layer compute in training what the loss can see. Collective."""
+        cap = max(1, self.buffers.cap(self.buffers.widest_row))
+        prunable = getattr(self.model, "prunable_layers", 0)
+        layers = len(self.model.convs) if prunable else 0
+        self.shares = prune(local, layers, prunable, spec.keeps_input, self.comm, cap)
+        self.training_graph = self.graph.pruned(
+            {
+                layer: (
+                    share,
+                    self.schedule.halo if share.inward is local.inward else self.schedule.halo.restricted(share),
+                )
+                for layer, share in enumerate(self.shares)
+                if share is not None
+            }
+        )
+
+    def rows_computed(self, local):
+        """For every layer the own rows that it computes in training; [] where all layers compute all."""
+        if not any(self.shares):
+            return []
+        return [local.num_owned if share is None else len(share.outputs) for share in self.shares]
 
     def begin_stage(self, index, epoch):
         """Train stage number `index` of the schedule from `epoch` on, with fresh optimizers."""
@@ -88,7 +115,7 @@ class Trainer:
 
     def _turns(self, epoch):
         """The schedule's steps of an epoch; what it does between them counts as reduction."""
-        turns = self.schedule.sync.turns(epoch, self.stage, self.graph, self.optimizers)
+        turns = self.schedule.sync.turns(epoch, self.stage, self.training_graph, self.optimizers)
         while True:
             with self.clock("reduction"):
                 turn = next(turns, None)

@@ -32,10 +32,11 @@ class Objective:
         """This rank's share of the mean loss: a scalar of the logits' dtype; the shares of all ranks add up to the
         loss.
 
-        logits: (n_p, C) of own nodes.
+        logits: (n_p, C) of own nodes, or of the own training nodes alone.
         """
+        rows = None if len(logits) == len(self._rows) else self._rows
         if self._multi_label:
-            selected = logits.index_select(0, self._rows)
+            selected = logits if rows is None else logits.index_select(0, rows)
             total = F.binary_cross_entropy_with_logits(selected, self._labels.to(selected.dtype), reduction="sum")
             return total / (self.num_train * logits.shape[1])
-        return cross_entropy(logits, self._rows, self._labels, self._arena) / self.num_train
+        return cross_entropy(logits, rows, self._labels, self._arena) / self.num_train

@@ -9,6 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 # A job takes some seconds, most of them for loading torch; on a busy machine ten times that.
 LIMIT_SECONDS = 240
+#: What squeue calls a job that has not ended; it shows a job as SIGNALING while it passes a signal on.
+UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING", "REQUEUED")
 LOCAL = ROOT / "env" / "slurm-local.sh"
 
 
@@ -60,9 +62,7 @@ class Cluster:
         end = time.monotonic() + limit
         while time.monotonic() < end:
             states = self.jobs()
-            running = [
-                job for job in (jobs or states) if states[job] in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")
-            ]
+            running = [job for job in (jobs or states) if states[job] in UNFINISHED]
             if not running:
                 return {job: states[job] for job in (jobs or states)}
             time.sleep(0.2)

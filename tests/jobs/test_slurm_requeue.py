@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from slurm_helpers import LIMIT_SECONDS
+from slurm_helpers import LIMIT_SECONDS, UNFINISHED
 
 EPOCHS = 150
 OPTIONS = f"--model gcn --layers 2 --hidden 16 --epochs {EPOCHS} --eval-every 3 --checkpoint-every 7 --seed 4"
@@ -33,7 +33,7 @@ def wait_for_epoch(cluster, job, run_dir, epoch):
     end = time.monotonic() + LIMIT_SECONDS
     while epochs_done(run_dir) < epoch or cluster.state(job) != "RUNNING":
         assert time.monotonic() < end, f"epoch {epoch} does not come: {cluster.run('squeue -l').stdout}{said(cluster)}"
-        assert cluster.state(job) in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"), said(cluster)
+        assert cluster.state(job) in UNFINISHED, said(cluster)
         time.sleep(0.05)
 
 
@@ -142,7 +142,7 @@ def test_slurm_warns_before_the_wall_time(cluster, graph):
     end = time.monotonic() + LIMIT_SECONDS
     while restarts(cluster, job) == 0:
         assert time.monotonic() < end, said(cluster)
-        assert cluster.state(job) in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"), said(cluster)
+        assert cluster.state(job) in UNFINISHED, said(cluster)
         time.sleep(0.2)
     cluster.run(f"scancel {job}")
     log = (cluster.home / "warned" / "log.txt").read_text()

@@ -22,15 +22,19 @@ NODES, FEATURES, CLASSES = 900, 24, 5
 GRAPHS = {"undirected": {}, "directed multi-label": {"directed": True, "multi_label": True, "weighted": True}}
 
 
-def make_graphs(comm, folder, nodes=NODES):
-    """{name: path} of generated graphs with maps 'metis' and 'random-clusters' for 1 to 4 ranks. Collective."""
-    paths = {name: folder / f"{name.replace(' ', '-')}-{nodes}.h5" for name in GRAPHS}
+def make_graphs(comm, folder, nodes=NODES, **more):
+    """{name: path} of generated graphs with maps 'metis' and 'random-clusters' for 1 to 4 ranks. Collective.
+
+    more: fields of their Spec.
+    """
+    marks = "".join(f"-{key}{value}" for key, value in more.items())
+    paths = {name: folder / f"{name.replace(' ', '-')}-{nodes}{marks}.h5" for name in GRAPHS}
     if comm.rank == 0 and not any(path.exists() for path in paths.values()):
         for name, options in GRAPHS.items():
             generate_graph(
                 "planted",
                 paths[name],
-                Spec(nodes=nodes, degree=8, features=FEATURES, classes=CLASSES, seed=3, **options),
+                Spec(nodes=nodes, features=FEATURES, classes=CLASSES, seed=3, **{"degree": 8, **options, **more}),
             )
             partition_graph(paths[name], [1, 2, 3, 4], num_clusters=64)
             partition_graph(paths[name], [1, 2, 3, 4], method="random-clusters")
@@ -39,8 +43,9 @@ def make_graphs(comm, folder, nodes=NODES):
 
 
 def configure(path, **options):
-    """A Config of a small model on a graph."""
-    return make_config({"graph": str(path), "hidden": 16, "layers": 3, "seed": 5, **options}, CHOICES)
+    """A Config of a small model on a graph. Nothing is pruned unless asked for, so that closed formulas count bytes."""
+    pruning = {} if options.get("schedule", "sar") != "sar" else {"prune": "none"}
+    return make_config({"graph": str(path), "hidden": 16, "layers": 3, "seed": 5, **pruning, **options}, CHOICES)
 
 
 def build_trainer(comm, config, map_name=None, rows=None):

@@ -1,0 +1,114 @@
+"""Rows that the loss cannot see are not computed, and not sent.
+
+The loss looks at the training nodes. So the last layer is computed for these alone, the layer before it for them and their
+in-neighbours, and so on backwards:
+
+    R_L = training nodes        R_(l-1) = R_l ∪ in-neighbours of R_l
+
+The result is exact: nothing is sampled. Layer l has a share of its own of the graph, with rows R_l, columns R_(l-1) and a
+halo of its own in each direction, filtered from the rank's one structure. Matrices hold the rows of these sets only, in the
+order of the nodes. A layer that would compute nearly all rows anyway is left as it is, and with it those before.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from hpcgnn.graph.halo import gather_halo
+from hpcgnn.graph.local import Adjacency, assemble
+
+# Above this share of all nodes a structure of a layer's own costs more than it saves.
+WORTHWHILE = 0.9
+
+
+def prune(local, layers, prunable, keeps_input, comm, cap):
+    """[LocalGraph or None] for each of `layers` layers: what it computes of the graph, None for all. Collective.
+
+    prunable: how many of the last layers may compute some of their rows only. keeps_input: whether the first layer starts
+    from a kept aggregate; its share then has all edges, and only `outputs` of its own. cap: halo rows of a round.
+    """
+    needed, sets = local.mask("train"), []
+    while len(sets) < prunable:
+        if comm.total(needed.sum().double().view(1), "plan").item() > WORTHWHILE * local.num_nodes:
+            break
+        sets.append(needed)
+        needed = with_in_neighbours(local, needed, comm)
+    shares = [None] * layers
+    for back, outputs in enumerate(sets):
+        layer = layers - 1 - back
+        # The features are there for all nodes: the first layer takes them as they lie.
+        inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else torch.ones_like(needed)
+        if layer == 0 and keeps_input:
+            shares[layer] = replace(local, outputs=torch.nonzero(outputs).int().squeeze(1))
+        else:
+            shares[layer] = _share(local, inputs, outputs, comm, cap)
+    return shares
+
+
+def with_in_neighbours(local, needed, comm):
+    """bool (n_p,): own nodes that are needed (n_p,) or have an edge to a node of any rank that is. Collective."""
+    remote, result = gather_halo(local.outward.plan, needed, comm), needed.clone()
+    for block in (local.outward.own, *local.outward.halo):
+        columns = needed if block.first_column is None else remote[block.first_column :]
+        hits = torch.zeros(block.num_edges + 1, dtype=torch.int64)
+        torch.cumsum(columns[block.indices], 0, out=hits[1:])
+        hit = hits[block.indptr[1:]] > hits[block.indptr[:-1]]
+        if block.rows is None:
+            result |= hit
+        else:
+            result[block.rows[hit].long()] = True
+    return result
+
+
+def _share(local, inputs, outputs, comm, cap):
+    """The LocalGraph of the edges from nodes in inputs (n_p,) to nodes in outputs (n_p,), on all ranks. Collective."""
+    source, destination = _numbers(inputs), _numbers(outputs)
+    inward = _filtered(local.inward, outputs, inputs, destination, source, comm, cap)
+    outward = _filtered(local.outward, inputs, outputs, source, destination, comm, cap)
+    return replace(
+        local,
+        inward=inward,
+        outward=outward,
+        features=local.features if bool(inputs.all()) else None,
+        labels=None,
+        split=None,
+        node_type=None,
+        original_id=local.original_id[inputs],
+        outputs=source[outputs],
+    )
+
+
+def _numbers(mask):
+    """int32 (n,): the number of each node among those of the mask, -1 for the others."""
+    return torch.where(mask, torch.cumsum(mask, 0, dtype=torch.int32) - 1, -1)
+
+
+def _filtered(adjacency, rows, columns, row_number, column_number, comm, cap):
+    """The Adjacency between own rows (n_p,) bool and columns (n_p,) bool, numbered anew. Collective."""
+    plan = adjacency.plan
+    remote = gather_halo(plan, column_number, comm)
+    owners = torch.repeat_interleave(
+        torch.tensor([plan.source(offset) for offset in range(1, plan.size)], dtype=torch.int32),
+        torch.tensor(plan.receive_rows, dtype=torch.int64),
+    )
+    here = torch.full((len(columns),), plan.rank, dtype=torch.int32)
+    parts = [_edges(adjacency.own, row_number, column_number, here)]
+    for block in adjacency.halo:
+        parts.append(_edges(block, row_number, remote[block.first_column :], owners[block.first_column :]))
+    edges = [None if column[0] is None else torch.cat(column) for column in zip(*parts)]
+    order = torch.argsort(edges[0], stable=True)
+    row, column, owner, weight, place = (None if each is None else each[order] for each in edges)
+    own, halo, plan = assemble(
+        row.numpy(), owner.numpy(), column.numpy(), weight, place, int(rows.sum()), int(columns.sum()), cap, comm
+    )
+    return Adjacency(own, halo, plan, adjacency.degree[rows], adjacency.edges)
+
+
+def _edges(block, row_number, column_number, owners):
+    """(row, column, owner, weight, edge) of a block's edges whose ends both have a number; weight and edge may be None."""
+    rows = row_number if block.rows is None else row_number[block.rows.long()]
+    row = torch.repeat_interleave(rows, torch.diff(block.indptr))
+    column = column_number[block.indices]
+    taken = (row >= 0) & (column >= 0)
+    weight, edge = (None if each is None else each[taken] for each in (block.weight, block.edge))
+    return row[taken], column[taken], owners[block.indices][taken], weight, edge
