@@ -12,10 +12,10 @@ from hpcgnn.graph.transfer import FREE_TAG
 
 
 class _Direction:
-    """A function in the place of a Stream."""
+    """A function in the place of a Stream with this own block."""
 
-    def __init__(self, function, buffers):
-        self._function, self.buffers = function, buffers
+    def __init__(self, function, own, buffers):
+        self._function, self.own, self.buffers = function, own, buffers
 
     def __call__(self, *arguments, **options):
         return self._function(*arguments, **options)
@@ -37,10 +37,11 @@ class DelayedLayer:
         tag = FREE_TAG + 2 * number
         self.ahead = Mailbox(comm, come, go, tag, delay, smoothing, "halo_forward")
         self.home = Mailbox(comm, go, come, tag + 1, delay, smoothing, "halo_backward")
-        self._longest = max((sum(s.stop - s.start for s in round_) for round_ in plan.rounds), default=0)
+        self._longest = plan.longest_round
         self._send_rows = [rows for rows in plan.send_rows if len(rows)]
 
-        self.used, self.pushed = _Direction(self._use, buffers), _Direction(self._push, buffers)
+        self.used = _Direction(self._use, blocks[0], buffers)
+        self.pushed = _Direction(self._push, transposed[0], buffers)
 
     def _use(self, x, scale=None, kind=None, returns=None, *, narrow=None, remote_scale=None):
         """Yield (block, rows, scale, None) as a Stream does; see there."""

@@ -38,6 +38,11 @@ class HaloPlan:
         """Rows sent in one pass over the whole plan (a row wanted by two ranks counts twice)."""
         return sum(len(rows) for rows in self.send_rows)
 
+    @property
+    def longest_round(self):
+        """Rows of the longest round, on the rank that receives most in it."""
+        return max((sum(segment.stop - segment.start for segment in round_) for round_ in self.rounds), default=0)
+
     def num_received(self, segments):
         """How many rows of these segments this rank receives."""
         return sum(self.received(segment) for segment in segments)

@@ -21,11 +21,11 @@ from hpcgnn.graph.local import Adjacency, assemble
 WORTHWHILE = 0.9
 
 
-def prune(local, layers, prunable, keeps_input, comm, cap):
+def prune(local, layers, prunable, keeps_input, comm):
     """[LocalGraph or None] for each of `layers` layers: what it computes of the graph, None for all. Collective.
 
     prunable: how many of the last layers may compute some of their rows only. keeps_input: whether the first layer starts
-    from a kept aggregate; its share then has all edges, and only `outputs` of its own. cap: halo rows of a round.
+    from a kept aggregate; its share then has all edges, and only `outputs` of its own.
     """
     needed, sets = local.mask("train"), []
     while len(sets) < prunable:
@@ -41,7 +41,7 @@ def prune(local, layers, prunable, keeps_input, comm, cap):
         if layer == 0 and keeps_input:
             shares[layer] = replace(local, outputs=torch.nonzero(outputs).int().squeeze(1))
         else:
-            shares[layer] = _share(local, inputs, outputs, comm, cap)
+            shares[layer] = _share(local, inputs, outputs, comm)
     return shares
 
 
@@ -60,11 +60,11 @@ def with_in_neighbours(local, needed, comm):
     return result
 
 
-def _share(local, inputs, outputs, comm, cap):
+def _share(local, inputs, outputs, comm):
     """The LocalGraph of the edges from nodes in inputs (n_p,) to nodes in outputs (n_p,), on all ranks. Collective."""
     source, destination = _numbers(inputs), _numbers(outputs)
-    inward = _filtered(local.inward, outputs, inputs, destination, source, comm, cap)
-    outward = _filtered(local.outward, inputs, outputs, source, destination, comm, cap)
+    inward = _filtered(local.inward, outputs, inputs, destination, source, comm)
+    outward = _filtered(local.outward, inputs, outputs, source, destination, comm)
     return replace(
         local,
         inward=inward,
@@ -83,7 +83,7 @@ def _numbers(mask):
     return torch.where(mask, torch.cumsum(mask, 0, dtype=torch.int32) - 1, -1)
 
 
-def _filtered(adjacency, rows, columns, row_number, column_number, comm, cap):
+def _filtered(adjacency, rows, columns, row_number, column_number, comm):
     """The Adjacency between own rows (n_p,) bool and columns (n_p,) bool, numbered anew. Collective."""
     plan = adjacency.plan
     remote = gather_halo(plan, column_number, comm)
@@ -98,10 +98,9 @@ def _filtered(adjacency, rows, columns, row_number, column_number, comm, cap):
     edges = [None if column[0] is None else torch.cat(column) for column in zip(*parts)]
     order = torch.argsort(edges[0], stable=True)
     row, column, owner, weight, place = (None if each is None else each[order] for each in edges)
-    own, halo, plan = assemble(
-        row.numpy(), owner.numpy(), column.numpy(), weight, place, int(rows.sum()), int(columns.sum()), cap, comm
-    )
-    return Adjacency(own, halo, plan, adjacency.degree[rows], adjacency.edges)
+    cap, shape = max(1, plan.longest_round), (int(rows.sum()), int(columns.sum()))
+    own, halo, fewer = assemble(row.numpy(), owner.numpy(), column.numpy(), weight, place, *shape, cap, comm)
+    return Adjacency(own, halo, fewer, adjacency.degree[rows], adjacency.edges)
 
 
 def _edges(block, row_number, column_number, owners):

@@ -24,7 +24,7 @@ class Stream:
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
         self.wire = wire or Wire()
         self._turns_by_cap = {}
-        self._longest = max((sum(s.stop - s.start for s in round_) for round_ in plan.rounds), default=0)
+        self._longest = plan.longest_round
 
     def __call__(
         self, x, scale=None, kind="halo", returns=None, *, narrow=None, narrow_back=0, remote_scale=None, draw=None

@@ -49,10 +49,9 @@ class Trainer:
 
     def _prune(self, local, spec):
         """Let every layer compute in training what the loss can see. Collective."""
-        cap = max(1, self.buffers.cap(self.buffers.widest_row))
         prunable = getattr(self.model, "prunable_layers", 0)
         layers = len(self.model.convs) if prunable else 0
-        self.shares = prune(local, layers, prunable, spec.keeps_input, self.comm, cap)
+        self.shares = prune(local, layers, prunable, spec.keeps_input, self.comm)
         self.training_graph = self.graph.pruned(
             {
                 layer: (
