@@ -94,6 +94,7 @@ _SIGNATURES = {
         None,
         [c_int, c_int, c_uint64, c_uint32, c_double, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int64],
     ),
+    "hg_elu": (None, [c_int, c_int, c_int, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64]),
     "hg_check_block": (
         c_int,
         [c_int, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, POINTER(c_int64)],
@@ -286,6 +287,18 @@ class Native:
             _pointer(ids),
             ids.numel(),
             x.shape[1],
+        )
+
+    def elu(self, out, x) -> None:
+        self._library.hg_elu(
+            self._path,
+            torch.get_num_threads(),
+            ELEMENT_CODES[x.dtype],
+            _pointer(out),
+            out.stride(0),
+            _pointer(x),
+            x.stride(0),
+            *x.shape,
         )
 
     def dropout_entries(self, out, data, indptr, ids, columns, key, threshold, scale) -> None:

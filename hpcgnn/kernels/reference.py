@@ -222,3 +222,7 @@ def attend_backward(
         ga_dst.index_add_(0, columns, gradient)
         if g_edge_term is not None:
             g_edge_term[edges] = gradient
+
+
+def elu(out, x) -> None:
+    out.copy_(torch.where(x > 0, x, torch.exp(x.clamp_max(0)) - 1))

@@ -7,7 +7,10 @@ import torch
 
 from hpcgnn.kernels import library, native, reference
 
-FRONT_DOORS = [importlib.import_module(f"hpcgnn.kernels.{name}") for name in ("aggregation", "extreme", "masking", "randomness")]
+FRONT_DOORS = [
+    importlib.import_module(f"hpcgnn.kernels.{name}")
+    for name in ("activation", "aggregation", "extreme", "masking", "randomness")
+]
 
 
 def implementations() -> dict:

@@ -305,3 +305,16 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
     end_walk(w);
     return failed;
 }
+
+/* out = ELU of x (rows, width), which may be out itself. */
+HG_EXPORT void hg_elu(int path, int num_threads, int type, void *out, int64_t out_stride, const void *x,
+                      int64_t x_stride, int64_t rows, int64_t width)
+{
+    void (*elu)(void *, const void *, int64_t) = kernels_of(path, type)->elu;
+    const int64_t size = type == HG_F64 ? 8 : 4;
+    if (rows * width < 1 << 14)
+        num_threads = 1;
+    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    for (int64_t i = 0; i < rows; i++)
+        elu((char *)out + i * out_stride * size, (const char *)x + i * x_stride * size, width);
+}

@@ -86,6 +86,8 @@ typedef struct {
     void (*backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
                            void *partial, void *gradient, int64_t stride);
     void (*backward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num);
+    /* One row of the activation that goes with attention; here because it shares the exponential. */
+    void (*elu)(void *out, const void *x, int64_t width);
 } hg_attention_kernels;
 
 /* One table per path, indexed by element type. */
