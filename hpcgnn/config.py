@@ -63,6 +63,7 @@ def make_config(values, choices, origin="the command line"):
         parts[section] = kind(**given)
     config = Config(**parts)
     check_schedule(config)
+    check_precision(config)
     return config
 
 
@@ -94,6 +95,23 @@ _OPTIONS_OF = {
     "bns": ("boundary_rate",),
     "stale": ("stale_epochs", "stale_smoothing"),
 }
+
+
+def check_precision(config):
+    """Raise ConfigError where --precision mixed has no meaning."""
+    model, schedule = config.model, config.schedule
+    if config.run.precision != "mixed":
+        return
+    if model.model not in ("gcn", "sage") or model.aggregator != "mean":
+        raise ConfigError(
+            f"--precision mixed: expected --model gcn, or sage with --aggregator mean, got --model {model.model} with "
+            f"--aggregator {model.aggregator}; use --precision fp32"
+        )
+    if schedule.schedule != "sar" or schedule.halo_dtype not in ("fp32", "bf16"):
+        raise ConfigError(
+            f"--precision mixed: expected --schedule sar, which then exchanges bf16, got {schedule.schedule} with --halo-dtype "
+            f"{schedule.halo_dtype}; use --precision fp32"
+        )
 
 
 def check_schedule(config):

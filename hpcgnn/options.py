@@ -195,7 +195,12 @@ class RunConfig:
         "threads per rank (0: SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, or the node's cores divided by its ranks)",
         least=0,
     )
-    precision: str = option("fp32", "precision of features, parameters and arithmetic", choices=("fp32", "fp64"))
+    precision: str = option(
+        "fp32",
+        "precision of features, parameters and arithmetic; mixed (gcn, sage with --aggregator mean): fp32, but what hidden "
+        "layers hand on and exchange is kept in bf16, in half the memory and half the bytes; sums are of fp32",
+        choices=("fp32", "fp64", "mixed"),
+    )
     metric: str = option(
         "auto",
         "metric of train, val and test: accuracy for single-label tasks, micro-f1 or roc-auc for multi-label",

@@ -64,6 +64,7 @@ class LinearConv(Conv):
 
     activation = ReluDropout
     prunable = True
+    kept = None  # dtype of the output, where it is not that of the weights: set by the model
 
     def weights(self):
         """(W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,))."""
@@ -72,8 +73,9 @@ class LinearConv(Conv):
     def forward(self, graph, x, activation=None):
         """Output (n_p, d_out). Collective. activation: done to x first, in place; see ops/convolution.py."""
         if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
-            return graph.convolve(x, *self.weights(), self.norm, activation)
-        return super().forward(graph, x if activation is None else activation(x))
+            return graph.convolve(x, *self.weights(), self.norm, activation, self.kept)
+        x = x if activation is None else activation(x)
+        return super().forward(graph, x.to(self.weights()[0].dtype) if isinstance(x, torch.Tensor) else x)
 
     def combine(self, aggregate, x):
         neighbour, own, bias = self.weights()
@@ -84,7 +86,7 @@ class LinearConv(Conv):
         """As of any convolution; nothing is kept."""
         neighbour, own, bias = self.weights()
         parts = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)] + [(x, own, Purpose.DROPOUT)] * (own is not None)
-        return graph.combine(parts, bias, p, layer)
+        return graph.combine(parts, bias, p, layer, self.kept)
 
     def transform_first(self, graph, x):
         neighbour, own, bias = self.weights()

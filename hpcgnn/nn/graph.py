@@ -104,17 +104,17 @@ class Graph:
         """kind (see ops/activation.py) with dropout of rate p, for a layer to apply to its own input."""
         return kind(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
 
-    def convolve(self, x, neighbour, own, bias, norm, activation=None):
+    def convolve(self, x, neighbour, own, bias, norm, activation=None, kept=None):
         """aggregate(x) W_n + x W_s + b (n_p, d_out), differentiable, collective; see ops/convolution.py."""
-        return self._halo.convolve(x, neighbour, own, bias, norm, activation)
+        return self._halo.convolve(x, neighbour, own, bias, norm, activation, kept)
 
-    def combine(self, parts, bias, p, layer):
+    def combine(self, parts, bias, p, layer, kept=None):
         """Σ dropout_p(x) W + b of constants, as parts (x (n_p, d), W (d, d_out), purpose of the draws); see
         ops/convolution.py.
         """
         keys, outputs = [self._random.key(purpose, layer) for _, _, purpose in parts], self._local.outputs
         drops = [dropped_rows(self._local.output_id, key, p) if p else None for key in keys]
-        return combine([(x, weight, drop) for (x, weight, _), drop in zip(parts, drops)], bias, self._arena, outputs)
+        return combine([(x, weight, drop) for (x, weight, _), drop in zip(parts, drops)], bias, self._arena, outputs, kept)
 
     def attend(self, projected, shape, layer, p, terms=None):
         """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See ops/attention.py."""

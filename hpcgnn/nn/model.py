@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from hpcgnn.nn.norm import NORM_LAYERS
+from hpcgnn.nn.norm import NORM_LAYERS, Identity
 
 
 class Model(nn.Module):
@@ -24,6 +24,8 @@ class Model(nn.Module):
         self.spec, self._activation, self.before, self.widths = spec, activation, before, tuple(widths)
         self._hand_over = hand_over and not spec.residual  # with a residual both, before and after, must exist
         self.convs = nn.ModuleList(convs)
+        for conv in convs[:-1]:
+            conv.kept = spec.kept
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
 
     def forward(self, whole):
@@ -33,9 +35,9 @@ class Model(nn.Module):
             # A layer that knows how applies the activation itself.
             kind = getattr(conv, "activation", None) if self._hand_over else None
             if kind is not None:
-                h = conv(graph, norm(graph, h), graph.activation(kind, self._p, layer))
+                h = conv(graph, self._normalised(graph, norm, h), graph.activation(kind, self._p, layer))
                 continue
-            x = self._activation(norm(graph, h))
+            x = self._activation(self._normalised(graph, norm, h))
             if self.spec.residual and before is not None:
                 x = x + whole.at(layer - 1).own(before)
             before = x
@@ -58,8 +60,12 @@ class Model(nn.Module):
         if not self.spec.keeps_input:
             x = graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
-        aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x))
+        aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.kept or x.dtype))
         return conv.combine_constants(graph, aggregate, x, p)
+
+    def _normalised(self, graph, norm, h):
+        """norm of h, which has the precision of h but is computed in that of the parameters."""
+        return h if isinstance(norm, Identity) else norm(graph, h.to(self.spec.dtype)).to(h.dtype)
 
     @property
     def _p(self):

@@ -11,7 +11,8 @@ class ModelSpec:
 
     input_dropout: 'aggregate' drops elements of the kept aggregate, 'raw' of the features (at the price of one exchange
     per epoch where they are dense), 'none' drops nothing there. constant_input: whether the first layer's aggregate of the
-    features has no parameters in it, so that it can be kept.
+    features has no parameters in it, so that it can be kept. dtype: of parameters and arithmetic; kept: of what hidden
+    layers hand on and exchange (None: the same).
     """
 
     model: str
@@ -37,6 +38,7 @@ class ModelSpec:
     edge_term: str = "none"
     constant_input: bool = True
     dtype: torch.dtype = torch.float32
+    kept: torch.dtype | None = None
 
     @property
     def widths(self):

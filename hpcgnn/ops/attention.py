@@ -22,7 +22,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.graph.tiles import tiles
-from hpcgnn.ops.linear import TILE_ROWS, row_tiles
+from hpcgnn.ops.room import TILE_ROWS, row_tiles
 
 # Edges whose terms exist at a time, where edges have terms.
 TILE_EDGES = 1 << 16

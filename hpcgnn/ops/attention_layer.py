@@ -9,7 +9,7 @@ meaning.
 
 import torch
 
-from hpcgnn.ops.linear import TILE_ROWS, row_tiles
+from hpcgnn.ops.room import TILE_ROWS, row_tiles
 
 
 def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=None):

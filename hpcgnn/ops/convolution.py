@@ -11,147 +11,185 @@ activation's input is written over x, tile after tile: a step then has one matri
 Where a layer widens its input this would stream gy, the wider side: such layers are composed of separate steps (nn/conv.py).
 """
 
+from dataclasses import dataclass
+
 import torch
 
-from hpcgnn.ops.linear import TILE_ROWS, row_tiles
+from hpcgnn.ops.room import TILE_ROWS, Room, row_tiles
 
 
-def convolve(x, neighbour, own, bias, operator, activation=None):
+def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):
     """y (m, d_out) of own rows x (n_p, d_in), differentiable; m = n_p unless the operator computes some rows only. Collective.
 
     neighbour, own: weights W_n and W_s (d_in, d_out), d_out <= d_in; own may be None. bias: (d_out,). operator:
-    LinearAggregation.
+    LinearAggregation. x may be of bfloat16 where the weights are of float32; products and sums are of float32 all the same.
     activation: None, or what is to be done to x first; x then must be the caller's to give away: it is overwritten.
+    kept: dtype of y (None: that of the weights).
     """
-    return _Convolve.apply(x, neighbour, own, bias, operator, activation)
+    return _Convolve.apply(x, neighbour, own, bias, operator, activation, kept or neighbour.dtype)
 
 
-def combine(parts, bias, arena, outputs=None):
+def combine(parts, bias, arena, outputs=None, kept=None):
     """Σ_k dropout_k(x_k) W_k + b for constant inputs: (m, d_out), differentiable in the weights. Local.
 
     parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes what dropout leaves of these rows of the
-    output to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. Nothing is kept: masks are drawn again for
-    the gradient.
+    output to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. kept: dtype of the result (None: that of
+    the weights). Nothing is kept for the gradient: masks are drawn again.
     """
     inputs, weights, drops = zip(*parts)
-    return _Combine.apply(inputs, drops, arena, outputs, bias, *weights)
+    return _Combine.apply(_Constants(inputs, drops, outputs, bias.dtype, arena), kept or bias.dtype, bias, *weights)
 
 
 class _Convolve(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, neighbour, own, bias, operator, activation):
-        x = x.contiguous()
+    def forward(ctx, x, neighbour, own, bias, operator, activation, kept):
+        x, arena, dtype = x.contiguous(), operator.arena, neighbour.dtype
         ctx.operator, ctx.activation = operator, activation
         ctx.x, ctx.weights = x, (neighbour, own)  # x is written to: autograd must not watch it
-        y = operator.arena.empty(operator.num_outputs, neighbour.shape[1], dtype=x.dtype)
+        y = arena.empty(operator.num_outputs, neighbour.shape[1], dtype=kept)
         first = y.shape[1] < x.shape[1]  # the narrower side is aggregated
-        sent = operator.arena.empty(len(x), y.shape[1], dtype=x.dtype) if first else x
+        sent = arena.empty(len(x), y.shape[1], dtype=x.dtype) if first else x
+        inputs, products = Room(arena, x, dtype), Room(arena, sent, dtype)
         for rows in row_tiles(len(x)):
             if activation is not None:
                 activation.apply_(x[rows], rows)
             if first:
-                torch.mm(x[rows], neighbour, out=sent[rows])
-        taken = _Taken(x, operator)
+                products.write(sent[rows], lambda out: torch.mm(inputs.read(x[rows]), neighbour, out=out))
+        results, taken = Room(arena, y, dtype), _Taken(x, operator, inputs)
         for rows, aggregate in operator.tiles(sent):
-            if first:
-                torch.add(aggregate, bias, out=y[rows])
-            else:
-                torch.addmm(bias, aggregate, neighbour, out=y[rows])
-            if own is not None:
-                y[rows].addmm_(taken(x, rows), own)
+
+            def result(out):
+                if first:
+                    torch.add(aggregate, bias, out=out)
+                else:
+                    torch.addmm(bias, aggregate, neighbour, out=out)
+                if own is not None:
+                    out.addmm_(taken(rows), own)
+
+            results.write(y[rows], result)
         return y
 
     @staticmethod
     def backward(ctx, gy):
         x, (neighbour, own), operator, activation = ctx.x, ctx.weights, ctx.operator, ctx.activation
-        gy = gy.contiguous()
+        arena, dtype = operator.arena, neighbour.dtype
+        gy = gy.contiguous().to(x.dtype)
         needs_x = ctx.needs_input_grad[0]
         g_neighbour, g_own = torch.zeros_like(neighbour), None if own is None else torch.zeros_like(own)
         g_bias = torch.zeros_like(neighbour[0])
         gx = None
         if needs_x:
-            gx = x if activation is not None else operator.arena.empty_like(x)
+            gx = x if activation is not None else arena.empty_like(x)
         spare = None
         for rows, t in operator.tiles(gy, transposed=True):
-            part = x[rows]
             if spare is None:  # not before t: it would take a bite of the space that t is going to need
-                spare, taken = operator.arena.empty(*part.shape, dtype=x.dtype), _Taken(x, operator)
+                spare = arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=dtype)
+                apart = None if operator.outputs is None or own is None else arena.empty_like(spare)
+                inputs, gradients = Room(arena, x, dtype), Room(arena, gy, dtype)
+                taken = _Taken(x, operator, Room(arena, x, dtype))
             mine, place = operator.outputs_of(rows)
+            part, g = inputs.read(x[rows]), gradients.read(gy[mine])
             g_neighbour.addmm_(part.t(), t)
-            g_bias += gy[mine].sum(0)
+            g_bias += g.sum(0)
             if own is not None:
-                g_own.addmm_(taken(x, mine).t(), gy[mine])
+                g_own.addmm_((part if place is None else taken(mine)).t(), g)
             if not needs_x:
                 continue
-            out = gx[rows] if activation is None else spare[: len(part)]
+            in_place = activation is None and x.dtype == dtype
+            out = gx[rows] if in_place else spare[: len(part)]
             torch.mm(t, neighbour.t(), out=out)
             if own is not None:
                 if place is None:
-                    out.addmm_(gy[mine], own.t())
+                    out.addmm_(g, own.t())
                 else:
-                    out.index_add_(0, place, torch.mm(gy[mine], own.t(), out=taken.room(mine)))
+                    out.index_add_(0, place, torch.mm(g, own.t(), out=apart[: len(g)]))
             if activation is not None:
                 activation.gradient(out, part, part)
+            inputs.store(gx[rows], out if activation is None else part)
         ctx.x = None
-        return gx, g_neighbour, g_own, g_bias, None, None
+        return gx, g_neighbour, g_own, g_bias, None, None, None
 
 
 class _Taken:
-    """The rows of x that an operator computes, some at a time; where it computes all of them, nothing is copied."""
+    """The rows of x that an operator computes, some at a time, to compute with; where it computes all, none is moved."""
 
-    def __init__(self, x, operator):
-        self._outputs = operator.outputs
+    def __init__(self, x, operator, room):
+        self._x, self._outputs, self._room = x, operator.outputs, room
         if self._outputs is not None:
-            self._room = operator.arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=x.dtype)
+            self._memory = operator.arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=x.dtype)
 
-    def __call__(self, x, rows):
+    def __call__(self, rows):
         """x at outputs[rows]: valid until the next."""
         if self._outputs is None:
-            return x[rows]
-        return torch.index_select(x, 0, self._outputs[rows], out=self.room(rows))
-
-    def room(self, rows):
-        """The memory for so many rows."""
-        return self._room[: rows.stop - rows.start]
+            return self._room.read(self._x[rows])
+        out = self._memory[: rows.stop - rows.start]
+        return self._room.read(torch.index_select(self._x, 0, self._outputs[rows], out=out))
 
 
 class _Combine(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, inputs, drops, arena, outputs, bias, *weights):
-        ctx.constants, ctx.widths = (inputs, drops, arena, outputs), [len(w) for w in weights]
-        count = len(inputs[0]) if outputs is None else len(outputs)
-        y = arena.empty(count, weights[0].shape[1], dtype=weights[0].dtype)
-        for rows, parts in _dropped(*ctx.constants):
-            torch.addmm(bias, parts[0], weights[0], out=y[rows])
-            for part, weight in zip(parts[1:], weights[1:]):
-                y[rows].addmm_(part, weight)
+    def forward(ctx, constants, kept, bias, *weights):
+        ctx.constants, ctx.shapes = constants, [weight.shape for weight in weights]
+        y = constants.arena.empty(constants.count, weights[0].shape[1], dtype=kept)
+        results = Room(constants.arena, y, bias.dtype)
+        for rows, parts in constants.dropped():
+
+            def result(out):
+                torch.addmm(bias, parts[0], weights[0], out=out)
+                for part, weight in zip(parts[1:], weights[1:]):
+                    out.addmm_(part, weight)
+
+            results.write(y[rows], result)
         return y
 
     @staticmethod
     def backward(ctx, gy):
-        g_bias = gy.new_zeros(gy.shape[1])
-        g_weights = [gy.new_zeros(width, gy.shape[1]) for width in ctx.widths]
-        for rows, parts in _dropped(*ctx.constants):
-            g_bias += gy[rows].sum(0)
+        constants = ctx.constants
+        gradients = Room(constants.arena, gy, constants.dtype)
+        g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype)
+        g_weights = [gy.new_zeros(shape, dtype=constants.dtype) for shape in ctx.shapes]
+        for rows, parts in constants.dropped():
+            g = gradients.read(gy[rows])
+            g_bias += g.sum(0)
             for part, g_weight in zip(parts, g_weights):
-                g_weight.addmm_(part.t(), gy[rows])
-        return None, None, None, None, g_bias, *g_weights
+                g_weight.addmm_(part.t(), g)
+        return None, None, g_bias, *g_weights
 
 
-def _dropped(inputs, drops, arena, outputs):
-    """Yield (rows, the inputs' rows after dropout); valid only until the next."""
-    tiles = row_tiles(len(inputs[0]) if outputs is None else len(outputs))
-    spares = [
-        arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype) if drop or outputs is not None else None
-        for x, drop in zip(inputs, drops)
-    ]
-    for rows in tiles:
-        parts = []
-        for x, drop, spare in zip(inputs, drops, spares):
-            room = None if spare is None else spare[: rows.stop - rows.start]
-            part = x[rows] if outputs is None else torch.index_select(x, 0, outputs[rows], out=room)
-            if drop:
-                drop(part, rows, room)
-                part = room
-            parts.append(part)
-        yield rows, parts
+@dataclass(frozen=True)
+class _Constants:
+    """The inputs of `combine`. dtype: to compute with."""
+
+    inputs: tuple
+    drops: tuple
+    outputs: torch.Tensor | None
+    dtype: torch.dtype
+    arena: object
+
+    @property
+    def count(self):
+        """Rows of the result."""
+        return len(self.inputs[0]) if self.outputs is None else len(self.outputs)
+
+    def dropped(self):
+        """Yield (rows, the inputs' rows after dropout, to compute with); valid only until the next."""
+        tiles = row_tiles(self.count)
+        rooms = [Room(self.arena, x, self.dtype) for x in self.inputs]
+        spares = [
+            self.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
+            if self.outputs is not None or drop and x.dtype == self.dtype
+            else None
+            for x, drop in zip(self.inputs, self.drops)
+        ]
+        for rows in tiles:
+            yield rows, [self._part(rows, *each) for each in zip(self.inputs, self.drops, rooms, spares)]
+
+    def _part(self, rows, x, drop, room, spare):
+        spare = None if spare is None else spare[: rows.stop - rows.start]
+        part = x[rows] if self.outputs is None else torch.index_select(x, 0, self.outputs[rows], out=spare)
+        part = room.read(part)
+        if not drop:
+            return part
+        out = spare if x.dtype == self.dtype else part
+        drop(part, rows, out)
+        return out

@@ -9,18 +9,11 @@ scatter-adds.)
 
 import torch
 
-# Rows that are handed out at a time where the aggregate need not exist as a whole: what is done with them finds them in
-# the cache, and a product of so many rows still runs at full speed.
-TILE_ROWS = 2048
-
-
-def row_tiles(num_rows):
-    """Slices of TILE_ROWS rows that cover `num_rows`."""
-    return [slice(first, min(first + TILE_ROWS, num_rows)) for first in range(0, num_rows, TILE_ROWS)]
+from hpcgnn.ops.room import TILE_ROWS, row_tiles, sum_type
 
 
 class LinearAggregation:
-    """The operator R A S of a rank. Collective in both directions.
+    """The operator R A S of a rank, in float32 for rows of bfloat16. Collective in both directions.
 
     forward_stream, backward_stream: Stream along in-edges and along out-edges. source_scale (S): (n_p,) or None; row_scale
     (R): (m,) or None. outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p.
@@ -70,7 +63,7 @@ class LinearAggregation:
         scales = self.row_scale, self.source_scale
         source_scale, row_scale = scales if transposed else reversed(scales)
         num_rows = stream.own.num_rows
-        buffer = self.arena.empty(min(TILE_ROWS, num_rows), x.shape[1], dtype=x.dtype)
+        buffer = self.arena.empty(min(TILE_ROWS, num_rows), x.shape[1], dtype=sum_type(x.dtype))
         for rows in row_tiles(num_rows):
             out = buffer[: rows.stop - rows.start]
             factors = None if row_scale is None else row_scale[rows]
@@ -83,7 +76,7 @@ class LinearAggregation:
             yield rows, whole[rows]
 
     def _product(self, stream, x, source_scale, row_scale, kind, y=None):
-        y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=x.dtype) if y is None else y
+        y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=sum_type(x.dtype)) if y is None else y
         for block, rows, scale, _ in stream(x.contiguous(), source_scale, kind):
             block.multiply(rows, y, scale, row_scale, accumulate=block is not stream.own)
         return y

@@ -2,7 +2,7 @@
 
 import torch
 
-from hpcgnn.ops.linear import row_tiles
+from hpcgnn.ops.room import row_tiles
 
 
 def cross_entropy(logits, rows, labels, arena):

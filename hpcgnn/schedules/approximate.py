@@ -30,9 +30,9 @@ class ApproximateInTraining:
         """See HaloPolicy."""
         return self._now.aggregate(x, norm)
 
-    def convolve(self, x, neighbour, own, bias, norm, activation):
+    def convolve(self, x, neighbour, own, bias, norm, activation, kept=None):
         """See HaloPolicy."""
-        return self._now.convolve(x, neighbour, own, bias, norm, activation)
+        return self._now.convolve(x, neighbour, own, bias, norm, activation, kept)
 
     def attend(self, projected, shape, key, p, terms=None):
         """See HaloPolicy."""

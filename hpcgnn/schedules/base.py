@@ -32,7 +32,7 @@ class HaloPolicy(Protocol):
     def aggregate(self, x: torch.Tensor, norm: str) -> torch.Tensor:
         """Own rows (n_p, F) -> (n_p, F), differentiable, collective."""
 
-    def convolve(self, x: torch.Tensor, neighbour, own, bias, norm: str, activation) -> torch.Tensor:
+    def convolve(self, x: torch.Tensor, neighbour, own, bias, norm: str, activation, kept=None) -> torch.Tensor:
         """A linear convolution, differentiable, collective; see ops/convolution.py."""
 
     def attend(self, projected: torch.Tensor, shape, key: int, p: float, terms: torch.Tensor | None) -> torch.Tensor:

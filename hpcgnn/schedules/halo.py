@@ -16,6 +16,7 @@ from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.extreme import LargestNeighbour
 from hpcgnn.ops.linear import LinearAggregation
 from hpcgnn.ops.propagate import Propagation
+from hpcgnn.ops.room import sum_type
 from hpcgnn.ops.relational import RelationalAggregation
 from hpcgnn.schedules.base import Stateless
 
@@ -87,14 +88,14 @@ class FullHalo(Stateless):
         """Own rows (n_p, F) -> (n_p, F): R A S x with the normalisation `norm`. Collective."""
         return self._aggregation(norm, x.dtype)(x)
 
-    def convolve(self, x, neighbour, own, bias, norm, activation):
+    def convolve(self, x, neighbour, own, bias, norm, activation, kept=None):
         """aggregate(x) W_n + x W_s + b as one operator; see ops/convolution.py. Collective."""
-        return convolve(x, neighbour, own, bias, self._aggregation(norm, x.dtype), activation)
+        return convolve(x, neighbour, own, bias, self._aggregation(norm, x.dtype), activation, kept)
 
     def _aggregation(self, norm, dtype):
         if (norm, dtype) not in self._linear:
             self._linear[norm, dtype] = LinearAggregation(
-                self._inward, self._outward, *scales(self._local, norm, dtype), self._local.outputs
+                self._inward, self._outward, *scales(self._local, norm, sum_type(dtype)), self._local.outputs
             )
         return self._linear[norm, dtype]
 

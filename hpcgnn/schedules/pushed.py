@@ -18,9 +18,9 @@ class PushedHalo(Stateless):
         """See HaloPolicy."""
         return self._aggregation(norm, x.dtype)(x)
 
-    def convolve(self, x, neighbour, own, bias, norm, activation):
+    def convolve(self, x, neighbour, own, bias, norm, activation, kept=None):
         """See HaloPolicy."""
-        return convolve(x, neighbour, own, bias, self._aggregation(norm, x.dtype), activation)
+        return convolve(x, neighbour, own, bias, self._aggregation(norm, x.dtype), activation, kept)
 
     def attend(self, projected, shape, key, p, terms=None):
         """See HaloPolicy."""

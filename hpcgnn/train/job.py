@@ -42,7 +42,7 @@ from hpcgnn.train.summary import gather_rank_records, partition_quality, show_re
 from hpcgnn.train.toy import toy_step
 
 log = logging.getLogger("hpcgnn")
-DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
+DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
 IMBALANCE_WARNING = 1.05
 MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
 
@@ -271,6 +271,7 @@ def model_spec(meta, config):
         node_types=meta.num_node_types,
         edge_term=options.edge_term,
         dtype=DTYPES[config.run.precision],
+        kept=torch.bfloat16 if config.run.precision == "mixed" else None,
     )
     return complete(spec)
 

@@ -1,0 +1,78 @@
+"""--precision mixed: hidden states in bfloat16, halved on the way as well; everything is computed in float32."""
+
+import pytest
+import torch
+
+from hpcgnn.errors import ConfigError
+
+from .training import CLASSES, FEATURES, GRAPHS, build_trainer, configure, make_graphs
+
+MODELS = {
+    "gcn": {"model": "gcn"},
+    "sage, norm and residual": {"model": "sage", "norm": "layer", "residual": True},
+    "sage, batch norm": {"model": "sage", "norm": "batch"},
+    "gcn, features every step": {"model": "gcn", "input_dropout": "raw", "hidden": 32},
+    "sage, widening at the end": {"model": "sage", "hidden": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    return make_graphs(comm, session_path, nodes=600, train=1 / 30, degree=4)
+
+
+def trained(comm, path, epochs=4, **options):
+    """(losses, parameters, trainer)."""
+    trainer = build_trainer(comm, configure(path, lr=0.003, **options), "metis", rows=7)
+    losses = torch.tensor([trainer.step(epoch) for epoch in range(epochs)])
+    return losses, torch.cat([p.detach().flatten() for p in trainer.model.parameters()]), trainer
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_learns_what_fp32_learns(comm, paths, name, kind):
+    exact, parameters, _ = trained(comm, paths[name], **MODELS[kind])
+    for prune in ("none", "auto"):
+        losses, narrow, trainer = trained(comm, paths[name], precision="mixed", prune=prune, **MODELS[kind])
+        torch.testing.assert_close(losses, exact, rtol=0.02, atol=0)
+        assert narrow.dtype == torch.float32
+        assert float((narrow - parameters).norm() / parameters.norm()) < 0.02
+        assert not torch.equal(losses, exact), "something is rounded"
+
+
+def test_gradients_are_those_of_fp32_to_the_rounding_of_hidden_states(comm, paths):
+    gradients = []
+    for precision in ("fp32", "mixed"):
+        trainer = trained(comm, paths["undirected"], epochs=1, model="sage", precision=precision)[2]
+        gradients.append(trainer.gradients.flat.clone())
+    assert float((gradients[1] - gradients[0]).norm() / gradients[0].norm()) < 0.02
+
+
+def test_hidden_states_and_halos_take_half_the_bytes(comm, paths):
+    sent, kept = [], []
+    for precision, size in (("fp32", 4), ("mixed", 2)):
+        trainer = trained(comm, paths["undirected"], epochs=1, model="gcn", keep_input="always", precision=precision)[2]
+        comm.ledger.take()
+        trainer.step(1)
+        step = comm.ledger.take()
+        plan = trainer.schedule.halo.inward.plan
+        for kind in ("halo_forward", "halo_backward") if plan.num_boundary else ():
+            assert step[kind].bytes_sent == plan.num_boundary * size * (16 + CLASSES)
+        kept.append(trainer.constants["input aggregate"])
+        sent.append(step)
+    assert [constant.dtype for constant in kept] == [torch.float32, torch.bfloat16]
+    assert kept[0].shape == kept[1].shape and kept[0].shape[1] == FEATURES
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "gat"},
+        {"model": "sage", "aggregator": "max"},
+        {"model": "gcn", "schedule": "lazy"},
+        {"model": "gcn", "halo_dtype": "int8"},
+    ],
+)
+def test_refused_elsewhere(paths, options):
+    with pytest.raises(ConfigError, match="--precision mixed: expected"):
+        configure(paths["undirected"], precision="mixed", **options)
