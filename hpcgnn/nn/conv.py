@@ -75,7 +75,8 @@ class LinearConv(Conv):
         if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
             return graph.convolve(x, *self.weights(), self.norm, activation, self.kept)
         x = x if activation is None else activation(x)
-        return super().forward(graph, x.to(self.weights()[0].dtype) if isinstance(x, torch.Tensor) else x)
+        y = super().forward(graph, x.to(self.weights()[0].dtype) if isinstance(x, torch.Tensor) else x)
+        return y.to(self.kept or y.dtype)
 
     def combine(self, aggregate, x):
         neighbour, own, bias = self.weights()

@@ -24,8 +24,15 @@ def paths(comm, session_path):
 def trained(comm, path, epochs=4, **options):
     """(losses, parameters, trainer)."""
     trainer = build_trainer(comm, configure(path, lr=0.003, **options), "metis", rows=7)
+    wanted = torch.bfloat16 if options.get("precision") == "mixed" else torch.float32
+    for conv in trainer.model.convs[1:]:
+        conv.register_forward_pre_hook(lambda conv, given: check_type(given[1].dtype, wanted))
     losses = torch.tensor([trainer.step(epoch) for epoch in range(epochs)])
     return losses, torch.cat([p.detach().flatten() for p in trainer.model.parameters()]), trainer
+
+
+def check_type(dtype, wanted):
+    assert dtype == wanted, f"a hidden state of {dtype}"
 
 
 @pytest.mark.parametrize("kind", MODELS)
