@@ -122,6 +122,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     if not peak.begin_span():
         log.warning("the kernel does not let the memory's high-water mark be reset: training_growth_bytes is unknown")
     trainer = Trainer(local, spec, config, comm, buffers, watch)
+    trim_heap()
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir)
     log.info(
         "%s: %s parameters; halo %s rows in %d rounds; run directory %s",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.graph.pruning import WORTHWHILE
 from hpcgnn.graph.storage import SPLITS, GraphFile
 
 from .training import CLASSES, GRAPHS, build_trainer, configure, make_graphs
@@ -82,7 +83,7 @@ def test_rows_sent_are_those_that_are_needed(comm, paths, name):
     comm.ledger.take()
     trainer.step(1)
     step = comm.ledger.take()
-    assert [share is not None for share in trainer.shares] == [needed[2].mean() <= 0.9, True, True]
+    assert [share is not None for share in trainer.shares] == [needed[2].mean() <= WORTHWHILE, True, True]
     for layer, outputs in ((1, needed[1]), (2, needed[0])):
         computed = comm.total(torch.tensor([len(trainer.shares[layer].outputs)], dtype=torch.float64), "plan")
         assert computed == outputs.sum()
