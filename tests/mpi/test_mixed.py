@@ -18,7 +18,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def paths(comm, session_path):
-    return make_graphs(comm, session_path, nodes=600, train=1 / 30, degree=4)
+    return make_graphs(comm, session_path, nodes=600, train=1 / 40, degree=3)
 
 
 def trained(comm, path, epochs=4, **options):

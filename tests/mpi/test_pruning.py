@@ -26,8 +26,8 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def paths(comm, session_path):
-    """Graphs of which one node in thirty is a training node, and few are within two steps of those."""
-    return make_graphs(comm, session_path, nodes=600, train=1 / 30, degree=4)
+    """Graphs of which one node in forty is a training node, and few are within two steps of those."""
+    return make_graphs(comm, session_path, nodes=600, train=1 / 40, degree=3)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -83,7 +83,7 @@ def test_rows_sent_are_those_that_are_needed(comm, paths, name):
     comm.ledger.take()
     trainer.step(1)
     step = comm.ledger.take()
-    assert [share is not None for share in trainer.shares] == [needed[2].mean() <= WORTHWHILE, True, True]
+    assert needed[2].mean() < WORTHWHILE and all(trainer.shares), "this graph prunes all layers"
     for layer, outputs in ((1, needed[1]), (2, needed[0])):
         computed = comm.total(torch.tensor([len(trainer.shares[layer].outputs)], dtype=torch.float64), "plan")
         assert computed == outputs.sum()
