@@ -98,8 +98,12 @@ _OPTIONS_OF = {
 
 
 def check_precision(config):
-    """Raise ConfigError where --precision mixed has no meaning."""
+    """Raise ConfigError where --precision mixed or --matmul has no meaning."""
     model, schedule = config.model, config.schedule
+    if config.run.matmul != "highest" and config.run.precision == "fp64":
+        raise ConfigError(
+            f"--matmul {config.run.matmul} rounds the factors of fp32 products, got --precision fp64; leave one of them out"
+        )
     if config.run.precision != "mixed":
         return
     if model.model not in ("gcn", "sage") or model.aggregator != "mean":

@@ -16,6 +16,7 @@ from tabulate import tabulate
 from hpcgnn import __version__
 from hpcgnn.train.affinity import ranges
 from hpcgnn.train.memory import MMAP_THRESHOLD, set_allocator_policy
+from hpcgnn.train.products import bf16_instructions
 from hpcgnn.train.summary import versions
 
 RING_BYTES = 1 << 20
@@ -35,7 +36,7 @@ def examine(session):
     """Print the report on rank 0. Collective. Returns 0, or 1 if something is wrong on any rank."""
     comm = session.comm
     torch.set_num_threads(session.threads)
-    mine = [*_software(), *_threads(session), *_kernels(), _allocator(), *_optional()]
+    mine = [*_software(), *_threads(session), *_kernels(), _products(), _allocator(), *_optional()]
     ring = _ring(comm)
     everyone = comm.allgather_object((socket.gethostname(), mine))
     if comm.rank != 0:
@@ -47,7 +48,7 @@ def examine(session):
 
 def examine_without_mpi(error):
     """Print what can be said where MPI cannot be started, `error` being why. Returns 1."""
-    findings = [Finding("MPI", "cannot be used", str(error)), *_software(), *_kernels(), _allocator(), *_optional()]
+    findings = [Finding("MPI", "cannot be used", str(error)), *_software(), *_kernels(), _products(), _allocator(), *_optional()]
     return _report(f"host {socket.gethostname()}, without MPI", findings)
 
 
@@ -171,6 +172,13 @@ def _kernels():
         else "two OpenMP runtimes in one process fight for the cores: install torch and hpcgnn from the "
         "same kind of package",
         fatal=False,
+    )
+
+
+def _products():
+    found = bf16_instructions()
+    return Finding(
+        "bf16", ", ".join(found) if found else "this processor has no instructions for it: --matmul medium changes nothing"
     )
 
 

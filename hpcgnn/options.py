@@ -201,6 +201,12 @@ class RunConfig:
         "layers hand on and exchange is kept in bf16, in half the memory and half the bytes; sums are of fp32",
         choices=("fp32", "fp64", "mixed"),
     )
+    matmul: str = option(
+        "highest",
+        "how fp32 matrices are multiplied: highest, as they are; medium, with factors rounded to bf16 and sums in fp32, which is "
+        "faster where the processor has bf16 instructions (`hpcgnn doctor` says) and changes nothing where it has not",
+        choices=("highest", "medium"),
+    )
     metric: str = option(
         "auto",
         "metric of train, val and test: accuracy for single-label tasks, micro-f1 or roc-auc for multi-label",

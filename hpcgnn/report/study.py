@@ -14,7 +14,7 @@ from hpcgnn.report.measures import measure
 
 # What may differ between runs of one curve: names of files, and of the section [run] all that decides neither time nor result.
 FREE = {"graph", "partition", "auto_partition"}
-RUN_MATTERS = {"threads", "precision", "metric", "profile_memory"}
+RUN_MATTERS = {"threads", "precision", "matmul", "metric", "profile_memory"}
 LIKE = {"precision", "self_loops"}  # part of what is meant by "the model", besides the section of that name
 ONE_SHOT_MIB = 2**20  # a cap that no halo reaches: how jobs/lib/study.sh asks for the one-shot exchange
 MODES = ("auto", "strong", "weak", "none")

@@ -36,6 +36,7 @@ from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.live import LiveTensors
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory import MemoryProfile, PeakMemory, trim_heap
+from hpcgnn.train.products import bf16_instructions, set_matmul
 from hpcgnn.train.rundir import RunDir, start_logging
 from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.train.summary import gather_rank_records, partition_quality, show_result, summarise
@@ -58,6 +59,7 @@ def train(config, session):
     stop = StopRequest.of_this_process()
     stop.set_deadline(job_end_time(), config.run.stop_before)
     torch.set_num_threads(session.threads)
+    set_matmul(config.run.matmul)
     config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or _default_run_dir(config, comm)))
     with contextlib.ExitStack() as stack:
         with comm.together("opening the graph"):
@@ -101,6 +103,8 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         log.info("%s", place)
     if crowded and comm.rank == 0:
         log.warning("ranks share cores: the times of this run say little; see `hpcgnn doctor`")
+    if config.run.matmul == "medium" and not bf16_instructions():
+        log.warning("--matmul medium changes nothing here: this processor has no bf16 instructions (see `hpcgnn doctor`)")
     self_loops = config.data.self_loops
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()

@@ -23,6 +23,7 @@ from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
 from hpcgnn.train.loop import Trainer
+from hpcgnn.train.products import set_matmul
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.summary import versions
 from hpcgnn.train.toy import toy_step
@@ -50,6 +51,7 @@ def evaluate(config, session, weights="best", predictions=""):
     start_logging(comm.rank)
     agree(comm, facts_of_process(config))
     torch.set_num_threads(session.threads)
+    set_matmul(config.run.matmul)
     with comm.together("opening the graph"):
         file = GraphFile(config.data.graph)
     with file:

@@ -14,6 +14,7 @@ from tabulate import tabulate
 from hpcgnn import __version__, kernels
 from hpcgnn.records import spread, to_json
 from hpcgnn.report.curves import draw_curves
+from hpcgnn.train.products import bf16_instructions
 
 log = logging.getLogger("hpcgnn")
 # What the ledger's kinds of traffic are made of, for those who must say what left a rank.
@@ -79,6 +80,7 @@ def gather_rank_records(trainer, local, memory):
         "pid": os.getpid(),
         "threads": torch.get_num_threads(),
         "cores": sorted(os.sched_getaffinity(0)),
+        "bf16_instructions": bf16_instructions(),
         "nodes": local.num_owned,
         "edges": local.inward.num_edges,
         "halo_rows": local.inward.plan.num_halo,

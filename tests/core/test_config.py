@@ -153,3 +153,8 @@ def test_every_option_has_help_and_one_home():
     names = [field.name for kind in SECTIONS.values() for field in dataclasses.fields(kind)]
     assert len(names) == len(set(names))
     assert all(field.metadata["help"] for kind in SECTIONS.values() for field in dataclasses.fields(kind))
+
+
+def test_products_of_fp64_cannot_be_rounded():
+    with pytest.raises(ConfigError, match="--matmul medium rounds the factors of fp32 products, got --precision fp64"):
+        config(matmul="medium", precision="fp64")

@@ -6,9 +6,11 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from hpcgnn.config import read_toml
 from hpcgnn.train.job import train
+from hpcgnn.train.products import bf16_instructions, set_matmul
 
 from .training import CLASSES, FEATURES, configure, make_graphs
 
@@ -42,8 +44,12 @@ FIELDS = {
 def finished(comm, session_path):
     """(config, run directory, records, summary) of a short run."""
     graph, run_dir = make_graphs(comm, session_path, nodes=300)["undirected"], session_path / "records"
-    config = configure(graph, run_dir=str(run_dir), epochs=EPOCHS, eval_every=2)
-    assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    config = configure(graph, run_dir=str(run_dir), epochs=EPOCHS, eval_every=2, matmul="medium")
+    try:
+        assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16", "what --matmul asks of torch on a CPU"
+    finally:
+        set_matmul("highest")
     comm.barrier()
     records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     return config, run_dir, records, json.loads((run_dir / "summary.json").read_text())
@@ -57,6 +63,15 @@ def test_files(comm, finished):
     assert sorted(path.name for path in (run_dir / "ranks").iterdir()) == [
         f"rank-{rank:05d}.json" for rank in range(comm.size)
     ]
+
+
+def test_products_are_recorded_and_warned_about(comm, finished):
+    _, run_dir, _, summary = finished
+    assert summary["config"]["run"]["matmul"] == "medium"
+    found = [json.loads(path.read_text())["bf16_instructions"] for path in (run_dir / "ranks").iterdir()]
+    assert found == [bf16_instructions()] * comm.size
+    warned = "--matmul medium changes nothing here" in (run_dir / "log.txt").read_text()
+    assert warned == (not bf16_instructions()), "a run without the instructions says so"
 
 
 def test_config_gives_the_same_run_again(finished):

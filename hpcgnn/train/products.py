@@ -1,0 +1,27 @@
+"""How matrices of fp32 numbers are multiplied, and whether this processor has the instructions that make it matter.
+
+With `--matmul medium` oneDNN rounds the factors of a product to bf16 on their way into the multiplier and sums in fp32; what
+is stored stays fp32. On processors with bf16 dot products (AVX512-BF16, AMX) that is two to several times as fast. On others
+torch multiplies as before: its own check of the processor decides, so the option is then without effect, in speed and in
+numbers. Each rank asks its own processor, for nodes differ.
+"""
+
+import torch
+
+#: What /proc/cpuinfo calls the instructions.
+BF16_FLAGS = ("avx512_bf16", "amx_bf16")
+
+
+def set_matmul(precision):
+    """Multiply fp32 matrices as `highest` (fp32) or `medium` (bf16 factors, fp32 sums) from now on, in this process."""
+    torch.set_float32_matmul_precision(precision)
+
+
+def bf16_instructions(path="/proc/cpuinfo"):
+    """Which of BF16_FLAGS this processor has, as a list; empty where the system does not say."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            flags = next((line.partition(":")[2].split() for line in file if line.startswith("flags")), [])
+    except OSError:
+        return []
+    return [name for name in BF16_FLAGS if name in flags]
