@@ -257,6 +257,11 @@ def main(argv=None):
         if files_only or _is_first_rank():
             print(f"hpcgnn: error: {error}", file=sys.stderr)
         return 2
+    except Exception:  # a broken installation on one node, a file system that fails
+        from hpcgnn.comm.launch import fail_before_start
+
+        fail_before_start()
+        raise
 
 
 def _is_first_rank():

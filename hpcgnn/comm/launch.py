@@ -159,6 +159,23 @@ def _abort(code):
         os._exit(code)
 
 
+def fail_before_start():
+    """End the whole job because this rank failed before MPI was started: it is started for that, or the others would wait
+    in their own start for this rank. Returns if this process is alone. To be called where the exception is handled.
+    """
+    if expected_ranks()[1] == 1:
+        return
+    print(f"hpcgnn: rank {launched_rank()} failed before MPI was started, and ends the job:", file=sys.stderr)
+    traceback.print_exc()
+    try:
+        from mpi4py import MPI
+
+        if not MPI.Is_initialized():
+            MPI.Init()
+    finally:  # where even that fails the others see to it themselves: their start has a limit
+        _abort(EXIT_FAULT)
+
+
 def run(function, threads=None, without_mpi=None, watchdog=WATCHDOG_SECONDS):
     """Call `function(session)` on every rank inside a started MPI and return the exit code. Collective.
 

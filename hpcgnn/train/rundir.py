@@ -48,7 +48,7 @@ class RunDir:
                 f"cannot write run directory {self.path}: {error.strerror}; choose a --run-dir that is writable "
                 "and has space"
             ) from error
-        self._handler = logging.StreamHandler(self._log)
+        self._handler = _FileHandler(self._log)
         self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(self._handler)
 
@@ -118,8 +118,9 @@ class RunDir:
 
     def close(self):
         log.removeHandler(self._handler)
-        self._metrics.close()
-        self._log.close()
+        for file in (self._metrics, self._log):
+            with contextlib.suppress(OSError):  # of a full disk `append` has told; this would hide its error
+                file.close()
         if self._fresh and not self._begun:
             self._vanish()
 
@@ -131,6 +132,14 @@ class RunDir:
             (self.path / "ranks").rmdir()
             if not self._existed:
                 self.path.rmdir()
+
+
+class _FileHandler(logging.StreamHandler):
+    """What cannot be written to the file has been shown on standard error all the same."""
+
+    def handleError(self, record):
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
 
 
 def start_logging(rank):

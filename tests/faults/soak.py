@@ -1,10 +1,11 @@
 """Hundreds of random faults, for hours if need be: what was tried, and what happened.
 
     python tests/faults/soak.py --injections 200 --seed 1 --out soak.jsonl
-    python tests/faults/soak.py --table soak.jsonl
+    python tests/faults/soak.py --table soak.jsonl ...
 
-Jobs follow each other in one run directory, each resuming what the one before left, each with a fault of its own; after
-some of them one without a fault must finish, with the losses, to the last digit, of a run that nothing ever happened to.
+Jobs follow each other in one run directory, each resuming what the one before left for some more epochs, each with a fault of
+its own, at a passage that it comes to; after some of them one without a fault must finish, with the losses, to the last
+digit, of a run that nothing ever happened to.
 Exit code 1 if anything hung, claimed success, left a checkpoint that cannot be used, or changed the curve.
 """
 
@@ -24,13 +25,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import harness  # noqa: E402
 from harness import Injection  # noqa: E402
 from inject import FAULTS, RANK_0_ONLY, STAGES  # noqa: E402
+from hpcgnn.train.checkpoint import checkpoints  # noqa: E402
 from partition_tools.generate_graph import generate_graph  # noqa: E402
 from partition_tools.generators.spec import Spec  # noqa: E402
 from partition_tools.partition_graph import partition_graph  # noqa: E402
 
-CHAIN = 8
-# A stage that many passages lead through may be met at any of them.
-MOST_TIMES = {"forward": 12, "backward": 8, "reduction": 6, "step": 6, "evaluation": 6, "checkpoint": 24}
+CHAIN, EPOCHS = 8, 8
+# A stage that many passages lead through may be met at any of them; so many there are in EPOCHS epochs at least.
+MOST_TIMES = {"forward": 14, "backward": 7, "reduction": 7, "step": 7, "evaluation": 7, "checkpoint": 12}
 
 
 def draw(generator, ranks):
@@ -48,26 +50,38 @@ def soak(injections, seed, out, rank_counts, folder, server):
     references = {}
     while done < injections:
         ranks = generator.choice(rank_counts)
+        clean, run_dir = Injection("import", "none", 0, ranks), folder / "run"
         if ranks not in references:
-            clean = Injection("import", "none", 0, ranks)
-            outcome = harness.start(clean, graph, folder / f"clean-{ranks}", server)
+            most = ("--epochs", EPOCHS * (CHAIN + 1))
+            outcome = harness.start(clean, graph, folder / f"clean-{ranks}", server, *most)
             assert outcome.code == 0, outcome.text
             references[ranks] = harness.losses(folder / f"clean-{ranks}")
-        run_dir = folder / "run"
         shutil.rmtree(run_dir, ignore_errors=True)
         for _ in range(min(CHAIN, injections - done)):
             injection = draw(generator, ranks)
-            outcome = harness.start(injection, graph, run_dir, server, stop_seconds=generator.choice((1, 3, 6)))
+            pause = generator.choice((1, 3, 6))
+            outcome = harness.start(injection, graph, run_dir, server, *more(run_dir), stop_seconds=pause)
             wrong = harness.complaint(injection, outcome, run_dir)
             done, complaints = done + 1, complaints + bool(wrong)
             record(out, done, injection, outcome, wrong)
-        outcome = harness.start(Injection("import", "none", 0, ranks), graph, run_dir, server)
+        outcome = harness.start(clean, graph, run_dir, server, *more(run_dir))
         wrong = "" if outcome.code == 0 else f"cannot be resumed: code {outcome.code}"
-        if not wrong and harness.losses(run_dir) != references[ranks]:
+        if not wrong and harness.losses(run_dir) != references[ranks][: done_epochs(run_dir)]:
             wrong = "another curve than without faults"
         complaints += bool(wrong)
-        record(out, done, Injection("import", "none", 0, ranks), outcome, wrong)
+        record(out, done, clean, outcome, wrong)
     return complaints
+
+
+def done_epochs(run_dir):
+    """How far the checkpoints of a run go."""
+    return max((int(path.stem.removeprefix("epoch-")) for path in checkpoints(run_dir)), default=0)
+
+
+def more(run_dir):
+    """Options for so many epochs more. The result of those before goes, or a job that leaves none seems to have one."""
+    (run_dir / "summary.json").unlink(missing_ok=True)
+    return "--epochs", done_epochs(run_dir) + EPOCHS
 
 
 def record(out, number, injection, outcome, wrong):
@@ -82,9 +96,9 @@ def record(out, number, injection, outcome, wrong):
     print(f"{number:4d} {injection}: {said}, {outcome.seconds:.1f} s {'WRONG: ' + wrong if wrong else ''}", flush=True)
 
 
-def table(path):
+def table(*paths):
     """Markdown: faults by stages; in each cell how many happened, and the complaints."""
-    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    lines = [json.loads(line) for path in paths for line in Path(path).read_text().splitlines()]
     happened = Counter((line["fault"], line["stage"]) for line in lines if line["happened"])
     wrong = Counter((line["fault"], line["stage"]) for line in lines if line["wrong"])
     rows = []
@@ -113,10 +127,10 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ranks", default="2,3,4,5,8", help="numbers of ranks to draw from (default 2,3,4,5,8)")
     parser.add_argument("--out", default="soak.jsonl")
-    parser.add_argument("--table", metavar="FILE", help="only show the table of an earlier run")
+    parser.add_argument("--table", metavar="FILE", nargs="+", help="only show the table of earlier runs")
     options = parser.parse_args()
     if options.table:
-        print(table(options.table))
+        print(table(*options.table))
         return 0
     with tempfile.TemporaryDirectory(prefix="hpcgnn-soak-") as folder, harness.nursery() as server:
         counts = [int(part) for part in options.ranks.split(",")]
