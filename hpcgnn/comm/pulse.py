@@ -8,10 +8,13 @@ of text, renewed by its watchdog (`watchdog.py`), on a board that the others can
   looks at it what the job does.
 """
 
+import contextlib
 import json
 import os
 import socket
 import tempfile
+import threading
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,11 +29,30 @@ class Pulse:
     """
 
     def __init__(self):
-        self.count, self.at, self.waits = 0, "start", False
+        self.count, self.at, self.waits, self._computes = 0, "start", False, False
 
     def beat(self):
         """This rank has got on with something that takes long and sends no message."""
         self.count += 1
+
+    @contextlib.contextmanager
+    def computing(self):
+        """The body takes long and cannot say how far it is: that it uses the processor counts instead. On a machine that is
+        busy with other things even a picture takes a minute.
+        """
+        self._computes = True
+        try:
+            yield
+        finally:
+            self._computes = False
+            self.count += 1
+
+    def progress(self):
+        """A number that changes whenever this rank gets on."""
+        if not self._computes:
+            return self.count
+        clock = time.pthread_getcpuclockid(threading.main_thread().ident)
+        return self.count + int(10 * time.clock_gettime(clock))
 
     def arrive(self, at):
         """This rank begins to wait for others."""
@@ -75,7 +97,7 @@ def born(pid):
 def own_line(rank, beats, pulse, left):
     """The line of this process."""
     pid = os.getpid()
-    return Line(rank, socket.gethostname()[:48], pid, born(pid), beats, pulse.count, pulse.waits, pulse.at[:48], left)
+    return Line(rank, socket.gethostname()[:48], pid, born(pid), beats, pulse.progress(), pulse.waits, pulse.at[:48], left)
 
 
 class Board:

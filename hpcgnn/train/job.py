@@ -169,7 +169,8 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
             summary = summarise(
                 trainer, config, session, file.meta, spec, progress, quality, ranks, seconds_loading, run_dir
             )
-            show_result(summary, run_dir)
+            with comm.pulse.computing():
+                show_result(summary, run_dir)
     return 0
 
 

@@ -77,6 +77,29 @@ def test_a_rank_that_shows_progress_is_waited_for(tmp_path):
     assert codes == [0] * SIZE, said
 
 
+def test_the_use_of_the_processor_is_progress_where_it_is_said_to_be():
+    """Rank 0 drew a picture on a machine with fifty other processes, the others waited for it, and the watchdog ended a job
+    that was done.
+    """
+
+    def progress_of(deed):
+        before = pulse.progress()
+        deed()
+        return pulse.progress() - before
+
+    def work():
+        end = time.process_time() + 0.3
+        while time.process_time() < end:
+            pass
+
+    pulse = Pulse()
+    assert progress_of(work) == 0, "an endless loop is none"
+    with pulse.computing():
+        assert progress_of(work) > 0
+        assert progress_of(lambda: time.sleep(0.3)) == 0
+    assert progress_of(work) == 0
+
+
 def test_suspension_of_the_whole_job_does_not_count(tmp_path, monkeypatch):
     """`scontrol suspend` stops every process, this thread as well; time that it did not see is no standstill."""
     make_board(tmp_path / "board", SIZE)

@@ -30,9 +30,9 @@ from partition_tools.generate_graph import generate_graph  # noqa: E402
 from partition_tools.generators.spec import Spec  # noqa: E402
 from partition_tools.partition_graph import partition_graph  # noqa: E402
 
-CHAIN, EPOCHS = 8, 8
+CHAIN, EPOCHS = 8, 4
 # A stage that many passages lead through may be met at any of them; so many there are in EPOCHS epochs at least.
-MOST_TIMES = {"forward": 14, "backward": 7, "reduction": 7, "step": 7, "evaluation": 7, "checkpoint": 12}
+MOST_TIMES = {"forward": 7, "backward": 3, "reduction": 4, "step": 4, "evaluation": 4, "checkpoint": 6}
 
 
 def draw(generator, ranks):
