@@ -134,6 +134,11 @@ def check_schedule(config):
     listed("--drop-ranks", options.drop_ranks, int, 0)
     if options.finetune_lr and not options.finetune:
         raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")
+    if options.schedule == "lazy" and options.halo_dtype != "fp32":
+        raise ConfigError(
+            f"--halo-dtype {options.halo_dtype} is not for --schedule lazy, which sends a layer's input once and keeps it: "
+            "expected fp32, or another schedule"
+        )
     if options.assignment != "metis" and config.data.partition:
         raise ConfigError(
             f"--assignment {options.assignment} makes a map of its own, got --partition {config.data.partition} besides; "

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graph.compact import agree_on_compact
 from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
 from hpcgnn.graph.ownership import Ownership
 from hpcgnn.graph.storage import Edges
@@ -103,7 +104,11 @@ def read_labels(file, ranges):
     labels, split = file.read("nodes/labels", ranges), file.read("nodes/split", ranges, np.uint8)
     classes = file.meta.num_classes
     if file.meta.multi_label:
-        if labels.ndim != 2 or labels.shape[1] != classes or (labels.size and not 0 <= labels.min() <= labels.max() <= 1):
+        if (
+            labels.ndim != 2
+            or labels.shape[1] != classes
+            or (labels.size and not 0 <= labels.min() <= labels.max() <= 1)
+        ):
             raise GraphError(
                 f"{file.path}: expected 0/1 labels of shape (n, {classes}), got shape {labels.shape}; import the "
                 "graph again"
@@ -160,6 +165,7 @@ def load_local_graph(
         shared = first_owned, ownership, comm, cap, self_loops, dtype, keep_edges, file.meta.num_edge_types
         inward = build_adjacency(edges_in, *shared)
         outward = inward if edges_out is None else build_adjacency(edges_out, *shared)
+        compact = None if file.meta.sparse_features else agree_on_compact(features, inward.plan, comm)
     return LocalGraph(
         inward,
         outward,
@@ -171,4 +177,5 @@ def load_local_graph(
         file.meta.num_classes,
         file.meta.multi_label,
         None if node_type is None else torch.from_numpy(node_type),
+        compact,
     )

@@ -8,6 +8,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.blocks import Block, halo_blocks, own_block
+from hpcgnn.graph.compact import Compact
 from hpcgnn.graph.halo import HaloPlan, build_halo_plan
 from hpcgnn.graph.storage import SPLITS, Edges
 
@@ -81,6 +82,7 @@ class LocalGraph:
     (n_p, C) for multi-label. node_type: int32 (n_p,) or None.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
     outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see pruning.py).
+    compact: how dense features travel, if that is not as rows.
     """
 
     inward: Adjacency
@@ -94,6 +96,7 @@ class LocalGraph:
     multi_label: bool
     node_type: torch.Tensor | None = None
     outputs: torch.Tensor | None = None
+    compact: Compact | None = None
 
     @property
     def output_id(self):

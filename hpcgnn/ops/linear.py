@@ -42,9 +42,10 @@ class LinearAggregation:
         ).tolist()
         return slice(first, last), self.outputs[first:last] - rows.start
 
-    def multiply(self, x, out=None):
-        """R A S x without autograd, into `out` if it is given."""
-        return self._product(self.forward_stream, x, self.source_scale, self.row_scale, "halo_forward", out)
+    def multiply(self, x, out=None, stream=None):
+        """R A S x without autograd, into `out` if it is given. stream: another Stream of the same rows and blocks."""
+        stream = stream or self.forward_stream
+        return self._product(stream, x, self.source_scale, self.row_scale, "halo_forward", out)
 
     def multiply_transposed(self, gy):
         """S A^T R gy without autograd."""

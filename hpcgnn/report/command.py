@@ -26,9 +26,9 @@ EPILOG = """\
 what it leaves in --out:
   report.html              the whole report in one file that needs no network
   report.md                its tables
-  TABLE.md .csv .tex       each table: scaling, breakdown, bytes, memory, baseline, runs, problems
+  TABLE.md .csv .tex       each table: scaling, cost, breakdown, bytes, memory, baseline, runs, problems
   FIGURE.png .svg          each figure: epoch_time, speedup, efficiency, memory, bytes, imbalance, breakdown, loss,
-                           validation, accuracy_bytes, memory_phases, memory_account
+                           validation, accuracy_bytes, accuracy_seconds, memory_phases, memory_account
 Files that do not apply are left out; those of an earlier report in the same folder are replaced. memory* tables and figures
 need runs made with --profile-memory.
 
@@ -53,7 +53,8 @@ def add_arguments(parser):
         "--label-by",
         default="",
         metavar="KEY[,KEY]",
-        help="a curve for each value of these configuration keys, such as schedule, model, halo_buffer or graph "
+        help="a curve for each value of these configuration keys, such as schedule, model, halo_buffer, graph, or the folder "
+        "that run directories lie in "
         "(default: whatever differs between the runs, model and graph excepted)",
     )
     parser.add_argument(

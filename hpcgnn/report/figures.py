@@ -41,6 +41,7 @@ FIGURES = (
     Figure("loss", "Training loss", learning.loss, wide=True),
     Figure("validation", "Validation metric", learning.validation, learning.has_metrics, True),
     Figure("accuracy_bytes", "Accuracy against bytes", learning.accuracy_against_bytes, learning.has_traffic, True),
+    Figure("accuracy_seconds", "Accuracy against time", learning.accuracy_against_seconds, learning.has_metrics, True),
     Figure("memory_phases", "Memory by phase", memory.phases_over_ranks, memory.has_profiles, True),
     Figure("memory_account", "Memory: account and measurement", memory.account, memory.has_profiles, True),
 )

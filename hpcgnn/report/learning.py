@@ -1,8 +1,8 @@
-"""Figures over the epochs: loss and metrics, and what accuracy costs in bytes."""
+"""Figures over the epochs: loss and metrics, and what accuracy costs in bytes and in seconds."""
 
 import numpy as np
 
-from hpcgnn.report.measures import cumulative_bytes
+from hpcgnn.report.measures import cumulative_bytes, cumulative_seconds
 from hpcgnn.report.style import line_styles, log_axis
 
 MIB = 2**20
@@ -86,19 +86,31 @@ def validation(study, axis):
 def accuracy_against_bytes(study, axis):
     """The best validation metric so far against what training has sent until then."""
     groups = {key: runs for key, runs in repetitions(study).items() if cumulative_bytes(runs[0])[-1] > 0}
-    for key, style in _styles(groups).items():
-        _band(axis, groups[key], _best_by_bytes, style, _name(key))
+    _best_so_far(study, axis, groups, lambda run: [total / MIB for total in cumulative_bytes(run)])
     log_axis(axis.xaxis)
-    axis.set(xlabel="sent since the start, all ranks (MiB)", ylabel=f"best validation {metric(study)} so far")
+    axis.set_xlabel("sent since the start, all ranks (MiB)")
+
+
+def accuracy_against_seconds(study, axis):
+    """The best validation metric so far against the time that training has taken until then, evaluation not counted."""
+    _best_so_far(study, axis, repetitions(study), cumulative_seconds)
+    log_axis(axis.xaxis)
+    axis.set_xlabel("training time, slowest rank (s)")
+
+
+def _best_so_far(study, axis, groups, costs):
+    """Curves of the best validation metric over costs(run), a number for each epoch."""
+
+    def series(run):
+        spent = {record["epoch"]: cost for record, cost in zip(run.records, costs(run))}
+        evaluated = _evaluated(run)
+        best = np.maximum.accumulate([r["val"] for r in evaluated] or [0.0])[: len(evaluated)]
+        return [spent[r["epoch"]] for r in evaluated], best
+
+    for key, style in _styles(groups).items():
+        _band(axis, groups[key], series, style, _name(key))
+    axis.set_ylabel(f"best validation {metric(study)} so far")
     _legend(axis, groups)
-
-
-def _best_by_bytes(run):
-    sent = {record["epoch"]: total for record, total in zip(run.records, cumulative_bytes(run))}
-    evaluated = _evaluated(run)
-    return [sent[r["epoch"]] / MIB for r in evaluated], np.maximum.accumulate([r["val"] for r in evaluated] or [0.0])[
-        : len(evaluated)
-    ]
 
 
 def metric(study):

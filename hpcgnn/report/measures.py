@@ -4,10 +4,12 @@ Times are medians over epochs of what the slowest rank took; `seconds_*` are par
 that they add up, and `seconds_imbalance` is what the slowest rank took above that mean.
 """
 
+import itertools
 import math
 import statistics
 
-SENT = ("halo_forward", "halo_backward", "input", "allreduce")  # what training sends; evaluation is counted apart
+ROWS = ("halo_forward", "halo_backward", "input")
+SENT = (*ROWS, "allreduce", "average")  # what training sends; evaluation is counted apart
 PARTS = {
     "forward": "forward, computing",
     "forward_wait": "forward, waiting for rows",
@@ -34,6 +36,8 @@ def measure(run):
         **{f"bytes_{kind}": _bytes(run, run.records[-1], kind) for kind in (*SENT, "evaluation")},
         "bytes_epoch": sum(_bytes(run, run.records[-1], kind) for kind in SENT),
         "bytes_total": cumulative_bytes(run)[-1],
+        "bytes_rows_total": cumulative_bytes(run, ROWS)[-1],
+        "seconds_total": cumulative_seconds(run)[-1],
         "nodes_per_rank": statistics.fmean(rank["nodes"] for rank in run.ranks),
         "edges_per_rank": statistics.fmean(rank["edges"] for rank in run.ranks),
         "halo_rows_per_node": _number(quality.get("halo_rows_per_node")),
@@ -46,13 +50,18 @@ def measure(run):
     }
 
 
-def cumulative_bytes(run):
-    """Bytes that training has sent on all ranks by the end of each epoch."""
+def cumulative_bytes(run, kinds=SENT):
+    """Bytes that training has sent on all ranks by the end of each epoch, of some kinds of traffic."""
     total, result = 0, []
     for record in run.records:
-        total += sum(_bytes(run, record, kind) for kind in SENT)
+        total += sum(_bytes(run, record, kind) for kind in kinds)
         result.append(total)
     return result
+
+
+def cumulative_seconds(run):
+    """Seconds that training has taken on the slowest rank by the end of each epoch; evaluation is not counted."""
+    return list(itertools.accumulate(record["seconds"]["epoch"]["max"] for record in run.records))
 
 
 def imbalance(values):

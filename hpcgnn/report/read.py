@@ -30,8 +30,11 @@ class Run:
 
     @property
     def config(self):
-        """{key: value} of the resolved configuration, sections flattened (no key occurs in two)."""
-        return {key: value for section in self.summary["config"].values() for key, value in section.items()}
+        """{key: value} of the resolved configuration, sections flattened (no key occurs in two), and `folder`: the name of
+        the folder that the run directory lies in, by which studies tell variants apart.
+        """
+        values = {key: value for section in self.summary["config"].values() for key, value in section.items()}
+        return {**values, "folder": self.path.parent.name}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.report.measures import measure
 
 # What may differ between runs of one curve: names of files, and of the section [run] all that decides neither time nor result.
-FREE = {"graph", "partition", "auto_partition"}
+FREE = {"graph", "partition", "auto_partition", "folder"}
 RUN_MATTERS = {"threads", "precision", "matmul", "metric", "profile_memory"}
 LIKE = {"precision", "self_loops"}  # part of what is meant by "the model", besides the section of that name
 ONE_SHOT_MIB = 2**20  # a cap that no halo reaches: how jobs/lib/study.sh asks for the one-shot exchange
@@ -47,7 +47,8 @@ class Study:
 
 
 def build_study(runs, label_by=(), scaling="auto", baseline=None, mix=False):
-    """A Study of a list of Run. label_by: configuration keys whose values name the curves (also `graph`).
+    """A Study of a list of Run. label_by: configuration keys whose values name the curves (also `graph` and
+    `folder`).
 
     Raises ConfigError where unlike runs would share a curve, or for a key or label that does not exist.
     """
@@ -82,7 +83,7 @@ def build_study(runs, label_by=(), scaling="auto", baseline=None, mix=False):
 
 def _spoken(run, key):
     """What a configuration key says of a run, in the words of labels."""
-    if key == "schedule":
+    if key in ("schedule", "folder"):
         return run.config[key]
     if key == "halo_buffer":
         return "one-shot" if run.config[key] >= ONE_SHOT_MIB else f"cap {run.config[key]:g} MiB"

@@ -74,7 +74,7 @@ SPREAD_NOTE = "Median [least, most] over repetitions."
 
 def make_tables(study, broken):
     """All tables that the study has something for."""
-    tables = [_scaling(study), _breakdown(study), _bytes(study)]
+    tables = [_scaling(study), _cost(study), _breakdown(study), _bytes(study)]
     if study.baseline is not None:
         tables.append(_against(study))
     tables.append(_runs(study))
@@ -120,6 +120,35 @@ def _scaling(study):
     if study.mode == "weak":
         note += " Speed-up is scaled: ranks × time on the fewest / time."
     return Table("scaling", title, head, _points(study, columns), study.points, note)
+
+
+def _cost(study):
+    """What a whole run took for its accuracy; an epoch is not the same thing under all schedules."""
+    base = None if study.baseline is None else study.curve(study.baseline).set_index("ranks")["bytes_rows_total"]
+
+    def fewer(point):
+        known = point["ranks"] in base.index and point["bytes_rows_total"] > 0
+        return base[point["ranks"]] / point["bytes_rows_total"] if known else math.nan
+
+    head = ["curve", "ranks", "runs", "best val", "test there", "rows sent (MiB)"]
+    columns = [
+        lambda p: str(p["repetitions"]),
+        lambda p: spread(p, "best_val", 1, 4),
+        lambda p: spread(p, "test_at_best_val", 1, 4),
+        lambda p: spread(p, "bytes_rows_total", 1 / MIB),
+    ]
+    if base is not None:
+        head.append(f"times fewer than {study.baseline}")
+        columns.append(lambda p: number(fewer(p)))
+    head += ["with parameters (MiB)", "training (s)"]
+    columns += [lambda p: spread(p, "bytes_total", 1 / MIB), lambda p: spread(p, "seconds_total")]
+    names = ("best_val", "test_at_best_val", "bytes_rows_total", "bytes_total", "seconds_total")
+    frame = study.points[
+        ["label", "ranks", "repetitions", *[f"{n}{end}" for n in names for end in ("", "_min", "_max")]]
+    ]
+    note = f"{SPREAD_NOTE} Of the whole run, all ranks, without evaluation: rows of features, hidden states and gradients, "
+    note += "then these and the parameters or their gradients; time on the slowest rank."
+    return Table("cost", "What the accuracy cost", head, _points(study, columns), frame, note)
 
 
 def _breakdown(study):

@@ -13,7 +13,7 @@ from hpcgnn.report.read import MARKS
 from hpcgnn.report.tables import make_tables
 
 PAGE, TEXT = "report.html", "report.md"
-TABLES = ("scaling", "breakdown", "bytes", "memory", "baseline", "runs", "problems")
+TABLES = ("scaling", "cost", "breakdown", "bytes", "memory", "baseline", "runs", "problems")
 KINDS = ("md", "csv", "tex")
 TITLES = {"strong": "Strong scaling", "weak": "Weak scaling", "none": "Runs"}
 

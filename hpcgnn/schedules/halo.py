@@ -5,6 +5,7 @@ from functools import cached_property
 
 from hpcgnn import kernels
 from hpcgnn.errors import ConfigError
+from hpcgnn.graph.compact import CompactStream
 from hpcgnn.graph.halo import gather_halo
 from hpcgnn.graph.norms import scales
 from hpcgnn.graph.relations import relation_weights
@@ -66,10 +67,12 @@ class FullHalo(Stateless):
         )
         self._linear, self._relational = {}, {}
 
-    @property
-    def inward(self):
-        """The Stream along the in-edges."""
-        return self._inward
+    def inward_of(self, x):
+        """The Stream along the in-edges for rows x (n_p, F): if they are the features, it may send their entries alone."""
+        compact = self._local.compact
+        if compact is None or x is not self._local.features or self._wire.type is not None:
+            return self._inward
+        return CompactStream(self._inward, compact)
 
     def restricted(self, local):
         """The same policy for what a layer computes of the graph, a LocalGraph with `outputs`."""
@@ -86,7 +89,8 @@ class FullHalo(Stateless):
 
     def aggregate(self, x, norm):
         """Own rows (n_p, F) -> (n_p, F): R A S x with the normalisation `norm`. Collective."""
-        return self._aggregation(norm, x.dtype)(x)
+        operator, stream = self._aggregation(norm, x.dtype), self.inward_of(x)
+        return operator(x) if stream is self._inward else operator.multiply(x, stream=stream)
 
     def convolve(self, x, neighbour, own, bias, norm, activation, kept=None):
         """aggregate(x) W_n + x W_s + b as one operator; see ops/convolution.py. Collective."""

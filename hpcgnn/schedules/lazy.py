@@ -19,7 +19,6 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import per_layer
-from hpcgnn.errors import ConfigError
 from hpcgnn.graph.closed import halo_rows, sparse_with_halo, with_halo
 from hpcgnn.graph.local import SparseRows
 from hpcgnn.nn.stage import KeptAggregate, KeptRows, LayerStage, add_heads, copy_layer
@@ -109,7 +108,7 @@ class LayerByLayer(AllreduceEveryStep):
             size = len(rows.data) - len(x.data)
             self._say(layer, f"{x.data.itemsize + 4}-byte entries", size, size * (x.data.itemsize + 4))
         else:
-            kept = halo_rows(self._halo.inward, x, kind)
+            kept = halo_rows(self._halo.inward_of(x), x, kind)
             self._say(layer, f"rows of {x.shape[1]}", len(kept), kept.nbytes)
             rows = torch.cat([x, kept])
         return KeptRows(closed, rows, self._local.num_owned)
@@ -155,10 +154,5 @@ class _WholeModel(torch.nn.Module):
 
 def build_lazy(local, comm, buffers, config, random):
     """The schedule for a LocalGraph."""
-    if config.schedule.halo_dtype != "fp32":
-        raise ConfigError(
-            f"--halo-dtype {config.schedule.halo_dtype} is not for --schedule lazy, which sends a layer's input once and keeps "
-            "it: expected fp32, or another schedule"
-        )
     halo = FullHalo(local, comm, buffers)
     return Schedule(halo, LayerByLayer(local, halo, comm, buffers, config.schedule))

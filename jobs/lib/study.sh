@@ -1,11 +1,13 @@
 # Sourced by the studies, after common.sh. A study is a list of points, each one run of hpcgnn train with a directory of its own under
 # OUT. Points of the same number of ranks form one job array; a report job comes after all of them, whatever became of each.
-# Given again, a study submits what is not complete yet, and the report.
+# Given again, a study submits what is not complete yet, and the report. With --launch nothing is submitted: the points run here, one
+# after another, each started as `LAUNCH RANKS COMMAND`.
 # Defines: parse_study, variants, add_point, submit_study.
 
 # Options that all studies share; what they do not know goes to `study_option OPTION VALUE`, which the study may define.
 parse_study() {
-    site=${HPCGNN_SITE:-plain} dry="" sbatch_options="" graph="" out="" numbers="1,2,4" repeat=3 baseline=one-shot at_once="" options=()
+    site=${HPCGNN_SITE:-plain} dry="" sbatch_options="" graph="" out="" numbers="1,2,4" repeat=3 launch="" at_once="" options=()
+    baselines=${baselines:-one-shot none} baseline=${baselines%% *}
     while [ $# -gt 0 ]; do
         case $1 in
             --site) need "$@"; site=$2; shift 2 ;;
@@ -14,6 +16,7 @@ parse_study() {
             --ranks) need "$@"; numbers=$2; shift 2 ;;
             --repeat) need "$@"; repeat=$2; shift 2 ;;
             --baseline) need "$@"; baseline=$2; shift 2 ;;
+            --launch) need "$@"; launch=$2; shift 2 ;;
             --at-once) need "$@"; at_once=$2; shift 2 ;;
             --sbatch) need "$@"; sbatch_options=$2; shift 2 ;;
             --dry-run) dry=yes; shift ;;
@@ -25,12 +28,14 @@ parse_study() {
     [ -n "$out" ] || fail "--out is required: the directory of the study"
     [[ $numbers =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$ ]] || fail "--ranks: expected numbers of ranks such as 1,2,4,8, got '$numbers'"
     [[ $repeat =~ ^[1-9][0-9]*$ ]] || fail "--repeat: expected a number of repetitions of at least 1, got '$repeat'"
-    case $baseline in one-shot | none) ;; *) fail "--baseline: expected one-shot or none, got '$baseline'" ;; esac
+    [[ " $baselines " == *" $baseline "* ]] || fail "--baseline: expected ${baselines/ / or }, got '$baseline'"
     IFS=, read -ra rank_counts <<< "$numbers"
     load_site "$site"
     partition=$(value_of --partition p $sbatch_options)
-    site_ranks=$(default_ranks_per_node "$partition")
-    threads=$(($(cpus_per_node "$partition") / site_ranks))
+    if [ -z "$launch" ]; then
+        site_ranks=$(default_ranks_per_node "$partition")
+        threads=$(($(cpus_per_node "$partition") / site_ranks))
+    fi
     declare -gA points=() # number of ranks -> lines of quoted arguments of train.sbatch
     declare -gA after=()  # number of ranks -> job that must have succeeded before
     declare -ga every=()  # all run directories, done or not
@@ -56,6 +61,7 @@ check_study() {
     local ranks
     check_writable "$out"
     for ranks in "${rank_counts[@]}"; do
+        [ -z "$launch" ] || break
         # shellcheck disable=SC2046,SC2086
         sbatch_test "$jobs/train.sbatch" $(size_options "$ranks") $sbatch_options
     done
@@ -83,14 +89,38 @@ check_idle() {
         fail "jobs of this study are still in the queue ($(paste -sd' ' "$out/jobs.txt")); wait for them, or scancel them first"
 }
 
+# run_here REPORT OPTIONS...: all points on this machine, one after another, then the report
+run_here() {
+    local ranks given log failed=0
+    mkdir -p "$out/log"
+    for ranks in "${rank_counts[@]}"; do
+        while read -r -u 3 given; do
+            eval "given=($given)"
+            log=${given[1]#"$out/"}
+            log=$out/log/${log//\//-}.txt
+            echo "$script: $(date +%T) ${given[1]}"
+            # shellcheck disable=SC2086
+            $launch "$ranks" python -P -m hpcgnn train --graph "${given[0]}" --run-dir "${given[1]}" --resume "${given[@]:2}" \
+                > "$log" 2>&1 < /dev/null || { failed=$((failed + 1)); echo "$script: failed with code $?, see $log: $(tail -n 1 "$log")" >&2; }
+        done 3< <(echo -n "${points[$ranks]:-}")
+    done
+    (trap - ERR; hpcgnn report "${every[@]}" --out "$out/report" "$@") || [ $? = 3 ] || fail "no report was made; see the lines above"
+    [ "$failed" = 0 ] || fail "$failed of $missing runs failed; give the command again to fill what is missing"
+}
+
 submit_study() {
-    local ranks file count job jobs_now=() report_options=()
-    [ "$baseline" = none ] || report_options=(--label-by schedule,halo_buffer --baseline "$one_shot_label")
+    local ranks file count job jobs_now=()
+    if [ -z "${report_options+given}" ]; then
+        report_options=()
+        [ "$baseline" = none ] || report_options=(--label-by schedule,halo_buffer --baseline "$one_shot_label")
+    fi
     echo "$script: ${#every[@]} runs in $out, $((${#every[@]} - missing)) complete, $missing to do"
     for ranks in "${rank_counts[@]}"; do
-        [ -z "${points[$ranks]:-}" ] || echo "  $ranks ranks, $(size_options "$ranks"): $(echo -n "${points[$ranks]}" | wc -l) runs"
+        [ -z "${points[$ranks]:-}" ] ||
+            echo "  $ranks ranks, ${launch:-$(size_options "$ranks")}: $(echo -n "${points[$ranks]}" | wc -l) runs"
     done
     if [ -n "$dry" ]; then echo "dry run: all is well, nothing was submitted"; return; fi
+    if [ -n "$launch" ]; then run_here "${report_options[@]}"; return; fi
     check_idle
     mkdir -p "$out/log"
     : > "$out/jobs.txt"

@@ -39,6 +39,14 @@ CASES = {
         "bash jobs/schedules.sh --graph {graph} --out o --ranks 1 -- --hiden 8",
         "expected --hidden",
     ),
+    "schedules: a variant that is none": (
+        "bash jobs/schedules.sh --graph {graph} --out o --ranks 1 --only sar,lasy",
+        "expected some of sar,sar-bf16,sar-int8,lazy,",
+    ),
+    "schedules: without sbatch, no map": (
+        "bash jobs/schedules.sh --graph {graph} --out o --ranks 3 --only sar --launch 'mpiexec -n'",
+        "--ranks 3",
+    ),
     "memory: no graph": ("bash jobs/memory_profile.sh --out o", "--graph is required"),
 }
 

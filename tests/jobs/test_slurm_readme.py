@@ -38,6 +38,13 @@ def test_the_commands_are_all_there():
     assert {name for name in scripts if any(f"jobs/{name}" in line for line in COMMANDS)} == scripts - {"report.sbatch"}
 
 
+def test_every_schedule_is_compared():
+    from hpcgnn.schedules.registry import SCHEDULES
+
+    text = (ROOT / "jobs" / "schedules.sh").read_text(encoding="utf-8")
+    assert all(f'="--schedule {name}' in text for name in SCHEDULES)
+
+
 def test_what_they_left(cluster):
     """After the commands above."""
     trial = cluster.home / "runs" / "trial"
@@ -49,7 +56,10 @@ def test_what_they_left(cluster):
         assert file["prediction"].shape == (2000, 1)
     for study, runs in (("strong", 4), ("weak", 2), ("memory", 2)):
         assert len(list((trial / study).glob("*/summary.json"))) == runs
-    assert list((trial / "schedules").glob("sar-*/summary.json"))
+    variants = {path.parts[-3] for path in (trial / "schedules").glob("*/p2-s0/summary.json")}
+    assert variants == {"sar", "tma-super-nodes", "lazy"}
+    for name in ("cost.csv", "accuracy_bytes.png", "accuracy_seconds.png"):
+        assert (trial / "schedules" / "report" / name).exists()
     provenance, _ = sorted((trial / "first" / "jobs").iterdir())  # of the training, and of the evaluation
     assert {path.name for path in provenance.iterdir()} == {
         *("script", "site", "job.txt", "hosts.txt", "versions.txt", "environment.txt")

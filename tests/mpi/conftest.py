@@ -186,6 +186,14 @@ def _shared(comm, factory, name):
     return comm.broadcast_object(factory.mktemp(name) if comm.rank == 0 else None)
 
 
+@pytest.fixture(scope="module")
+def no_pictures():
+    """Drawing the curves of a run takes longer than training here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+        yield
+
+
 @pytest.fixture
 def job_session(comm):
     """A stand-in for the session that the launcher makes."""

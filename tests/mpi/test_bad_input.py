@@ -15,6 +15,8 @@ from hpcgnn.train.job import train
 
 from .training import configure
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 N = 40
 
 
@@ -86,11 +88,6 @@ CASES = {
 def run(comm, path, run_dir, **options):
     config = configure(path, **{"run_dir": str(run_dir), "epochs": 1, "partition": "dealt", **options})
     return train(config, SimpleNamespace(comm=comm, threads=1))
-
-
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch):
-    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
 
 
 @pytest.fixture

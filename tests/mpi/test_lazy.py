@@ -15,12 +15,9 @@ from hpcgnn.train.job import train
 from .small import GRAPHS, edges_of, stored
 from .training import CLASSES, FEATURES, build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 EPOCHS = 6
-
-
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch):
-    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
 
 
 def run(comm, graph, run_dir, **options):

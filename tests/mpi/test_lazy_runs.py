@@ -21,6 +21,8 @@ from hpcgnn.train.stopping import EXIT_STOPPED
 from .test_resume import check_same
 from .training import CHOICES, FEATURES, build_trainer, configure, make_graphs
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 EPOCHS = 6
 RUNS = {
     "gcn": {"model": "gcn", "norm": "batch", "finetune": 4, "finetune_lr": 0.001, "warm_start": True},
@@ -31,13 +33,6 @@ RUNS = {
 @pytest.fixture(scope="module")
 def graph(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)["undirected"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_pictures():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
-        yield
 
 
 def run(comm, graph, run_dir, **options):
@@ -52,7 +47,7 @@ def records(run_dir):
 
 
 @pytest.fixture(scope="module", params=RUNS)
-def whole(comm, graph, session_path, request):
+def whole(comm, graph, session_path, no_pictures, request):
     """(options, directory) of an uninterrupted run."""
     path = session_path / f"lazy-{request.param}"
     assert run(comm, graph, path, **RUNS[request.param]) == 0
@@ -177,6 +172,7 @@ WRONG = [
         {"finetune": 2, "private_features": True, "keep_input": "never", "hidden": 32},
         "--private-features: --schedule lazy",
     ),
+    ({"halo_dtype": "int8"}, "--halo-dtype int8 is not for --schedule lazy"),
     ({"schedule": "sar", "private_features": True, "model": "pna"}, "expected at most once in a run"),
     (
         {"schedule": "sar", "private_features": True, "input_dropout": "raw", "hidden": 32},

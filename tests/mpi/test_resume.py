@@ -20,6 +20,8 @@ from partition_tools.partition_graph import partition_graph
 
 from .training import configure, make_graphs
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 EPOCHS = 12
 RUNS = {
     "gin, batch norm, adam": {"model": "gin", "norm": "batch", "weight_decay": 1e-3},
@@ -38,19 +40,11 @@ def options(request):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(comm, graph, options, session_path):
+def uninterrupted(comm, graph, options, session_path, no_pictures):
     """The run directory of a run of 12 epochs."""
     path = session_path / f"whole-{options.get('model', 'gcn')}"
     run(comm, graph, path, **options)
     return path
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_pictures():
-    """Drawing takes longer than training here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
-        yield
 
 
 def run(comm, graph, run_dir, **options):

@@ -207,9 +207,9 @@ def run(comm, path, run_dir, **options):
     comm.barrier()
 
 
-def test_a_pause_leaves_no_seam(comm, session_path, shared_path, monkeypatch):
+@pytest.mark.usefixtures("no_pictures")
+def test_a_pause_leaves_no_seam(comm, session_path, shared_path):
     """What is on its way is saved by every rank; where it does not fit, the schedule starts afresh and says so."""
-    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
     path = make_graphs(comm, session_path, nodes=300)["undirected"]
     run(comm, path, shared_path / "whole", epochs=10)
     run(comm, path, shared_path / "run", epochs=5)

@@ -15,17 +15,14 @@ from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
 from .test_resume import check_same
 from .training import configure, make_graphs
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 EPOCHS = 8
 
 
 @pytest.fixture(scope="module")
 def graph(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)["undirected"]
-
-
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch):
-    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
 
 
 def run(comm, graph, run_dir, **options):

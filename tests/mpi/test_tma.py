@@ -25,10 +25,7 @@ from .test_lazy import graph_weights, losses
 from .test_resume import check_same
 from .training import CHOICES, build_trainer, configure, make_graphs
 
-
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch):
-    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture(scope="module")

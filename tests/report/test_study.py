@@ -5,7 +5,9 @@ import statistics
 import pytest
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
+from hpcgnn.report.tables import make_tables, number
 
 from .conftest import summary
 
@@ -33,7 +35,9 @@ def test_measures(runs, study_dir):
     assert point["bytes_halo_forward"] + point["bytes_halo_backward"] == said["halo_bytes_per_epoch"] > 0
     assert point["bytes_epoch"] == said["halo_bytes_per_epoch"] + said["allreduce_bytes_per_epoch"]
     kinds = said["bytes_total"]
-    assert point["bytes_total"] == sum(kinds[k] for k in ("halo_forward", "halo_backward", "input", "allreduce"))
+    rows = sum(kinds[k] for k in ("halo_forward", "halo_backward", "input"))
+    assert (point["bytes_rows_total"], point["bytes_total"]) == (rows, rows + kinds["allreduce"])
+    assert point["seconds_total"] >= said["epochs"] * said["epoch_seconds"]["min"] > 0
     assert point["growth_bytes"] == said["training_growth_bytes"]["max"]
     assert point["imbalance_nodes"] == pytest.approx(said["partition"]["imbalance_nodes"])
     assert point["imbalance_edges"] == pytest.approx(said["partition"]["imbalance_edges"])
@@ -107,3 +111,20 @@ def test_unknown_names(runs):
         build_study(runs("p2-a"), ["halo_bufer"])
     with pytest.raises(ConfigError, match="--baseline 'one-shot' is no label; expected one of: cap 0.05 MiB; cap"):
         build_study(runs("fine-p2", "p2-a"), baseline="one-shot")
+
+
+def test_folders_name_the_variants_of_a_study(copied):
+    """Runs of unlike schedules, each in the folder of its variant, whatever else differs between the folders."""
+    paths = [
+        copied(name, f"{folder}/{name}") for folder, name in (("exact", "p2-a"), ("exact", "p2-b"), ("fine", "fine-p2"))
+    ]
+    found, broken = read_runs(paths)
+    study = build_study(found, ["folder"], baseline="exact")
+    assert not broken and study.labels == ["exact", "fine"]
+    table = next(table for table in make_tables(study, broken) if table.name == "cost")
+    exact, fine = (study.points.set_index("label").loc[label] for label in ("exact", "fine"))
+    assert [row[0] for row in table.rows] == ["exact", "fine"] and table.head[6] == "times fewer than exact"
+    assert table.rows[1][6] == number(exact["bytes_rows_total"] / fine["bytes_rows_total"])
+    mixed, _ = read_runs([copied("fine-p2", "exact/other"), *paths])
+    with pytest.raises(ConfigError, match="curve 'exact' are of different configurations: halo_buffer"):
+        build_study(mixed, ["folder"])
