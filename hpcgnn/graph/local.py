@@ -81,8 +81,8 @@ class LocalGraph:
     object for an undirected graph. features: (n_p, F) or SparseRows. labels: int64 (n_p,) with -1 for none, or float
     (n_p, C) for multi-label. node_type: int32 (n_p,) or None.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
-    outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see pruning.py).
     compact: how dense features travel, if that is not as rows.
+    outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see pruning.py).
     """
 
     inward: Adjacency
@@ -95,8 +95,8 @@ class LocalGraph:
     num_classes: int
     multi_label: bool
     node_type: torch.Tensor | None = None
-    outputs: torch.Tensor | None = None
     compact: Compact | None = None
+    outputs: torch.Tensor | None = None
 
     @property
     def output_id(self):
