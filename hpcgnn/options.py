@@ -161,7 +161,7 @@ class ScheduleConfig:
     prune: str = option(
         "auto",
         "sar: compute and send in training only what the loss can see (the last layer for the training nodes, the one before for "
-        "their neighbours too, and so on), where the model can do so and it saves rows; exact. none computes all rows",
+        "their neighbours too, and so on), where the model can and it saves half of the rows; exact. none computes all rows",
         choices=("auto", "none"),
     )
     boundary_rate: float = option(
@@ -198,7 +198,8 @@ class RunConfig:
     precision: str = option(
         "fp32",
         "precision of features, parameters and arithmetic; mixed (gcn, sage with --aggregator mean): fp32, but what hidden "
-        "layers hand on and exchange is kept in bf16, in half the memory and half the bytes; sums are of fp32",
+        "layers hand on and exchange is kept in bf16, in half the memory and half the bytes; products and aggregates are of "
+        "fp32, and so are norms, of which copies are kept",
         choices=("fp32", "fp64", "mixed"),
     )
     matmul: str = option(

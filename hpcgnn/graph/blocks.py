@@ -46,7 +46,7 @@ class Block:
     def multiply(self, source, out, source_scale, row_scale, accumulate):
         """out[row] (+)= row_scale[row] · Σ_edges weight · source_scale[column] · source[column].
 
-        Shapes: source (columns, F), out (n_p, F), source_scale (columns,) or None, row_scale (n_p,) or None.
+        Shapes: source (columns, F), out (m, F), source_scale (columns,) or None, row_scale (m,) or None.
         """
         kernels.gather(
             out,

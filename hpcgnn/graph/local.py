@@ -31,8 +31,8 @@ class EdgeList:
 
 @dataclass(frozen=True)
 class Adjacency:
-    """One direction of the edges of a rank, ready to be streamed along. degree: (n_p,) weighted sum of each row's
-    edges. edges: EdgeList, or None where no model asks for one.
+    """One direction of the edges of a rank, ready to be streamed along. degree: (rows,) weighted sum of each row's
+    edges in the whole graph. edges: EdgeList, or None where no model asks for one.
     """
 
     own: Block
@@ -82,7 +82,8 @@ class LocalGraph:
     (n_p, C) for multi-label. node_type: int32 (n_p,) or None.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
     compact: how dense features travel, if that is not as rows.
-    outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see pruning.py).
+    outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see pruning.py); what
+    such a layer does not need is None.
     """
 
     inward: Adjacency

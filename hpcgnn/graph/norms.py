@@ -31,5 +31,7 @@ NORMS = {"sum": _sum, "mean": _mean, "sym": _sym}
 
 
 def scales(graph, norm, dtype):
-    """(R, S) of a LocalGraph: (n_p,) tensors of `dtype`, or None for ones. norm: a key of `NORMS`."""
+    """(R, S) of a LocalGraph: tensors of `dtype`, or None for ones, R of the rows that are computed, S (n_p,). norm: a key of
+    `NORMS`.
+    """
     return NORMS[norm](graph, dtype)

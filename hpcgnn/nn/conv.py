@@ -49,7 +49,7 @@ class Conv(nn.Module):
         raise NotImplementedError
 
     def forward(self, graph, x):
-        """Output (n_p, d_out). Collective."""
+        """Output (m, d_out), of the nodes that the graph computes: all own ones unless rows are pruned. Collective."""
         if self.d_out < self.d_in or isinstance(x, DroppedRows):
             return self.transform_first(graph, x)
         return self.combine(self.gather(graph, x), graph.own(x) if self.uses_self else None)
@@ -71,7 +71,7 @@ class LinearConv(Conv):
         raise NotImplementedError
 
     def forward(self, graph, x, activation=None):
-        """Output (n_p, d_out). Collective. activation: done to x first, in place; see ops/convolution.py."""
+        """Output (m, d_out). Collective. activation: done to x first, in place; see ops/convolution.py."""
         if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
             return graph.convolve(x, *self.weights(), self.norm, activation, self.kept)
         x = x if activation is None else activation(x)

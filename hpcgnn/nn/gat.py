@@ -12,7 +12,7 @@ from hpcgnn.ops.attention import AttentionShape
 
 
 class GATConv(nn.Module):
-    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective.
+    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (m, d_out). Collective.
 
     spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout.
     """

@@ -105,7 +105,7 @@ class Graph:
         return kind(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
 
     def convolve(self, x, neighbour, own, bias, norm, activation=None, kept=None):
-        """aggregate(x) W_n + x W_s + b (n_p, d_out), differentiable, collective; see ops/convolution.py."""
+        """aggregate(x) W_n + own(x) W_s + b (m, d_out), differentiable, collective; see ops/convolution.py."""
         return self._halo.convolve(x, neighbour, own, bias, norm, activation, kept)
 
     def combine(self, parts, bias, p, layer, kept=None):

@@ -9,7 +9,7 @@ from hpcgnn.nn.norm import NORM_LAYERS, Identity
 class Model(nn.Module):
     """convolution → norm → activation → dropout, L times; the last layer is a convolution alone.
 
-    forward(graph) -> logits (n_p, C) of own nodes. Collective.
+    forward(graph) -> logits (n_p, C) of own nodes; of the own training nodes alone where rows are pruned. Collective.
 
     Dropout is applied to the input of every layer. With `residual` every hidden layer but the first, whose input is
     of another width, adds its input (before dropout) to its output.

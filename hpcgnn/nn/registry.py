@@ -138,6 +138,9 @@ def register(name, self_loops="keep"):
     `--model NAME` is then a stack of them with ReLU, dropout and whatever --norm and --residual say, trained, evaluated and
     saved as any other. graph: nn.graph.Graph; x: own rows (n_p, d_in); the result: (n_p, d_out). self_loops: 'keep', or
     'add' for one loop at every node that has none. Raises ValueError for a name that is taken.
+
+    A class that says `prunable = True` may be asked for fewer rows than it is given: its result then has those of graph.own(x),
+    as what graph.aggregate and the like return has (see graph/pruning.py).
     """
     if name in MODELS:
         raise ValueError(f"register: the model {name!r} exists; choose another name than {', '.join(MODELS)}")
@@ -145,6 +148,8 @@ def register(name, self_loops="keep"):
         raise ValueError(f"register: expected self_loops to be 'keep' or 'add', got {self_loops!r}")
 
     def add(conv_class):
+        # What it inherits was said of another forward.
+        conv_class.prunable = vars(conv_class).get("prunable", False)
         # Not in place: what a layer returns may be what its gradient needs.
         MODELS[name] = Entry(_stacked(conv_class, torch.relu, hand_over=False), self_loops, _never, _always)
         return conv_class

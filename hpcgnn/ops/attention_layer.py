@@ -3,7 +3,7 @@
 It keeps its input h, the projections, and its own output; those of a constant input are computed again for the gradient. Its
 output stands in a matrix that has room for what its gradient will send, [gy | a_dst | lse | D]. Such a layer above writes the
 gradient over that output, tile after tile, and sending it copies nothing. D_i = <gy_i, y_i> is then beyond computing, so
-the layer above makes it while it still has both: as the gradient of a second output `dots` (n_p, H), which has no other
+the layer above makes it while it still has both: as the gradient of a second output `dots` (m, H), which has no other
 meaning.
 """
 

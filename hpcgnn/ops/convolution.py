@@ -73,7 +73,10 @@ class _Convolve(torch.autograd.Function):
     def backward(ctx, gy):
         x, (neighbour, own), operator, activation = ctx.x, ctx.weights, ctx.operator, ctx.activation
         arena, dtype = operator.arena, neighbour.dtype
-        gy = gy.contiguous().to(x.dtype)
+        gy = gy.contiguous()
+        # What is sent is no wider than x; the gradients of the weights are made from all that there is.
+        wider = gy.element_size() > x.element_size()
+        sent = arena.empty(*gy.shape, dtype=x.dtype).copy_(gy) if wider else gy
         needs_x = ctx.needs_input_grad[0]
         g_neighbour, g_own = torch.zeros_like(neighbour), None if own is None else torch.zeros_like(own)
         g_bias = torch.zeros_like(neighbour[0])
@@ -81,7 +84,7 @@ class _Convolve(torch.autograd.Function):
         if needs_x:
             gx = x if activation is not None else arena.empty_like(x)
         spare = None
-        for rows, t in operator.tiles(gy, transposed=True):
+        for rows, t in operator.tiles(sent, transposed=True):
             if spare is None:  # not before t: it would take a bite of the space that t is going to need
                 spare = arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=dtype)
                 apart = None if operator.outputs is None or own is None else arena.empty_like(spare)

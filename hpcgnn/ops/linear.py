@@ -9,6 +9,7 @@ scatter-adds.)
 
 import torch
 
+from hpcgnn.graph.halo import gather_halo
 from hpcgnn.ops.room import TILE_ROWS, row_tiles, sum_type
 
 
@@ -23,6 +24,7 @@ class LinearAggregation:
         self.forward_stream, self.backward_stream = forward_stream, backward_stream
         self.row_scale, self.source_scale, self.outputs = row_scale, source_scale, outputs
         self.arena = forward_stream.buffers.arena
+        self._halo_scales = {}
 
     def __call__(self, x):
         """Aggregate own rows x (n_p, F) -> (m, F), differentiably."""
@@ -78,9 +80,25 @@ class LinearAggregation:
 
     def _product(self, stream, x, source_scale, row_scale, kind, y=None):
         y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=sum_type(x.dtype)) if y is None else y
-        for block, rows, scale, _ in stream(x.contiguous(), source_scale, kind):
+        for block, rows, scale, _ in self._scaled(stream, x.contiguous(), source_scale, kind):
             block.multiply(rows, y, scale, row_scale, accumulate=block is not stream.own)
         return y
+
+    def _scaled(self, stream, x, source_scale, kind):
+        """What a stream yields of x with these factors.
+
+        Rows of half precision travel unscaled: scaling them before they are sent would round the rows of others once more than
+        the own, and the curve would depend on the map.
+        """
+        if source_scale is None or x.dtype == sum_type(x.dtype):
+            yield from stream(x, source_scale, kind)
+            return
+        if stream not in self._halo_scales:
+            self._halo_scales[stream] = gather_halo(stream.plan, source_scale, stream.comm)
+        factors = self._halo_scales[stream]
+        for block, rows, _, back in stream(x, None, kind):
+            first = block.first_column
+            yield block, rows, source_scale if first is None else factors[first : first + len(rows)], back
 
 
 class _Aggregate(torch.autograd.Function):

@@ -14,7 +14,10 @@ import torch
 
 
 class HaloPolicy(Protocol):
-    """What is done about remote rows."""
+    """What is done about remote rows. n_p: own rows; m: those that are computed, all unless rows are pruned.
+
+    Where the Schedule prunes, there is restricted(local) as well: the same policy for what a layer computes of the graph.
+    """
 
     def begin_epoch(self, epoch: int) -> None:
         """Called by all ranks before the forward pass of an epoch."""
@@ -30,7 +33,7 @@ class HaloPolicy(Protocol):
         """Go on from what `state` gave on the same rank of a run on as many ranks and the same map. All ranks, at the start."""
 
     def aggregate(self, x: torch.Tensor, norm: str) -> torch.Tensor:
-        """Own rows (n_p, F) -> (n_p, F), differentiable, collective."""
+        """Own rows (n_p, F) -> (m, F), differentiable, collective."""
 
     def convolve(self, x: torch.Tensor, neighbour, own, bias, norm: str, activation, kept=None) -> torch.Tensor:
         """A linear convolution, differentiable, collective; see ops/convolution.py."""
@@ -132,9 +135,7 @@ class SyncPolicy(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """A halo policy and a sync policy. prunes: whether layers may compute some of their rows only (see graph/pruning.py); the
-    halo policy then has restricted(local), the same policy for what a layer computes of the graph.
-    """
+    """A halo policy and a sync policy. prunes: whether layers may compute some of their rows only (see graph/pruning.py)."""
 
     halo: HaloPolicy
     sync: SyncPolicy

@@ -88,7 +88,7 @@ class FullHalo(Stateless):
         return self._wire.overflowed
 
     def aggregate(self, x, norm):
-        """Own rows (n_p, F) -> (n_p, F): R A S x with the normalisation `norm`. Collective."""
+        """Own rows (n_p, F) -> (m, F): R A S x with the normalisation `norm`. Collective."""
         operator, stream = self._aggregation(norm, x.dtype), self.inward_of(x)
         return operator(x) if stream is self._inward else operator.multiply(x, stream=stream)
 

@@ -7,6 +7,7 @@ costs one interval, not the run.
 
 import json
 import shutil
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import h5py
@@ -15,6 +16,7 @@ import torch
 from hpcgnn.errors import CheckpointError, HpcgnnError, RunDirError, TrainingError
 from hpcgnn.graph.storage import replacing
 from hpcgnn.graph.writing import written_file
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import to_json
 
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 1, 2
@@ -167,11 +169,17 @@ def read_rank_state(run_dir, epoch, rank, belongs):
 
 
 def check_identity(path, saved, present):
-    """Raise CheckpointError naming the first thing in which a checkpoint's run and this run differ."""
+    """Raise CheckpointError naming the first thing in which a checkpoint's run and this run differ.
+
+    What a checkpoint does not know, because it is older than the option, had the option's default.
+    """
+    older = {field.name: str(field.default) for field in fields(ModelSpec) if field.default is not MISSING}
+    older["schedule"] = "sar"
     for key, value in present.items():
-        if saved.get(key, value if key == "schedule" else None) != value:
+        there = saved.get(key, older.get(key))
+        if there != value:
             raise CheckpointError(
-                f"{path} belongs to another run: {key} is {saved.get(key)!r} there and {value!r} here; resume with the "
+                f"{path} belongs to another run: {key} is {there!r} there and {value!r} here; resume with the "
                 "same model, graph and seed, or choose a new --run-dir"
             )
 

@@ -73,7 +73,8 @@ def gather_rank_records(trainer, local, memory):
     """What each rank measured, by rank. Collective. memory: {baseline, growth, peak} in bytes, of this rank; `profile` besides,
     where memory was profiled.
     """
-    comm, outward = trainer.comm, local.outward
+    comm = trainer.comm
+    adjacencies = [each for part in (local, *filter(None, trainer.shares)) for each in (part.inward, part.outward)]
     mine = {
         "rank": comm.rank,
         "host": socket.gethostname(),
@@ -85,8 +86,9 @@ def gather_rank_records(trainer, local, memory):
         "edges": local.inward.num_edges,
         "halo_rows": local.inward.plan.num_halo,
         "sent_rows": local.inward.plan.num_boundary,
-        "plan_bytes": local.inward.nbytes + (0 if outward is local.inward else outward.nbytes),
+        "plan_bytes": sum({id(each): each.nbytes for each in adjacencies}.values()),
         "rows_computed": trainer.rows_computed(local),
+        "halo_rows_by_layer": [(share or local).inward.plan.num_halo for share in trainer.shares],
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
         "baseline_rss_bytes": memory["baseline"],
@@ -213,8 +215,8 @@ def show_result(summary, run_dir):
         ("peak resident memory", f"{peak['max'] / mib:.0f} MiB at most, {peak['sum'] / mib:.0f} MiB over all ranks"),
         (
             "halo",
-            f"{summary['partition']['halo_rows_total']:,} rows, {summary['halo_bytes_per_epoch'] / mib:.2f} MiB sent "
-            "per epoch",
+            f"{summary['partition']['halo_rows_total']:,} rows in the map, {summary['halo_bytes_per_epoch'] / mib:.2f} MiB "
+            "sent per epoch",
         ),
     ]
     print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True), flush=True)
