@@ -60,8 +60,8 @@ class CompactStream:
         self._stream, self._compact = stream, compact
         self.own, self.plan = stream.own, stream.plan
 
-    def __call__(self, x, scale=None, kind="halo"):
-        """Yield (block, rows, scale, None) for the own block and every round, as a Stream does. Collective."""
+    def __call__(self, x, scale=None, kind="halo", *, pieces=False):
+        """Yield (block, rows, scale, None) for the own block, whole, and every round, as a Stream does. Collective."""
         yield self.own, x, scale, None
         for index, segments in enumerate(self.plan.rounds):
             rows = self._exchange(x, scale, segments, kind)

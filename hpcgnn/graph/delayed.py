@@ -43,8 +43,8 @@ class DelayedLayer:
         self.used = _Direction(self._use, blocks[0], buffers)
         self.pushed = _Direction(self._push, transposed[0], buffers)
 
-    def _use(self, x, scale=None, kind=None, returns=None, *, narrow=None, remote_scale=None):
-        """Yield (block, rows, scale, None) as a Stream does; see there."""
+    def _use(self, x, scale=None, kind=None, returns=None, *, narrow=None, remote_scale=None, pieces=False):
+        """Yield (block, rows, scale, None) as a Stream does; see there. The own block is always whole."""
         wire, form = self._wire, self._wire.form(x.shape[1], x.shape[1] if narrow is None else narrow, x.dtype)
         draw = wire.next_draw()
         for (message, _), rows in zip(self.ahead.prepare(form), self._send_rows):

@@ -4,9 +4,17 @@
 round, the block of that round with the rows received for it. While one round is computed the next is in flight. Rows
 are valid only until the next are asked for.
 
+Own edges are most of the computing and need no message, yet done first they hide the first round alone. So a consumer that
+adds to what it has may take the own block in pieces, one before each round arrives, and then every message has its share of
+the computing to hide behind (jobs/bench/overlap.py measures it).
+
 The adjoint direction of the same transfer: with `returns`, whatever the consumer adds to `back` (one row for each row
 that it was given) travels to the owner of that row and is added to `returns` there.
 """
+
+from dataclasses import replace
+
+import torch
 
 from hpcgnn.graph.rounds import coalesce, merge
 from hpcgnn.graph.transfer import Fashion, Transfer
@@ -23,11 +31,12 @@ class Stream:
     def __init__(self, own, halo, plan, buffers, comm, wire=None):
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
         self.wire = wire or Wire()
-        self._turns_by_cap = {}
+        self._turns_by_cap, self._pieces_by_number = {}, {}
         self._longest = plan.longest_round
 
     def __call__(
-        self, x, scale=None, kind="halo", returns=None, *, narrow=None, narrow_back=0, remote_scale=None, draw=None
+        self, x, scale=None, kind="halo", returns=None, *, narrow=None, narrow_back=0, remote_scale=None, draw=None,
+        pieces=False
     ):
         """Yield (block, rows, scale, back) for the own block and every round. Collective: exhaust it on all ranks.
 
@@ -36,6 +45,8 @@ class Stream:
         scale that is yielded is None. kind: the ledger's name for the traffic. returns: (n_p, R) of x's dtype, or None; back
         is then (rows, R), to be added to by the consumer. narrow: how many columns, from the first, may be narrowed (None:
         all); narrow_back: likewise of what returns. draw: key of the rounding; the same key rounds the same rows alike.
+        pieces: whether the own block may come in pieces, each of some of its rows, between the rounds; it comes first and whole
+        (and then is `own`) where there is but one round.
         """
         narrow = x.shape[1] if narrow is None else narrow
         wire, returned = self.wire, 0 if returns is None else returns.shape[1]
@@ -50,7 +61,8 @@ class Stream:
         transfers = self._transfers(fashion)
         if transfers:
             transfers[0].begin(x, sent_scale)
-        yield self.own, x, scale, returns
+        own = self._pieces(len(transfers)) if pieces and len(transfers) > 1 else [self.own]
+        yield own[0], x, scale, returns
         for turn, transfer in enumerate(transfers):
             transfer.arrive()
             if turn > 0:
@@ -60,6 +72,8 @@ class Stream:
             if returns is not None:
                 transfer.open_returns()
             yield from self._blocks(transfer)
+            for piece in own[turn + 1 : turn + 2]:
+                yield piece, x, scale, returns
             if returns is not None:
                 if turn > 0:
                     transfers[turn - 1].finish_returns(returns)
@@ -101,6 +115,20 @@ class Stream:
                 (merge(segment for index in group for segment in self.plan.rounds[index]), group) for group in groups
             ]
         return self._turns_by_cap[cap]
+
+    def _pieces(self, number):
+        """The own block in so many pieces of consecutive rows and about as many edges."""
+        if number not in self._pieces_by_number:
+            indptr = self.own.indptr
+            ends = torch.linspace(int(indptr[0]), int(indptr[-1]), number + 1, dtype=torch.float64)
+            bounds = torch.searchsorted(indptr, ends.long()).tolist()
+            bounds[0], bounds[-1] = 0, len(indptr) - 1
+            rows = torch.arange(bounds[-1], dtype=torch.int32) if self.own.rows is None else self.own.rows
+            self._pieces_by_number[number] = [
+                replace(self.own, indptr=indptr[first : last + 1], rows=rows[first:last])
+                for first, last in zip(bounds, bounds[1:])
+            ]
+        return self._pieces_by_number[number]
 
     def _blocks(self, transfer):
         """The blocks of a turn's rounds, each with its part of the rows and of what goes back."""

@@ -78,7 +78,9 @@ class AdditiveAttention:
         y = projected.new_zeros(n, f) if y is None else y
         maximum, denominator = projected.new_full((n, h), -torch.inf), projected.new_zeros(n, h)
         a_dst, shifted = self.computed(projected[:, f + h :]).contiguous(), False
-        for block, rows, _, _ in self.forward_stream(projected[:, : f + h], kind="halo_forward", narrow=f):
+        for block, rows, _, _ in self.forward_stream(
+            projected[:, : f + h], kind="halo_forward", narrow=f, pieces=terms is None and not self.remote_logit
+        ):
             dropout = p and (p, key, self.output_ids, column_ids(block, self.ids, self.forward_ids, len(rows)))
             if self.remote_logit and block.first_column is not None and not shifted:
                 # The own block comes first: with its logits lowered instead, the softmax is the same.
@@ -117,7 +119,7 @@ class AdditiveAttention:
         gradient = self.arena.empty_like(projected).zero_()
         ga_dst, g_terms = projected.new_zeros(len(sent), h), None if terms is None else torch.zeros_like(terms)
         for block, rows, _, back in self.backward_stream(
-            sent, kind="halo_backward", returns=ga_dst, narrow=sent.shape[1] - 3 * h
+            sent, kind="halo_backward", returns=ga_dst, narrow=sent.shape[1] - 3 * h, pieces=terms is None
         ):
             dropout = p and (p, key, column_ids(block, self.output_ids, self.backward_ids, len(rows)), self.ids)
             own, g_own = projected[:, : f + h], gradient[:, : f + h]

@@ -80,8 +80,12 @@ class LinearAggregation:
 
     def _product(self, stream, x, source_scale, row_scale, kind, y=None):
         y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=sum_type(x.dtype)) if y is None else y
+        begun = False
         for block, rows, scale, _ in self._scaled(stream, x.contiguous(), source_scale, kind):
+            if not begun and block is not stream.own:
+                y.zero_()  # halo rows are added to some rows before own ones
             block.multiply(rows, y, scale, row_scale, accumulate=block is not stream.own)
+            begun = True
         return y
 
     def _scaled(self, stream, x, source_scale, kind):
@@ -91,12 +95,12 @@ class LinearAggregation:
         the own, and the curve would depend on the map.
         """
         if source_scale is None or x.dtype == sum_type(x.dtype):
-            yield from stream(x, source_scale, kind)
+            yield from stream(x, source_scale, kind, pieces=True)
             return
         if stream not in self._halo_scales:
             self._halo_scales[stream] = gather_halo(stream.plan, source_scale, stream.comm)
         factors = self._halo_scales[stream]
-        for block, rows, _, back in stream(x, None, kind):
+        for block, rows, _, back in stream(x, None, kind, pieces=True):
             first = block.first_column
             yield block, rows, source_scale if first is None else factors[first : first + len(rows)], back
 

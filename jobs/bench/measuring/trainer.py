@@ -1,0 +1,56 @@
+"""A Trainer as `hpcgnn train` makes it, for benchmarks that look into single epochs: no run directory, no checkpoints."""
+
+from hpcgnn.__main__ import build_parser, registry_choices
+from hpcgnn.config import SECTION_OF, make_config
+from hpcgnn.errors import ConfigError
+from hpcgnn.graph.load import check_trainable, load_local_graph
+from hpcgnn.graph.storage import GraphFile
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.train.clock import unwatched
+from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve
+from hpcgnn.train.loop import Trainer
+from hpcgnn.train.products import set_matmul
+from hpcgnn.train.toy import toy_step
+
+HEAD_WIDTH, WIDTH = 64, 256
+
+
+def usual_config(graph, model, more=()):
+    """The Config of the work that is compared with peers (three layers, no dropout, no evaluation), with options of
+    `hpcgnn train` in `more` that override it. Raises ConfigError.
+    """
+    choices = registry_choices()
+    options = ["--graph", graph, "--model", model, "--layers", 3, "--hidden", HEAD_WIDTH if model == "gat" else WIDTH]
+    options += ["--dropout", 0, "--eval-every", 0, "--auto-partition", *more]
+    given, unknown = build_parser(choices).parse_known_args(["train", *map(str, options)])
+    if unknown:
+        raise ConfigError(f"unknown option {unknown[0]}; expected options of `hpcgnn train` after --")
+    values = {key: value for key, value in vars(given).items() if key in SECTION_OF and value is not None}
+    return make_config(values, choices)
+
+
+def make_trainer(config, session, watch=unwatched):
+    """(Trainer, the resolved Config, a description of the graph and its map). Collective. Raises HpcgnnError.
+
+    watch: told of the phases of an epoch (see hpcgnn/train/clock.py).
+    """
+    import torch
+
+    comm = session.comm
+    torch.set_num_threads(session.threads)
+    set_matmul(config.run.matmul)
+    with comm.together("opening the graph"):
+        file = GraphFile(config.data.graph)
+        check_trainable(file)
+    with file:
+        map_name, cluster_to_rank = choose_map(file, config, comm)
+        spec = model_spec(file.meta, config)
+        config = resolve(config, spec, file.meta, map_name, session)
+        with comm.together("trying the model on a toy graph"):
+            row_bytes = toy_step(spec, config, file.meta.multi_label)
+        buffers = make_buffers(row_bytes, config)
+        cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
+        local = load_local_graph(file, cluster_to_rank, comm, cap, config.data.self_loops, spec.dtype, edges)
+        about = {"graph": str(file.path), "uuid": file.meta.uuid, "map": map_name}
+        about |= {"nodes": file.meta.num_nodes, "edges": file.meta.num_edges}
+    return Trainer(local, spec, config, comm, buffers, watch), config, about

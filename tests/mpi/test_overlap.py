@@ -1,0 +1,82 @@
+"""What is exact about overlap: in which order messages are posted, computed behind and waited for."""
+
+import graphs
+import pytest
+import torch
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.graph.rounds import coalesce
+from hpcgnn.graph.stream import Stream
+
+GRAPH = graphs.with_task(graphs.power_law())
+WIDTH, ROWS = 4, 3
+
+
+class Noting(Communicator):
+    """The verbs of another communicator, each noted with the turn that its message belongs to."""
+
+    def __init__(self, inner):
+        self._inner, self.rank, self.size = inner, inner.rank, inner.size
+        self.ledger, self.pulse, self.events, self._turn_of = inner.ledger, inner.pulse, [], {}
+
+    def _posted(self, what, request, tag):
+        self.events.append((what, tag))
+        self._turn_of[id(request)] = what, tag, request  # kept, so that no other request gets its id
+        return request
+
+    def isend(self, tensor, dest, tag, kind):
+        return self._posted("send", self._inner.isend(tensor, dest, tag, kind), tag)
+
+    def irecv(self, tensor, source, tag, kind):
+        return self._posted("receive", self._inner.irecv(tensor, source, tag, kind), tag)
+
+    def progress(self, requests):
+        self.events += [("progress", self._turn_of[id(request)][:2]) for request in requests]
+        self._inner.progress(requests)
+
+    def wait(self, requests, kind):
+        self.events += [("wait", self._turn_of[id(request)][:2]) for request in requests]
+        self._inner.wait(requests, kind)
+
+
+@pytest.fixture(scope="module")
+def local(comm, session_path):
+    where, file = graphs.layout(GRAPH, comm.size), session_path / "overlap.h5"
+    if comm.rank == 0:
+        graphs.write_file(file, GRAPH, where, comm.size)
+    comm.barrier()
+    return graphs.load(file, where.maps["dealt"], comm, cap=ROWS)
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, pieces):
+    noting, adjacency = Noting(comm), local.inward
+    buffers = HaloBuffers(4 * ROWS * WIDTH * 4)
+    stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, noting)
+    plan, turns = adjacency.plan, coalesce(adjacency.plan.rounds, ROWS)
+    turn_of = {id(adjacency.halo[index]): turn for turn, group in enumerate(turns) for index in group}
+    received = {turn for turn, group in enumerate(turns) if any(plan.num_received(plan.rounds[i]) for i in group)}
+    own = []
+    for block, _, _, _ in stream(torch.ones(local.num_owned, WIDTH), pieces=pieces):
+        mine = block.first_column is None
+        own += [block] * mine
+        turn = len(own) - 2 if mine else turn_of[id(block)]  # piece k of the own block comes after round k - 1
+        noting.events.append(("compute", None if mine else turn))
+        posted = {tag for what, tag in noting.events if what == "receive"}
+        waited = {at[1] for what, at in noting.events if what == "wait" and at[0] == "receive"}
+        assert posted == {number for number in received if number <= turn + 1}, "those of the next round, and no others"
+        assert waited == {number for number in received if number <= turn}, "what is waited for was computed behind"
+        advanced = {at for what, at in noting.events if what == "progress"}
+        assert {("receive", number) for number in posted} <= advanced, "MPI moves nothing by itself"
+    events = noting.events
+    for what, at in set(events):
+        # A rank that receives nothing in the round before has nothing of it to compute, unless own edges lie between.
+        if what == "receive" and (pieces or at == 0 or at - 1 in received):
+            between = events[events.index(("receive", at)) : events.index(("wait", ("receive", at)))]
+            assert "compute" in {name for name, _ in between}, "computing lies between post and wait of every message"
+    covered = torch.cat([torch.arange(len(own[0].indptr) - 1) if b.rows is None else b.rows.long() for b in own])
+    assert covered.tolist() == list(range(local.num_owned)), "every own row once, in order"
+    assert len(own) == (len(turns) if pieces and len(turns) > 1 else 1)
+    assert sum(int(block.indptr[-1] - block.indptr[0]) for block in own) == adjacency.own.num_edges
+    assert comm.size == 1 or len(turns) > 3
