@@ -1,0 +1,126 @@
+"""Where the seconds of an epoch go: every operation of torch, every kernel and every wait, booked as it is done.
+
+Looked at from outside: a dispatch mode of torch sees its operations, and the functions of the kernel library, of the wire and
+of the communicator are wrapped in this process. The program itself knows nothing of it. Looking costs time (some microseconds
+for each operation); what it costs is seen by comparing epochs with and without.
+"""
+
+import contextlib
+import time
+from collections import defaultdict
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hpcgnn.graph import transfer
+from hpcgnn.graph.wire import Wire
+from hpcgnn.kernels.library import load
+
+#: What the lines of the ledger are. rest: Python, autograd, and what else is between operations.
+PARTS = ("GEMM", "gather", "elementwise", "pack", "wait", "reduction", "optimizer", "rest")
+PRODUCTS = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "mv", "addmv"}
+#: Kernels that read rows at random, with the position of the rows, of indptr and of the indices among their arguments.
+GATHERS = {
+    "gather": (1, 2, 3),
+    "attend_forward": (4, 5, 6),
+    "attend_backward": (4, 5, 6),
+    "gather_largest": (2, 3, 4),
+    "gather_matching": (2, 3, 4),
+}
+_SMALL = ("supported_paths", "probe", "check_block")
+# Inside of these everything belongs to them.
+_OWNERS = {"reduction": "reduction", "step": "optimizer"}
+
+
+class Watch:
+    """The watch of a Trainer's clock. While `active`, books each phase's seconds in `booked`: {part: [wall, processor]}.
+
+    recorder: None, or told of product(operation, args, kwargs, result) and gathered(rows, indptr, indices).
+    """
+
+    def __init__(self):
+        self.active, self.recorder = False, None
+        self._stack, self._mode = [], _Operations(self)
+        self.take()
+
+    def take(self):
+        """What was booked since the last call."""
+        found, self.booked = getattr(self, "booked", None), defaultdict(lambda: [0.0, 0.0])
+        return found and {part: tuple(found[part]) for part in PARTS}
+
+    @contextlib.contextmanager
+    def __call__(self, phase):
+        if not self.active or phase == "evaluation":
+            yield
+            return
+        with self._mode, self.part(_OWNERS.get(phase, "rest")):
+            yield
+
+    @contextlib.contextmanager
+    def part(self, name):
+        """Book the body's time under a part, and not under the part around it."""
+        self._turn()
+        self._stack.append(name)
+        try:
+            yield
+        finally:
+            self._turn()
+            self._stack.pop()
+
+    @property
+    def free(self):
+        """Whether an operation would be booked by what it is: not where it serves a part that owns it."""
+        return bool(self._stack) and self._stack[-1] == "rest"
+
+    def _turn(self):
+        now = time.perf_counter(), time.process_time()
+        if self._stack:
+            line = self.booked[self._stack[-1]]
+            line[0] += now[0] - self._since[0]
+            line[1] += now[1] - self._since[1]
+        self._since = now
+
+    def install(self, comm):
+        """Wrap the kernels, the wire and the communicator of this process."""
+        library = load().kernels
+        for name in [name for name in dir(library) if not name.startswith("_") and name not in _SMALL]:
+            part = "gather" if name in GATHERS else "pack" if name == "pack" else "elementwise"
+            setattr(library, name, self._wrapped(getattr(library, name), part, GATHERS.get(name)))
+        Wire.encode = self._wrapped(Wire.encode, "pack")
+        transfer.decode = self._wrapped(transfer.decode, "pack")
+        comm.isend, comm.irecv = self._wrapped(comm.isend, "pack"), self._wrapped(comm.irecv, "pack")
+        comm._finish = self._wrapped(comm._finish, "wait", anywhere=True)
+
+    def _wrapped(self, function, part, places=None, anywhere=False):
+        def timed(*args, **kwargs):
+            if not self._stack or not (anywhere or self.free):
+                return function(*args, **kwargs)
+            if places is not None and self.recorder is not None:
+                self.recorder.gathered(*(args[place] for place in places))
+            with self.part(part):
+                return function(*args, **kwargs)
+
+        return timed
+
+
+class _Operations(TorchDispatchMode):
+    """Books what torch computes: products as GEMM, all else as elementwise."""
+
+    def __init__(self, watch):
+        super().__init__()
+        self._watch = watch
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        """torch asks its modes; else the first operation loads its compiler."""
+        return False
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        watch, kwargs = self._watch, kwargs or {}
+        if not watch.free:
+            return operation(*args, **kwargs)
+        product = operation.overloadpacket.__name__ in PRODUCTS
+        with watch.part("GEMM" if product else "elementwise"):
+            result = operation(*args, **kwargs)
+        if product and watch.recorder is not None:
+            watch.recorder.product(operation, args, kwargs, result)
+        return result

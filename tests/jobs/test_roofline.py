@@ -1,0 +1,67 @@
+"""The ledger of an epoch: what it counts, against what the model's formulas say; never how long anything took."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcgnn.config import SECTION_OF
+
+ROOT = Path(__file__).parents[2]
+NODES, DEGREE, FEATURES, CLASSES, HIDDEN = 600, 8, 12, 4, 16
+
+
+def roofline(*arguments, ranks=1):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))}
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    launcher = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(ranks)]
+    return subprocess.run(
+        [*launcher, sys.executable, str(ROOT / "jobs" / "bench" / "roofline.py"), *map(str, arguments)],
+        cwd=ROOT,
+        env={**environment, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_what_is_counted_follows_from_the_model(graph, tmp_path):
+    """Two layers of SAGE: a kept first aggregate, then a layer that aggregates its narrower result; on two ranks."""
+    everything = ["--prune", "none"] if "prune" in SECTION_OF else []
+    more = ["--layers", 2, "--hidden", HIDDEN, "--precision", "fp32", *everything]
+    done = roofline("--graph", graph, "--rounds", 1, "--out", tmp_path / "r.json", "--", *more, ranks=2)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "r.json").read_text())
+    first, second = NODES * FEATURES * HIDDEN, NODES * HIDDEN * CLASSES
+    # Forwards two products a layer; backwards two for its weights, and two for the input of all layers but the first.
+    assert found["gflop"] * 1e9 == pytest.approx(2 * (4 * first + 6 * second), rel=1e-9)
+    assert found["gathered_gb"] * 1e9 == pytest.approx(2 * found["edges"] * CLASSES * 4, rel=1e-9)
+    assert found["ranks"] == 2 and found["map"] == "metis"
+    for rounds in found["rounds"]:
+        (one,) = rounds
+        assert one["watched"][0] <= sum(part[0] for part in one["parts"].values()), (
+            "every second of an epoch has a line"
+        )
+        for part in ("GEMM", "gather", "elementwise", "pack", "wait", "reduction", "optimizer", "rest"):
+            assert one["parts"][part][0] > 0, part
+    ratio, seconds = found["ratio"]["wall"]["median"], found["seconds"]
+    alone = seconds["GEMM alone"]["wall"]["median"] + seconds["gather alone"]["wall"]["median"]
+    assert ratio == pytest.approx(seconds["epoch"]["wall"]["median"] / alone)
+    for line in ("GEMM", "page faults", "epoch / (GEMM + gather)"):
+        assert line in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--graph", "g.h5", "--model", "keras"], "--model"),
+        (["--graph", "missing.h5"], "no graph file at missing.h5"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, said):
+    done = roofline(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr and "Traceback" not in done.stderr
