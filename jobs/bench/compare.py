@@ -22,9 +22,9 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[2]))
 
 from tqdm import tqdm  # noqa: E402
 
-from comparison.cases import OURS, alternation, our_cases, peer_cases  # noqa: E402
+from comparison.cases import OURS, alternation, our_cases, peer_cases, with_huge_pages  # noqa: E402
 from comparison.environments import Absent, peer_python  # noqa: E402
-from comparison.graphs import describe_graph, small_graph, usual_graph  # noqa: E402
+from comparison.graphs import describe_graph, generated_graph, small_graph  # noqa: E402
 from comparison.machine import describe_allocator, describe_machine, use_cores  # noqa: E402
 from comparison.measure import Work, measure  # noqa: E402
 from comparison.options import command_line, parse  # noqa: E402
@@ -56,9 +56,10 @@ def compare(options, argv):
     options.out.mkdir(parents=True, exist_ok=True)
     if any(options.out.iterdir()):
         raise HpcgnnError(f"{options.out} is not empty; expected a new folder for the results: choose another --out")
-    graph = describe_graph(options.graph or usual_graph(options.graphs, options.ranks))
-    cases, pythons, absent = our_cases(options.ranks, options.threads, options.variants), {}, []
-    cases = cases if OURS in options.systems else []
+    graph = describe_graph(options.graph or generated_graph(options.graphs, options.kind, options.ranks))
+    cases, pythons, absent = [], {}, []
+    if OURS in options.systems:
+        cases = our_cases(options.ranks, options.threads, options.variants, options.maps)
     for system in (name for name in options.systems if name != OURS):
         try:
             print(f"environment of {system} …", file=sys.stderr, flush=True)
@@ -67,6 +68,7 @@ def compare(options, argv):
         except Absent as reason:
             absent.append({"system": system, "reason": str(reason)})
             print(f"{system} is absent: {reason}", file=sys.stderr, flush=True)
+    cases = with_huge_pages(cases, options.huge_pages)
     small = options.constant_nodes and small_graph(options.graphs, graph, options.constant_nodes, options.ranks)
     cores = use_cores(options.threads)
     if cores < options.threads:

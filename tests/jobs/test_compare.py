@@ -175,6 +175,43 @@ def test_cases_share_the_threads_and_alternate():
     assert all([case.name for _, _, case in turns[i : i + 5]] == names for i in range(0, 20, 5))
 
 
+def test_maps_and_huge_pages_are_cases_of_their_own():
+    from comparison.cases import our_cases, with_huge_pages
+
+    ours = our_cases([1, 8], 2, {"": ["--seed", "3"]}, ["metis", "random-nodes"])
+    assert [c.name for c in ours] == ["hpcgnn 1×2", "hpcgnn 8×1", "hpcgnn random-nodes 8×1"], "one rank needs no map"
+    assert ours[2].options == ("--seed", "3", "--assignment", "random-nodes") and ours[1].options == ("--seed", "3")
+    both = with_huge_pages(ours[:1], "both")
+    assert [(c.name, c.huge_pages) for c in both] == [("hpcgnn 1×2", False), ("hpcgnn 1×2, huge pages", True)]
+    assert with_huge_pages(ours, "without") == ours
+
+
+def test_memory_less_the_constant_and_ratios_to_the_same_setting():
+    from comparison.results import one_rank_of, own_part, reference_for, startup
+    from comparison.tables import render
+
+    cases = ["hpcgnn 1×2", "hpcgnn 8×1", "dgl", "dgl, huge pages", "hpcgnn 8×1, huge pages"]
+    found = document(
+        *(sample(name, 0, [9.0, 2.0], growth=size * 1e6) for name, size in zip(cases, (250, 350, 500, 500, 350))),
+        sample("hpcgnn 8×1", None, [1.0], growth=50e6, constant=True),
+    )
+    found["cases"] = [
+        {"name": name, "system": name[:6].split(",")[0], "ranks": 8 if "8" in name else 1, "huge_pages": "huge" in name}
+        for name in cases
+    ]
+    found["samples"][1]["startup_seconds"] = 5.0
+    assert own_part(found, "sage", "hpcgnn 8×1") == 600e6 and own_part(found, "sage", "hpcgnn 1×2") is None
+    assert one_rank_of(found, "sage", "hpcgnn 8×1") == "hpcgnn 1×2" and one_rank_of(found, "sage", "dgl") is None
+    assert one_rank_of(found, "sage", "hpcgnn 8×1, huge pages") is None, "one rank was not measured with huge pages"
+    assert reference_for(found, "sage", "hpcgnn 8×1, huge pages") == "dgl, huge pages"
+    assert reference_for(found, "sage", "hpcgnn 8×1") == "dgl"
+    assert startup(found, "sage", "hpcgnn 8×1")[1]["median"] == 2.5 and startup(found, "sage", "dgl") == (None, None)
+    (line,) = [line for line in render(found).splitlines() if line.startswith("| hpcgnn 8×1 ")]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[-4:] == ["100", "600", "0.60", "1.20"], "600 of 1000 of dgl and of 500 of one rank; all ranks together"
+    assert "5.0 (2.5)" in cells
+
+
 def test_only_peers_are_measured_too():
     from comparison.cases import alternation, peer_cases
 

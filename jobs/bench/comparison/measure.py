@@ -1,7 +1,7 @@
 """One measurement of one case: the command, and what its process left behind, in one form for all systems.
 
 A sample is {"epochs": [{loss, seconds, user_seconds, system_seconds, minor_faults}], "growth_bytes": {max, sum}, …}; seconds
-are the slowest rank's, processor time and faults the sum over ranks.
+are the slowest rank's, processor time and faults the sum over ranks. startup_seconds, of ours: reading the graph and planning.
 """
 
 import json
@@ -14,6 +14,8 @@ from comparison.cases import OURS
 from comparison.environments import PEER_CODE, PEERS, ROOT
 from comparison.processes import Failed, clean_environment, run
 
+# glibc then advises the kernel to back its heap and its large blocks with huge pages.
+HUGE_PAGES_TUNABLE = "glibc.malloc.hugetlb=1"
 COSTS = ("user_seconds", "system_seconds", "minor_faults")
 
 
@@ -38,15 +40,18 @@ def measure(case, model, work, epochs, label, out, pythons, peer_format, limit_s
     place = re.sub(r"[^\w.-]+", "-", f"{model}-{case.name}-{label}").strip("-")
     log = Path(out) / "logs" / f"{place}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    environment = clean_environment(case.threads, PYTHONPATH=str(ROOT))
+    if case.huge_pages:
+        environment["GLIBC_TUNABLES"] = ":".join(filter(None, [environment.get("GLIBC_TUNABLES"), HUGE_PAGES_TUNABLE]))
     if case.system == OURS:
         run_dir = Path(out) / "runs" / place
         command = our_command(case, model, work, epochs, run_dir)
-        run(command, log, limit_seconds, clean_environment(case.threads, PYTHONPATH=str(ROOT)))
+        run(command, log, limit_seconds, environment)
         sample = read_our_run(run_dir)
     else:
         result = log.with_suffix(".json")
         command = peer_command(case, model, work, epochs, pythons[case.system], peer_format, result)
-        run(command, log, limit_seconds, clean_environment(case.threads, PYTHONPATH=str(ROOT)))
+        run(command, log, limit_seconds, environment)
         sample = read_peer_result(result)
     if not sample["epochs"]:
         raise Failed("it left no epochs")
@@ -88,6 +93,7 @@ def read_our_run(run_dir):
             for record in map(json.loads, lines)
         ],
         "growth_bytes": None if growth["max"] is None else {"max": growth["max"], "sum": growth["sum"]},
+        "startup_seconds": summary["seconds_loading"],
         "format": f"kernels {summary['kernels'].get('vector_path', '')}".strip(),
         "versions": summary["versions"],
     }

@@ -4,13 +4,16 @@ import argparse
 import shlex
 from pathlib import Path
 
-from comparison.cases import OURS, parse_epochs, parse_variant
+from comparison.cases import MAPS, OURS, parse_epochs, parse_variant
 from comparison.environments import PEERS, ROOT
+from comparison.graphs import KINDS
 
 EPILOG = """examples:
   python jobs/bench/compare.py                                          all systems and models on a graph of 169,343 nodes
   python jobs/bench/compare.py --graph g.h5 --systems hpcgnn,dgl --models sage --ranks 1,4
   python jobs/bench/compare.py --graph g.h5 --variant narrow='--halo-buffer 1' -- --seed 3
+  python jobs/bench/compare.py --graph g.h5 --systems hpcgnn,dgl --maps metis,random-clusters,random-nodes --ranks 1,8
+  python jobs/bench/compare.py --kind dense --systems hpcgnn,dgl --huge-pages both --ranks 1
   python jobs/bench/compare.py --redraw runs/compare/compare.json        tables and plot again, from the numbers
 """
 
@@ -46,9 +49,29 @@ def parse(argv, description):
         default="same",
         help="of peers: the policy that hpcgnn sets for itself, glibc's default, or one case for each (default: same)",
     )
+    what.add_argument(
+        "--huge-pages",
+        choices=["without", "with", "both"],
+        default="without",
+        help="GLIBC_TUNABLES=glibc.malloc.hugetlb=1 for every system alike, or every case without it and with it (default: "
+        "without)",
+    )
+    what.add_argument(
+        "--maps",
+        type=_names(*MAPS),
+        default=["metis"],
+        help="of nodes to ranks, for hpcgnn on several ranks: metis,random-clusters,random-nodes (default: metis)",
+    )
     what.add_argument("--pyg-format", default="auto", help="form of PyG's adjacency; see peers/pyg_peer.py")
     work = parser.add_argument_group("the work")
-    work.add_argument("--graph", help="graph file (default: a generated one of 169,343 nodes)")
+    work.add_argument("--graph", help="graph file (default: a generated one)")
+    work.add_argument(
+        "--kind",
+        choices=tuple(KINDS),
+        default="usual",
+        help="of the generated graph: usual, 169,343 nodes and 2.5 million edges; dense, 400,000 nodes, 20 million edges, and 8 "
+        "percent of the nodes for training (default: usual)",
+    )
     work.add_argument("--layers", type=_number, default=3)
     work.add_argument("--hidden", type=_number, default=256, help="width of hidden layers, sage and gcn (default: 256)")
     work.add_argument("--heads", type=_number, default=4, help="of hidden layers, gat (default: 4)")

@@ -2,6 +2,8 @@
 
 import statistics
 
+from comparison.cases import HUGE_PAGES, OURS
+
 QUANTITIES = ("seconds", "user_seconds", "system_seconds", "cpu_seconds", "minor_faults")
 
 
@@ -59,6 +61,39 @@ def reference_of(document, model):
     names, wanted = measured_cases(document, model), document["settings"]["reference"]
     peers = [case["name"] for case in document["cases"] if case["system"] != "hpcgnn" and case["name"] in names]
     return wanted if wanted in names else (peers or names or [None])[0]
+
+
+def reference_for(document, model, case):
+    """What the ratios of a case are taken to: the reference, with huge pages where the case has them and it was so measured."""
+    reference = reference_of(document, model)
+    alike = f"{reference}, {HUGE_PAGES}"
+    return alike if case.endswith(HUGE_PAGES) and alike in measured_cases(document, model) else reference
+
+
+def own_part(document, model, case):
+    """The growth of all ranks less that on the small graph, the constant of so many processes: bytes, or None."""
+    total, constant = growth(document, model, case, "sum"), growth(document, model, case, "sum", constant=True)
+    return total["median"] - constant["median"] if total and constant else None
+
+
+def one_rank_of(document, model, case):
+    """Our case on one rank with the same options, or None if that was not measured or the case is not ours."""
+    by_name = {entry["name"]: entry for entry in document["cases"]}
+    for name in measured_cases(document, model):
+        one, same = by_name[name], by_name[case]
+        if one["system"] == same["system"] == OURS and one.get("ranks") == 1:
+            if all(one.get(key) == same.get(key) for key in ("variant", "huge_pages")):
+                return name
+    return None
+
+
+def startup(document, model, case):
+    """(the spread of seconds to read and plan, the same in epochs of its own), or (None, None) for those who say nothing."""
+    seconds, epochs = {}, by_round(document, model, case, "seconds")
+    for sample in _samples(document, model, case, constant=False):
+        if sample.get("startup_seconds") is not None:
+            seconds[sample["round"]] = sample["startup_seconds"]
+    return spread(seconds.values()), ratios(seconds, epochs)
 
 
 def _samples(document, model, case, constant):

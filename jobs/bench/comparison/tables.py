@@ -4,7 +4,19 @@ from tabulate import tabulate
 
 from comparison.cases import OURS
 
-from comparison.results import by_round, growth, last_losses, measured_cases, ratios, reference_of, spread
+from comparison.results import (
+    by_round,
+    growth,
+    last_losses,
+    measured_cases,
+    one_rank_of,
+    own_part,
+    ratios,
+    reference_for,
+    reference_of,
+    spread,
+    startup,
+)
 
 MB = 1e6
 
@@ -25,13 +37,16 @@ def _heading(document):
         f"{document['date']}, {machine['cpu']}, {settings['threads']} threads in all; {graph['nodes']:,} nodes, "
         f"{graph['edges']:,} edges, {graph['features']} features, {graph['classes']} classes. Medians over "
         f"{settings['rounds']} rounds (least to most) of the median epoch, {settings['discard']} first epochs discarded; "
-        "ratio: share of the reference in the same round."
+        "ratio: share of the reference in the same round, of the one with huge pages where a case has them. less constant: the "
+        "growth of all ranks without that of as many ranks on the small graph. start-up: reading the graph and planning, in "
+        "brackets in epochs."
     )
 
 
 def _table(document, model):
     reference = reference_of(document, model)
-    rows = [_row(document, model, case, reference) for case in measured_cases(document, model)]
+    cases = measured_cases(document, model)
+    rows = [_row(document, model, case, reference_for(document, model, case)) for case in cases]
     small = document["settings"]["constant_nodes"]
     headers = [
         "case",
@@ -44,11 +59,12 @@ def _table(document, model):
         "growth MB, sum",
         "ratio",
         "most of a rank",
-        f"sum on {small:,} nodes",
+        "start-up s",
         "loss",
     ]
-    if not small:
-        rows, headers = [[*row[:-2], row[-1]] for row in rows], [*headers[:-2], headers[-1]]
+    if small:
+        headers += [f"sum on {small:,} nodes", "less constant", "ratio", "of one rank's"]
+        rows = [row + _own_part(document, model, case) for row, case in zip(rows, cases)]
     align = ["left", *["right"] * (len(headers) - 1)]
     return tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=align)
 
@@ -60,7 +76,7 @@ def _row(document, model, case, reference):
     )
     base = {q: by_round(document, model, reference, q) for q in ("seconds", "cpu_seconds")}
     total, most = growth(document, model, case, "sum"), growth(document, model, case, "max")
-    base_growth, small = growth(document, model, reference, "sum"), growth(document, model, case, "sum", constant=True)
+    base_growth, (started, in_epochs) = growth(document, model, reference, "sum"), startup(document, model, case)
     return [
         case,
         _spread(spread(seconds.values()), 3),
@@ -72,9 +88,18 @@ def _row(document, model, case, reference):
         _spread(total, 0, MB),
         "–" if not total or not base_growth else f"{total['median'] / base_growth['median']:.2f}",
         _middle(most, 1 / MB, 0),
-        _middle(small, 1 / MB, 0),
+        _middle(started, 1, 1) + ("" if started is None else f" ({_middle(in_epochs, 1, 1)})"),
         _middle(last_losses(document, model, case), 1, 3),
     ]
+
+
+def _own_part(document, model, case):
+    """The growth on the small graph, the growth without it, and that as a share of the reference's and of our one rank's."""
+    own, alone = own_part(document, model, case), one_rank_of(document, model, case)
+    bases = [growth(document, model, name, "sum") for name in (reference_for(document, model, case), alone)]
+    shares = ["–" if own is None or not base else f"{own / base['median']:.2f}" for base in bases]
+    constant = growth(document, model, case, "sum", constant=True)
+    return [_middle(constant, 1 / MB, 0), "–" if own is None else f"{own / MB:,.0f}", *shares]
 
 
 def _systems(document, model):
