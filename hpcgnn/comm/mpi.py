@@ -7,6 +7,7 @@ share cores (`polite`), a spinning rank takes the core that the awaited one need
 """
 
 import contextlib
+import functools
 import threading
 import time
 from pathlib import Path
@@ -22,6 +23,8 @@ from hpcgnn.comm.pulse import Pulse, make_board
 _OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 _TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
 _POLL_SECONDS = 0.0005
+# Libraries before MPI 4 count in 32 bits; a halo buffer of some GiB makes larger messages.
+_MOST_COUNT = 2**31 - 1
 
 
 def _bytes_of(tensor):
@@ -30,7 +33,18 @@ def _bytes_of(tensor):
         raise ValueError(
             f"expected a contiguous tensor to send or receive, got strides {tensor.stride()} for {tuple(tensor.shape)}"
         )
-    return [tensor.detach().view(-1).view(torch.uint8).numpy(), MPI.BYTE]
+    data = tensor.detach().view(-1).view(torch.uint8).numpy()
+    return [data, MPI.BYTE] if len(data) <= _MOST_COUNT else [data, 1, _one_of(len(data), _MOST_COUNT)]
+
+
+@functools.cache
+def _one_of(size, most):
+    """A type of which one element has so many bytes, made with counts of at most `most`. Kept: there are few sizes."""
+    whole, rest = divmod(size, most)
+    piece = MPI.BYTE.Create_contiguous(most)
+    kind = MPI.Datatype.Create_struct([whole, rest], [0, whole * most], [piece, MPI.BYTE]).Commit()
+    piece.Free()
+    return kind
 
 
 def _typed(tensor):
@@ -145,7 +159,8 @@ class MpiCommunicator(Communicator):
     def allreduce_(self, tensor, kind, op="sum"):
         if tensor.numel():
             result = torch.empty_like(tensor)
-            self._collective(self._comm.Iallreduce(_typed(tensor), _typed(result), _OPS[op]), kind, tensor.nbytes)
+            for part, out in zip(tensor.view(-1).split(_MOST_COUNT), result.view(-1).split(_MOST_COUNT)):
+                self._collective(self._comm.Iallreduce(_typed(part), _typed(out), _OPS[op]), kind, part.nbytes)
             tensor.copy_(result)
         return tensor
 
