@@ -3,6 +3,7 @@
 import dataclasses
 
 from partition_tools.canonical import ImportOptions, canonical
+from partition_tools.claim import claimed
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
 from partition_tools.import_graph import check_target, summary, write_with_bar
@@ -56,7 +57,8 @@ def generate_graph(model, output, spec, *, options=ImportOptions(), force=False,
     """Draw a graph from GENERATORS[model] and write it to `output`; returns its `GraphData`."""
     reporter = reporter or Reporter()
     check_target(output, force)
-    reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
-    data = canonical(GENERATORS[model].generate(spec), options, reporter)
-    write_with_bar(output, data, reporter=reporter)
+    with claimed(output):
+        reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
+        data = canonical(GENERATORS[model].generate(spec), options, reporter)
+        write_with_bar(output, data, reporter=reporter)
     return data

@@ -1,6 +1,5 @@
 """The sub-command `partition`: cluster a graph once, then store as many maps of its clusters to ranks as are wanted."""
 
-import shutil
 from importlib import metadata
 from pathlib import Path
 
@@ -8,8 +7,9 @@ import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
-from hpcgnn.graph.storage import GraphFile, add_partitionings, replacing
+from hpcgnn.graph.storage import GraphFile, add_partitionings
 from partition_tools.canonical import versions
+from partition_tools.claim import claimed
 from partition_tools.import_graph import check_target, write_with_bar
 from partition_tools.loading import load_graph
 from partition_tools.partitioners import METHODS
@@ -99,6 +99,12 @@ def partition_graph(path, ranks, *, num_clusters=None, method="metis", name=None
                           f"name")
     if output is not None:
         check_target(output, force)
+    GraphFile(path).file.close()  # what is no graph is not claimed
+    with claimed(output or path):
+        return _partition(path, ranks, num_clusters, maker, name, seed, balance, output, feature_buffer, reporter)
+
+
+def _partition(path, ranks, num_clusters, maker, name, seed, balance, output, feature_buffer, reporter):
     with GraphFile(path) as file:
         stored = file.meta.num_clusters
         n = file.meta.num_nodes
@@ -118,7 +124,7 @@ def partition_graph(path, ranks, *, num_clusters=None, method="metis", name=None
         if fresh:
             write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
     if not fresh:
-        _add(path, output, [(name, p, *maps[p]) for p in maps])
+        add_partitionings(path, [(name, p, *maps[p]) for p in maps], output)
     return {p: attributes for p, (_, attributes) in maps.items()}
 
 
@@ -188,15 +194,6 @@ def _tool_versions():
         return {"pymetis": metadata.version("pymetis")}
     except metadata.PackageNotFoundError:
         return {}
-
-
-def _add(path, output, partitionings):
-    if output is None:
-        add_partitionings(path, partitionings)
-        return
-    with replacing(output) as temporary:
-        shutil.copyfile(path, temporary)
-        add_partitionings(temporary, partitionings)
 
 
 def quality_table(results):

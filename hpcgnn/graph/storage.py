@@ -160,9 +160,11 @@ def _write_partitionings(file, partitionings, check):
         dataset.attrs.update(attributes)
 
 
-def add_partitionings(path, partitionings):
-    """Add (or replace) cluster -> rank maps of an existing file. The file is copied first, so a crash loses nothing."""
-    with replacing(path) as temporary:
+def add_partitionings(path, partitionings, output=None):
+    """Add (or replace) cluster -> rank maps of an existing file, or of a copy `output`. The file is copied first, so a crash
+    loses nothing.
+    """
+    with replacing(output or path) as temporary:
         with open(path, "rb") as source, open(temporary, "wb") as target:
             while os.sendfile(target.fileno(), source.fileno(), None, 1 << 30):
                 pass

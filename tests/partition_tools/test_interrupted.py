@@ -1,0 +1,91 @@
+"""Commands that are killed, or asked to end, while they write: the target is what it was, and the same command then works.
+
+Two commands with one target: the second says so and stops, whichever they are.
+"""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+from partition_helpers import odd_graph, save_npz, view
+
+from hpcgnn.graph import storage
+from partition_tools import __main__
+from partition_tools.claim import claimed
+from partition_tools.cli import main
+
+FORK = multiprocessing.get_context("fork")
+COMMANDS = {
+    "import": ("import", "g.npz", "-o", "new.h5"),
+    "import over": ("import", "g.npz", "-o", "old.h5", "--force"),
+    "generate": ("generate", "planted", "-o", "new.h5", "--nodes", 60, "--degree", 3, "--features", 4, "--classes", 2),
+    "partition": ("partition", "old.h5", "--ranks", "2", "--clusters", 8),
+    "partition elsewhere": ("partition", "old.h5", "--ranks", "2", "-o", "new.h5"),
+    "add a map": ("partition", "done.h5", "--ranks", "3"),
+    "add a map elsewhere": ("partition", "done.h5", "--ranks", "3", "-o", "new.h5"),
+}
+
+
+def words(folder, name):
+    known = ("g.npz", "old.h5", "new.h5", "done.h5")
+    return [str(folder / word) if word in known else str(word) for word in COMMANDS[name]]
+
+
+def target(folder, name):
+    given = words(folder, name)
+    return folder / os.path.basename(given[given.index("-o") + 1] if "-o" in given else given[1])
+
+
+@pytest.fixture
+def folder(tmp_path, capsys):
+    save_npz(tmp_path / "g.npz", *odd_graph(), 60)
+    for name in ("old.h5", "done.h5"):
+        assert main(["import", str(tmp_path / "g.npz"), "-o", str(tmp_path / name)]) == 0
+    assert main(["partition", str(tmp_path / "done.h5"), "--ranks", "2", "--clusters", "8"]) == 0
+    return tmp_path
+
+
+def ended_while_writing(command, number, datasets):
+    """Run a command that gets a signal when it has begun to write so many datasets; returns the exit code."""
+
+    def live():
+        inner, begun = storage._write, 0
+
+        def write(*arguments):
+            nonlocal begun
+            begun += 1
+            if begun == datasets:
+                os.kill(os.getpid(), number)
+                time.sleep(0)  # where Python handles it
+            return inner(*arguments)
+
+        storage._write = write
+        os._exit(__main__.run(command))
+
+    child = FORK.Process(target=live)
+    child.start()
+    child.join(60)
+    return child.exitcode
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "asked to end"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_interrupted_while_writing(folder, number, name):
+    files = {path: path.read_bytes() for path in folder.iterdir()}
+    for datasets in (1,) if name.startswith("add") else (1, 6):
+        code = ended_while_writing(words(folder, name), number, datasets)
+        assert code == (-signal.SIGKILL if number == signal.SIGKILL else 130)
+        assert {path: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")} == files
+        if number == signal.SIGTERM:
+            assert set(folder.iterdir()) == set(files), "it cleans up after itself"
+    assert main(words(folder, name)) == 0
+    assert set(folder.iterdir()) == {*files, target(folder, name)}, "and nothing of what was killed is left"
+    assert view(target(folder, name)).meta.num_nodes == 60
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_target_that_another_command_writes(folder, fails, name):
+    with claimed(target(folder, name)):
+        assert "being written by another process" in fails(*words(folder, name))
