@@ -12,10 +12,13 @@ limit=900
 
 echo "== style"
 flake8 hpcgnn partition_tools tests jobs setup.py
-# One core would idle beside the serial tests: the parallel ones at 1 rank and those of the jobs, which mostly wait, run there.
+# One core would idle beside the serial tests: the parallel ones at 1 rank, those of the jobs, which mostly wait, and the kernels
+# under sanitizers run there.
 beside() {
     echo "== parallel tests, 1 rank"
     timeout "$limit" mpiexec -n 1 python -m pytest tests/mpi "$@"
+    echo "== kernels under sanitizers"
+    timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@"
     echo "== tests of the job scripts"
     # Whatever becomes of them, their SLURM goes; one that was up before stays.
     bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
@@ -28,7 +31,8 @@ other=$!
 trap 'pkill -INT -P "$other"; wait "$other"; rm -f "$said"; exit 130' INT TERM
 echo "== serial tests"
 code=0
-timeout "$limit" python -m pytest --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults "$@" || code=$?
+timeout "$limit" python -m pytest --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
+    --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
 wait "$other" || code=$?
 cat "$said"
 rm -f "$said"

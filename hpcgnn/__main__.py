@@ -243,9 +243,7 @@ def main(argv=None):
     set_process_policies()
     files_only = (sys.argv[1:] if argv is None else argv)[:1] in [[name] for name in FILES_ONLY]
     try:
-        if not files_only:
-            load_wanted_plugin(argv)
-        choices = None if files_only else registry_choices()
+        choices = None if files_only else load(argv)
         arguments, unknown = build_parser(choices).parse_known_args(argv)
         if unknown:
             flags = ["--" + key.replace("_", "-") for key in SECTION_OF] if arguments.command == "train" else []
@@ -262,6 +260,15 @@ def main(argv=None):
 
         fail_before_start()
         raise
+
+
+def load(argv):
+    """The names that the registries offer; torch is loaded for that, and the plugin."""
+    try:
+        load_wanted_plugin(argv)
+        return registry_choices()
+    except SystemExit as error:  # or this rank would leave, and the others wait for it
+        raise RuntimeError(f"what is imported asked to exit with code {error.code}") from error
 
 
 def _is_first_rank():

@@ -14,10 +14,14 @@ import numpy as np
 import hpcgnn
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graph.schema import SPLITS, Csr, GraphData, count_types
+from partition_tools.counts import check_count
 from partition_tools.edges import canonical_edges, check_endpoints
 from partition_tools.features import canonical_features, slabs
 from partition_tools.progress import Reporter
 from partition_tools.typed import canonical_names, canonical_types, type_warnings, with_reverse
+
+
+MOST_LABEL = 2**31 - 2
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,7 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     """
     reporter = reporter or Reporter()
     n = raw.num_nodes
-    if n < 1:
-        raise GraphError("the graph has no nodes; expected at least one")
+    check_count(n)
     reporter.stage(f"checking {n:,} nodes")
     features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter)
     split = canonical_split(raw.split, n, options.fractions, options.seed)
@@ -58,6 +61,8 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     reporter.stage(f"sorting {len(raw.src):,} edges")
     if raw.weight is not None and len(raw.weight) != len(raw.src):
         raise GraphError(f"there are {len(raw.src)} edges but {len(raw.weight)} values of edge weight")
+    if raw.weight is not None and np.asarray(raw.weight).dtype.kind not in "iufb":
+        raise GraphError(f"edge weights must be numbers, got {np.asarray(raw.weight).dtype}")
     weight = None if raw.weight is None or options.drop_weights else np.asarray(raw.weight, np.float32)
     if weight is not None and not np.isfinite(weight).all():
         raise GraphError(f"edge {int(np.argmin(np.isfinite(weight)))} has a weight that is not finite")
@@ -102,7 +107,7 @@ def canonical_labels(labels, n, split, num_classes=None):
     if labels is None:
         return np.full(n, -1, np.int64), num_classes or 0
     labels = np.asarray(labels)
-    if len(labels) != n or labels.ndim not in (1, 2):
+    if labels.ndim not in (1, 2) or len(labels) != n or 0 in labels.shape:
         raise GraphError(f"expected one label (or one row of labels) for each of {n} nodes, got shape {labels.shape}")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -112,8 +117,10 @@ def canonical_labels(labels, n, split, num_classes=None):
     if labels.ndim == 2:
         return _multi_label(labels, missing, split, num_classes)
     whole = np.where(missing, -1, labels)
-    if not np.array_equal(whole, np.rint(whole)):
-        node = int(np.argmax(whole != np.rint(whole)))
+    # The file's reader takes so many classes at most; a column of larger numbers holds no classes.
+    strange = (whole != np.rint(whole)) | (whole > MOST_LABEL) | (whole < -MOST_LABEL)
+    if strange.any():
+        node = int(np.argmax(strange))
         raise GraphError(f"node {node} has label {labels[node]}; expected whole numbers (classes from 0, -1 for none)")
     whole = whole.astype(np.int64)
     classes = num_classes or int(whole.max(initial=-1)) + 1

@@ -45,6 +45,11 @@ def main(argv=None):
     except HpcgnnError as error:
         print("partition_tools: error: " + " ".join(str(error).split()), file=sys.stderr)
         return 2
+    except MemoryError as error:
+        print(f"partition_tools: error: there is not enough memory ({' '.join(str(error).split()) or 'out of memory'}); look at "
+              "the counts and node ids of the input, which are contiguous from 0, or use a machine with more memory",
+              file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("partition_tools: interrupted; no file was changed", file=sys.stderr)
         return 130

@@ -13,11 +13,13 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graph.storage import Edges
 
 BLOCK = 1 << 22
+# Up to here node ids are stored in 32 bits.
+MOST_INT32 = 2**31 - 1
 
 
 def index_dtype(num_nodes):
     """The smallest of int32 and int64 that holds every node id."""
-    return np.int32 if num_nodes < 2**31 else np.int64
+    return np.int32 if num_nodes <= MOST_INT32 + 1 else np.int64
 
 
 def check_endpoints(src, dst, num_nodes):

@@ -48,6 +48,8 @@ def canonical_features(features, num_nodes, dtype, row_normalize, reporter):
                          f"{tuple(features.shape)}")
     if features.dtype.kind not in "iufb":
         raise GraphError(f"features must be numbers, got {features.dtype}")
+    if features.shape[1] == 0:
+        raise GraphError("the features have no columns; leave them out, or give each node at least one")
     target = DTYPES[dtype]
     if row_normalize or features.dtype != target:
         features = RowMap(features, lambda rows: _convert(rows, target, row_normalize), target)

@@ -7,6 +7,8 @@ lines.
 
 import gzip
 import re
+import tokenize
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +68,7 @@ def read_frame(path, header=None):
                                comment="#", skipinitialspace=True, skip_blank_lines=not single)
     except FileNotFoundError as error:
         raise FormatError(f"no table at {path}") from error
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, OverflowError, zlib.error) as error:
         raise FormatError(f"{path} is not a readable table: {error}") from error
 
 
@@ -96,8 +98,9 @@ def read_table(path):
     if path.suffix == ".npy":
         try:
             values = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise FormatError(f"{path} is not a readable .npy array: {error}") from error
+        except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # of the header's text
+            hint = "; save it again as a plain array, without objects" if "ickle" in str(error) else ""
+            raise FormatError(f"{path} is not a readable .npy array: {error}{hint}") from error
         return None, values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1)
     frame = read_frame(path)
     keyed = len(frame.columns) > 0 and str(frame.columns[0]).strip().lower() in ("id", "node", "node_id")

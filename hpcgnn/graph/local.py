@@ -7,6 +7,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.errors import GraphError
+from hpcgnn.graph import ownership as owning
 from hpcgnn.graph.blocks import Block, halo_blocks, own_block
 from hpcgnn.graph.compact import Compact
 from hpcgnn.graph.halo import HaloPlan, build_halo_plan
@@ -145,7 +146,8 @@ def build_adjacency(edges: Edges, first_owned, ownership, comm, cap, self_loops,
     degree = np.bincount(rows, weight, minlength=num_rows).astype(np.float64)
     owner, local_id = ownership.locate(columns)
     weight = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
-    place = torch.arange(len(rows), dtype=torch.int32 if len(rows) < 2**31 else torch.int64) if keep_edges else None
+    narrow = len(rows) <= owning.MOST_INT32
+    place = torch.arange(len(rows), dtype=torch.int32 if narrow else torch.int64) if keep_edges else None
     own, halo, plan = assemble(rows, owner, local_id, weight, place, num_rows, num_rows, cap, comm)
     kept = EdgeList(len(rows), weight, None if kind is None else torch.from_numpy(kind)) if keep_edges else None
     return Adjacency(own, halo, plan, torch.from_numpy(degree), kept)

@@ -6,10 +6,16 @@ of the file, so that local ids of neighbours stay close and slabs are read in on
 
 import numpy as np
 
+from hpcgnn.errors import GraphError
+
+#: Local ids are int32, and places of edges as long as they fit.
+MOST_INT32 = 2**31 - 1
+
 
 class Ownership:
     """cluster_offsets: int64 (K + 1,), first node of each cluster; cluster_to_rank: int32 (K,); num_ranks: P.
 
+    Raises GraphError for more nodes than a rank can number.
     Attributes: counts, int64 (P,): owned nodes of each rank; ranges(rank): its slabs of the file.
     """
 
@@ -17,6 +23,11 @@ class Ownership:
         sizes = np.diff(cluster_offsets)
         self.cluster_offsets, self.cluster_to_rank, self.num_ranks = cluster_offsets, cluster_to_rank, num_ranks
         self.counts = np.bincount(cluster_to_rank, sizes, minlength=num_ranks).astype(np.int64)
+        if self.counts.max() > MOST_INT32:
+            raise GraphError(
+                f"rank {int(self.counts.argmax())} would own {int(self.counts.max()):,} nodes, expected at most {MOST_INT32:,}; "
+                "start more ranks"
+            )
         # The local id of a cluster's first node: the sizes of the clusters of the same rank that come before it.
         order = np.argsort(cluster_to_rank, kind="stable")
         before = np.cumsum(sizes[order]) - sizes[order]

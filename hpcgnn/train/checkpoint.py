@@ -6,6 +6,7 @@ costs one interval, not the run.
 """
 
 import json
+import os
 import shutil
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -13,8 +14,9 @@ from pathlib import Path
 import h5py
 import torch
 
-from hpcgnn.errors import CheckpointError, HpcgnnError, RunDirError, TrainingError
+from hpcgnn.errors import CheckpointError, FormatError, HpcgnnError, RunDirError, TrainingError
 from hpcgnn.graph.storage import replacing
+from hpcgnn.graph.structure import check_dataset
 from hpcgnn.graph.writing import written_file
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import to_json
@@ -77,11 +79,30 @@ def _write_tensors(group, tensors):
         dataset.attrs["shape"] = list(torch.as_tensor(tensor).shape)
 
 
-def _read_tensors(group):
-    return {
-        name: torch.from_numpy(dataset[:]).reshape([int(s) for s in dataset.attrs["shape"]])
-        for name, dataset in group.items()
-    }
+def _read_tensors(file, name):
+    """{name: tensor} of a group of an open file. CheckpointError for what lies elsewhere: a checkpoint from a stranger must not
+    make us open other files, or load the code of a filter.
+    """
+    group, size = _within(file, file, name), os.path.getsize(file.filename)
+    tensors = {}
+    for key in group:
+        dataset = _within(file, group, key)
+        try:
+            check_dataset(file.filename, size, f"{name}/{key}", dataset)
+        except FormatError as error:
+            raise CheckpointError(str(error)) from error
+        tensors[key] = torch.from_numpy(dataset[:]).reshape([int(s) for s in dataset.attrs["shape"]])
+    return tensors
+
+
+def _within(file, group, name):
+    for part in name.split("/"):
+        if not isinstance(group.get(part, getlink=True), (h5py.HardLink, type(None))):
+            raise CheckpointError(f"{file.filename}: {name} is a link ({part}); links are refused")
+        group = group[part]
+    if isinstance(group, h5py.Dataset) and (group.external or group.is_virtual):
+        raise CheckpointError(f"{file.filename}: {name} keeps its data in other files; that is refused")
+    return group
 
 
 def read_checkpoint(path):
@@ -94,12 +115,12 @@ def read_checkpoint(path):
                 raise CheckpointError(
                     f"{path} is not a checkpoint of format version {VERSION}; it was written by another program"
                 )
-            groups = file.get("optimizer", {})
+            groups = _within(file, file, "optimizer") if "optimizer" in file else ()
             return (
                 json.loads(file.attrs["progress"]),
-                _read_tensors(file["model"]),
-                _read_tensors(file["best_model"]) or None,
-                {int(index): _read_tensors(groups[index]) for index in groups},
+                _read_tensors(file, "model"),
+                _read_tensors(file, "best_model") or None,
+                {int(index): _read_tensors(file, f"optimizer/{index}") for index in groups},
             )
     except (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         if isinstance(error, CheckpointError):
@@ -110,7 +131,7 @@ def read_checkpoint(path):
 def read_schedule_state(path):
     """{name: tensor} that the schedule put into a checkpoint that reads; {} if it put nothing there."""
     with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
-        return _read_tensors(file["schedule"]) if "schedule" in file else {}
+        return _read_tensors(file, "schedule") if "schedule" in file else {}
 
 
 def newest_readable(run_dir, warn):
@@ -163,8 +184,8 @@ def read_rank_state(run_dir, epoch, rank, belongs):
         with h5py.File(_rank_path(run_dir, epoch, rank), "r", libver="latest", locking="best-effort") as file:
             if json.loads(file.attrs["belongs"]) != json.loads(to_json(belongs)):
                 return None
-            return _read_tensors(file["tensors"])
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError):
+            return _read_tensors(file, "tensors")
+    except (CheckpointError, OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError):
         return None
 
 

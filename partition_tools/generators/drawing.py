@@ -6,6 +6,7 @@ drawn again, which ends close to the number asked for and never above it.
 
 import numpy as np
 
+from partition_tools.edges import index_dtype
 from partition_tools.raw import RawGraph
 
 BLOCK = 1 << 20
@@ -44,7 +45,7 @@ def raw_graph(spec, model, keys, features, labels, split, draw_types=None, node_
 
     draw_types: (src, dst) -> types int32 of the edges; None to draw them at random.
     """
-    dtype = np.int32 if spec.nodes < 2**31 else np.int64
+    dtype = index_dtype(spec.nodes)
     first, second = (keys // spec.nodes).astype(dtype), (keys % spec.nodes).astype(dtype)
     weight = kind = None
     if spec.weighted:

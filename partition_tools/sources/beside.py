@@ -7,6 +7,7 @@ kept and an edge beyond the last row is an error rather than a node without feat
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.counts import largest
 from partition_tools.raw import RawGraph
 from partition_tools.tables import node_tables, place_rows
 
@@ -23,10 +24,8 @@ def assemble(src, dst, options, source, *, weight=None, kind=None, num_nodes=Non
     if len(set(lengths.values())) > 1:
         raise FormatError(f"the tables have different numbers of rows: {lengths}")
     if num_nodes is None:
-        keyed = [int(ids.max(initial=-1)) + 1 for ids, _ in tables.values()
-                 if ids is not None and ids.dtype.kind in "iu"]
-        edges = int(max(src.max(initial=-1), dst.max(initial=-1))) + 1
-        num_nodes = next(iter(lengths.values()), max([edges, *keyed]))
+        keyed = [ids for ids, _ in tables.values() if ids is not None and ids.dtype.kind in "iu"]
+        num_nodes = next(iter(lengths.values()), largest(src, dst, *keyed) + 1)
     placed = {name: place_rows(ids, values, num_nodes, name) for name, (ids, values) in tables.items()}
     split = {}
     if "split" in placed:

@@ -4,6 +4,8 @@
 A matrix stored as symmetric is expanded to both directions, which makes the graph undirected.
 """
 
+import zlib
+
 import scipy.io
 
 from hpcgnn.errors import FormatError
@@ -24,7 +26,7 @@ def read(path, tables, reporter=None):
     try:
         rows, columns, _, layout, field, _ = scipy.io.mminfo(path)
         matrix = scipy.io.mmread(path)
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, OverflowError, zlib.error) as error:
         raise FormatError(f"{path} is not a readable Matrix Market file: {error}") from error
     if layout != "coordinate" or rows != columns or field == "complex":
         raise FormatError(f"{path} holds a {layout} {field} matrix of {rows} x {columns}; expected a real or pattern "

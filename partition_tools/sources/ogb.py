@@ -11,6 +11,7 @@ read.
 """
 
 from hpcgnn.errors import FormatError
+from partition_tools.counts import stated
 from partition_tools.raw import RawGraph
 from partition_tools.sources import ogb_hetero
 from partition_tools.sources.npz import load, member
@@ -74,4 +75,4 @@ def _binary(raw):
 def _one(counts, raw):
     if counts.size != 1:
         raise FormatError(f"{raw} holds {counts.size} graphs; expected one (node property prediction)")
-    return int(counts.reshape(-1)[0])
+    return stated(counts, f"the number of nodes in {raw}")

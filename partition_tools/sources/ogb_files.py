@@ -40,5 +40,7 @@ def split_ids(folder):
         ids = table(folder / f"{file}.csv.gz")
         if ids is None:
             raise FormatError(f"{folder} has no {file}.csv.gz")
+        if ids.size and ids.dtype.kind not in "iu":
+            raise FormatError(f"{folder / f'{file}.csv.gz'} must have one node id per line, got {ids.dtype}")
         split[name] = ids.reshape(-1).astype(np.int64)
     return split

@@ -15,7 +15,7 @@ from .harness import Injection
 
 # words: what must be said.
 CASES = {
-    Injection("import", "exit 0", 1, 2): "",
+    Injection("import", "exit 0", 1, 2): "rank 1 failed before MPI was started",
     Injection("load", "raise", 1, 2): "rank 1 of 2 failed",
     Injection("plan", "exit 0", 0, 2): "SystemExit: 0",
     Injection("forward", "stop", 1, 2, 5): "Did not arrive: rank 1 (",

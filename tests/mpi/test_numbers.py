@@ -6,11 +6,13 @@ import pytest
 import torch
 
 import hpcgnn.comm.mpi as verbs
+from hpcgnn.errors import GraphError
+from hpcgnn.graph import ownership
 from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.schedules.halo import FullHalo
 
 from .gathering import whole
-from .training import build_trainer, configure, make_graphs
+from .training import NODES, build_trainer, configure, make_graphs
 
 MODELS = {
     "gcn": {"dropout": 0.3},
@@ -79,3 +81,15 @@ def test_numbers_smaller_than_normal_ones_stay_what_they_are(comm, session_path)
         degrees = np.bincount(ends, minlength=graph.num_nodes)
         result = whole(comm, local, rows).astype(np.float64)
         np.testing.assert_array_equal(result / 2.0**-140, np.repeat(degrees[:, None], 40, 1))
+
+
+def test_more_edges_than_an_int_counts_and_more_nodes_than_a_rank_can_number(comm, paths, monkeypatch):
+    """With the limit lowered below the edges of a rank their places take 64 bits, and nothing else changes."""
+    config = configure(paths["directed multi-label"], model="gat", heads=2, edge_term="weight")
+    losses, parameters = trained(comm, config)
+    monkeypatch.setattr(ownership, "MOST_INT32", NODES)
+    again, parameters_again = trained(comm, config)
+    assert again == losses and torch.equal(parameters, parameters_again)
+    monkeypatch.setattr(ownership, "MOST_INT32", 100)
+    with pytest.raises(GraphError, match=r"would own .* nodes, expected at most 100; start more ranks"):
+        build_trainer(comm, config, "metis")

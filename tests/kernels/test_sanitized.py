@@ -1,0 +1,65 @@
+"""The kernels' own tests once more, with every access to memory and every doubtful operation checked as it happens."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sanitized
+
+HERE = Path(__file__).parent
+# Loading and the choice of a path are not what is tested; widths and edges by the thousand only repeat.
+TESTS = ["test_attention.py", "test_extreme.py", "test_gather.py", "test_pack_and_check.py", "test_random.py"]
+TOO_LONG = "not 1900 and not many_hubs and not any_number_of_threads"
+
+# A kernel that is given a column that is not there, past the checks of the front door.
+WRONG = """
+import sys; sys.path.insert(0, {here!r})
+import sanitized, torch; sanitized.pytest_configure(None)
+from hpcgnn.kernels import library
+torch.set_num_threads(1)
+x, y = torch.zeros(4, 16), torch.zeros(1, 16)
+print("loaded", flush=True)
+library.kernels().gather(y, x, torch.tensor([0, 1]), torch.tensor([{column}], dtype=torch.int32), None, None, None, None, False)
+print("done", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    runtime = sanitized.runtime()
+    if runtime is None:
+        pytest.skip("gcc with AddressSanitizer is not here")
+    built = sanitized.build(tmp_path_factory.mktemp("sanitized"))
+    return os.environ | {
+        "LD_PRELOAD": runtime,
+        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's are many
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "HPCGNN_KERNELS": "native",
+        "HPCGNN_VECTOR": sanitized.path(),
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
+        sanitized.LIBRARY: str(built),
+    }
+
+
+def run(environment, *arguments):
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, cwd=HERE.parents[1])
+
+
+def test_what_the_sanitizers_are_for(environment):
+    """A row beyond the end is seen, and it is that which is seen."""
+    good, bad = (run(environment, "-c", WRONG.format(here=str(HERE), column=column)) for column in (3, 5))
+    assert good.returncode == 0 and "done" in good.stdout, good.stderr
+    assert bad.returncode != 0 and "loaded" in bad.stdout and "done" not in bad.stdout
+    assert "AddressSanitizer: heap-buffer-overflow" in bad.stderr, bad.stderr
+
+
+def test_the_kernels_tests_under_sanitizers(environment):
+    tests = [HERE / name for name in TESTS]
+    wanted = f"{sanitized.path()} and {TOO_LONG} and not (combination and {sanitized.path()}-2-)"
+    done = run(environment, "-m", "pytest", "-qsx", "-p", "sanitized", "-k", wanted, *tests)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    passed = int(done.stdout.rpartition(" passed")[0].rpartition("\n")[2])
+    assert passed > 100, done.stdout

@@ -1,0 +1,381 @@
+"""Input that is damaged, or was never right: one line that says so, or a graph that is what the input says. Nothing else.
+
+Everything goes through the command line, in this process, so that an exception of any other kind, a crash, or a file left
+half-written fails the test. Memory is bounded while it runs: a count in a header must not become an allocation.
+"""
+
+import contextlib
+import gzip
+import io
+import resource
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from partition_helpers import node_data, odd_graph, save_npz, view
+
+from hpcgnn.graph.load import check_trainable
+from hpcgnn.graph.storage import GraphFile
+from hpcgnn.errors import GraphError
+from partition_tools import edges
+from partition_tools.cli import main
+from partition_tools.loading import load_graph
+
+N = 30
+MOST_BYTES = 2 << 30
+SRC, DST = odd_graph(N, 80)
+FEATURES, LABELS, MASKS = node_data(N)
+MANY = settings(
+    phases=[Phase.generate], max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
+
+
+@contextlib.contextmanager
+def little_memory():
+    """No more than MOST_BYTES beyond what is there."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def imported(capsys, source, target, *options):
+    """Import with these options; whether there is a graph then, after what must hold either way."""
+    target.unlink(missing_ok=True)
+    with little_memory():
+        code = main(["import", str(source), "-o", str(target), *map(str, options)])
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("partition_tools: error")]
+    assert (code, len(said)) in ((0, 0), (2, 1)), said
+    assert target.exists() == (code == 0)
+    assert not list(target.parent.glob(".*")), "half-written files or locks"
+    if code == 0:
+        with GraphFile(target) as file:
+            data = load_graph(file)  # checks all indices
+            with contextlib.suppress(GraphError):  # no features or labels: it cannot be trained on, and says so
+                check_trainable(file)
+            if data.features is not None and not file.meta.sparse_features:
+                assert np.isfinite(data.features[0 : data.num_nodes]).all()
+            labels = data.labels
+            assert labels.min(initial=0) >= -1 and labels.max(initial=-1) < max(data.num_classes, 1)
+    return code == 0
+
+
+def arrays():
+    """What a good archive holds."""
+    file = io.BytesIO()
+    save_npz(
+        file,
+        SRC,
+        DST,
+        N,
+        edge_weight=np.linspace(0.5, 1, len(SRC)),
+        edge_type=np.arange(len(SRC)) % 2,
+        node_type=np.arange(N) % 2,
+    )
+    return dict(np.load(io.BytesIO(file.getvalue())))
+
+
+def sparse_arrays():
+    rows = scipy.sparse.random(N, 9, 0.2, "csr", np.float32, np.random.default_rng(1))
+    rest = {name: array for name, array in arrays().items() if name != "x"}
+    return rest | {
+        "x_indptr": rows.indptr,
+        "x_indices": rows.indices,
+        "x_data": rows.data,
+        "x_shape": np.array(rows.shape),
+    }
+
+
+def write_texts(folder):
+    """A small graph in every format of text: {file: options}, the first named being what is imported."""
+    np.savetxt(folder / "edges.csv", np.stack([SRC, DST], 1), "%d", ",")
+    np.savetxt(folder / "x.csv", FEATURES, "%.4f", ",")
+    (folder / "y.tsv").write_text("id\tlabel\n" + "".join(f"{i}\t{label}\n" for i, label in enumerate(LABELS)))
+    names = np.select([MASKS["train"], MASKS["val"], MASKS["test"]], ["train", "val", "test"], "")
+    (folder / "split.csv").write_text("split\n" + "".join(f"{name or 'none'}\n" for name in names))
+    scipy.io.mmwrite(folder / "g.mtx", scipy.sparse.coo_matrix((np.ones(len(SRC)), (SRC, DST)), (N, N)), field="real")
+    for file in (
+        "ogb/raw/edge",
+        "ogb/raw/num-node-list",
+        "ogb/raw/node-feat",
+        "ogb/raw/node-label",
+        *(f"ogb/split/time/{name}" for name in ("train", "valid", "test")),
+    ):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    ids = {name: np.flatnonzero(MASKS[key]) for name, key in (("train", "train"), ("valid", "val"), ("test", "test"))}
+    tables = {
+        "edge": np.stack([SRC, DST], 1),
+        "num-node-list": [[N]],
+        "node-feat": FEATURES,
+        "node-label": LABELS[:, None],
+    }
+    for name, rows in tables.items():
+        np.savetxt(folder / f"ogb/raw/{name}.csv.gz", rows, "%g", ",")
+    for name, rows in ids.items():
+        np.savetxt(folder / f"ogb/split/time/{name}.csv.gz", rows, "%d")
+
+
+TEXTS = {
+    "edges.csv": ("edges.csv",),
+    "x.csv": ("edges.csv", "--features", "x.csv"),
+    "y.tsv": ("edges.csv", "--features", "x.csv", "--labels", "y.tsv"),
+    "split.csv": ("edges.csv", "--labels", "y.tsv", "--splits", "split.csv"),
+    "g.mtx": ("g.mtx",),
+    "ogb/raw/edge.csv.gz": ("ogb",),
+    "ogb/raw/num-node-list.csv.gz": ("ogb",),
+    "ogb/raw/node-label.csv.gz": ("ogb",),
+    "ogb/split/time/train.csv.gz": ("ogb",),
+}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    write_texts(folder)
+    return folder
+
+
+def command(folder, name):
+    """The words of the import that reads a file."""
+    return [folder / word if (folder / word).exists() else word for word in TEXTS[name]]
+
+
+def test_archives_with_flipped_bits_and_lost_ends(capsys, tmp_path):
+    """The archive has checksums: what is not refused is what it was."""
+    path, target = tmp_path / "g.npz", tmp_path / "g.h5"
+    save_npz(path, SRC, DST, N)
+    data = path.read_bytes()
+    assert imported(capsys, path, target)
+    right = target.read_bytes()
+
+    @MANY
+    @given(st.integers(0, len(data) * 8 - 1), st.one_of(st.none(), st.integers(0, len(data))))
+    def check(bit, end):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged[:end])
+        if imported(capsys, path, target):
+            with GraphFile(target) as file:
+                uuid = file.meta.uuid
+            target.write_bytes(right)
+            with GraphFile(target) as file:
+                # An array whose name in the archive's list is damaged is not there.
+                assert uuid == file.meta.uuid or any(name not in np.load(path).files for name in ARRAYS)
+
+    check()
+
+
+ARRAYS = ("edge_index", "x", "y", "train_mask", "val_mask", "test_mask", "num_classes")
+TYPES = ["<i4", ">i8", "<u8", "i1", "<f4", ">f8", "<f2", "<c8", "S3", "U2", "?", "O", "<M8[s]", "<i4,<i4"]
+EXTREME = [0, 1, -1, N, 127, 2**31 - 1, 2**31, 2**33, 2**62, -(2**63), 0.5, float("nan"), float("inf"), -1e30]
+
+
+@pytest.mark.parametrize("make", [arrays, sparse_arrays])
+def test_arrays_of_wrong_types_shapes_and_numbers(capsys, tmp_path, make):
+    path, target, good = tmp_path / "g.npz", tmp_path / "g.h5", make()
+
+    @MANY
+    @given(
+        st.sampled_from(sorted(good)),
+        st.sampled_from([None, *TYPES]),
+        st.sampled_from(["same", "none", "shorter", "scalar", "more axes", "turned"]),
+        st.lists(st.tuples(st.integers(0, 500), st.sampled_from(EXTREME)), max_size=2),
+    )
+    def check(name, dtype, shape, values):
+        with np.errstate(all="ignore"):
+            array = np.array(good[name])
+            for position, value in values:
+                if array.size:
+                    number = np.float64(value)
+                    array.reshape(-1)[position % array.size] = (
+                        number.astype(array.dtype) if array.dtype.kind in "iufb" else array.reshape(-1)[0]
+                    )
+            if dtype is not None:
+                try:
+                    array = array.astype(dtype)
+                except (TypeError, ValueError):
+                    return
+        array = {
+            "none": array[..., :0] if array.ndim else np.zeros(0, array.dtype),
+            "shorter": array[..., 1:] if array.ndim else array,
+            "scalar": array.reshape(-1)[:1].reshape(()) if array.size else array,
+            "more axes": array[None],
+            "turned": array.T,
+        }.get(shape, array)
+        np.savez(path, **good | {name: array})
+        imported(capsys, path, target)
+
+    check()
+
+
+def test_headers_that_promise_more_than_there_is(capsys, tmp_path):
+    """A few bytes that claim 2^60 numbers, in an archive that is otherwise whole."""
+    path, target = tmp_path / "g.npz", tmp_path / "g.h5"
+    for shape in ("(2, 1152921504606846976)", "(2, 9223372036854775807)", "(2, -5)", "(2, 3.5)", "(2,) + (3,)"):
+        header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}"
+        header += " " * (63 - (10 + len(header)) % 64) + "\n"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(
+                "edge_index.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+            )
+        assert not imported(capsys, path, target)
+
+
+def test_members_with_paths_go_nowhere(capsys, tmp_path):
+    """Arrays are read by their names, and nothing is unpacked."""
+    inner, path = tmp_path / "inner", tmp_path / "inner" / "g.npz"
+    inner.mkdir()
+    save_npz(path, SRC, DST, N)
+    with zipfile.ZipFile(path, "a") as archive:
+        for name in ("../evil.npy", "/evil.npy", "../../evil"):
+            archive.writestr(name, b"0")
+    assert imported(capsys, path, inner / "g.h5")
+    assert [file.name for file in tmp_path.iterdir()] == ["inner"]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_tables_with_damaged_lines(capsys, texts, tmp_path, name):
+    path, target = texts / name, tmp_path / "g.h5"
+    packed = path.suffix == ".gz"
+    original = path.read_bytes()
+    text = gzip.decompress(original) if packed else original
+    lines = text.decode().splitlines(keepends=True)
+    words = [
+        "",
+        "-1",
+        "3.5",
+        "nan",
+        "inf",
+        "1e400",
+        "word",
+        "2147483648",
+        "9223372036854775808",
+        "4000000000",
+        "1,2,3,4",
+        '"',
+        "\x00",
+        "#",
+        "%%",
+        "\t",
+        "é",
+        "0x10",
+        "1_0",
+        "3 4",
+        "id",
+    ]
+
+    @MANY
+    @given(
+        st.integers(0, len(lines) - 1),
+        st.sampled_from(["word", "line", "drop", "cut", "flip", "twice", "empty"]),
+        st.integers(0, len(original) * 8 - 1),
+        st.sampled_from(words),
+    )
+    def check(line, what, bit, word):
+        changed = list(lines)
+        if what in ("word", "line"):
+            fields = changed[line].rstrip("\n")
+            separator = "," if "," in fields else "\t" if "\t" in fields else " "
+            parts = fields.split(separator)
+            parts[bit % len(parts)] = word
+            changed[line] = (separator.join(parts) if what == "word" else word) + "\n"
+        elif what == "drop":
+            del changed[line]
+        elif what == "twice":
+            changed.insert(line, changed[line])
+        damaged = "".join(changed).encode() if what != "empty" else b""
+        damaged = gzip.compress(damaged) if packed else damaged
+        if what == "cut":
+            damaged = original[: bit // 8]
+        if what == "flip":
+            damaged = bytearray(original)
+            damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        imported(capsys, *command(texts, name)[:1], target, *command(texts, name)[1:])
+
+    try:
+        assert imported(capsys, *command(texts, name)[:1], target, *command(texts, name)[1:])
+        check()
+    finally:
+        path.write_bytes(original)
+
+
+def test_binary_tables(capsys, texts, tmp_path):
+    """A .npy array for features; one that is pickled is refused with what to do."""
+    path, target = tmp_path / "x.npy", tmp_path / "g.h5"
+    np.save(path, FEATURES)
+    data = path.read_bytes()
+    assert imported(capsys, texts / "edges.csv", target, "--features", path)
+    np.save(path, np.array([{}] * N, object))
+    target.unlink()
+    assert main(["import", str(texts / "edges.csv"), "-o", str(target), "--features", str(path)]) == 2
+    assert "save it again as a plain array" in capsys.readouterr().err
+
+    @MANY
+    @given(st.integers(0, len(data) * 8 - 1), st.one_of(st.none(), st.integers(0, len(data))))
+    def check(bit, end):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged[:end])
+        imported(capsys, texts / "edges.csv", target, "--features", path)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "ends, options, outcome",
+    {
+        "one node": ([[0], [0]], {}, True),
+        "isolated nodes only": (np.zeros((2, 0), int), {}, True),
+        "self loops only": ([[0, 1, 2], [0, 1, 2]], {}, True),
+        "the same edge only": ([[0] * 9, [1] * 9], {}, True),
+        "an id above 2^31": ([[0, 2**31 + 5], [1, 2]], {"x": None, "y": None}, False),
+        "an id near 2^63": ([[0, 2**63 - 1], [1, 2]], {"x": None, "y": None}, False),
+        "a class without members": ([[0, 1], [1, 2]], {"y": np.full(N, 7)}, True),
+        "labels as whole floats": ([[0, 1], [1, 2]], {"y": np.full(N, 2.0)}, True),
+        "infinite labels": ([[0, 1], [1, 2]], {"y": np.full(N, np.inf)}, False),
+        "a label near 2^63": ([[0, 1], [1, 2]], {"y": np.full(N, 2**63 - 1), "num_classes": None}, False),
+    }.values(),
+    ids=[
+        "one node",
+        "isolated",
+        "loops",
+        "same edge",
+        "2^31",
+        "2^63",
+        "empty class",
+        "float",
+        "infinite",
+        "huge label",
+    ],
+)
+def test_odd_graphs(capsys, tmp_path, ends, options, outcome):
+    masks = {f"{name}_mask": None for name in MASKS}
+    save_npz(tmp_path / "g.npz", SRC, DST, N, edge_index=np.array(ends), **masks | {"num_classes": None} | options)
+    assert imported(capsys, tmp_path / "g.npz", tmp_path / "g.h5") == outcome
+
+
+def test_ids_that_need_64_bits(capsys, tmp_path, monkeypatch):
+    """With the limit lowered to 10 the same graph has its ids in 64 bits, is clustered, and is the same."""
+    files = []
+    for limit in (edges.MOST_INT32, 10):
+        monkeypatch.setattr(edges, "MOST_INT32", limit)
+        path = tmp_path / f"{limit}.h5"
+        save_npz(tmp_path / "g.npz", SRC, DST, N, edge_weight=np.linspace(0.5, 1, len(SRC)))
+        assert imported(capsys, tmp_path / "g.npz", path, "--self-loops", "add")
+        assert main(["partition", str(path), "--ranks", "2", "--clusters", "4"]) == 0
+        assert main(["verify", str(path)]) == 0
+        with GraphFile(path) as file:
+            assert file.dtype("topology/indices") == (np.int32 if limit > 10 else np.int64)
+        files.append(view(path))
+    for name in ("edges", "out"):
+        assert getattr(files[0], name) == getattr(files[1], name)
+    np.testing.assert_array_equal(files[0].features, files[1].features)
