@@ -44,7 +44,7 @@ FIELDS = {
 def finished(comm, session_path):
     """(config, run directory, records, summary) of a short run."""
     graph, run_dir = make_graphs(comm, session_path, nodes=300)["undirected"], session_path / "records"
-    config = configure(graph, run_dir=str(run_dir), epochs=EPOCHS, eval_every=2, matmul="medium", prune="none")
+    config = configure(graph, run_dir=str(run_dir), epochs=EPOCHS, eval_every=2, matmul="medium")
     try:
         assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
         assert torch.backends.mkldnn.matmul.fp32_precision == "bf16", "what --matmul asks of torch on a CPU"
