@@ -159,8 +159,11 @@ class MpiCommunicator(Communicator):
     def allreduce_(self, tensor, kind, op="sum"):
         if tensor.numel():
             result = torch.empty_like(tensor)
-            for part, out in zip(tensor.view(-1).split(_MOST_COUNT), result.view(-1).split(_MOST_COUNT)):
-                self._collective(self._comm.Iallreduce(_typed(part), _typed(out), _OPS[op]), kind, part.nbytes)
+            (given, number), (taken, _) = _typed(tensor), _typed(result)
+            for first in range(0, len(given), _MOST_COUNT):
+                part, out = given[first : first + _MOST_COUNT], taken[first : first + _MOST_COUNT]
+                request = self._comm.Iallreduce([part, number], [out, number], _OPS[op])
+                self._collective(request, kind, part.nbytes)
             tensor.copy_(result)
         return tensor
 
