@@ -43,17 +43,16 @@ class SlowLink(Communicator):
         return self._inner.irecv(tensor, source, tag, kind)
 
     def progress(self, requests):
-        self._inner.progress([request for request in requests if not isinstance(request, _Message)])
+        if not _on_link(requests):
+            self._inner.progress(requests)  # the very list: that is how the communicator knows it again
 
     def wait(self, requests, kind):
         start = time.perf_counter()
-        messages = [request for request in requests if isinstance(request, _Message)]
-        for message in messages:
+        for message in requests if _on_link(requests) else []:
             message.handed_over.wait()
-        rest = [request for request in requests if not isinstance(request, _Message)]
-        self._inner.wait(rest, kind)
-        for message in messages:
             self._inner.wait(message.request, kind)
+        if not _on_link(requests):
+            self._inner.wait(requests, kind)
         self.waited += time.perf_counter() - start
 
     def _run(self):
@@ -80,6 +79,11 @@ class SlowLink(Communicator):
 
     def broadcast_(self, tensor, root, kind):
         return self._inner.broadcast_(tensor, root, kind)
+
+
+def _on_link(requests):
+    """Whether these are messages on the link; lists of requests are of one kind."""
+    return any(isinstance(request, _Message) for request in requests)
 
 
 class _Message:
