@@ -35,8 +35,17 @@ class Stream:
         self._longest = plan.longest_round
 
     def __call__(
-        self, x, scale=None, kind="halo", returns=None, *, narrow=None, narrow_back=0, remote_scale=None, draw=None,
-        pieces=False
+        self,
+        x,
+        scale=None,
+        kind="halo",
+        returns=None,
+        *,
+        narrow=None,
+        narrow_back=0,
+        remote_scale=None,
+        draw=None,
+        pieces=False,
     ):
         """Yield (block, rows, scale, back) for the own block and every round. Collective: exhaust it on all ranks.
 

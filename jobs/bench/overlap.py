@@ -9,8 +9,10 @@ take computing / factor seconds. The figure is
 
     hidden = 1 - (seconds waited - seconds waited without delay) / seconds that the messages took
 
-formed within a round, over all ranks; and the same with all waiting. Ranks also wait for each other where they are unequal or
-share cores with other work, which is what the first of the two leaves out.
+formed within a round, over all ranks; and the same with all waiting. Ranks also wait for each other where they are unequal
+or share cores with other work, which is what the first of the two leaves out. With --simulate the computing is
+simulated too: one pass forwards in which every block takes its share of the seconds by its edges, asleep. That needs no quiet
+machine, and shows what the order of blocks and messages is worth.
 """
 
 import argparse
@@ -36,6 +38,8 @@ from hpcgnn.records import to_json, write_atomically  # noqa: E402
 EPILOG = """examples:
   mpiexec -n 2 python jobs/bench/overlap.py --graph g1.h5 --threads 1
   mpiexec -n 2 python jobs/bench/overlap.py --graph g1.h5 --threads 1 --factors 1.25 --width 64 --halo-buffer 2
+  mpiexec -n 2 python jobs/bench/overlap.py --graph g1.h5 --simulate 2            on any machine, however busy
+  mpiexec -n 2 python jobs/bench/overlap.py --graph g1.h5 --simulate 2 --whole    own edges first, all of them
 """
 
 
@@ -62,10 +66,14 @@ def arguments():
     parser.add_argument("--factors", type=float, nargs="+", default=[0.5, 1, 1.25, 2, 4], metavar="X",
                         help="computing / transferring (default: 0.5 1 1.25 2 4)")  # fmt: skip
     parser.add_argument("--latency", type=float, default=0.0, help="seconds of each message (default: 0)")
+    parser.add_argument("--simulate", type=float, metavar="SECONDS", help="of computing, asleep (default: compute)")
+    parser.add_argument("--whole", action="store_true", help="with --simulate: own edges come first and whole")
     parser.add_argument("--rounds", type=int, default=5, help="each measures every factor once (default: 5)")
     parser.add_argument("--threads", type=int, help="per rank (default: as hpcgnn train decides)")
     parser.add_argument("--out", type=Path, help="write all numbers to this JSON file")
     options = parser.parse_args()
+    if options.whole and not options.simulate:
+        parser.error("--whole needs --simulate SECONDS")
     if min(options.factors) <= 0 or options.width < 1 or options.rounds < 1:
         parser.error("--factors must be above 0, --width and --rounds at least 1")
     return options
@@ -81,7 +89,7 @@ def measure(session, config, options):
     y.backward(torch.ones_like(y))  # memory is there from now on
     session.comm = link._inner
     link.ledger.take()
-    once(trainer, link, options.width)
+    once(trainer, link, options)
     sent = sum(entry.bytes_sent for kind, entry in link.ledger.take().items() if kind.startswith("halo"))
     most = max(link.allgather_object(sent))
     if not most:
@@ -94,6 +102,7 @@ def measure(session, config, options):
     if link.rank == 0:
         document = {**about, "ranks": link.size, "threads_per_rank": session.threads, "width": options.width}
         document |= {"halo_buffer_mib": options.halo_buffer, "bytes_sent_by_one_rank": most, "rounds": found}
+        document["how"] = options.simulate and f", computing simulated{', own edges first' * options.whole}" or ""
         print(render(document), flush=True)
         if options.out:
             write_atomically(options.out, to_json(document, indent=1))
@@ -103,12 +112,12 @@ def measure(session, config, options):
 def one_round(trainer, link, options, most):
     """[{factor, seconds, transferring, waited, waited_without_delay, hidden, hidden_gross}], sums over ranks but for seconds."""
     link.rate, link.latency = None, 0.0
-    seconds, waited, _ = totals(link, once(trainer, link, options.width))
-    computing = seconds - waited / link.size
+    seconds, waited, _ = totals(link, once(trainer, link, options))
+    computing = options.simulate or seconds - waited / link.size
     result = []
     for factor in options.factors:
         link.rate, link.latency = most * factor / computing, options.latency
-        slow, late, taken = totals(link, once(trainer, link, options.width))
+        slow, late, taken = totals(link, once(trainer, link, options))
         result.append(
             {
                 **{"factor": factor, "computing": computing, "seconds": slow, "transferring": taken, "waited": late},
@@ -119,15 +128,25 @@ def one_round(trainer, link, options, most):
     return result
 
 
-def once(trainer, link, width):
+def once(trainer, link, options):
     """(seconds, seconds waited, seconds that own messages took) of one aggregation and its gradient on this rank."""
-    x = torch.ones(len(trainer.graph.ids), width, requires_grad=True)
+    x = torch.ones(len(trainer.graph.ids), options.width, requires_grad=True)
     gradient = torch.ones_like(x)
     link.barrier()
     link.reset()
     start = time.perf_counter()
-    trainer.schedule.halo.aggregate(x, "mean").backward(gradient)
+    if options.simulate:
+        sleep_through(trainer.schedule.halo.inward, x.detach(), options.simulate, not options.whole)
+    else:
+        trainer.schedule.halo.aggregate(x, "mean").backward(gradient)
     return time.perf_counter() - start, link.waited, link.sending
+
+
+def sleep_through(stream, x, seconds, pieces):
+    """One pass over the blocks, each of which takes its share of the seconds."""
+    edges = stream.own.num_edges + sum(block.num_edges for block in stream.halo)
+    for block, _, _, _ in stream(x, kind="halo_forward", pieces=pieces):
+        time.sleep(seconds * int(block.indptr[-1] - block.indptr[0]) / edges)
 
 
 def totals(link, mine):
@@ -147,8 +166,8 @@ def render(document):
     return (
         f"{document['graph']}, map {document['map']}: {document['ranks']} x {document['threads_per_rank']} threads, rows of "
         f"{document['width']} fp32 numbers, {document['halo_buffer_mib']:g} MiB for communication, "
-        f"{document['bytes_sent_by_one_rank'] / 1e6:.1f} MB sent by a rank; medians over {len(document['rounds'])} rounds "
-        "(least to most)\n\n"
+        f"{document['bytes_sent_by_one_rank'] / 1e6:.1f} MB sent by a rank{document['how']}; medians over "
+        f"{len(document['rounds'])} rounds (least to most)\n\n"
         + tabulate(rows, [*headers, "hidden", "of all waiting"], disable_numparse=True, colalign=["right"] * 7)
     )
 
