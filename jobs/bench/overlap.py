@@ -136,7 +136,7 @@ def once(trainer, link, options):
     link.reset()
     start = time.perf_counter()
     if options.simulate:
-        sleep_through(trainer.schedule.halo.inward, x.detach(), options.simulate, not options.whole)
+        sleep_through(trainer.schedule.halo.inward_of(x), x.detach(), options.simulate, not options.whole)
     else:
         trainer.schedule.halo.aggregate(x, "mean").backward(gradient)
     return time.perf_counter() - start, link.waited, link.sending
