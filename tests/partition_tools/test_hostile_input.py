@@ -31,7 +31,7 @@ MOST_BYTES = 2 << 30
 SRC, DST = odd_graph(N, 80)
 FEATURES, LABELS, MASKS = node_data(N)
 MANY = settings(
-    phases=[Phase.generate], max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    phases=[Phase.generate], max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
 
 
