@@ -20,7 +20,7 @@ from tabulate import tabulate
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from harness import LAUNCHER, clean_environment  # noqa: E402
+import harness  # noqa: E402
 from partition_tools.generate_graph import generate_graph  # noqa: E402
 from partition_tools.generators.spec import Spec  # noqa: E402
 from partition_tools.partition_graph import partition_graph  # noqa: E402
@@ -33,7 +33,7 @@ MODEL = ("--model", "gcn", "--layers", "2", "--hidden", "8", "--seed", "1")
 
 def command(ranks, graph, run_dir, *options):
     """Of a training run at so many ranks."""
-    launcher = LAUNCHER if LAUNCHER.exists() else "mpiexec"
+    launcher = harness.LAUNCHER if harness.LAUNCHER.exists() else "mpiexec"
     train = [sys.executable, "-m", "hpcgnn", "train", "--graph", graph, "--run-dir", run_dir, *MODEL, *options]
     return [str(word) for word in [launcher, "-n", ranks, *train]]
 
@@ -105,7 +105,10 @@ def endure(steps, ranks, folder, every, timeout):
     samples, done = [], (0, 0)
     with open(folder / "said", "w") as said:
         job = subprocess.Popen(
-            command(ranks, graph, run_dir, *options), env=clean_environment(), stdout=said, stderr=subprocess.STDOUT
+            command(ranks, graph, run_dir, *options),
+            env=harness.clean_environment(),
+            stdout=said,
+            stderr=subprocess.STDOUT,
         )
         end = time.monotonic() + timeout
         try:
@@ -143,23 +146,17 @@ def judge(samples):
     return rows, flat
 
 
-def crowd(ranks, folder, timeout):
+def crowd(ranks, folder, limit):
     """Many more ranks than cores start, train and stop; returns the seconds that it took."""
     graph = folder / "graph.h5"
     generate_graph("planted", graph, Spec(nodes=4 * ranks, degree=4, features=8, classes=3, seed=1))
     partition_graph(graph, [ranks], num_clusters=2 * ranks)
-    options = ["--epochs", 5, "--watchdog", timeout]
-    begin = time.monotonic()
-    done = subprocess.run(
-        command(ranks, graph, folder / "run", *options),
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
-    if done.returncode != 0 or not (folder / "run" / "summary.json").exists():
-        raise SystemExit(f"code {done.returncode}:\n{done.stderr[-3000:]}")
-    return time.monotonic() - begin
+    with harness.nursery() as server:
+        nothing, options = harness.Injection("import", "none", 0, ranks), ("--watchdog", limit)
+        outcome = harness.start(nothing, graph, folder / "run", server, *options, limit=limit)
+    if outcome.code != 0 or len(harness.losses(folder / "run")) != 8:
+        raise SystemExit(f"code {outcome.code} after {outcome.seconds:.0f} s:\n{outcome.text[-3000:]}")
+    return outcome.seconds
 
 
 def main():
