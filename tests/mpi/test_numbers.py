@@ -12,22 +12,23 @@ from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.schedules.halo import FullHalo
 
 from .gathering import whole
-from .training import NODES, build_trainer, configure, make_graphs
+from .training import build_trainer, configure, make_graphs
 
+NODES = 300
 MODELS = {
     "gcn": {"dropout": 0.3},
     "sage": {"norm": "batch"},
     "gat": {"heads": 2, "hidden": 8, "attention_dropout": 0.3},
-    "pna": {},
+    "pna": {"layers": 2, "hidden": 8},
 }
 
 
 @pytest.fixture(scope="module")
 def paths(comm, session_path):
-    return make_graphs(comm, session_path)
+    return make_graphs(comm, session_path, NODES)
 
 
-def trained(comm, config, epochs=3):
+def trained(comm, config, epochs=2):
     """(losses, all parameters) after some epochs."""
     trainer = build_trainer(comm, config, "metis")
     losses = [trainer.step(epoch) for epoch in range(epochs)]
