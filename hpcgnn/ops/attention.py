@@ -22,7 +22,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.graph.tiles import tiles
-from hpcgnn.ops.room import TILE_ROWS, row_tiles
+from hpcgnn.ops.room import row_tiles, tile_rows
 
 # Edges whose terms exist at a time, where edges have terms.
 TILE_EDGES = 1 << 16
@@ -134,7 +134,7 @@ class AdditiveAttention:
             sent.shape[1] * sent.element_size(), h * sent.element_size()
         )  # notes the width
         ga_dst = projected.new_zeros(len(sent), h)
-        spare = self.arena.empty(min(TILE_ROWS, len(projected)), f + h, dtype=projected.dtype)
+        spare = self.arena.empty(min(tile_rows(), len(projected)), f + h, dtype=projected.dtype)
         for rows in row_tiles(len(projected)):
             part, gradient = own.slice(rows.start, rows.stop), spare[: rows.stop - rows.start].zero_()
             dropout = p and (p, key, self.output_ids, self.ids[rows])

@@ -9,7 +9,7 @@ meaning.
 
 import torch
 
-from hpcgnn.ops.room import TILE_ROWS, row_tiles
+from hpcgnn.ops.room import row_tiles, tile_rows
 
 
 def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=None):
@@ -65,7 +65,7 @@ class _Layer(torch.autograd.Function):
 
 def _project(x, weight, activation, arena):
     projected = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
-    spare = None if activation is None else arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=x.dtype)
+    spare = None if activation is None else arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
     for rows in row_tiles(len(x)):
         part = x[rows]
         if activation is not None:
@@ -84,7 +84,7 @@ def _bundle(gy, dots, bundle, bias, projected, lse, shape, operator):
     sent = bundle if dots is not None else operator.arena.empty(n, width + 3 * h, dtype=gy.dtype)
     g_bias = torch.zeros_like(bias)
     of_bias = None if shape.average else torch.block_diag(*bias.view(h, -1, 1))  # (F, H): <gy, b> per head as a product
-    spare = operator.arena.empty(min(TILE_ROWS, n), f, dtype=gy.dtype)
+    spare = operator.arena.empty(min(tile_rows(), n), f, dtype=gy.dtype)
     for rows in row_tiles(n):
         part, room = gy[rows], spare[: rows.stop - rows.start]
         g_bias += part.sum(0)
@@ -111,7 +111,7 @@ def _per_head(a, b, room, heads=None):
 def _input_gradient(gradient, x, weight, activation, wanted, heads_below, arena):
     """(gx or None, g_weight, D of the layer below or None) from the gradient of the projections."""
     g_weight = torch.zeros_like(weight)
-    rows_at_most = min(TILE_ROWS, len(x))
+    rows_at_most = min(tile_rows(), len(x))
     spare = None if activation is None else arena.empty(rows_at_most, x.shape[1], dtype=x.dtype)
     product = arena.empty(rows_at_most, x.shape[1], dtype=x.dtype) if wanted else None
     dots = x.new_empty(len(x), heads_below) if wanted and heads_below else None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hpcgnn.ops.room import TILE_ROWS, Room, row_tiles
+from hpcgnn.ops.room import Room, row_tiles, tile_rows
 
 
 def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):
@@ -86,7 +86,7 @@ class _Convolve(torch.autograd.Function):
         spare = None
         for rows, t in operator.tiles(sent, transposed=True):
             if spare is None:  # not before t: it would take a bite of the space that t is going to need
-                spare = arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=dtype)
+                spare = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
                 apart = None if operator.outputs is None or own is None else arena.empty_like(spare)
                 inputs, gradients = Room(arena, x, dtype), Room(arena, gy, dtype)
                 taken = _Taken(x, operator, Room(arena, x, dtype))
@@ -119,7 +119,7 @@ class _Taken:
     def __init__(self, x, operator, room):
         self._x, self._outputs, self._room = x, operator.outputs, room
         if self._outputs is not None:
-            self._memory = operator.arena.empty(min(TILE_ROWS, len(x)), x.shape[1], dtype=x.dtype)
+            self._memory = operator.arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
 
     def __call__(self, rows):
         """x at outputs[rows]: valid until the next."""

@@ -10,7 +10,7 @@ scatter-adds.)
 import torch
 
 from hpcgnn.graph.halo import gather_halo
-from hpcgnn.ops.room import TILE_ROWS, row_tiles, sum_type
+from hpcgnn.ops.room import row_tiles, sum_type, tile_rows
 
 
 class LinearAggregation:
@@ -66,7 +66,7 @@ class LinearAggregation:
         scales = self.row_scale, self.source_scale
         source_scale, row_scale = scales if transposed else reversed(scales)
         num_rows = stream.own.num_rows
-        buffer = self.arena.empty(min(TILE_ROWS, num_rows), x.shape[1], dtype=sum_type(x.dtype))
+        buffer = self.arena.empty(min(tile_rows(), num_rows), x.shape[1], dtype=sum_type(x.dtype))
         for rows in row_tiles(num_rows):
             out = buffer[: rows.stop - rows.start]
             factors = None if row_scale is None else row_scale[rows]
