@@ -167,6 +167,7 @@ def fail_before_start():
         return
     print(f"hpcgnn: rank {launched_rank()} failed before MPI was started, and ends the job:", file=sys.stderr)
     traceback.print_exc()
+    faulthandler.dump_traceback_later(WATCHDOG_SECONDS, exit=True)  # the others may have left, and MPI wait for them
     try:
         from mpi4py import MPI
 

@@ -28,17 +28,17 @@ def prune(local, layers, prunable, keeps_input, comm):
     prunable: how many of the last layers may compute some of their rows only. keeps_input: whether the first layer starts
     from a kept aggregate; its share then has all edges, and only `outputs` of its own.
     """
-    needed, sets = local.mask("train"), []
+    sets = []
     while len(sets) < prunable:
-        if comm.total(needed.sum().double().view(1), "plan").item() > WORTHWHILE * local.num_nodes:
+        needed = with_in_neighbours(local, sets[-1], comm) if sets else local.mask("train")
+        if comm.total(needed.sum().view(1), "plan").item() > WORTHWHILE * local.num_nodes:
             break
         sets.append(needed)
-        needed = with_in_neighbours(local, needed, comm)
     shares = [None] * layers
     for back, outputs in enumerate(sets):
         layer = layers - 1 - back
         # The features are there for all nodes: the first layer takes them as they lie.
-        inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else torch.ones_like(needed)
+        inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else torch.ones_like(outputs)
         if layer == 0 and keeps_input:
             shares[layer] = replace(local, outputs=torch.nonzero(outputs).int().squeeze(1))
         else:

@@ -5,12 +5,12 @@ cluster are contiguous. A partition for P ranks is then only a map cluster -> ra
 a rank reads contiguous slabs whatever P is. The README of `partition_tools` documents every dataset.
 
 What the format protects against: every dataset carries Fletcher32 checksums (a flipped byte is an error, not a slightly
-different result), `libver="latest"` extends checksums to HDF5's own metadata, a file appears under its name only when
-it is complete, links that lead out of the file are refused, and a reader that does not know the version says so.
+different result), `libver="latest"` extends checksums to HDF5's own metadata, texts have fixed length (`attributes.py` says
+why), a file appears under its name only when it is complete, links that lead out of the file are refused, and a reader that does
+not know the version says so.
 """
 
 import contextlib
-import dataclasses
 import json
 import os
 from pathlib import Path
@@ -19,7 +19,8 @@ import h5py
 import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graph.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, count_types
+from hpcgnn.graph.attributes import read_attributes, write_attributes
+from hpcgnn.graph.schema import SPLITS, Csr, Edges, GraphData, GraphMeta
 from hpcgnn.graph.structure import check_dataset
 from hpcgnn.graph.writing import written_file
 from hpcgnn.records import replaced_by
@@ -40,10 +41,7 @@ __all__ = [
 ]
 
 FORMAT = "hpcgnn-graph"
-VERSION = 1
-# Of version 1, but younger than its first files. A reader without them reads the rest of the file right, so the version
-# stays; a file without them has no node types, and its edge types are counted when it is opened.
-ADDED_ATTRIBUTES = {"num_edge_types": 0, "num_node_types": 0, "type_names": "{}"}
+VERSION = 2
 CHUNK_BYTES = 1 << 20
 SLAB_ROWS = 1 << 16
 # What is read at a time: large enough for full speed, small enough to show that reading goes on.
@@ -95,7 +93,8 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
     sparse = isinstance(data.features, Csr)
     width = 0 if data.features is None else data.features.num_columns if sparse else data.features.shape[1]
     with replacing(path) as temporary, written_file(temporary) as (file, check):
-        file.attrs.update(
+        write_attributes(
+            file,
             format=FORMAT,
             format_version=VERSION,
             uuid=data.uuid,
@@ -146,7 +145,7 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
 def write_arrays(path, arrays, **attributes):
     """Write a file of named arrays (anything that slices like one) and root attributes: complete or not there."""
     with replacing(path) as temporary, written_file(temporary) as (file, check):
-        file.attrs.update(attributes)
+        write_attributes(file, **attributes)
         for name, array in arrays.items():
             _write(file, name, array, check)
 
@@ -157,7 +156,7 @@ def _write_partitionings(file, partitionings, check):
         if str(num_ranks) in group:
             del group[str(num_ranks)]
         dataset = _write(group, str(num_ranks), np.asarray(cluster_to_rank, np.int32), check)
-        dataset.attrs.update(attributes)
+        write_attributes(dataset, **attributes)
 
 
 def add_partitionings(path, partitionings, output=None):
@@ -215,7 +214,7 @@ class GraphFile:
 
     def _read_meta(self):
         try:
-            attributes = dict(self.file.attrs)
+            attributes = read_attributes(self.file)
         except (OSError, RuntimeError, KeyError) as error:
             raise FormatError(
                 f"{self.path}: the root attributes cannot be read ({error}); the file is corrupted"
@@ -241,27 +240,12 @@ class GraphFile:
             "versions": json.loads,
             "type_names": _type_names,
         }
-        stated = ADDED_ATTRIBUTES | attributes
         try:
-            meta = GraphMeta(**{name: kinds.get(name, int)(stated[name]) for name in GraphMeta.__annotations__})
+            return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
                 f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted"
             ) from error
-        if meta.typed and "num_edge_types" not in attributes:
-            meta = dataclasses.replace(meta, num_edge_types=self._count_edge_types())
-        return meta
-
-    def _count_edge_types(self):
-        """Largest type + 1, slab by slab, for a file that does not state it."""
-        edges, slab = self.shape("edges/type")[0], CHUNK_BYTES
-        return max(
-            (
-                count_types(self.read("edges/type", [(start, min(start + slab, edges))]))
-                for start in range(0, edges, slab)
-            ),
-            default=0,
-        )
 
     def __contains__(self, name):
         return self._find(name) is not None
@@ -388,4 +372,4 @@ class GraphFile:
             )
         dataset = self._dataset(f"partitionings/{name}/{num_ranks}")
         with self._opening(dataset.name):
-            return cluster_to_rank, dict(dataset.attrs)
+            return cluster_to_rank, read_attributes(dataset)

@@ -15,13 +15,14 @@ import h5py
 import torch
 
 from hpcgnn.errors import CheckpointError, FormatError, HpcgnnError, RunDirError, TrainingError
+from hpcgnn.graph.attributes import read_attributes, write_attributes
 from hpcgnn.graph.storage import replacing
 from hpcgnn.graph.structure import check_dataset
 from hpcgnn.graph.writing import written_file
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import to_json
 
-FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 1, 2
+FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 2, 2
 
 
 def checkpoint_path(run_dir, epoch):
@@ -51,7 +52,7 @@ def save_checkpoint(run_dir, model, optimizer, best_state, progress, schedule_st
     try:
         path.parent.mkdir(exist_ok=True)
         with replacing(path) as temporary, written_file(temporary) as (file, _):
-            file.attrs.update(format=FORMAT, format_version=VERSION, progress=to_json(progress))
+            write_attributes(file, format=FORMAT, format_version=VERSION, progress=to_json(progress))
             _write_tensors(file.create_group("model"), model.state_dict())
             _write_tensors(file.create_group("best_model"), best_state or {})
             _write_tensors(file.create_group("schedule"), schedule_state or {})
@@ -76,7 +77,7 @@ def _write_tensors(group, tensors):
         dataset = group.create_dataset(
             name, data=flat, chunks=(max(1, min(len(flat), 1 << 18)),), maxshape=(None,), fletcher32=True
         )
-        dataset.attrs["shape"] = list(torch.as_tensor(tensor).shape)
+        write_attributes(dataset, shape=list(torch.as_tensor(tensor).shape))
 
 
 def _read_tensors(file, name):
@@ -89,9 +90,10 @@ def _read_tensors(file, name):
         dataset = _within(file, group, key)
         try:
             check_dataset(file.filename, size, f"{name}/{key}", dataset)
+            shape = [int(length) for length in read_attributes(dataset)["shape"]]
         except FormatError as error:
             raise CheckpointError(str(error)) from error
-        tensors[key] = torch.from_numpy(dataset[:]).reshape([int(s) for s in dataset.attrs["shape"]])
+        tensors[key] = torch.from_numpy(dataset[:]).reshape(shape)
     return tensors
 
 
@@ -111,13 +113,14 @@ def read_checkpoint(path):
     """
     try:
         with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
-            if file.attrs.get("format") != FORMAT or file.attrs.get("format_version") != VERSION:
+            attributes = read_attributes(file)
+            if attributes.get("format") != FORMAT or attributes.get("format_version") != VERSION:
                 raise CheckpointError(
                     f"{path} is not a checkpoint of format version {VERSION}; it was written by another program"
                 )
             groups = _within(file, file, "optimizer") if "optimizer" in file else ()
             return (
-                json.loads(file.attrs["progress"]),
+                json.loads(attributes["progress"]),
                 _read_tensors(file, "model"),
                 _read_tensors(file, "best_model") or None,
                 {int(index): _read_tensors(file, f"optimizer/{index}") for index in groups},
@@ -170,7 +173,7 @@ def save_rank_state(run_dir, epoch, rank, tensors, belongs):
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary, written_file(temporary) as (file, _):
-            file.attrs.update(format=FORMAT, format_version=VERSION, belongs=to_json(belongs))
+            write_attributes(file, format=FORMAT, format_version=VERSION, belongs=to_json(belongs))
             _write_tensors(file.create_group("tensors"), tensors)
     except (OSError, HpcgnnError) as error:
         raise RunDirError(
@@ -182,7 +185,7 @@ def read_rank_state(run_dir, epoch, rank, belongs):
     """{name: tensor} of one rank, or None if there are none that belong to the same."""
     try:
         with h5py.File(_rank_path(run_dir, epoch, rank), "r", libver="latest", locking="best-effort") as file:
-            if json.loads(file.attrs["belongs"]) != json.loads(to_json(belongs)):
+            if json.loads(read_attributes(file)["belongs"]) != json.loads(to_json(belongs)):
                 return None
             return _read_tensors(file, "tensors")
     except (CheckpointError, OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError):

@@ -28,11 +28,9 @@ set_process_policies()
 
 import torch  # noqa: E402
 from measuring.slow_link import SlowLink  # noqa: E402
-from measuring.trainer import make_trainer, usual_config  # noqa: E402
+from measuring.trainer import make_trainer, run_benchmark  # noqa: E402
 from tabulate import tabulate  # noqa: E402
 
-from hpcgnn.comm.launch import launched_rank, run  # noqa: E402
-from hpcgnn.errors import HpcgnnError  # noqa: E402
 from hpcgnn.records import to_json, write_atomically  # noqa: E402
 
 EPILOG = """examples:
@@ -45,14 +43,12 @@ EPILOG = """examples:
 
 def main():
     options = arguments()
-    try:
-        more = ["--halo-buffer", options.halo_buffer] + (["--partition", options.partition] * bool(options.partition))
-        config = usual_config(options.graph, "gcn", more)
-    except HpcgnnError as error:
-        if launched_rank() == 0:
-            print(f"overlap: error: {error}", file=sys.stderr)
-        return 2
-    return run(lambda session: measure(session, config, options), options.threads, watchdog=config.run.watchdog)
+    more = ["--halo-buffer", options.halo_buffer] + (["--partition", options.partition] * bool(options.partition))
+
+    def measured(session, config):
+        return measure(session, config, options)
+
+    return run_benchmark("overlap", measured, options.graph, "gcn", more, options.threads)
 
 
 def arguments():

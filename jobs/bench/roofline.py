@@ -29,12 +29,10 @@ set_process_policies()  # before torch is loaded, as the program does it
 
 from measuring.faults import fault_seconds  # noqa: E402
 from measuring.replay import Replay  # noqa: E402
-from measuring.trainer import make_trainer, usual_config  # noqa: E402
+from measuring.trainer import make_trainer, run_benchmark  # noqa: E402
 from measuring.watch import PARTS, Watch  # noqa: E402
 from tabulate import tabulate  # noqa: E402
 
-from hpcgnn.comm.launch import launched_rank, run  # noqa: E402
-from hpcgnn.errors import HpcgnnError  # noqa: E402
 from hpcgnn.records import to_json, write_atomically  # noqa: E402
 
 EPILOG = """examples:
@@ -47,13 +45,11 @@ DISCARD = 2  # first epochs: constants are computed, memory is taken
 
 def main():
     options = arguments()
-    try:
-        config = usual_config(options.graph, options.model, options.more)
-    except HpcgnnError as error:
-        if launched_rank() == 0:
-            print(f"roofline: error: {error}", file=sys.stderr)
-        return 2
-    return run(lambda session: measure(session, config, options), options.threads, watchdog=config.run.watchdog)
+
+    def measured(session, config):
+        return measure(session, config, options)
+
+    return run_benchmark("roofline", measured, options.graph, options.model, options.more, options.threads)
 
 
 def arguments():

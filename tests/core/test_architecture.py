@@ -30,7 +30,7 @@ LEVELS = {
 }
 MAY_IMPORT = {
     "mpi4py": {"comm/mpi.py", "comm/launch.py", "doctor.py"},
-    "h5py": {"graph/storage.py", "graph/writing.py", "train/checkpoint.py", "doctor.py"},
+    "h5py": {"graph/attributes.py", "graph/storage.py", "graph/writing.py", "train/checkpoint.py", "doctor.py"},
     "ctypes": {"kernels/library.py", "kernels/native.py", "train/memory.py"},
 }
 # The doctor only asks for versions; launch.py must decide how MPI starts before it is imported.

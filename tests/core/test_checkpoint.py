@@ -36,6 +36,7 @@ def test_round_trip(tmp_path, optimizer):
     model, trained = make(optimizer)
     best = {name: tensor + 1 for name, tensor in model.state_dict().items()}
     path = save(tmp_path, 7, model, trained, best)
+    assert b"GCOL" not in path.read_bytes(), "no text of variable length"
     progress, model_state, best_state, optimizer_state = checkpoint.read_checkpoint(path)
     assert progress == {"epoch": 7, "best": None, "identity": {"seed": 1}}
     other, fresh = make(optimizer, seed=1)

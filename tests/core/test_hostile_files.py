@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import graphs
+from damage import damaged, damages
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graph.load import check_trainable, load_local_graph
@@ -64,11 +65,9 @@ def test_flipped_bits_and_lost_ends(whole, kind, tmp_path):
     right = load(path)
 
     @RANDOM
-    @given(st.integers(0, len(data) * 8 - 1), st.one_of(st.none(), st.integers(0, len(data))))
+    @given(*damages(len(data)))
     def check(bit, end):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(damaged[:end])
+        path.write_bytes(damaged(data, bit, end))
         try:
             assert same(load(path), right)
         except HpcgnnError as error:

@@ -9,6 +9,7 @@ import pytest
 from types import SimpleNamespace
 
 from hpcgnn.errors import HpcgnnError
+from hpcgnn.graph.attributes import write_attributes
 from hpcgnn.graph.storage import write_graph
 from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.train.job import train
@@ -46,7 +47,7 @@ def flip_a_byte(path, dataset):
 
 def set_attribute(path, name, value):
     with h5py.File(path, "r+", libver="latest") as file:
-        file.attrs[name] = value
+        write_attributes(file, **{name: value})
 
 
 # name: (changes of the graph, what is then done to its file, options, words of the message)

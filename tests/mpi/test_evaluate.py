@@ -11,6 +11,7 @@ import torch
 from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError, RunDirError
 from hpcgnn.graph import original_order
+from hpcgnn.graph.attributes import read_attributes
 from hpcgnn.train.job import train
 from hpcgnn.train.scoring import evaluate, options_of_run
 
@@ -64,7 +65,7 @@ def test_predictions_in_the_original_order(comm, trained, shared_path, monkeypat
     graph, run_dir = trained["undirected"]
     record = evaluated(comm, graph, run_dir, shared_path / "p.h5")
     with h5py.File(shared_path / "p.h5") as file, h5py.File(graph) as source:
-        assert file.attrs["graph_uuid"] == source.attrs["uuid"]
+        assert read_attributes(file)["graph_uuid"] == read_attributes(source)["uuid"]
         predicted = file["prediction"][:, 0]
         order = source["nodes/original_id"][:]
         right = predicted[order] == source["nodes/labels"][:]
@@ -82,7 +83,7 @@ def test_every_row_comes_to_its_place(comm, shared_path):
         path = shared_path / f"{nodes}.h5"
         original_order.write_in_original_order(path, "x", rows, mine, nodes, comm, said="so")
         with h5py.File(path) as file:
-            assert file.attrs["said"] == "so"
+            assert read_attributes(file)["said"] == "so"
             np.testing.assert_array_equal(file["x"][:], np.stack([np.arange(nodes) * 10, -np.arange(nodes)], 1))
         comm.barrier()
 

@@ -17,6 +17,7 @@ import scipy.io
 import scipy.sparse
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from damage import damaged, damages
 from partition_helpers import node_data, odd_graph, save_npz, view
 
 from hpcgnn.graph.load import check_trainable
@@ -157,11 +158,9 @@ def test_archives_with_flipped_bits_and_lost_ends(capsys, tmp_path):
     right = target.read_bytes()
 
     @MANY
-    @given(st.integers(0, len(data) * 8 - 1), st.one_of(st.none(), st.integers(0, len(data))))
+    @given(*damages(len(data)))
     def check(bit, end):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(damaged[:end])
+        path.write_bytes(damaged(data, bit, end))
         if imported(capsys, path, target):
             with GraphFile(target) as file:
                 uuid = file.meta.uuid
@@ -320,11 +319,9 @@ def test_binary_tables(capsys, texts, tmp_path):
     assert "save it again as a plain array" in capsys.readouterr().err
 
     @MANY
-    @given(st.integers(0, len(data) * 8 - 1), st.one_of(st.none(), st.integers(0, len(data))))
+    @given(*damages(len(data)))
     def check(bit, end):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(damaged[:end])
+        path.write_bytes(damaged(data, bit, end))
         imported(capsys, texts / "edges.csv", target, "--features", path)
 
     check()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from partition_helpers import odd_graph, save_npz
 
+from hpcgnn.graph.attributes import write_attributes
 from partition_tools.import_graph import import_graph
 from partition_tools.partition_graph import partition_graph
 
@@ -144,7 +145,7 @@ def test_missing_and_misshapen(cli, copy):
     assert "shape" in failed(cli, path)["nodes/type"]
     path = copy()
     with h5py.File(path, "r+", libver="latest") as file:
-        file.attrs["type_names"] = json.dumps({"nodes": ["north", "east"], "edges": ["a", "b", "c"]})
+        write_attributes(file, type_names=json.dumps({"nodes": ["north", "east"], "edges": ["a", "b", "c"]}))
     assert failed(cli, path) == {"numbers and names of types": "4 types of nodes but 2 names of them"}
     assert json.loads(cli("inspect", path, "--json")[1])["node_types"] == dict.fromkeys("0123", N // 4)
 

@@ -1,8 +1,11 @@
 """A Trainer as `hpcgnn train` makes it, for benchmarks that look into single epochs: no run directory, no checkpoints."""
 
+import sys
+
 from hpcgnn.__main__ import build_parser, registry_choices
+from hpcgnn.comm.launch import launched_rank, run
 from hpcgnn.config import SECTION_OF, make_config
-from hpcgnn.errors import ConfigError
+from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
@@ -13,6 +16,17 @@ from hpcgnn.train.products import set_matmul
 from hpcgnn.train.toy import toy_step
 
 HEAD_WIDTH, WIDTH = 64, 256
+
+
+def run_benchmark(name, measure, graph, model, more, threads):
+    """Call measure(session, config) on all ranks with `usual_config`; the exit code, 2 with one line for a user's mistake."""
+    try:
+        config = usual_config(graph, model, more)
+    except HpcgnnError as error:
+        if launched_rank() == 0:
+            print(f"{name}: error: {error}", file=sys.stderr)
+        return 2
+    return run(lambda session: measure(session, config), threads, watchdog=config.run.watchdog)
 
 
 def usual_config(graph, model, more=()):
