@@ -111,8 +111,9 @@ def test_suspension_of_the_whole_job_does_not_count(tmp_path, monkeypatch):
     dog._look()
     assert not ended
     for _ in range(50):
-        dog._looked -= dog._pause
-        dog._look()
+        if not ended:
+            dog._looked -= dog._pause
+            dog._look()
     assert ended
 
 
