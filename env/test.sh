@@ -12,11 +12,9 @@ limit=900
 
 echo "== style"
 flake8 hpcgnn partition_tools tests jobs setup.py
-# One core would idle beside the serial tests: the parallel ones at 1 rank, those of the jobs, which mostly wait, and the kernels
+# One core would idle beside the serial tests and the parallel ones at 1 rank: those of the jobs, which mostly wait, and the kernels
 # under sanitizers run there.
 beside() {
-    echo "== parallel tests, 1 rank"
-    timeout "$limit" mpiexec -n 1 python -m pytest tests/mpi "$@"
     echo "== kernels under sanitizers"
     timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@"
     echo "== tests of the job scripts"
@@ -33,6 +31,8 @@ echo "== serial tests"
 code=0
 timeout "$limit" python -m pytest --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
     --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
+echo "== parallel tests, 1 rank"
+timeout "$limit" mpiexec -n 1 python -m pytest tests/mpi "$@" || code=$?
 wait "$other" || code=$?
 cat "$said"
 rm -f "$said"
