@@ -1,9 +1,15 @@
-"""ELU in one pass: torch's own takes three times as long, for the sake of digits below those of the result."""
+"""What stands between two layers, in one pass over the rows: ELU, its gradient, and the gradient of a bias.
+
+torch's own ELU takes three times as long, for the sake of digits below those of the result. Layers of attention need an inner
+product per head beside each gradient (see ops/attention_layer.py); it comes from the same pass.
+"""
 
 import torch
 
 from . import checks
 from .library import kernels
+
+_TYPES = (torch.float32, torch.float64)
 
 
 def elu(out: torch.Tensor, x: torch.Tensor) -> None:
@@ -12,7 +18,52 @@ def elu(out: torch.Tensor, x: torch.Tensor) -> None:
     out and x (n, F) of one dtype, float32 or float64, rows contiguous; out may be x itself, but must not overlap it
     otherwise. Raises ValueError for a wrong dtype, shape or layout.
     """
-    checks.matrix("x", x, (torch.float32, torch.float64))
+    checks.matrix("x", x, _TYPES)
     checks.matrix("out", out, (x.dtype,), rows=x.shape[0], columns=x.shape[1])
     kernels().elu(out, x)
     checks.written(out)
+
+
+def elu_gradient(
+    out: torch.Tensor,
+    gy: torch.Tensor,
+    y: torch.Tensor,
+    x: torch.Tensor | None = None,
+    dots: torch.Tensor | None = None,
+) -> None:
+    """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input, from its result y. dots[i, h] = <out_i, x_i> of head h.
+
+    out, gy, y and x (n, F) of one dtype, float32 or float64, rows contiguous; out may be any of the others itself. dots: (n, H)
+    of the same dtype, H a divisor of F, or None; x is needed with it. Raises ValueError for a wrong dtype, shape or layout.
+    """
+    checks.matrix("gy", gy, _TYPES)
+    for name, tensor in (("out", out), ("y", y)) + ((("x", x),) if dots is not None else ()):
+        checks.matrix(name, tensor, (gy.dtype,), rows=gy.shape[0], columns=gy.shape[1])
+    _heads(dots, gy)
+    kernels().elu_gradient(out, gy, y, None if dots is None else x, dots)
+    checks.written(out)
+
+
+def bias_gradient(
+    sums: torch.Tensor, gy: torch.Tensor, bias: torch.Tensor | None = None, dots: torch.Tensor | None = None
+) -> None:
+    """sums (F,) += the sums of gy's columns; dots[i, h] -= <gy_i, bias> of head h. The result depends on no number of threads.
+
+    gy (n, F), float32 or float64, rows contiguous; bias (F,) and dots (n, H), H a divisor of F, of the same dtype, or None
+    both. Raises ValueError for a wrong dtype, shape or layout.
+    """
+    checks.matrix("gy", gy, _TYPES)
+    checks.vector("sums", sums, gy.dtype, gy.shape[1])
+    if dots is not None:
+        checks.vector("bias", bias, gy.dtype, gy.shape[1])
+    _heads(dots, gy)
+    kernels().bias_gradient(sums, gy, bias, dots)
+    checks.written(sums)
+
+
+def _heads(dots, gy):
+    if dots is None:
+        return
+    checks.matrix("dots", dots, (gy.dtype,), rows=gy.shape[0])
+    if dots.shape[1] < 1 or gy.shape[1] % dots.shape[1]:
+        raise ValueError(f"dots: expected as many columns as divide {gy.shape[1]}, got {dots.shape[1]}")

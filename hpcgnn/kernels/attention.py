@@ -114,21 +114,28 @@ def attend_forward(
 
 
 def attend_finish(
-    y: torch.Tensor, running_max: torch.Tensor, denominator: torch.Tensor, lse: torch.Tensor
+    y: torch.Tensor,
+    running_max: torch.Tensor,
+    denominator: torch.Tensor,
+    lse: torch.Tensor,
+    bias: torch.Tensor | None = None,
 ) -> None:
-    """After the last block: y[r, h] /= denominator[r, h], and lse = running_max + log(denominator).
+    """After the last block: y[r, h] = y[r, h] / denominator[r, h] + bias[h], and lse = running_max + log(denominator).
 
-    y (n, F), the others (n, H), of one dtype; lse may be running_max. Rows without edges get y = 0 and lse = +inf, so
-    that exp(logit - lse) = 0. y is passed over once. Raises ValueError for a wrong dtype or shape.
+    y (n, F), bias (F,) or None, the others (n, H), of one dtype; lse may be running_max, and denominator is used up. Rows without
+    edges get y = bias and lse = +inf, so that exp(logit - lse) = 0. y is passed over once. Raises ValueError for a wrong
+    dtype or shape.
     """
     heads = lse.shape[1] if isinstance(lse, torch.Tensor) and lse.dim() == 2 else 1
     _width("y", y, heads)
     for name, tensor in (("running_max", running_max), ("denominator", denominator), ("lse", lse)):
         checks.matrix(name, tensor, (y.dtype,), rows=y.shape[0], columns=heads)
+    if bias is not None:
+        checks.vector("bias", bias, y.dtype, y.shape[1])
+    kernels().normalise(y, denominator, bias)
+    checks.written(y)
     empty = denominator == 0
-    torch.add(running_max, denominator.log(), out=lse).masked_fill_(empty, torch.inf)
-    factor = denominator.reciprocal().masked_fill_(empty, 0)
-    y.unflatten(1, (heads, -1)).mul_(factor.unsqueeze(2))
+    torch.add(running_max, denominator.log_(), out=lse).masked_fill_(empty, torch.inf)
 
 
 def attend_backward(

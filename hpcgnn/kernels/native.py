@@ -13,6 +13,7 @@ import torch
 #: Codes of the element types in C are positions in this list; likewise for paths (narrowest first) and faults.
 ELEMENT_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 VECTOR_PATHS = ("baseline", "avx2", "avx512")
+SUMMED_ROWS = 512  # HG_SHARE of native/between.c
 BLOCK_FAULTS = ("", "indptr_start", "indptr_order", "indptr_end", "row_range", "row_order", "index_range")
 
 
@@ -95,6 +96,12 @@ _SIGNATURES = {
         [c_int, c_int, c_uint64, c_uint32, c_double, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int64],
     ),
     "hg_elu": (None, [c_int, c_int, c_int, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64]),
+    "hg_elu_gradient": (None, [c_int, c_int, c_int] + [c_void_p, c_int64] * 5 + [c_int64] * 3),
+    "hg_bias_gradient": (
+        None,
+        [c_int, c_int, c_int] + [c_void_p, c_void_p, c_int64] + [c_void_p, c_int64, c_void_p, c_void_p] + [c_int64] * 3,
+    ),
+    "hg_normalise": (None, [c_int, c_int, c_int] + [c_void_p, c_int64] * 2 + [c_void_p] + [c_int64] * 3),
     "hg_check_block": (
         c_int,
         [c_int, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, POINTER(c_int64)],
@@ -299,6 +306,57 @@ class Native:
             _pointer(x),
             x.stride(0),
             *x.shape,
+        )
+
+    def elu_gradient(self, out, gy, y, x, dots) -> None:
+        heads = 1 if dots is None else dots.shape[1]
+        self._library.hg_elu_gradient(
+            self._path,
+            torch.get_num_threads(),
+            ELEMENT_CODES[gy.dtype],
+            *(
+                value
+                for tensor in (out, gy, y, x, dots)
+                for value in ((None, 0) if tensor is None else (_pointer(tensor), tensor.stride(0)))
+            ),
+            gy.shape[0],
+            heads,
+            gy.shape[1] // heads,
+        )
+
+    def normalise(self, y, denominator, bias) -> None:
+        heads = denominator.shape[1]
+        self._library.hg_normalise(
+            self._path,
+            torch.get_num_threads(),
+            ELEMENT_CODES[y.dtype],
+            _pointer(y),
+            y.stride(0),
+            _pointer(denominator),
+            denominator.stride(0),
+            _pointer(bias),
+            y.shape[0],
+            heads,
+            y.shape[1] // heads,
+        )
+
+    def bias_gradient(self, sums, gy, bias, dots) -> None:
+        heads = 1 if dots is None else dots.shape[1]
+        partial = gy.new_zeros(-(-gy.shape[0] // SUMMED_ROWS), gy.shape[1])
+        self._library.hg_bias_gradient(
+            self._path,
+            torch.get_num_threads(),
+            ELEMENT_CODES[gy.dtype],
+            _pointer(sums),
+            _pointer(dots),
+            0 if dots is None else dots.stride(0),
+            _pointer(gy),
+            gy.stride(0),
+            _pointer(bias),
+            _pointer(partial),
+            gy.shape[0],
+            heads,
+            gy.shape[1] // heads,
         )
 
     def dropout_entries(self, out, data, indptr, ids, columns, key, threshold, scale) -> None:

@@ -226,3 +226,23 @@ def attend_backward(
 
 def elu(out, x) -> None:
     out.copy_(torch.where(x > 0, x, torch.exp(x.clamp_max(0)) - 1))
+
+
+def elu_gradient(out, gy, y, x, dots) -> None:
+    gradient = gy * torch.where(y > 0, torch.ones_like(y), y + 1)
+    if dots is not None:
+        dots.copy_((gradient * x).unflatten(1, (dots.shape[1], -1)).sum(2))
+    out.copy_(gradient)
+
+
+def normalise(y, denominator, bias) -> None:
+    factor = torch.where(denominator == 0, torch.zeros_like(denominator), 1 / denominator)
+    y.unflatten(1, (denominator.shape[1], -1)).mul_(factor.unsqueeze(2))
+    if bias is not None:
+        y += bias
+
+
+def bias_gradient(sums, gy, bias, dots) -> None:
+    sums += gy.sum(0)
+    if dots is not None:
+        dots -= (gy * bias).unflatten(1, (dots.shape[1], -1)).sum(2)

@@ -56,9 +56,12 @@ class EluDropout:
         if self.p:
             kernels.dropout(out, out, self.ids[rows], self.key, self.p)
 
-    def gradient(self, gy, y, rows):
-        """gy (rows, F) becomes the gradient of the input, from the result y that `write` gave, which is used up."""
+    def gradient(self, gy, y, x, rows, dots=None):
+        """x (rows, F) becomes its own gradient, from the result y that `write` gave and its gradient gy; both are used up.
+
+        dots: (rows, H) or None, becomes Σ gradient · x over the columns of each head.
+        """
         if self.p:
             kernels.dropout(gy, gy, self.ids[rows], self.key, self.p)
             y.mul_(1 / kernels.kept_scale(self.p))
-        torch.ops.aten.elu_backward.grad_input(gy, 1.0, 1.0, 1.0, True, y, grad_input=gy)
+        kernels.elu_gradient(x, gy, y, x, dots)

@@ -72,12 +72,15 @@ class AdditiveAttention:
         """
         return _Attend.apply(projected, terms, self, shape, key, p)
 
-    def forward(self, projected, shape, key, p, terms=None, y=None):
-        """(y (m, F), lse (m, H)) without autograd. y: zeros, if it is to be written to a place of the caller's."""
+    def forward(self, projected, shape, key, p, terms=None, y=None, bias=None):
+        """(y (m, F), lse (m, H)) without autograd. y: zeros, if it is to be written to a place of the caller's; bias (F,) is then
+        added to it.
+        """
         n, f, h = self.num_outputs, shape.columns, shape.heads
         y = projected.new_zeros(n, f) if y is None else y
-        maximum, denominator = projected.new_full((n, h), -torch.inf), projected.new_zeros(n, h)
-        a_dst, shifted = self.computed(projected[:, f + h :]).contiguous(), False
+        maximum, denominator, a_dst, lse = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(4))
+        maximum.fill_(-torch.inf), denominator.zero_(), a_dst.copy_(self.computed(projected[:, f + h :]))
+        shifted = False
         for block, rows, _, _ in self.forward_stream(
             projected[:, : f + h], kind="halo_forward", narrow=f, pieces=terms is None and not self.remote_logit
         ):
@@ -101,8 +104,7 @@ class AdditiveAttention:
                     edge_term=what and what.term(terms),
                     dropout=dropout or None,
                 )
-        lse = torch.empty_like(maximum)
-        kernels.attend_finish(y, maximum, denominator, lse)
+        kernels.attend_finish(y, maximum, denominator, lse, bias)
         return y, lse + self.remote_logit if shifted else lse
 
     def backward(self, gy, projected, y, lse, shape, key, p, terms=None):
@@ -117,7 +119,8 @@ class AdditiveAttention:
         if overwrite and terms is None and not stream.halo:
             return self._in_place(sent, projected, shape, key, p), None
         gradient = self.arena.empty_like(projected).zero_()
-        ga_dst, g_terms = projected.new_zeros(len(sent), h), None if terms is None else torch.zeros_like(terms)
+        ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
+        g_terms = None if terms is None else torch.zeros_like(terms)
         for block, rows, _, back in self.backward_stream(
             sent, kind="halo_backward", returns=ga_dst, narrow=sent.shape[1] - 3 * h, pieces=terms is None
         ):
@@ -133,7 +136,7 @@ class AdditiveAttention:
         self.backward_stream.buffers.cap(
             sent.shape[1] * sent.element_size(), h * sent.element_size()
         )  # notes the width
-        ga_dst = projected.new_zeros(len(sent), h)
+        ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
         spare = self.arena.empty(min(tile_rows(), len(projected)), f + h, dtype=projected.dtype)
         for rows in row_tiles(len(projected)):
             part, gradient = own.slice(rows.start, rows.stop), spare[: rows.stop - rows.start].zero_()

@@ -9,6 +9,7 @@ meaning.
 
 import torch
 
+from hpcgnn import kernels
 from hpcgnn.ops.room import row_tiles, tile_rows
 
 
@@ -33,12 +34,13 @@ class _Layer(torch.autograd.Function):
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         projected = _project(x, weight, activation, arena)
         bundle = arena.empty(n, f if shape.average else f + 3 * h, dtype=x.dtype)
-        y, lse = operator.forward(projected, shape, key, p, terms, bundle[:, :f].zero_())
+        y = bundle[:, :f].zero_()
+        y, lse = operator.forward(projected, shape, key, p, terms, y, None if shape.average else bias)
         if shape.average:
             out = arena.empty(n, shape.width, dtype=x.dtype)
             torch.mean(y.view(n, h, shape.width), 1, out=out).add_(bias)
         else:
-            out = y.add_(bias)
+            out = y
         ctx.settings = operator, shape, key, p, activation
         ctx.x, ctx.heads_below = x, 0 if dots is None else dots.shape[1]
         ctx.projected = projected if ctx.needs_input_grad[0] else None
@@ -83,17 +85,16 @@ def _bundle(gy, dots, bundle, bias, projected, lse, shape, operator):
     # Without a layer above that has taken the output over, somebody may still want to read it.
     sent = bundle if dots is not None else operator.arena.empty(n, width + 3 * h, dtype=gy.dtype)
     g_bias = torch.zeros_like(bias)
-    of_bias = None if shape.average else torch.block_diag(*bias.view(h, -1, 1))  # (F, H): <gy, b> per head as a product
     spare = operator.arena.empty(min(tile_rows(), n), f, dtype=gy.dtype)
     for rows in row_tiles(n):
         part, room = gy[rows], spare[: rows.stop - rows.start]
-        g_bias += part.sum(0)
         if shape.average:
+            kernels.bias_gradient(g_bias, part)
             part = part / h
             product = _per_head(part.unsqueeze(1), bundle[rows].view(-1, h, shape.width), room)
         else:
             product = _per_head(part, bundle[rows, :f], room, h) if dots is None else dots[rows]
-            product = product - part @ of_bias  # the output has the bias in it, D has not
+            kernels.bias_gradient(g_bias, part, bias, product)  # the output has the bias in it, D has not
         if sent[rows].data_ptr() != part.data_ptr():
             sent[rows, :width] = part
         a_dst = operator.computed(projected[:, f + h :], rows)
@@ -113,8 +114,8 @@ def _input_gradient(gradient, x, weight, activation, wanted, heads_below, arena)
     g_weight = torch.zeros_like(weight)
     rows_at_most = min(tile_rows(), len(x))
     spare = None if activation is None else arena.empty(rows_at_most, x.shape[1], dtype=x.dtype)
-    product = arena.empty(rows_at_most, x.shape[1], dtype=x.dtype) if wanted else None
-    dots = x.new_empty(len(x), heads_below) if wanted and heads_below else None
+    product = arena.empty(rows_at_most, x.shape[1], dtype=x.dtype) if wanted and activation is not None else None
+    dots = arena.empty(len(x), heads_below, dtype=x.dtype) if wanted and heads_below else None
     gx = (x if activation is not None else arena.empty_like(x)) if wanted else None
     for rows in row_tiles(len(x)):
         part = x[rows]
@@ -124,10 +125,9 @@ def _input_gradient(gradient, x, weight, activation, wanted, heads_below, arena)
         g_weight.addmm_(part.t(), gradient[rows])
         if not wanted:
             continue
+        if activation is None:
+            torch.mm(gradient[rows], weight.t(), out=gx[rows])
+            continue
         g = torch.mm(gradient[rows], weight.t(), out=product[: len(part)])
-        if activation is not None:
-            activation.gradient(g, part, rows)
-        if dots is not None:
-            dots[rows] = _per_head(g, x[rows], part, heads_below)
-        gx[rows] = g
+        activation.gradient(g, part, x[rows], rows, None if dots is None else dots[rows])
     return gx, g_weight, dots

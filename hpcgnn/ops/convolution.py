@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
+from hpcgnn import kernels
 from hpcgnn.ops.room import Room, row_tiles, tile_rows
 
 
@@ -93,7 +94,7 @@ class _Convolve(torch.autograd.Function):
             mine, place = operator.outputs_of(rows)
             part, g = inputs.read(x[rows]), gradients.read(gy[mine])
             g_neighbour.addmm_(part.t(), t)
-            g_bias += g.sum(0)
+            kernels.bias_gradient(g_bias, g)
             if own is not None:
                 g_own.addmm_((part if place is None else taken(mine)).t(), g)
             if not needs_x:
@@ -153,7 +154,7 @@ class _Combine(torch.autograd.Function):
         g_weights = [gy.new_zeros(shape, dtype=constants.dtype) for shape in ctx.shapes]
         for rows, parts in constants.dropped():
             g = gradients.read(gy[rows])
-            g_bias += g.sum(0)
+            kernels.bias_gradient(g_bias, g)
             for part, g_weight in zip(parts, g_weights):
                 g_weight.addmm_(part.t(), g)
         return None, None, g_bias, *g_weights

@@ -2,7 +2,7 @@
 
 import torch
 
-from hpcgnn.ops.room import row_tiles
+from hpcgnn.ops.room import row_tiles, tile_rows
 
 
 def cross_entropy(logits, rows, labels, arena):
@@ -20,9 +20,15 @@ class _CrossEntropy(torch.autograd.Function):
         if gradient is not None and rows is not None:
             gradient.zero_()
         total = logits.new_zeros((), dtype=torch.float64)
+        spares = [
+            arena.empty(min(tile_rows(), len(labels)), logits.shape[1], dtype=logits.dtype)
+            for _ in range(1 if rows is None else 2)
+        ]
         for tile in row_tiles(len(labels)):
             taken, label = tile if rows is None else rows[tile], labels[tile].unsqueeze(1)
-            log_p = torch.log_softmax(logits[taken], 1)
+            log_p, *chosen = (spare[: len(label)] for spare in spares)
+            part = torch.index_select(logits, 0, taken, out=chosen[0]) if chosen else logits[tile]
+            torch.log_softmax(part, 1, out=log_p)
             total -= log_p.gather(1, label).sum(dtype=torch.float64)
             if gradient is not None:
                 p = log_p.exp_()

@@ -264,8 +264,8 @@ def test_no_edges_at_all(implementation):
     none = torch.zeros(5, dtype=torch.int64), torch.zeros(0, dtype=torch.int32)
     options = {"heads": 2, "slope": SLOPE}
     kernels.attend_forward(y, running_max, denominator, torch.ones(4, 2), torch.ones(0, 18), *none, **options)
-    kernels.attend_finish(y, running_max, denominator, lse)
-    assert not y.any() and bool((lse == torch.inf).all())
+    kernels.attend_finish(y, running_max, denominator, lse, torch.arange(16.0))
+    assert torch.equal(y, torch.arange(16.0).expand(4, 16)) and bool((lse == torch.inf).all())
     gz, ga_src = torch.zeros(4, 16), torch.zeros(4, 2)
     kernels.attend_backward(gz, ga_src, ga_dst, torch.ones(4, 18), torch.ones(0, 22), *none, **options)
     assert not gz.any() and not ga_src.any()

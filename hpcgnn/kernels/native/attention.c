@@ -47,7 +47,7 @@ typedef struct {
     int num_threads;
 } hg_walk;
 
-static const hg_attention_kernels *kernels_of(int path, int type)
+const hg_attention_kernels *hg_attention_table(int path, int type)
 {
 #if defined(__x86_64__)
     if (path == HG_AVX2)
@@ -57,6 +57,20 @@ static const hg_attention_kernels *kernels_of(int path, int type)
 #endif
     (void)path;
     return &hg_attention_baseline[type];
+}
+
+/* A wave's buffers, kept from call to call: of this size malloc would take fresh pages from the system every time, and a
+ * layer's backward pass makes a call for each tile of rows. As large as the largest wave; NULL: no memory. */
+static void *wave_memory(int64_t bytes)
+{
+    static _Thread_local void *memory;
+    static _Thread_local int64_t size;
+    if (bytes > size) {
+        free(memory);
+        memory = malloc((size_t)bytes);
+        size = memory ? bytes : 0;
+    }
+    return memory;
 }
 
 static int64_t rounded(int64_t bytes)
@@ -98,7 +112,7 @@ static int begin_walk(hg_walk *w, int path, int num_threads, const hg_attention_
     const int64_t num_edges = a->indptr[a->num_rows] - a->indptr[0];
     memset(w, 0, sizeof *w);
     w->a = a;
-    w->kernels = kernels_of(path, a->type);
+    w->kernels = hg_attention_table(path, a->type);
     w->size = a->type == HG_F64 ? 8 : 4;
     w->edge = a->indptr[0];
     w->partial_width = a->heads * (a->head_width + extra);
@@ -264,10 +278,11 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
     /* A wave may exceed its limit by one task: a row short of a hub. */
     int64_t limit = w->num_threads == 1 ? 1 : (int64_t)HG_WAVE_EDGES * w->num_threads, held = limit + 2 * HG_HUB_EDGES;
     held = held < num_edges ? held : num_edges;
-    char *buffer = a->g_edge_term ? NULL : malloc((size_t)(held * a->heads * w->size + 1));
-    int32_t *order = malloc((size_t)(held + 1) * sizeof *order);
-    int32_t *start = malloc((size_t)HG_WAVE_TASKS * (HG_BUCKETS + 1) * sizeof *start);
-    failed = failed || !order || !start || (!buffer && !a->g_edge_term) ? -1 : 0;
+    const int64_t start_bytes = (int64_t)HG_WAVE_TASKS * (HG_BUCKETS + 1) * 4, order_bytes = rounded(held * 4);
+    char *memory = wave_memory(start_bytes + order_bytes + (a->g_edge_term ? 0 : held * a->heads * w->size));
+    int32_t *start = (int32_t *)memory, *order = (int32_t *)(memory + start_bytes);
+    char *buffer = memory + start_bytes + order_bytes;
+    failed = failed || !memory ? -1 : 0;
     while (!failed && next_wave(w, limit)) {
         const int64_t base = w->tasks[0].first_edge, stride = a->g_edge_term ? a->g_edge_stride : a->heads;
         /* Element e of the gradients, counted as the block's edges are. */
@@ -299,22 +314,6 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
                 }
         }
     }
-    free(buffer);
-    free(order);
-    free(start);
     end_walk(w);
     return failed;
-}
-
-/* out = ELU of x (rows, width), which may be out itself. */
-HG_EXPORT void hg_elu(int path, int num_threads, int type, void *out, int64_t out_stride, const void *x,
-                      int64_t x_stride, int64_t rows, int64_t width)
-{
-    void (*elu)(void *, const void *, int64_t) = kernels_of(path, type)->elu;
-    const int64_t size = type == HG_F64 ? 8 : 4;
-    if (rows * width < 1 << 14)
-        num_threads = 1;
-    #pragma omp parallel for schedule(static) num_threads(num_threads)
-    for (int64_t i = 0; i < rows; i++)
-        elu((char *)out + i * out_stride * size, (const char *)x + i * x_stride * size, width);
 }

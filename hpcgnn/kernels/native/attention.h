@@ -86,9 +86,18 @@ typedef struct {
     void (*backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
                            void *partial, void *gradient, int64_t stride);
     void (*backward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num);
-    /* One row of the activation that goes with attention; here because it shares the exponential. */
+    /* One row of what stands between layers of attention (between.h); here because it shares the exponential. */
     void (*elu)(void *out, const void *x, int64_t width);
+    void (*elu_gradient)(void *out, const void *gy, const void *y, const void *x, void *dots, int64_t heads,
+                         int64_t width);
+    void (*normalise)(void *y, const void *denominator, const void *bias, int64_t heads, int64_t width);
+    /* The only one of several rows: their sums stay in registers for longer. */
+    void (*bias_gradient)(void *sums, void *dots, int64_t dots_stride, const void *gy, int64_t gy_stride,
+                          const void *bias, int64_t rows, int64_t heads, int64_t width);
 } hg_attention_kernels;
+
+/* The table of a vector path and an element type. */
+const hg_attention_kernels *hg_attention_table(int path, int type);
 
 /* One table per path, indexed by element type. */
 extern const hg_attention_kernels hg_attention_baseline[2];

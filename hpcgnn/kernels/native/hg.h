@@ -4,7 +4,7 @@
  *   one hg_kernels table per vector path (path_*.c)                 vector code, serial, no OpenMP
  *   templates (gather_*.h, extreme.h, philox.h, …)                  written once, compiled for each path
  *
- * All sizes and strides count elements, not bytes. Nothing here keeps state between calls.
+ * All sizes and strides count elements, not bytes. Nothing here keeps state between calls, but for memory to work in.
  */
 #ifndef HG_H
 #define HG_H

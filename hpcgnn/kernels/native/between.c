@@ -1,0 +1,75 @@
+/* What is done to rows between two layers: who does which rows. The loops over columns are in between.h. */
+#include <stdlib.h>
+
+#include "attention.h"
+
+#define HG_SMALL (1 << 14)      /* elements below which waking other threads costs more than they save */
+#define HG_SHARE 512            /* rows whose sums are made by one thread, in order, whatever the number of threads */
+
+static int64_t size_of(int type)
+{
+    return type == HG_F64 ? 8 : 4;
+}
+
+/* out = ELU of x (rows, width), which may be out itself. */
+HG_EXPORT void hg_elu(int path, int num_threads, int type, void *out, int64_t out_stride, const void *x,
+                      int64_t x_stride, int64_t rows, int64_t width)
+{
+    void (*elu)(void *, const void *, int64_t) = hg_attention_table(path, type)->elu;
+    const int64_t size = size_of(type);
+    if (rows * width < HG_SMALL)
+        num_threads = 1;
+    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    for (int64_t i = 0; i < rows; i++)
+        elu((char *)out + i * out_stride * size, (const char *)x + i * x_stride * size, width);
+}
+
+/* out = the gradient of ELU's input from that of its result y; dots (rows, heads) = <out, x> of each head, or NULL. */
+HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, int64_t out_stride, const void *gy,
+                               int64_t gy_stride, const void *y, int64_t y_stride, const void *x, int64_t x_stride,
+                               void *dots, int64_t dots_stride, int64_t rows, int64_t heads, int64_t head_width)
+{
+    const hg_attention_kernels *kernels = hg_attention_table(path, type);
+    const int64_t size = size_of(type);
+    if (rows * heads * head_width < HG_SMALL)
+        num_threads = 1;
+    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    for (int64_t i = 0; i < rows; i++)
+        kernels->elu_gradient((char *)out + i * out_stride * size, (const char *)gy + i * gy_stride * size,
+                              (const char *)y + i * y_stride * size, (const char *)x + i * x_stride * size,
+                              dots ? (char *)dots + i * dots_stride * size : NULL, heads, head_width);
+}
+
+/* y (rows, F) = y / denominator (rows, heads) + bias (F), unless NULL; rows with a denominator of 0 get the bias alone. */
+HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_t y_stride, const void *denominator,
+                            int64_t denominator_stride, const void *bias, int64_t rows, int64_t heads, int64_t head_width)
+{
+    const hg_attention_kernels *kernels = hg_attention_table(path, type);
+    const int64_t size = size_of(type);
+    if (rows * heads * head_width < HG_SMALL)
+        num_threads = 1;
+    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    for (int64_t i = 0; i < rows; i++)
+        kernels->normalise((char *)y + i * y_stride * size,
+                           (const char *)denominator + i * denominator_stride * size, bias, heads, head_width);
+}
+
+/* sums (F) += the columns' sums of gy (rows, F); dots (rows, heads) -= <gy, bias> of each head, unless NULL. partial
+ * (rows / HG_SHARE rounded up, F): zeros, to work in. */
+HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, void *dots, int64_t dots_stride,
+                                const void *gy, int64_t gy_stride, const void *bias, void *partial, int64_t rows,
+                                int64_t heads, int64_t head_width)
+{
+    const hg_attention_kernels *kernels = hg_attention_table(path, type);
+    const int64_t size = size_of(type), width = heads * head_width, shares = (rows + HG_SHARE - 1) / HG_SHARE;
+    if (rows * width < HG_SMALL)
+        num_threads = 1;
+    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    for (int64_t s = 0; s < shares; s++) {
+        const int64_t i = s * HG_SHARE, num = rows - i < HG_SHARE ? rows - i : HG_SHARE;
+        kernels->bias_gradient((char *)partial + s * width * size, dots ? (char *)dots + i * dots_stride * size : NULL,
+                               dots_stride, (const char *)gy + i * gy_stride * size, gy_stride, bias, num, heads,
+                               head_width);
+    }
+    kernels->bias_gradient(sums, NULL, 0, partial, width, NULL, shares, heads, head_width);
+}

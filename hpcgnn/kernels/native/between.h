@@ -1,0 +1,134 @@
+/* Template: what is done to the rows between two layers, of f32 or f64, in one pass: ELU, its gradient, the gradient of
+ * a bias, the end of attention.
+ *
+ * The gradients are read and written a head at a time, since attention wants an inner product per head beside them; torch
+ * needs a pass over the row for each of these. Every step is of `num` columns: a whole register, or what is left of a head.
+ */
+#define HG_STEPS(first, last, step)                                                                                    \
+    {                                                                                                                  \
+        int64_t c = (first);                                                                                           \
+        for (; c + lanes <= (last); c += lanes)                                                                        \
+            step(c, lanes)                                                                                             \
+        if (c < (last))                                                                                                \
+            step(c, (last) - c)                                                                                        \
+    }
+
+#define HG_BETWEEN(type, element, vector, ints, exponential)                                                           \
+    HG_INLINE vector load_##type(const void *row, int64_t column, int64_t num)                                         \
+    {                                                                                                                  \
+        vector v = {0};                                                                                                \
+        memcpy(&v, (const element *)row + column, (size_t)num * sizeof(element));                                      \
+        return v;                                                                                                      \
+    }                                                                                                                  \
+    HG_INLINE void store_##type(void *row, int64_t column, int64_t num, vector v)                                      \
+    {                                                                                                                  \
+        memcpy((element *)row + column, &v, (size_t)num * sizeof(element));                                            \
+    }                                                                                                                  \
+    HG_INLINE vector elu_lanes_##type(vector x)                                                                        \
+    {                                                                                                                  \
+        const vector zero = {0};                                                                                       \
+        const ints positive = x > zero;                                                                                \
+        return (vector)HG_SELECT(ints, positive, x, exponential(x) - (zero + 1));                                      \
+    }                                                                                                                  \
+    HG_INLINE vector elu_slope_##type(vector y)                                                                        \
+    {                                                                                                                  \
+        const vector zero = {0};                                                                                       \
+        const ints positive = y > zero;                                                                                \
+        return (vector)HG_SELECT(ints, positive, zero + 1, y + 1);                                                     \
+    }                                                                                                                  \
+    HG_INLINE element lane_sum_##type(vector v)                                                                        \
+    {                                                                                                                  \
+        element sum = 0;                                                                                               \
+        HG_UNROLL                                                                                                      \
+        for (int k = 0; k < (int)(sizeof(vector) / sizeof(element)); k++)                                              \
+            sum += v[k];                                                                                               \
+        return sum;                                                                                                    \
+    }                                                                                                                  \
+    /* x where that is positive, exp(x) - 1 elsewhere; out may be x itself. */                                         \
+    static void elu_##type(void *out, const void *x, int64_t width)                                                    \
+    {                                                                                                                  \
+        const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
+        HG_STEPS(0, width, HG_ELU_##type)                                                                              \
+    }                                                                                                                  \
+    /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...); dots[h] = <out, x> of head h, unless NULL. out may be x. */    \
+    static void elu_gradient_##type(void *out, const void *gy, const void *y, const void *x, void *dots,               \
+                                    int64_t heads, int64_t width)                                                      \
+    {                                                                                                                  \
+        const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
+        for (int64_t h = 0; h < heads; h++) {                                                                          \
+            vector dot = {0};                                                                                          \
+            HG_STEPS(h * width, (h + 1) * width, HG_ELU_GRADIENT_##type)                                               \
+            if (dots)                                                                                                  \
+                ((element *)dots)[h] = lane_sum_##type(dot);                                                           \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* y = y / denominator of its head (0 where that is 0) + bias, unless NULL. */                                     \
+    static void normalise_##type(void *y, const void *denominator, const void *bias, int64_t heads, int64_t width)     \
+    {                                                                                                                  \
+        const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
+        for (int64_t h = 0; h < heads; h++) {                                                                          \
+            const element sum = ((const element *)denominator)[h], factor = sum == 0 ? 0 : 1 / sum;                    \
+            HG_STEPS(h * width, (h + 1) * width, HG_NORMALISE_##type)                                                  \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* sums += each of num rows of gy; their dots[h] -= <gy, bias> of head h, unless NULL. */                           \
+    HG_INLINE void bias_rows_##type(element *sums, element *dots, int64_t dots_stride, const element *gy,              \
+                                    int64_t stride, const element *bias, int64_t heads, int64_t width, const int num)  \
+    {                                                                                                                  \
+        const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
+        for (int64_t h = 0; h < heads; h++) {                                                                          \
+            vector dot[4] = {{0}};                                                                                     \
+            HG_STEPS(h * width, (h + 1) * width, HG_BIAS_GRADIENT_##type)                                              \
+            for (int k = 0; dots && k < num; k++)                                                                      \
+                dots[k * dots_stride + h] -= lane_sum_##type(dot[k]);                                                  \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void bias_gradient_##type(void *sums, void *dots, int64_t dots_stride, const void *gy, int64_t stride,      \
+                                     const void *bias, int64_t rows, int64_t heads, int64_t width)                     \
+    {                                                                                                                  \
+        const element *from = (const element *)gy;                                                                     \
+        element *to = (element *)dots;                                                                                 \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 4 <= rows; i += 4, from += 4 * stride, to = to ? to + 4 * dots_stride : NULL)                       \
+            bias_rows_##type((element *)sums, to, dots_stride, from, stride, (const element *)bias, heads, width, 4);  \
+        for (; i < rows; i++, from += stride, to = to ? to + dots_stride : NULL)                                       \
+            bias_rows_##type((element *)sums, to, dots_stride, from, stride, (const element *)bias, heads, width, 1);  \
+    }
+
+#define HG_ELU_STEP(type, c, num) store_##type(out, c, num, elu_lanes_##type(load_##type(x, c, num)));
+#define HG_ELU_GRADIENT_STEP(type, vector, c, num)                                                                     \
+    {                                                                                                                  \
+        const vector gradient = load_##type(gy, c, num) * elu_slope_##type(load_##type(y, c, num));                    \
+        if (dots)                                                                                                      \
+            dot += gradient * load_##type(x, c, num);                                                                  \
+        store_##type(out, c, num, gradient);                                                                           \
+    }
+#define HG_BIAS_GRADIENT_STEP(type, vector, c, width)                                                                  \
+    {                                                                                                                  \
+        const vector weights = dots ? load_##type(bias, c, width) : (vector){0};                                       \
+        vector sum = load_##type(sums, c, width);                                                                      \
+        HG_UNROLL                                                                                                      \
+        for (int k = 0; k < num; k++) {                                                                                \
+            const vector gradient = load_##type(gy + k * stride, c, width);                                            \
+            sum += gradient;                                                                                           \
+            if (dots)                                                                                                  \
+                dot[k] += gradient * weights;                                                                          \
+        }                                                                                                              \
+        store_##type(sums, c, width, sum);                                                                             \
+    }
+#define HG_NORMALISE_STEP(type, vector, c, num)                                                                        \
+    {                                                                                                                  \
+        const vector result = factor * load_##type(y, c, num);                                                         \
+        store_##type(y, c, num, bias ? result + load_##type(bias, c, num) : result);                                   \
+    }
+#define HG_NORMALISE_f32(c, num) HG_NORMALISE_STEP(f32, hg_exp_f32, c, num)
+#define HG_NORMALISE_f64(c, num) HG_NORMALISE_STEP(f64, hg_exp_f64, c, num)
+#define HG_ELU_f32(c, num) HG_ELU_STEP(f32, c, num)
+#define HG_ELU_f64(c, num) HG_ELU_STEP(f64, c, num)
+#define HG_ELU_GRADIENT_f32(c, num) HG_ELU_GRADIENT_STEP(f32, hg_exp_f32, c, num)
+#define HG_ELU_GRADIENT_f64(c, num) HG_ELU_GRADIENT_STEP(f64, hg_exp_f64, c, num)
+#define HG_BIAS_GRADIENT_f32(c, n) HG_BIAS_GRADIENT_STEP(f32, hg_exp_f32, c, n)
+#define HG_BIAS_GRADIENT_f64(c, n) HG_BIAS_GRADIENT_STEP(f64, hg_exp_f64, c, n)
+
+HG_BETWEEN(f32, float, hg_exp_f32, hg_exp_i32, exp_f32)
+HG_BETWEEN(f64, double, hg_exp_f64, hg_exp_i64, exp_f64)

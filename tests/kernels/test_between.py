@@ -1,0 +1,97 @@
+"""What is done to rows between layers, against torch's own in float64, on every vector path."""
+
+import pytest
+import torch
+
+from hpcgnn.kernels import bias_gradient, elu, elu_gradient
+
+
+@pytest.mark.parametrize("width", [1, 3, 8, 31, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_elu(kernels, dtype, width):
+    x = torch.randn(300, width, dtype=dtype, generator=torch.Generator().manual_seed(width)) * 20
+    x[0], x[1], x[2] = -torch.inf, torch.inf, 0.0
+    right = torch.nn.functional.elu(x.double())
+    out = torch.full((300, width + 2), 7, dtype=dtype)
+    elu(out[:, 1:-1], x)
+    torch.testing.assert_close(out[:, 1:-1].double(), right, rtol=2e-7, atol=2e-7 if dtype == torch.float32 else 1e-15)
+    assert (out[:, 0] == 7).all() and (out[:, -1] == 7).all(), "nothing beside the columns is touched"
+    in_place = x.clone()
+    elu(in_place, in_place)
+    assert torch.equal(in_place, out[:, 1:-1])
+
+
+def test_nan_stays_and_wrong_arguments_are_refused(kernels):
+    x = torch.full((2, 5), torch.nan)
+    elu(x, x)
+    assert x.isnan().all()
+    with pytest.raises(ValueError, match="out"):
+        elu(torch.zeros(2, 4), x)
+    with pytest.raises(ValueError, match="float32"):
+        elu(x.bfloat16(), x.bfloat16())
+
+
+def rows_of(width, dtype, count=4, rows=1300):
+    """Matrices with columns of others beside them, and these whole."""
+    draw = torch.Generator().manual_seed(width)
+    whole = [torch.randn(rows, width + 3, dtype=dtype, generator=draw) for _ in range(count)]
+    return [each[:, 1:-2] for each in whole], whole
+
+
+@pytest.mark.parametrize("heads, width", [(1, 1), (1, 40), (2, 3), (4, 64), (8, 8), (3, 13)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_elu_gradient(kernels, dtype, heads, width):
+    (gy, x, out), (_, _, around) = rows_of(heads * width, dtype, 3)
+    y, before = torch.nn.functional.elu(x), around.clone()
+    wanted = x.double().clone().requires_grad_()
+    torch.nn.functional.elu(wanted).backward(gy.double())
+    dots = torch.empty(len(x), heads, dtype=dtype)
+    elu_gradient(out, gy, y, x, dots)
+    right = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
+    torch.testing.assert_close(out.double(), wanted.grad, **right)
+    torch.testing.assert_close(dots.double(), (wanted.grad * x).unflatten(1, (heads, -1)).sum(2).detach(), **right)
+    assert torch.equal(around[:, [0, -1, -2]], before[:, [0, -1, -2]]), "nothing beside the columns is touched"
+    found = out.clone()
+    elu_gradient(x, gy, y, x, dots_again := torch.empty_like(dots))
+    assert torch.equal(x, found) and torch.equal(dots, dots_again), "over x itself"
+    elu_gradient(gy, gy, y)
+    assert torch.equal(gy, found), "without inner products"
+
+
+@pytest.mark.parametrize("rows", [0, 1, 511, 512, 1300])
+@pytest.mark.parametrize("heads, width", [(1, 1), (1, 40), (2, 3), (4, 64), (3, 13)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_bias_gradient(kernels, dtype, heads, width, rows):
+    (gy,), _ = rows_of(heads * width, dtype, 1, rows)
+    bias, sums = gy.new_ones(heads * width).cumsum(0) / 10, gy.new_full((heads * width,), 2)
+    dots = torch.full((rows, heads + 1), 3, dtype=dtype)
+    bias_gradient(sums, gy, bias, dots[:, :heads])
+    right = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-11}
+    torch.testing.assert_close(sums.double(), 2 + gy.double().sum(0), **right)
+    product = (gy.double() * bias.double()).unflatten(1, (heads, -1)).sum(2)
+    torch.testing.assert_close(dots[:, :heads].double(), 3 - product, **right)
+    assert (dots[:, heads] == 3).all()
+    alone = gy.new_full((heads * width,), 2)
+    bias_gradient(alone, gy)
+    assert torch.equal(alone, sums)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        bias_gradient(again := gy.new_full((heads * width,), 2), gy)
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(again, sums), "the same bits with any number of threads"
+
+
+def test_wrong_arguments_of_gradients_are_refused(kernels):
+    x = torch.ones(2, 6)
+    for call, word in (
+        (lambda: elu_gradient(x, x, x, None, torch.empty(2, 2)), "x"),
+        (lambda: elu_gradient(x, x, x, x, torch.empty(2, 4)), "divide 6"),
+        (lambda: elu_gradient(x, x, x.double()), "y"),
+        (lambda: bias_gradient(torch.zeros(5), x), "sums"),
+        (lambda: bias_gradient(torch.zeros(6), x, None, torch.empty(2, 2)), "bias"),
+        (lambda: bias_gradient(torch.zeros(6), x, torch.zeros(6), torch.empty(3, 2)), "dots"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            call()
