@@ -37,13 +37,15 @@ wait "$other" || code=$?
 cat "$said"
 rm -f "$said"
 [ "$code" = 0 ] || exit "$code"
-# Operators, schedules and curves at every number of ranks; whole jobs, which take most of the time, at 1, 2 and 4.
-whole_jobs=()
-for name in agreement bad_input evaluate lazy_runs resume run_records stopping; do whole_jobs+=("--ignore=tests/mpi/test_$name.py"); done
+# Operators and curves at every number of ranks; schedules and whole jobs, which take most of the time, at 1, 2 and 4.
+not_at_3=()
+for name in agreement bad_input evaluate large_memory lazy lazy_runs resume run_records stale stopping tma; do
+    not_at_3+=("--ignore=tests/mpi/test_$name.py")
+done
 for ranks in 2 3 4; do
     echo "== parallel tests, $ranks ranks"
     skipped=()
-    [ "$ranks" = 3 ] && skipped=("${whole_jobs[@]}")
+    [ "$ranks" = 3 ] && skipped=("${not_at_3[@]}")
     timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi ${skipped[@]+"${skipped[@]}"} "$@"
 done
 echo "== faults"
