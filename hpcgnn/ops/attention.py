@@ -79,7 +79,9 @@ class AdditiveAttention:
         n, f, h = self.num_outputs, shape.columns, shape.heads
         y = projected.new_zeros(n, f) if y is None else y
         maximum, denominator, a_dst, lse = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(4))
-        maximum.fill_(-torch.inf), denominator.zero_(), a_dst.copy_(self.computed(projected[:, f + h :]))
+        maximum.fill_(-torch.inf)
+        denominator.zero_()
+        a_dst.copy_(self.computed(projected[:, f + h :]))
         shifted = False
         for block, rows, _, _ in self.forward_stream(
             projected[:, : f + h], kind="halo_forward", narrow=f, pieces=terms is None and not self.remote_logit

@@ -10,7 +10,7 @@ meaning.
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.ops.room import row_tiles, tile_rows
+from hpcgnn.ops.room import in_rows, row_tiles, tile_rows
 
 
 def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=None):
@@ -55,7 +55,7 @@ class _Layer(torch.autograd.Function):
         ctx.x = ctx.projected = ctx.rest = None
         if projected is None:
             projected = _project(x, weight, activation, operator.arena)
-        sent, g_bias = _bundle(gy, dots, bundle, bias, projected, lse, shape, operator)
+        sent, g_bias = _bundle(in_rows(gy), dots, bundle, bias, projected, lse, shape, operator)
         del bundle
         gradient, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True)
         del projected, sent

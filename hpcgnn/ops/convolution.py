@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.ops.room import Room, row_tiles, tile_rows
+from hpcgnn.ops.room import Room, in_rows, row_tiles, tile_rows
 
 
 def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):
@@ -148,7 +148,7 @@ class _Combine(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gy):
-        constants = ctx.constants
+        constants, gy = ctx.constants, in_rows(gy)
         gradients = Room(constants.arena, gy, constants.dtype)
         g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype)
         g_weights = [gy.new_zeros(shape, dtype=constants.dtype) for shape in ctx.shapes]

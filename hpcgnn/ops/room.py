@@ -27,6 +27,11 @@ def sum_type(dtype):
     return torch.promote_types(dtype, torch.float32)
 
 
+def in_rows(x):
+    """x (n, F) itself if its rows lie one after the other, as kernels read them, else a copy: gradients may share one row."""
+    return x if x.stride(1) == 1 and x.stride(0) >= x.shape[1] else x.contiguous()
+
+
 class Room:
     """Reads and writes rows of matrices like x (n, F). dtype: to compute with. Where that is x's, nothing is ever copied."""
 

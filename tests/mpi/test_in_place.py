@@ -53,3 +53,17 @@ def test_gat(comm, paths, graph, name, monkeypatch):
     monkeypatch.setattr(GATConv, "forward", one_by_one)
     for mine, expected in zip(found, gradients(), strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_one_gradient_for_all_rows(comm, paths, model):
+    """What autograd gives for a sum is an expanded tensor, whose rows are one."""
+    options = {"model": model, "layers": 2, "hidden": 6, "precision": "fp64", "prune": "none"}
+    found = []
+    for weights in (1.0, torch.ones(1, 1, dtype=torch.float64)):  # a product's gradient is a tensor of its own
+        trainer = build_trainer(comm, configure(paths["undirected"], **options), "metis")
+        y = trainer.model(trainer.graph)
+        (y.sum(0).sum() if isinstance(weights, float) else (y * weights).sum()).backward()
+        found.append([p.grad for p in trainer.model.parameters()])
+    for mine, expected in zip(*found, strict=True):
+        torch.testing.assert_close(mine, expected)
