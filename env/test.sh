@@ -37,16 +37,15 @@ wait "$other" || code=$?
 cat "$said"
 rm -f "$said"
 [ "$code" = 0 ] || exit "$code"
-# Operators and curves at every number of ranks; schedules and whole jobs, which take most of the time, at 1, 2 and 4.
-not_at_3=()
-for name in agreement bad_input evaluate large_memory lazy lazy_runs resume run_records stale stopping tma; do
-    not_at_3+=("--ignore=tests/mpi/test_$name.py")
-done
+# Operators and curves at every number of ranks, schedules at 1, 2 and 4, whole jobs, which take most of the time, at 1 and 2. (Those
+# of the job scripts and of faults have more ranks.)
+whole_jobs="agreement bad_input evaluate lazy_runs resume run_records stopping"
+declare -A left_out=([2]="" [3]="$whole_jobs large_memory lazy stale tma" [4]="$whole_jobs")
 for ranks in 2 3 4; do
     echo "== parallel tests, $ranks ranks"
-    skipped=()
-    [ "$ranks" = 3 ] && skipped=("${not_at_3[@]}")
-    timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi ${skipped[@]+"${skipped[@]}"} "$@"
+    ignored=()
+    for name in ${left_out[$ranks]}; do ignored+=("--ignore=tests/mpi/test_$name.py"); done
+    timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
 done
 echo "== faults"
 # By themselves: they have a watchdog of seconds.
