@@ -11,15 +11,18 @@ static int64_t size_of(int type)
     return type == HG_F64 ? 8 : 4;
 }
 
+static int threads_for(int64_t elements, int num_threads)
+{
+    return elements < HG_SMALL ? 1 : num_threads;
+}
+
 /* out = ELU of x (rows, width), which may be out itself. */
 HG_EXPORT void hg_elu(int path, int num_threads, int type, void *out, int64_t out_stride, const void *x,
                       int64_t x_stride, int64_t rows, int64_t width)
 {
     void (*elu)(void *, const void *, int64_t) = hg_attention_table(path, type)->elu;
     const int64_t size = size_of(type);
-    if (rows * width < HG_SMALL)
-        num_threads = 1;
-    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
     for (int64_t i = 0; i < rows; i++)
         elu((char *)out + i * out_stride * size, (const char *)x + i * x_stride * size, width);
 }
@@ -31,9 +34,7 @@ HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, i
 {
     const hg_attention_kernels *kernels = hg_attention_table(path, type);
     const int64_t size = size_of(type);
-    if (rows * heads * head_width < HG_SMALL)
-        num_threads = 1;
-    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * heads * head_width, num_threads))
     for (int64_t i = 0; i < rows; i++)
         kernels->elu_gradient((char *)out + i * out_stride * size, (const char *)gy + i * gy_stride * size,
                               (const char *)y + i * y_stride * size, (const char *)x + i * x_stride * size,
@@ -46,9 +47,7 @@ HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_
 {
     const hg_attention_kernels *kernels = hg_attention_table(path, type);
     const int64_t size = size_of(type);
-    if (rows * heads * head_width < HG_SMALL)
-        num_threads = 1;
-    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * heads * head_width, num_threads))
     for (int64_t i = 0; i < rows; i++)
         kernels->normalise((char *)y + i * y_stride * size,
                            (const char *)denominator + i * denominator_stride * size, bias, heads, head_width);
@@ -62,9 +61,7 @@ HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums,
 {
     const hg_attention_kernels *kernels = hg_attention_table(path, type);
     const int64_t size = size_of(type), width = heads * head_width, shares = (rows + HG_SHARE - 1) / HG_SHARE;
-    if (rows * width < HG_SMALL)
-        num_threads = 1;
-    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
     for (int64_t s = 0; s < shares; s++) {
         const int64_t i = s * HG_SHARE, num = rows - i < HG_SHARE ? rows - i : HG_SHARE;
         kernels->bias_gradient((char *)partial + s * width * size, dots ? (char *)dots + i * dots_stride * size : NULL,
