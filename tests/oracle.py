@@ -4,6 +4,7 @@ Rows and columns are original node ids. `adjacency[v, u]` is the weight of the e
 adjacency @ x.
 """
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -60,22 +61,15 @@ def messages(rows, fine_cap, cap):
     """Messages that each rank sends in one aggregation.
 
     rows: from `halo_rows`. fine_cap: rows of a round, cut for the widest rows of the run; cap: rows that fit for this
-    width. Rows are dealt one by one: first to rounds, then whole rounds to groups; a peer gets one message per group.
+    width. Rows are dealt one by one to rounds that are all as long, then whole rounds to groups; a peer gets one message per
+    group.
     """
     size = len(rows)
     longest = [max(rows[p][k] for p in range(size)) for k in range(size - 1)]
-    round_of, used, number = {}, 0, 0
-    for k, count in enumerate(longest):
-        fits = count <= fine_cap - used
-        if count and not fits and used:
-            number, used = number + 1, 0
-        for row in range(count):
-            if used == fine_cap:
-                number, used = number + 1, 0
-            round_of[k, row] = number
-            used += 1
-        if count > fine_cap:  # an offset that was cut shares its last round with nobody
-            number, used = number + 1, 0
+    every = [(k, row) for k, count in enumerate(longest) for row in range(count)]
+    needed = math.ceil(len(every) / fine_cap)
+    length = math.ceil(len(every) / max(1, needed))
+    round_of = {row: place // length for place, row in enumerate(every)}
     group_of, used, group = {}, 0, 0
     for number, length in sorted(Counter(round_of.values()).items()):
         if used and used + length > cap:

@@ -30,21 +30,12 @@ def test_no_round_is_empty_or_larger_than_the_cap(max_rows, cap):
 
 
 @given(ROWS, CAP)
-def test_only_offsets_that_do_not_fit_alone_are_cut(max_rows, cap):
-    for round_ in rounds(max_rows, cap):
-        for s in round_:
-            whole = (s.start, s.stop) == (0, max_rows[s.offset - 1])
-            assert whole or (max_rows[s.offset - 1] > cap and len(round_) == 1)
-
-
-@given(ROWS, CAP)
-def test_no_two_neighbouring_rounds_of_whole_offsets_would_fit_together(max_rows, cap):
-    """Else the buffer would be used worse than it could be."""
-    whole = [all(max_rows[s.offset - 1] <= cap for s in round_) for round_ in rounds(max_rows, cap)]
-    made = rounds(max_rows, cap)
-    for index in range(len(made) - 1):
-        if whole[index] and whole[index + 1]:
-            assert size(made[index]) + max_rows[made[index + 1][0].offset - 1] > cap
+def test_the_fewest_rounds_and_all_as_long(max_rows, cap):
+    """A round costs a pass over the rows that it adds to, and the longest one decides the buffers."""
+    sizes = [size(round_) for round_ in rounds(max_rows, cap)]
+    assert len(sizes) == -(-sum(max_rows) // cap)
+    assert all(rows == sizes[0] for rows in sizes[:-1])
+    assert not sizes or sizes[0] == -(-sum(max_rows) // len(sizes)), "nor is the last one needlessly short"
 
 
 @given(ROWS, CAP, st.integers(0, 60))
@@ -69,9 +60,8 @@ def test_the_example_of_the_docstring():
     assert rounds([12, 2, 3, 1], 5) == [
         (Segment(1, 0, 5),),
         (Segment(1, 5, 10),),
-        (Segment(1, 10, 12),),
-        (Segment(2, 0, 2), Segment(3, 0, 3)),
-        (Segment(4, 0, 1),),
+        (Segment(1, 10, 12), Segment(2, 0, 2), Segment(3, 0, 1)),
+        (Segment(3, 1, 3), Segment(4, 0, 1)),
     ]
 
 

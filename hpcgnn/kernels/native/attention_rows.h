@@ -244,8 +244,11 @@ HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scrat
 static __attribute__((noinline)) void HG_N(forward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
                                                          int64_t first, int64_t last)
 {
+    const int64_t bytes = a->heads * a->head_width * (int64_t)sizeof(HG_E);
     for (int64_t i = first; i < last; i++) {
         const int64_t begin = a->indptr[i], end = a->indptr[i + 1], r = a->rows ? a->rows[i] : i;
+        if (a->rows && i + 1 < last)
+            hg_prefetch_row((HG_E *)a->sums + a->rows[i + 1] * a->sums_stride, bytes);
         if (begin < end && end - begin <= HG_HUB_EDGES)
             HG_SINGLE(HG_N(forward_row), a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
                       (HG_E *)a->maximum + r * a->maximum_stride,
@@ -266,8 +269,13 @@ static __attribute__((noinline)) void HG_N(forward_chunk)(const hg_attention_arg
 static __attribute__((noinline)) void HG_N(backward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
                                                           int64_t first, int64_t last, void *gradient, int64_t stride)
 {
+    const int64_t bytes = a->heads * a->head_width * (int64_t)sizeof(HG_E);
     for (int64_t i = first; i < last; i++) {
         const int64_t begin = a->indptr[i], end = a->indptr[i + 1], r = a->rows ? a->rows[i] : i;
+        if (a->rows && i + 1 < last) {
+            hg_prefetch_row((HG_E *)a->sums + a->rows[i + 1] * a->sums_stride, bytes);
+            hg_prefetch_row((HG_E *)a->own + a->rows[i + 1] * a->own_stride, bytes + a->heads * (int64_t)sizeof(HG_E));
+        }
         if (begin < end && end - begin <= HG_HUB_EDGES)
             HG_SINGLE(HG_N(backward_row), a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
                       (HG_E *)a->ga_src + r * a->ga_src_stride, (HG_E *)gradient, stride)

@@ -142,11 +142,13 @@ HG_INLINE void HG_N(wide_finish)(const HG_A *sums, const hg_gather_args *a, int6
 
 static __attribute__((noinline)) void HG_N(wide_rows)(const hg_gather_args *a, int64_t first, int64_t last)
 {
-    const int64_t readable = a->indptr[a->num_rows];
+    const int64_t readable = a->indptr[a->num_rows], size = a->y_type == HG_BF16 ? 2 : (int64_t)sizeof(HG_A);
     for (int64_t i = first; i < last; i++) {
         const int64_t begin = a->indptr[i], stop = a->indptr[i + 1];
         if (stop - begin > HG_HUB_EDGES || (begin == stop && a->accumulate))
             continue;
+        if (a->rows && a->accumulate && i + 1 < last)
+            hg_prefetch_row((const char *)a->y + a->rows[i + 1] * a->y_stride * size, a->width * size);
         HG_PANELS {
             if (a->weight || a->source_scale)
                 HG_N(wide_sum)(sums, a, column, end - column, begin, stop, readable, 1);
