@@ -111,7 +111,9 @@ class ScheduleConfig:
         "", "lazy: learning rate of each layer, one number or a list such as 0.01,0.005 (default: --lr)"
     )
     warm_start: bool = option(
-        False, "lazy: start a layer and its head from the layer before, where they have the same shapes"
+        False,
+        "lazy: start a layer where the one before it ended, as the identity with that one's head (sage, gcn), or else with "
+        "its parameters of the same shapes",
     )
     finetune: int = option(
         0, "lazy: epochs of exact training (as sar) of all layers together after the last layer", least=0

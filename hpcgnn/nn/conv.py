@@ -70,6 +70,10 @@ class LinearConv(Conv):
         """(W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,))."""
         raise NotImplementedError
 
+    def begin_as(self, weight, bias):
+        """As `begin_as` says."""
+        begin_as(*self.weights(), weight, bias)
+
     def forward(self, graph, x, activation=None):
         """Output (m, d_out). Collective. activation: done to x first, in place; see ops/convolution.py."""
         if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
@@ -93,3 +97,14 @@ class LinearConv(Conv):
         neighbour, own, bias = self.weights()
         y = graph.aggregate(x @ neighbour, self.norm)
         return y.add_(bias) if own is None else y.add_(graph.own(x @ own)).add_(bias)
+
+
+def begin_as(neighbour, own, present, weight, bias):
+    """Set a convolution's W_n, W_s (or None) and b such that it gives x W + b of own rows or, without W_s, of the aggregate."""
+    with torch.no_grad():
+        present.copy_(bias)
+        if own is None:
+            neighbour.copy_(weight)
+        else:
+            neighbour.zero_()
+            own.copy_(weight)

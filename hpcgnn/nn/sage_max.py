@@ -6,7 +6,7 @@ maximum does not commute with W_n, so that the input side is always what travels
 
 import torch
 
-from hpcgnn.nn.conv import Conv
+from hpcgnn.nn.conv import Conv, begin_as
 from hpcgnn.nn.linear import Linear
 
 
@@ -18,6 +18,10 @@ class SAGEMaxConv(Conv):
         super().__init__(d_in, d_out)
         self.neighbour = Linear(d_in, d_out, bias=False, dtype=dtype)
         self.own = Linear(d_in, d_out, dtype=dtype)
+
+    def begin_as(self, weight, bias):
+        """As `conv.begin_as` says."""
+        begin_as(self.neighbour.weight, self.own.weight, self.own.bias, weight, bias)
 
     def gather(self, graph, x):
         return graph.largest(x)

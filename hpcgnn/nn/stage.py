@@ -96,11 +96,33 @@ def add_heads(model):
     model.heads = nn.ModuleList(Linear(width, spec.classes, dtype=spec.dtype) for width in model.widths)
 
 
-def copy_layer(model, source, target):
-    """Give layer `target` and its head the parameters and buffers of layer `source` that have the same name and shape."""
-    for parts in (model.convs, model.norms, model.heads):
-        if max(source, target) < len(parts):
-            present, wanted = parts[source].state_dict(), parts[target].state_dict()
-            parts[target].load_state_dict(
-                {k: present[k] if k in present and present[k].shape == v.shape else v for k, v in wanted.items()}
-            )
+def begin_where_ended(model, layer):
+    """Let a layer begin where the one before it ended: as the identity, and with that one's head, so that it predicts the same
+    (Chen, Goodfellow, Shlens, "Net2Net", ICLR'16, section 2.3) or, without a weight for own rows, the same of the aggregate.
+
+    The last layer takes the head's weights for its own. A layer that cannot be set so (attention and others), or is of
+    another width, copies what has the same shape, and so do norms and heads.
+    """
+    conv, head, last = model.convs[layer], model.heads[layer - 1], layer == len(model.convs) - 1
+    identity = hasattr(conv, "begin_as") and (last or conv.d_in == conv.d_out)
+    for parts in (() if identity else (model.convs,), (model.norms, model.heads)):
+        for part in parts:
+            if layer < len(part):
+                _copy(part[layer - 1], part[layer])
+    if not identity:
+        return
+    if last:
+        conv.begin_as(head.weight, head.bias)
+        return
+    conv.begin_as(torch.eye(conv.d_in), torch.zeros(conv.d_in))
+    if model.spec.residual:  # x + relu(x) is twice x; weights of zero would have no gradient behind the activation
+        with torch.no_grad():
+            model.heads[layer].weight.mul_(0.5)
+
+
+def _copy(source, target):
+    """Parameters and buffers that have the same name and shape."""
+    present, wanted = source.state_dict(), target.state_dict()
+    target.load_state_dict(
+        {k: present[k] if k in present and present[k].shape == v.shape else v for k, v in wanted.items()}
+    )

@@ -21,7 +21,7 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import per_layer
 from hpcgnn.graph.closed import halo_rows, sparse_with_halo, with_halo
 from hpcgnn.graph.local import SparseRows
-from hpcgnn.nn.stage import KeptAggregate, KeptRows, LayerStage, add_heads, copy_layer
+from hpcgnn.nn.stage import KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
 from hpcgnn.schedules.base import Schedule, Stage
 from hpcgnn.schedules.halo import FullHalo
 from hpcgnn.schedules.sync import AllreduceEveryStep
@@ -65,7 +65,7 @@ class LayerByLayer(AllreduceEveryStep):
     def follow(self, index, model):
         """A new layer is another predictor, the fine-tuned model is not."""
         if index < self._num_layers and self._options.warm_start:
-            copy_layer(model, index - 1, index)
+            begin_where_ended(model, index)
         return index == self._num_layers
 
     def restore(self, state, optimizers):

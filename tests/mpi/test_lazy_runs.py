@@ -146,18 +146,52 @@ def test_patience_holds_for_exact_training_too(comm, graph, shared_path):
     assert records(shared_path / "run") == kept, "a run that ended early is done"
 
 
-def test_a_warm_start_begins_where_the_layer_before_ended(comm, graph):
-    trainer = build_trainer(comm, configure(graph, schedule="lazy", layers=4, warm_start=True), "metis")
-    for index in range(2):
+def warm_starts(comm, graph, **options):
+    """(trainer, logits of a layer when it has been trained, those of the next one before it is), for each layer but the last."""
+    trainer, found = build_trainer(comm, configure(graph, schedule="lazy", warm_start=True, **options), "metis"), []
+    for index in range(trainer.model.spec.layers):
         trainer.begin_stage(index, index)
+        trainer.stage.module.eval()
+        with torch.no_grad():
+            found.append([trainer.stage.module(trainer.graph)])
+        trainer.stage.module.train()
         trainer.step(index)
+        trainer.stage.module.eval()
+        with torch.no_grad():
+            found[-1].append(trainer.stage.module(trainer.graph).clone())
         trainer.schedule.sync.follow(index + 1, trainer.model)
-    trainer.schedule.sync.follow(3, trainer.model)
+    return trainer, [(before[1], after[0]) for before, after in zip(found, found[1:])]
+
+
+@pytest.mark.parametrize("options", [{}, {"residual": True}, {"aggregator": "max"}])
+def test_a_warm_start_predicts_what_the_layer_before_did(comm, graph, options):
+    """Where a layer has a weight for own rows, it begins as the identity; the last one as the head."""
+    trainer, pairs = warm_starts(comm, graph, model="sage", layers=3, **options)
+    assert len(pairs) == 2
+    for ended, begins in pairs:
+        torch.testing.assert_close(begins, ended, rtol=1e-5, atol=1e-6)
+    assert all(conv.neighbour.weight.any() for conv in trainer.model.convs), "and is trained from there"
+
+
+def test_a_warm_start_of_gcn_predicts_what_the_layer_before_did_of_the_aggregate(comm, graph):
+    trainer, _ = warm_starts(comm, graph, model="gcn", layers=3)
+    trainer.schedule.sync.follow(1, trainer.model)
+    trainer.schedule.sync.follow(2, trainer.model)
     state = trainer.model.state_dict()
-    for name in ("convs.{}.linear.weight", "heads.{}.weight"):
+    assert torch.equal(state["convs.1.linear.weight"], torch.eye(16)) and not state["convs.1.linear.bias"].any()
+    for name in ("weight", "bias"):
+        assert torch.equal(state[f"heads.0.{name}"], state[f"heads.1.{name}"])
+        assert torch.equal(state[f"convs.2.linear.{name}"], state[f"heads.1.{name}"])
+
+
+def test_a_warm_start_copies_what_has_the_same_shape_where_a_layer_cannot_be_the_identity(comm, graph):
+    trainer, _ = warm_starts(comm, graph, model="gat", heads=2, hidden=8, layers=4)
+    for index in (2, 3):
+        trainer.schedule.sync.follow(index, trainer.model)
+    state = trainer.model.state_dict()
+    for name in ("convs.{}.linear.weight", "convs.{}.att_src", "heads.{}.weight"):
         assert torch.equal(state[name.format(1)], state[name.format(2)])
-    assert not torch.equal(state["convs.2.linear.bias"], torch.zeros(16))
-    assert torch.equal(state["convs.3.linear.bias"], torch.zeros(5)), "of another width: a fresh start"
+    assert state["convs.3.bias"].shape == (5,), "of another width: a fresh start"
 
 
 # options, words of the message
