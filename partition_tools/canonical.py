@@ -28,8 +28,8 @@ MOST_LABEL = 2**31 - 2
 class ImportOptions:
     """What may be done to a graph on the way in.
 
-    fractions: (train, val, test) of a random split, used where the source has no split; None for no such split.
-    seed: of that split. add_reverse: give each edge type a reverse type.
+    fractions: (train, val, test) of a random split; None for no such split. seed: of that split. resplit: whether it replaces
+    the source's own. add_reverse: give each edge type a reverse type.
     """
 
     undirected: bool = False
@@ -43,6 +43,7 @@ class ImportOptions:
     fractions: tuple | None = None
     seed: int = 0
     add_reverse: bool = False
+    resplit: bool = False
 
 
 def canonical(raw, options=ImportOptions(), reporter=None):
@@ -56,7 +57,7 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     check_count(n)
     reporter.stage(f"checking {n:,} nodes")
     features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter)
-    split = canonical_split(raw.split, n, options.fractions, options.seed)
+    split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit)
     labels, num_classes = canonical_labels(raw.labels, n, split, options.num_classes or raw.num_classes)
     reporter.stage(f"sorting {len(raw.src):,} edges")
     if raw.weight is not None and len(raw.weight) != len(raw.src):
@@ -151,12 +152,18 @@ def _no_label_in_split(wrong, split):
                          "take it out of the split or give it a label")
 
 
-def canonical_split(split, n, fractions=None, seed=0):
-    """uint8 (n,) of `SPLITS` values, from masks or lists of node ids, or drawn at random where there are none."""
+def canonical_split(split, n, fractions=None, seed=0, resplit=False):
+    """uint8 (n,) of `SPLITS` values, from masks or lists of node ids, or drawn at random by fractions.
+
+    Raises GraphError where both are given, unless the random one is to replace the other (resplit).
+    """
     result = np.zeros(n, np.uint8)
-    if not any(members is not None for members in split.values()):
-        if fractions is not None:
-            _random_split(result, fractions, seed)
+    if fractions is not None:
+        present = [name for name, members in split.items() if members is not None]
+        if present and not resplit:
+            raise GraphError(f"the input has a split of its own ({', '.join(present)}), and a random one was asked for as well; "
+                             "--resplit replaces it, and without --train, --val and --test it is kept")
+        _random_split(result, fractions, seed)
         return result
     for name, members in split.items():
         if members is None:

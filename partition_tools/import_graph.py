@@ -51,7 +51,8 @@ def configure(parser):
     parser.add_argument("--name", help="name of the graph in the file (default: of the input)")
     for split in ("train", "val", "test"):
         parser.add_argument(f"--{split}", type=float, metavar="X",
-                            help=f"fraction of a random {split} split, where the input has no split")
+                            help=f"fraction of a random {split} split")
+    parser.add_argument("--resplit", action="store_true", help="let the random split replace the input's own")
     parser.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     tables = parser.add_argument_group("edge lists and Matrix Market")
@@ -71,9 +72,12 @@ def run(arguments, reporter):
     """The sub-command itself; returns the exit code."""
     fractions = (arguments.train, arguments.val, arguments.test)
     fractions = _fractions(*fractions) if any(f is not None for f in fractions) else None
+    if arguments.resplit and fractions is None:
+        raise ConfigError("--resplit needs the fractions of the new split: --train, --val or --test")
     options = ImportOptions(arguments.undirected, arguments.self_loops, arguments.drop_duplicates,
                             arguments.drop_weights, arguments.row_normalize, arguments.feature_dtype,
-                            arguments.num_classes, arguments.name, fractions, arguments.seed, arguments.add_reverse)
+                            arguments.num_classes, arguments.name, fractions, arguments.seed, arguments.add_reverse,
+                            arguments.resplit)
     tables = TableOptions(arguments.features, arguments.labels, arguments.splits, arguments.node_types,
                           arguments.edge_columns, arguments.relabel)
     data = import_graph(arguments.input, arguments.output, format=arguments.format, options=options, tables=tables,

@@ -94,6 +94,7 @@ def test_files(fails, tmp_path):
     assert "--force" in fails("import", tmp_path / "ok.npz", "-o", tmp_path / "old.h5")
     assert "edge lists" in fails("import", tmp_path / "ok.npz", *target, "--relabel")
     assert "sum to at most 1" in fails("import", tmp_path / "ok.npz", *target, "--train", 0.9, "--val", 0.2)
+    assert "--resplit needs the fractions" in fails("import", tmp_path / "ok.npz", *target, "--resplit")
 
 
 def test_text(fails, tmp_path):

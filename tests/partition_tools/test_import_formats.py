@@ -1,6 +1,7 @@
 """Every format comes in element by element: edges in their direction with attributes, features, labels, splits."""
 
 import gzip
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -268,14 +269,19 @@ def test_the_name_of_a_graph_is_its_content(tmp_path):
     assert uuids[0] == uuids[1] != uuids[2]
 
 
-def test_random_split_only_where_there_is_none(tmp_path):
+def test_random_split(tmp_path):
     options = ImportOptions(fractions=(0.5, 0.2, 0.2), seed=4)
     save_npz(tmp_path / "a.npz", *odd_graph(), N, train_mask=None, val_mask=None, test_mask=None)
-    data = import_graph(tmp_path / "a.npz", tmp_path / "a.h5", options=options)
-    assert np.bincount(data.split).tolist() == [6, 30, 12, 12]
+    drawn = import_graph(tmp_path / "a.npz", tmp_path / "a.h5", options=options)
+    assert np.bincount(drawn.split).tolist() == [6, 30, 12, 12]
     save_npz(tmp_path / "b.npz", *odd_graph(), N)
-    data = import_graph(tmp_path / "b.npz", tmp_path / "b.h5", options=options)
-    np.testing.assert_array_equal(data.split, split_codes(node_data(N)[2]))
+    kept = import_graph(tmp_path / "b.npz", tmp_path / "b.h5")
+    np.testing.assert_array_equal(kept.split, split_codes(node_data(N)[2]))
+    with pytest.raises(GraphError, match=r"a split of its own \(train, val, test\).* --resplit replaces it"):
+        import_graph(tmp_path / "b.npz", tmp_path / "c.h5", options=options)
+    assert not (tmp_path / "c.h5").exists()
+    replaced = import_graph(tmp_path / "b.npz", tmp_path / "c.h5", options=replace(options, resplit=True))
+    np.testing.assert_array_equal(replaced.split, drawn.split)
 
 
 def test_python_call_raises_errors_of_ours(tmp_path):
