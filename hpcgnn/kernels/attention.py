@@ -2,9 +2,9 @@
 
 P. Veličković et al., "Graph Attention Networks", ICLR 2018. Blocks arrive one after another, so the softmax is formed
 online (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention",
-NeurIPS 2022): `attend_forward` once per block, then `attend_finish`. The gradient is formed at the owner of the
-*source*, from the destinations' [gy | a_dst, lse, D] streamed past it, with nothing fetched twice: `attend_backward`
-once per transposed block.
+NeurIPS 2022): `attend_forward` once per block, then `attend_finish`; a single block is begun and ended in the same pass. The
+gradient is formed at the owner of the *source*, from the destinations' [gy | a_dst, lse, D] streamed past it, with nothing
+fetched twice: `attend_backward` once per transposed block.
 
 Attention weights exist for a few edges at a time only. Notation: H heads of width D, F = H·D; columns h·D to
 h·D + D - 1 of a row belong to head h.
@@ -73,6 +73,8 @@ def attend_forward(
     rows: torch.Tensor | None = None,
     edge_term: torch.Tensor | None = None,
     dropout: tuple[float, int, torch.Tensor, torch.Tensor] | None = None,
+    complete: bool = False,
+    bias: torch.Tensor | None = None,
 ) -> None:
     """Takes the edges of one block into the softmax sums of the rows it stores.
 
@@ -93,6 +95,9 @@ def attend_forward(
                  src mod 2**32, dst >> 32 & 0xffff | (src >> 32 & 0xffff) << 16, occurrence * ceil(H / 4) + h // 4),
                  and a word of at least p * 2**32 keeps. `occurrence` counts the edges of the same ends before it; they
                  must be neighbours in the row, and in the same block.
+    complete     whether the block has all edges of all rows (then rows is None): what y, running_max and denominator hold
+                 before does not matter, and y is divided by the denominator and gets the bias (F,) or None; what is left for
+                 `attend_finish` is lse. A row is then written once instead of three times
 
     Rows of all matrices are contiguous and any distance apart. Ranges of indices are taken for granted (`check_block`).
     Results do not depend on the number of threads; between orders of blocks they differ by rounding. Raises ValueError
@@ -106,15 +111,20 @@ def attend_forward(
     checks.matrix("source", source, dtypes, columns=width + heads)
     _structure(indptr, indices, rows, num, {"edge_term": edge_term}, y.dtype, heads)
     rule = _dropout_rule(dropout, num, source.shape[0], forward=True)
+    if bias is not None:
+        checks.vector("bias", bias, y.dtype, width)
+    if complete and rows is not None or bias is not None and not complete:
+        raise ValueError("complete: expected no rows with it, and a bias only with it")
     kernels().attend_forward(
-        y, running_max, denominator, a_dst, source, indptr, indices, heads, float(slope), rows, edge_term, rule
+        y, running_max, denominator, a_dst, source, indptr, indices, heads, float(slope), rows, edge_term, rule,
+        complete, bias,
     )
     for written in (y, running_max, denominator):
         checks.written(written)
 
 
 def attend_finish(
-    y: torch.Tensor,
+    y: torch.Tensor | None,
     running_max: torch.Tensor,
     denominator: torch.Tensor,
     lse: torch.Tensor,
@@ -122,18 +132,21 @@ def attend_finish(
 ) -> None:
     """After the last block: y[r, h] = y[r, h] / denominator[r, h] + bias[h], and lse = running_max + log(denominator).
 
-    y (n, F), bias (F,) or None, the others (n, H), of one dtype; lse may be running_max, and denominator is used up. Rows without
-    edges get y = bias and lse = +inf, so that exp(logit - lse) = 0. y is passed over once. Raises ValueError for a wrong
-    dtype or shape.
+    y (n, F), or None where `attend_forward` has done its part; bias (F,) or None, the others (n, H), of one dtype; lse may be
+    running_max, and denominator is used up. Rows without edges get y = bias and lse = +inf, so that exp(logit - lse) = 0. y is
+    passed over once. Raises ValueError for a wrong dtype or shape.
     """
     heads = lse.shape[1] if isinstance(lse, torch.Tensor) and lse.dim() == 2 else 1
-    _width("y", y, heads)
+    if y is not None:
+        _width("y", y, heads)
     for name, tensor in (("running_max", running_max), ("denominator", denominator), ("lse", lse)):
-        checks.matrix(name, tensor, (y.dtype,), rows=y.shape[0], columns=heads)
+        like = running_max if y is None else y
+        checks.matrix(name, tensor, _FLOATS if tensor is like else (like.dtype,), rows=like.shape[0], columns=heads)
     if bias is not None:
         checks.vector("bias", bias, y.dtype, y.shape[1])
-    kernels().normalise(y, denominator, bias)
-    checks.written(y)
+    if y is not None:
+        kernels().normalise(y, denominator, bias)
+        checks.written(y)
     empty = denominator == 0
     torch.add(running_max, denominator.log_(), out=lse).masked_fill_(empty, torch.inf)
 

@@ -60,13 +60,13 @@ class AttentionArguments(ctypes.Structure):
         (name, kind)
         for kind, names in (
             (c_void_p, "indptr indices rows"),
-            (c_void_p, "streamed own sums maximum denominator ga_src ga_dst edge_term g_edge_term row_ids column_ids"),
+            (c_void_p, "streamed own sums maximum denominator ga_src ga_dst edge_term g_edge_term row_ids column_ids bias"),
             (c_int64, "num_rows heads head_width streamed_stride own_stride sums_stride maximum_stride"),
             (c_int64, "denominator_stride ga_src_stride ga_dst_stride edge_stride g_edge_stride"),
             (c_double, "slope scale"),
             (c_uint64, "key"),
             (c_uint32, "threshold"),
-            (c_int32, "shared type"),
+            (c_int32, "shared complete type"),
         )
         for name in names.split()
     ]
@@ -171,7 +171,8 @@ class Native:
         function(self._path, torch.get_num_threads(), byref(arguments))
 
     def attend_forward(
-        self, y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule
+        self, y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule,
+        complete, bias,
     ) -> None:
         operands = {
             "streamed": source,
@@ -181,7 +182,9 @@ class Native:
             "denominator": denominator,
             "edge": edge_term,
         }
-        self._attend("hg_attend_forward", operands, indptr, indices, heads, slope, False, rows, rule)
+        self._attend(
+            "hg_attend_forward", operands, indptr, indices, heads, slope, rows, rule, complete=complete, bias=_pointer(bias)
+        )
 
     def attend_backward(
         self, gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term,
@@ -196,9 +199,9 @@ class Native:
             "edge": edge_term,
             "g_edge": g_edge_term,
         }
-        self._attend("hg_attend_backward", operands, indptr, indices, heads, slope, shared, rows, rule)
+        self._attend("hg_attend_backward", operands, indptr, indices, heads, slope, rows, rule, shared=shared)
 
-    def _attend(self, function, operands, indptr, indices, heads, slope, shared, rows, rule) -> None:
+    def _attend(self, function, operands, indptr, indices, heads, slope, rows, rule, **more) -> None:
         key, threshold, scale, row_ids, column_ids = rule or (0, 0, 1.0, None, None)
         given = {name: tensor for name, tensor in operands.items() if tensor is not None}
         arguments = AttentionArguments(
@@ -214,8 +217,8 @@ class Native:
             scale=scale,
             key=key,
             threshold=threshold,
-            shared=shared,
             type=ELEMENT_CODES[operands["sums"].dtype],
+            **more,
             **{name + "_term" if "edge" in name else name: _pointer(tensor) for name, tensor in given.items()},
             **{name + "_stride": tensor.stride(0) for name, tensor in given.items()},
         )

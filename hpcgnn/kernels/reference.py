@@ -176,9 +176,13 @@ def _edge_pieces(indptr, indices, rows, width):
 
 
 def attend_forward(
-    y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule
+    y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule, complete, bias
 ) -> None:
     width = y.shape[1]
+    if complete:
+        y.zero_()
+        running_max.fill_(-torch.inf)
+        denominator.zero_()
     for edges, target, columns, duplicate in _edge_pieces(indptr, indices, rows, width):
         if not edges.numel():
             continue
@@ -197,6 +201,8 @@ def attend_forward(
             weight = weight * _edge_factors(rule, True, target, columns, duplicate, heads).to(weight.dtype)
         message = source[columns, :width].unflatten(1, (heads, -1)) * weight[..., None]
         y.index_add_(0, target, message.flatten(1))
+    if complete:
+        normalise(y, denominator, bias)
 
 
 def attend_backward(

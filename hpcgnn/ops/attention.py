@@ -73,14 +73,15 @@ class AdditiveAttention:
         return _Attend.apply(projected, terms, self, shape, key, p)
 
     def forward(self, projected, shape, key, p, terms=None, y=None, bias=None):
-        """(y (m, F), lse (m, H)) without autograd. y: zeros, if it is to be written to a place of the caller's; bias (F,) is then
-        added to it.
-        """
+        """(y (m, F), lse (m, H)) without autograd. y: where to write it, or None; bias: (F,), added to it, or None."""
         n, f, h = self.num_outputs, shape.columns, shape.heads
-        y = projected.new_zeros(n, f) if y is None else y
+        y = projected.new_empty(n, f) if y is None else y
         maximum, denominator, a_dst, lse = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(4))
-        maximum.fill_(-torch.inf)
-        denominator.zero_()
+        complete = terms is None and not self.forward_stream.halo  # one block has all edges
+        if not complete:
+            y.zero_()
+            maximum.fill_(-torch.inf)
+            denominator.zero_()
         a_dst.copy_(self.computed(projected[:, f + h :]))
         shifted = False
         for block, rows, _, _ in self.forward_stream(
@@ -105,8 +106,13 @@ class AdditiveAttention:
                     rows=stored,
                     edge_term=what and what.term(terms),
                     dropout=dropout or None,
+                    complete=complete,
+                    bias=bias if complete else None,
                 )
-        kernels.attend_finish(y, maximum, denominator, lse, bias)
+        if complete:
+            kernels.attend_finish(None, maximum, denominator, lse)
+        else:
+            kernels.attend_finish(y, maximum, denominator, lse, bias)
         return y, lse + self.remote_logit if shifted else lse
 
     def backward(self, gy, projected, y, lse, shape, key, p, terms=None):

@@ -34,7 +34,7 @@ class _Layer(torch.autograd.Function):
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         projected = _project(x, weight, activation, arena)
         bundle = arena.empty(n, f if shape.average else f + 3 * h, dtype=x.dtype)
-        y = bundle[:, :f].zero_()
+        y = bundle[:, :f]
         y, lse = operator.forward(projected, shape, key, p, terms, y, None if shape.average else bias)
         if shape.average:
             out = arena.empty(n, shape.width, dtype=x.dtype)

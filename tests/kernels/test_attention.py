@@ -150,11 +150,14 @@ def bounds_of(size, pieces):
     return np.linspace(0, size, pieces + 1).astype(int)
 
 
-def forward(case, dtype, pieces=1, hypersparse=False, order=1):
+def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, complete=False):
+    """y and lse; complete: in one pass over a single block, into memory that holds anything."""
     n_dst, n_src = len(case.a_dst), len(case.a_src)
     y = spread(torch.zeros(n_dst, case.heads * case.width), dtype)
     running_max = spread(torch.full((n_dst, case.heads), -torch.inf), dtype)
     denominator, lse = torch.zeros(n_dst, case.heads, dtype=dtype), torch.empty(n_dst, case.heads, dtype=dtype)
+    for tensor in (y, running_max, denominator) if complete else ():
+        tensor.fill_(torch.nan)
     a_dst, source = spread(case.a_dst, dtype), spread(torch.cat([case.z, case.a_src], 1), dtype)
     for edges, indptr, indices, rows, columns in list(
         blocks_of(case.dst, case.src, bounds_of(n_src, pieces), hypersparse, n_dst)
@@ -163,9 +166,12 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1):
         kernels.attend_forward(
             y, running_max, denominator, a_dst, source[columns], indptr, indices, heads=case.heads, slope=SLOPE,
             rows=rows, edge_term=None if case.edge is None else case.edge[edges].to(dtype),
-            dropout=dropout and (*dropout[:3], dropout[3][columns]),
+            dropout=dropout and (*dropout[:3], dropout[3][columns]), complete=complete, bias=bias if complete else None,
         )
-    kernels.attend_finish(y, running_max, denominator, lse)
+    if complete:
+        kernels.attend_finish(None, running_max, denominator, lse)
+    else:
+        kernels.attend_finish(y, running_max, denominator, lse, bias)
     return y, lse
 
 
@@ -229,6 +235,19 @@ def test_options(implementation, threads, shared, edge, rate):
         case = make_case(heads, width, edge=edge, rate=rate, edges=400)
         check(case, torch.float64, pieces=1, shared=shared)
         check(case, torch.float64, pieces=3, hypersparse=True, shared=shared)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+@pytest.mark.parametrize("heads, width", [(4, 64), (3, 5), (1, 40)])
+def test_a_complete_block_is_begun_and_ended_in_one_pass(implementation, threads, heads, width, dtype):
+    """To the same bits as step by step; rows without edges are the bias."""
+    empty = make_case(heads, width, edges=400, edge=True, rate=0.3)
+    for case in (empty, big(heads=heads, width=width)):
+        bias = torch.linspace(-1, 1, heads * width, dtype=dtype)
+        y, lse = forward(case, dtype, bias=bias)
+        found_y, found_lse = forward(case, dtype, bias=bias, complete=True)
+        assert torch.equal(found_y, y) and torch.equal(found_lse, lse)
+        assert case is not empty or torch.equal(found_y[3], bias) and found_lse[3].isposinf().all()
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -363,6 +382,10 @@ def test_wrong_arguments():
         kernels.attend_forward(y, h, h, h, s, n, i, dropout=0.5, **options)
     with pytest.raises(ValueError, match="src_ids: expected shape"):
         kernels.attend_forward(y, h, h, h, s, n, i, dropout=(0.5, 1, n[:2], n), **options)
+    with pytest.raises(ValueError, match="complete: expected no rows with it"):
+        kernels.attend_forward(y, h, h, h, s, n, i, complete=True, rows=torch.zeros(2, dtype=torch.int32), **options)
+    with pytest.raises(ValueError, match="and a bias only with it"):
+        kernels.attend_forward(y, h, h, h, s, n, i, bias=torch.zeros(6), **options)
     with pytest.raises(ValueError, match="remote: expected shape"):
         kernels.attend_backward(y, h, h, s[:2], s, n, i, **options)
     with pytest.raises(ValueError, match="lse: expected shape"):

@@ -35,6 +35,7 @@ typedef struct {
     void *g_edge_term;          /* backwards: (edges, H) or NULL */
     const int64_t *row_ids;     /* (n), NULL without dropout */
     const int64_t *column_ids;  /* (columns), NULL without dropout */
+    const void *bias;           /* forwards, complete: (F), added at the end, or NULL */
     int64_t num_rows;
     int64_t heads;
     int64_t head_width;
@@ -52,6 +53,7 @@ typedef struct {
     uint64_t key;
     uint32_t threshold;
     int32_t shared;             /* backwards: G is the width of one head, not F */
+    int32_t complete;           /* forwards: all edges of all rows are here, so that a row is begun and ended at once */
     int32_t type;               /* HG_F32 or HG_F64 */
 } hg_attention_args;
 

@@ -249,10 +249,16 @@ static __attribute__((noinline)) void HG_N(forward_rows)(const hg_attention_args
         const int64_t begin = a->indptr[i], end = a->indptr[i + 1], r = a->rows ? a->rows[i] : i;
         if (a->rows && i + 1 < last)
             hg_prefetch_row((HG_E *)a->sums + a->rows[i + 1] * a->sums_stride, bytes);
-        if (begin < end && end - begin <= HG_HUB_EDGES)
-            HG_SINGLE(HG_N(forward_row), a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
-                      (HG_E *)a->maximum + r * a->maximum_stride,
-                      (HG_E *)a->denominator + r * a->denominator_stride)
+        HG_E *y = (HG_E *)a->sums + r * a->sums_stride, *maximum = (HG_E *)a->maximum + r * a->maximum_stride;
+        HG_E *denominator = (HG_E *)a->denominator + r * a->denominator_stride;
+        if (end - begin > HG_HUB_EDGES)
+            continue;
+        if (a->complete)
+            HG_T(begin_row)(a, y, maximum, denominator);
+        if (begin < end)
+            HG_SINGLE(HG_N(forward_row), a, s, i, begin, end, y, maximum, denominator)
+        if (a->complete)
+            HG_T(normalise)(y, denominator, a->bias, a->heads, a->head_width);
     }
 }
 

@@ -283,11 +283,22 @@ static __attribute__((noinline)) void HG_T(backward_finish)(const hg_attention_a
 #undef HG_CALL
 }
 
+HG_INLINE void HG_T(begin_row)(const hg_attention_args *a, HG_E *y, HG_E *maximum, HG_E *denominator)
+{
+    memset(y, 0, (size_t)(a->heads * a->head_width) * sizeof *y);
+    for (int64_t h = 0; h < a->heads; h++) {
+        maximum[h] = HG_MINUS_INFINITY;
+        denominator[h] = 0;
+    }
+}
+
 static void HG_T(forward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num)
 {
     const int64_t heads = a->heads, width = a->head_width, r = a->rows ? a->rows[i] : i;
     HG_E *y = (HG_E *)a->sums + r * a->sums_stride, *maximum = (HG_E *)a->maximum + r * a->maximum_stride;
     HG_E *denominator = (HG_E *)a->denominator + r * a->denominator_stride;
+    if (a->complete)
+        HG_T(begin_row)(a, y, maximum, denominator);
     for (int64_t k = 0; k < num; k++) {
         const HG_E *sums = (const HG_E *)partial + k * heads * (width + 2);
         for (int64_t h = 0; h < heads; h++) {
@@ -301,6 +312,8 @@ static void HG_T(forward_merge)(const hg_attention_args *a, int64_t i, const voi
                 y[c] = old * y[c] + new * sums[c];
         }
     }
+    if (a->complete)
+        HG_T(normalise)(y, denominator, a->bias, heads, width);
 }
 
 static void HG_T(backward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num)
