@@ -112,7 +112,7 @@ class ScheduleConfig:
     )
     warm_start: bool = option(
         False,
-        "lazy: start a layer where the one before it ended, as the identity with that one's head (sage, gcn), or else with "
+        "lazy: start a layer where the one before it ended, as the identity with that one's head (sage, gcn, gat), or else with "
         "its parameters of the same shapes",
     )
     finetune: int = option(

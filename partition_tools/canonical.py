@@ -57,7 +57,7 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     check_count(n)
     reporter.stage(f"checking {n:,} nodes")
     features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter)
-    split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit)
+    split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit, raw.labels)
     labels, num_classes = canonical_labels(raw.labels, n, split, options.num_classes or raw.num_classes)
     reporter.stage(f"sorting {len(raw.src):,} edges")
     if raw.weight is not None and len(raw.weight) != len(raw.src):
@@ -91,8 +91,8 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     if labels.ndim == 1 and not num_classes:
         reporter.warn("the graph has no labels; it cannot be trained on")
     if not np.any(split == SPLITS["train"]):
-        reporter.warn("the training split is empty; training will refuse this graph (--train 0.5 makes a random split "
-                      "where the source has none)")
+        reporter.warn("the training split is empty; training will refuse this graph (--train 0.5 makes a random split, with "
+                      "--resplit in place of the input's own)")
     data = GraphData(edges, edges_out, features, labels, split, np.arange(n), np.array([0, n]), num_classes, "",
                      source=options.name or raw.source, seed=raw.seed, versions=versions(), num_self_loops=loops,
                      node_type=node_type, type_names=names)
@@ -152,8 +152,8 @@ def _no_label_in_split(wrong, split):
                          "take it out of the split or give it a label")
 
 
-def canonical_split(split, n, fractions=None, seed=0, resplit=False):
-    """uint8 (n,) of `SPLITS` values, from masks or lists of node ids, or drawn at random by fractions.
+def canonical_split(split, n, fractions=None, seed=0, resplit=False, labels=None):
+    """uint8 (n,) of `SPLITS` values, from masks or lists of node ids, or drawn at random by fractions of the labelled nodes.
 
     Raises GraphError where both are given, unless the random one is to replace the other (resplit).
     """
@@ -163,7 +163,7 @@ def canonical_split(split, n, fractions=None, seed=0, resplit=False):
         if present and not resplit:
             raise GraphError(f"the input has a split of its own ({', '.join(present)}), and a random one was asked for as well; "
                              "--resplit replaces it, and without --train, --val and --test it is kept")
-        _random_split(result, fractions, seed)
+        _random_split(result, fractions, seed, _labelled(labels, n))
         return result
     for name, members in split.items():
         if members is None:
@@ -186,11 +186,22 @@ def canonical_split(split, n, fractions=None, seed=0, resplit=False):
     return result
 
 
-def _random_split(result, fractions, seed):
+def _labelled(labels, n):
+    """The nodes that have a label; all, where that cannot be told, for what is wrong with labels is found later."""
+    labels = None if labels is None else np.asarray(labels)
+    if labels is None or labels.ndim not in (1, 2) or len(labels) != n or labels.dtype.kind not in "iufb":
+        return np.arange(n)
+    missing = np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, bool)
+    if labels.ndim == 1 or labels.shape[1] == 1:
+        missing |= labels == -1
+    return np.flatnonzero(~missing.reshape(n, -1).any(axis=1))
+
+
+def _random_split(result, fractions, seed, nodes):
     if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
         raise GraphError(f"the fractions of the splits must be from 0 to 1 and sum to at most 1, got {fractions}")
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(result))
-    stops = np.rint(np.cumsum(fractions) * len(result)).astype(np.int64)
+    order = nodes[np.random.Generator(np.random.PCG64(seed)).permutation(len(nodes))]
+    stops = np.rint(np.cumsum(fractions) * len(nodes)).astype(np.int64)
     for value, start, stop in zip(SPLITS.values(), (0, *stops), stops):
         result[order[start:stop]] = value
 

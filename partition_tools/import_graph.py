@@ -51,7 +51,7 @@ def configure(parser):
     parser.add_argument("--name", help="name of the graph in the file (default: of the input)")
     for split in ("train", "val", "test"):
         parser.add_argument(f"--{split}", type=float, metavar="X",
-                            help=f"fraction of a random {split} split")
+                            help=f"fraction of the labelled nodes for a random {split} split")
     parser.add_argument("--resplit", action="store_true", help="let the random split replace the input's own")
     parser.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")

@@ -12,10 +12,10 @@ from hpcgnn.graph.transfer import FREE_TAG
 
 
 class _Direction:
-    """A function in the place of a Stream with this own block."""
+    """A function in the place of a Stream of these blocks: the own one, and one for each round."""
 
-    def __init__(self, function, own, buffers):
-        self._function, self.own, self.buffers = function, own, buffers
+    def __init__(self, function, blocks, buffers):
+        self._function, self.own, self.halo, self.buffers = function, blocks[0], blocks[1], buffers
 
     def __call__(self, *arguments, **options):
         return self._function(*arguments, **options)
@@ -40,8 +40,8 @@ class DelayedLayer:
         self._longest = plan.longest_round
         self._send_rows = [rows for rows in plan.send_rows if len(rows)]
 
-        self.used = _Direction(self._use, blocks[0], buffers)
-        self.pushed = _Direction(self._push, transposed[0], buffers)
+        self.used = _Direction(self._use, blocks, buffers)
+        self.pushed = _Direction(self._push, transposed, buffers)
 
     def _use(self, x, scale=None, kind=None, returns=None, *, narrow=None, remote_scale=None, pieces=False):
         """Yield (block, rows, scale, None) as a Stream does; see there. The own block is always whole."""

@@ -8,7 +8,7 @@ another, are cut into as few equal rounds as that allows:
     max_rows    12                   2        3        1
     rounds   [1:0-5]  [1:5-10]  [1:10-12, 2:0-2, 3:0-1]  [3:1-3, 4:0-1]
 
-So one knob spans everything from the one-shot exchange (a large cap: one round) over SAR (about one peer a round) to
+So one knob spans everything from the one-shot exchange (a large cap: one round) over SAR (about as much as one peer has) to
 pieces of a peer. A rank with fewer rows than the maximum simply sends shorter or no messages in a round. No rank receives or
 sends more than a round's rows at a time, since in a round all ranks are at the same offsets.
 """

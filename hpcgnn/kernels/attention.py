@@ -137,11 +137,14 @@ def attend_finish(
     passed over once. Raises ValueError for a wrong dtype or shape.
     """
     heads = lse.shape[1] if isinstance(lse, torch.Tensor) and lse.dim() == 2 else 1
+    checks.matrix("lse", lse, _FLOATS)
     if y is not None:
         _width("y", y, heads)
+    like = lse if y is None else y
     for name, tensor in (("running_max", running_max), ("denominator", denominator), ("lse", lse)):
-        like = running_max if y is None else y
-        checks.matrix(name, tensor, _FLOATS if tensor is like else (like.dtype,), rows=like.shape[0], columns=heads)
+        checks.matrix(name, tensor, (like.dtype,), rows=like.shape[0], columns=heads)
+    if y is None and bias is not None:
+        raise ValueError("bias: expected None without y")
     if bias is not None:
         checks.vector("bias", bias, y.dtype, y.shape[1])
     if y is not None:

@@ -99,10 +99,10 @@ class LinearConv(Conv):
         return y.add_(bias) if own is None else y.add_(graph.own(x @ own)).add_(bias)
 
 
-def begin_as(neighbour, own, present, weight, bias):
+def begin_as(neighbour, own, added, weight, bias):
     """Set a convolution's W_n, W_s (or None) and b such that it gives x W + b of own rows or, without W_s, of the aggregate."""
     with torch.no_grad():
-        present.copy_(bias)
+        added.copy_(bias)
         if own is None:
             neighbour.copy_(weight)
         else:

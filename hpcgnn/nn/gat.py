@@ -39,6 +39,12 @@ class GATConv(nn.Module):
         """The attention vectors, as maps from `width` columns to one."""
         return [(vector, self.shape.width, 1) for vector in (self.att_src, self.att_dst)]
 
+    def begin_as(self, weight, bias):
+        """Let every head's rows be x W (of concatenated heads: its part of them), and b the bias. Attention stays as it is."""
+        with torch.no_grad():
+            self.linear.weight.copy_(weight.repeat(1, self.shape.heads if self.shape.average else 1))
+            self.bias.copy_(bias)
+
     def forward(self, graph, x, activation=None):
         """activation: done to x first; see ops/attention_layer.py."""
         # a·(x W) = x (W a): the logits' two halves come out of the same product as z, as 2H more columns.

@@ -150,6 +150,7 @@ def register(name, self_loops="keep"):
     def add(conv_class):
         # What it inherits was said of another forward.
         conv_class.prunable = vars(conv_class).get("prunable", False)
+        conv_class.begin_as = vars(conv_class).get("begin_as")
         # Not in place: what a layer returns may be what its gradient needs.
         MODELS[name] = Entry(_stacked(conv_class, torch.relu, hand_over=False), self_loops, _never, _always)
         return conv_class

@@ -97,23 +97,23 @@ def add_heads(model):
 
 
 def begin_where_ended(model, layer):
-    """Let a layer begin where the one before it ended: as the identity, and with that one's head, so that it predicts the same
-    (Chen, Goodfellow, Shlens, "Net2Net", ICLR'16, section 2.3) or, without a weight for own rows, the same of the aggregate.
+    """Let a layer begin where the one before it ended: as the identity, and with that one's head (Chen, Goodfellow, Shlens,
+    "Net2Net", ICLR'16, section 2.3). It then predicts the same or, without a weight for own rows, the same of the aggregate;
+    with a norm, which begins afresh, nearly so.
 
-    The last layer takes the head's weights for its own. A layer that cannot be set so (attention and others), or is of
-    another width, copies what has the same shape, and so do norms and heads.
+    The last layer takes the head's weights for its own. A layer that cannot be set so (gin and others), or is of another
+    width, copies what has the same shape, its norm and head as well.
     """
     conv, head, last = model.convs[layer], model.heads[layer - 1], layer == len(model.convs) - 1
-    identity = hasattr(conv, "begin_as") and (last or conv.d_in == conv.d_out)
-    for parts in (() if identity else (model.convs,), (model.norms, model.heads)):
-        for part in parts:
-            if layer < len(part):
-                _copy(part[layer - 1], part[layer])
-    if not identity:
+    if getattr(conv, "begin_as", None) is None or not last and conv.d_in != conv.d_out:
+        for parts in (model.convs, model.norms, model.heads):
+            if layer < len(parts):
+                _copy(parts[layer - 1], parts[layer])
         return
     if last:
         conv.begin_as(head.weight, head.bias)
         return
+    _copy(head, model.heads[layer])
     conv.begin_as(torch.eye(conv.d_in), torch.zeros(conv.d_in))
     if model.spec.residual:  # x + relu(x) is twice x; weights of zero would have no gradient behind the activation
         with torch.no_grad():

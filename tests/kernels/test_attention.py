@@ -250,6 +250,20 @@ def test_a_complete_block_is_begun_and_ended_in_one_pass(implementation, threads
         assert case is not empty or torch.equal(found_y[3], bias) and found_lse[3].isposinf().all()
 
 
+def test_a_complete_hub_that_takes_several_waves(implementation):
+    """A wave holds 256 chunks of 8192 edges; a row with more edges is merged more than once, but begun and ended once."""
+    edges = 257 * 8192
+    case = make_case(1, 1, 5, 40, edges=10)
+    case.dst, case.src = np.full(edges, 2), np.sort(np.random.default_rng(1).integers(0, 40, edges))
+    bias = torch.full((1,), 0.5, dtype=torch.float64)
+    y, lse = forward(case, torch.float64, bias=bias)
+    found_y, found_lse = forward(case, torch.float64, bias=bias, complete=True)
+    assert torch.equal(found_y, y) and torch.equal(found_lse, lse)
+    logits = torch.nn.functional.leaky_relu(case.a_src[case.src, 0] + case.a_dst[2, 0], SLOPE)
+    wanted = (torch.softmax(logits, 0) * case.z[case.src, 0]).sum() + 0.5
+    assert abs(found_y[2, 0] - wanted) < 1e-9 and abs(found_lse[2, 0] - torch.logsumexp(logits, 0)) < 1e-9
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_maximum_that_rises_from_block_to_block_and_one_that_falls(implementation, order):
     case = make_case(4, 8)
@@ -390,3 +404,7 @@ def test_wrong_arguments():
         kernels.attend_backward(y, h, h, s[:2], s, n, i, **options)
     with pytest.raises(ValueError, match="lse: expected shape"):
         kernels.attend_finish(y, h, h, torch.zeros(3, 2))
+    with pytest.raises(ValueError, match="bias: expected None without y"):
+        kernels.attend_finish(None, h, h, h, torch.zeros(6))
+    with pytest.raises(ValueError, match="running_max: expected shape"):
+        kernels.attend_finish(None, y, h, h)

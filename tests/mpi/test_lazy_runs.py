@@ -173,25 +173,35 @@ def test_a_warm_start_predicts_what_the_layer_before_did(comm, graph, options):
     assert all(conv.neighbour.weight.any() for conv in trainer.model.convs), "and is trained from there"
 
 
-def test_a_warm_start_of_gcn_predicts_what_the_layer_before_did_of_the_aggregate(comm, graph):
-    trainer, _ = warm_starts(comm, graph, model="gcn", layers=3)
-    trainer.schedule.sync.follow(1, trainer.model)
-    trainer.schedule.sync.follow(2, trainer.model)
-    state = trainer.model.state_dict()
-    assert torch.equal(state["convs.1.linear.weight"], torch.eye(16)) and not state["convs.1.linear.bias"].any()
-    for name in ("weight", "bias"):
-        assert torch.equal(state[f"heads.0.{name}"], state[f"heads.1.{name}"])
-        assert torch.equal(state[f"convs.2.linear.{name}"], state[f"heads.1.{name}"])
+@pytest.mark.parametrize("options", [{"model": "gcn"}, {"model": "gat", "heads": 2, "hidden": 8}])
+def test_a_warm_start_without_a_weight_for_own_rows_is_that_of_the_aggregate(comm, graph, options):
+    trainer, _ = warm_starts(comm, graph, layers=3, **options)
+    for layer in (1, 2):
+        trainer.schedule.sync.follow(layer, trainer.model)
+    first, last = (
+        (conv.linear.weight, conv.weights()[2] if options["model"] == "gcn" else conv.bias)
+        for conv in trainer.model.convs[1:]
+    )
+    assert torch.equal(first[0], torch.eye(16)) and not first[1].any()
+    for head, wanted in zip(trainer.model.heads[1].parameters(), trainer.model.heads[0].parameters()):
+        assert torch.equal(head, wanted)
+    for given, wanted in zip(last, trainer.model.heads[1].parameters()):
+        assert torch.equal(given, wanted)
 
 
 def test_a_warm_start_copies_what_has_the_same_shape_where_a_layer_cannot_be_the_identity(comm, graph):
-    trainer, _ = warm_starts(comm, graph, model="gat", heads=2, hidden=8, layers=4)
-    for index in (2, 3):
-        trainer.schedule.sync.follow(index, trainer.model)
+    trainer, _ = warm_starts(comm, graph, model="gatv2", heads=2, hidden=8, layers=4)
+    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    for layer in (2, 3):
+        trainer.schedule.sync.follow(layer, trainer.model)
     state = trainer.model.state_dict()
-    for name in ("convs.{}.linear.weight", "convs.{}.att_src", "heads.{}.weight"):
-        assert torch.equal(state[name.format(1)], state[name.format(2)])
-    assert state["convs.3.bias"].shape == (5,), "of another width: a fresh start"
+    names = [name.removeprefix("convs.1.") for name in state if name.startswith("convs.1.")]
+    assert names and all(torch.equal(state[f"convs.1.{name}"], state[f"convs.2.{name}"]) for name in names)
+    assert torch.equal(state["heads.1.weight"], state["heads.2.weight"])
+    assert torch.equal(state["convs.3.source.weight"], before["convs.3.source.weight"]), (
+        "of another width: left as it is"
+    )
+    assert not torch.equal(state["convs.2.source.weight"], before["convs.2.source.weight"])
 
 
 # options, words of the message

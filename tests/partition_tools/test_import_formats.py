@@ -284,6 +284,14 @@ def test_random_split(tmp_path):
     np.testing.assert_array_equal(replaced.split, drawn.split)
 
 
+def test_a_random_split_is_of_the_labelled_nodes(tmp_path):
+    labels = node_data(N)[1].astype(np.int64)
+    labels[::4] = -1
+    save_npz(tmp_path / "a.npz", *odd_graph(), N, y=labels, train_mask=None, val_mask=None, test_mask=None)
+    data = import_graph(tmp_path / "a.npz", tmp_path / "a.h5", options=ImportOptions(fractions=(0.6, 0.2, 0.2)))
+    assert np.bincount(data.split).tolist() == [15, 27, 9, 9] and not data.split[::4].any()
+
+
 def test_python_call_raises_errors_of_ours(tmp_path):
     with pytest.raises(GraphError, match="no nodes"):
         canonical(RawGraph(np.zeros(0, np.int64), np.zeros(0, np.int64), 0))

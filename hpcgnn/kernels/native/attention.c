@@ -31,7 +31,11 @@ typedef struct {
     int64_t chunk;              /* number of the hub chunk within the wave, or -1 for whole rows */
 } hg_task;
 
-typedef struct { int64_t row, first_chunk, num_chunks; } hg_hub;
+/* What a wave has of a hub: a wave may end in the middle of it. */
+typedef struct {
+    int64_t row, first_chunk, num_chunks;
+    int begins, ends;           /* whether it has the row's first edge, and its last one */
+} hg_hub;
 
 typedef struct {
     const hg_attention_args *a;
@@ -165,8 +169,9 @@ static int next_wave(hg_walk *w, int64_t edges)
                 break;
             const int64_t last = w->edge + HG_HUB_EDGES < end ? w->edge + HG_HUB_EDGES : end;
             if (w->num_hubs == 0 || w->hubs[w->num_hubs - 1].row != i)
-                w->hubs[w->num_hubs++] = (hg_hub){i, w->num_chunks, 0};
+                w->hubs[w->num_hubs++] = (hg_hub){i, w->num_chunks, 0, w->edge == indptr[i], 0};
             w->hubs[w->num_hubs - 1].num_chunks++;
+            w->hubs[w->num_hubs - 1].ends = last == end;
             w->tasks[w->num_tasks++] = (hg_task){i, i + 1, w->edge, last, w->num_chunks++};
             w->edge = last;
             w->row += last == end;
@@ -204,7 +209,7 @@ HG_EXPORT int hg_attend_forward(int path, int num_threads, const hg_attention_ar
             for (int64_t k = 0; k < w->num_hubs; k++)
                 w->kernels->forward_merge(a, w->hubs[k].row,
                                           w->partial + w->hubs[k].first_chunk * w->partial_width * w->size,
-                                          w->hubs[k].num_chunks);
+                                          w->hubs[k].num_chunks, w->hubs[k].begins, w->hubs[k].ends);
         }
     }
     end_walk(w);

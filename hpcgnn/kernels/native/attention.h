@@ -7,7 +7,7 @@
  *   stored row   a destination                         an own node as a source
  *   streamed     [z | a_src] of the sources            [gy | a_dst, lse, D] of the destinations
  *   own          a_dst                                 [z | a_src]
- *   sums         y, before division                    gz
+ *   sums         y, see complete                       gz
  *
  * All sizes and strides count elements.
  */
@@ -79,8 +79,8 @@ typedef struct {
     /* Edges [first, last) of row i, into partial: sums (F), maximum (H), denominator (H). */
     void (*forward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
                           void *partial);
-    /* Adds num partials to row i, in order. */
-    void (*forward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num);
+    /* Adds num partials to row i, in order; of a complete block's row, begins or ends it, too. */
+    void (*forward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num, int begins, int ends);
     /* The same; the gradient of edge e's logits goes to gradient + e * stride. */
     void (*backward_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,
                           void *gradient, int64_t stride);

@@ -292,12 +292,13 @@ HG_INLINE void HG_T(begin_row)(const hg_attention_args *a, HG_E *y, HG_E *maximu
     }
 }
 
-static void HG_T(forward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num)
+static void HG_T(forward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num, int begins,
+                                int ends)
 {
     const int64_t heads = a->heads, width = a->head_width, r = a->rows ? a->rows[i] : i;
     HG_E *y = (HG_E *)a->sums + r * a->sums_stride, *maximum = (HG_E *)a->maximum + r * a->maximum_stride;
     HG_E *denominator = (HG_E *)a->denominator + r * a->denominator_stride;
-    if (a->complete)
+    if (a->complete && begins)
         HG_T(begin_row)(a, y, maximum, denominator);
     for (int64_t k = 0; k < num; k++) {
         const HG_E *sums = (const HG_E *)partial + k * heads * (width + 2);
@@ -312,7 +313,7 @@ static void HG_T(forward_merge)(const hg_attention_args *a, int64_t i, const voi
                 y[c] = old * y[c] + new * sums[c];
         }
     }
-    if (a->complete)
+    if (a->complete && ends)
         HG_T(normalise)(y, denominator, a->bias, heads, width);
 }
 

@@ -99,15 +99,15 @@ extern const hg_kernels hg_kernels_avx512;
 enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
 const hg_kernels *hg_table(int path);
 
-/* Asks for a row that is to be added to. The rows that a block of few edges per row stores are far apart, where the
+/* Asks for a row that is needed next. The rows that a block of few edges per row stores are far apart, where the
  * hardware's prefetch does not find the next one. Blocks of 10,000 edges of 21,000 rows, width 256 (AVX2, one thread, ns
  * per edge without and with it): gather 200 and 120, bfloat16 130 and 75, attention 290 and 200, backwards 440 and 350.
  * Rows of 40 columns gain nothing. */
 static inline void hg_prefetch_row(const void *row, int64_t bytes)
 {
     for (int64_t b = 0; b < bytes; b += 64)
-        __builtin_prefetch((const char *)row + b, 1);
-    __builtin_prefetch((const char *)row + bytes - 1, 1);       /* it may not start on a cache line */
+        __builtin_prefetch((const char *)row + b);
+    __builtin_prefetch((const char *)row + bytes - 1);          /* it may not start on a cache line */
 }
 
 /* First i in [0, num] with indptr[i] - indptr[0] + row_cost * i >= target: where a share of the work starts. */
