@@ -114,7 +114,7 @@ def canonical_labels(labels, n, split, num_classes=None):
         labels = labels[:, 0]
     if labels.dtype.kind not in "iufb":
         raise GraphError(f"labels must be numbers, got {labels.dtype}")
-    missing = np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, bool)
+    missing = _missing(labels)
     if labels.ndim == 2:
         return _multi_label(labels, missing, split, num_classes)
     whole = np.where(missing, -1, labels)
@@ -131,6 +131,11 @@ def canonical_labels(labels, n, split, num_classes=None):
         raise GraphError(f"node {node} has label {whole[node]}, outside the classes 0..{classes - 1} (-1 for none)")
     _no_label_in_split((whole < 0) & (split > 0), split)
     return whole, classes
+
+
+def _missing(labels):
+    """Where an array of numbers has none: NaN."""
+    return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, bool)
 
 
 def _multi_label(labels, missing, split, num_classes):
@@ -191,7 +196,7 @@ def _labelled(labels, n):
     labels = None if labels is None else np.asarray(labels)
     if labels is None or labels.ndim not in (1, 2) or len(labels) != n or labels.dtype.kind not in "iufb":
         return np.arange(n)
-    missing = np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, bool)
+    missing = _missing(labels)
     if labels.ndim == 1 or labels.shape[1] == 1:
         missing |= labels == -1
     return np.flatnonzero(~missing.reshape(n, -1).any(axis=1))

@@ -98,8 +98,8 @@ def add_heads(model):
 
 def begin_where_ended(model, layer):
     """Let a layer begin where the one before it ended: as the identity, and with that one's head (Chen, Goodfellow, Shlens,
-    "Net2Net", ICLR'16, section 2.3). It then predicts the same or, without a weight for own rows, the same of the aggregate;
-    with a norm, which begins afresh, nearly so.
+    "Net2Net", ICLR'16, section 2.3). Without a norm, which would begin afresh, it then predicts the same or, without a weight for
+    own rows, the same of the aggregate.
 
     The last layer takes the head's weights for its own. A layer that cannot be set so (gin and others), or is of another
     width, copies what has the same shape, its norm and head as well.

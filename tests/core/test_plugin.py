@@ -8,6 +8,7 @@ import pytest
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.plugin import load_plugin
 from hpcgnn.nn.registry import MODELS, register
+from hpcgnn.nn.sage import SAGEConv
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
@@ -49,3 +50,14 @@ def test_names_are_taken_once():
     with pytest.raises(ValueError, match="self_loops"):
         register("new", self_loops="maybe")
     assert "new" not in MODELS
+
+
+def test_what_was_said_of_another_forward_is_not_inherited(monkeypatch):
+    monkeypatch.setattr("hpcgnn.nn.registry.MODELS", {})
+
+    @register("own")
+    class Own(SAGEConv):
+        pass
+
+    assert SAGEConv.prunable and SAGEConv.begin_as is not None
+    assert not Own.prunable and Own.begin_as is None

@@ -149,16 +149,18 @@ def test_patience_holds_for_exact_training_too(comm, graph, shared_path):
 def warm_starts(comm, graph, **options):
     """(trainer, logits of a layer when it has been trained, those of the next one before it is), for each layer but the last."""
     trainer, found = build_trainer(comm, configure(graph, schedule="lazy", warm_start=True, **options), "metis"), []
+
+    def logits():
+        with torch.no_grad():
+            result = trainer.stage.module.eval()(trainer.graph).clone()
+        trainer.stage.module.train()
+        return result
+
     for index in range(trainer.model.spec.layers):
         trainer.begin_stage(index, index)
-        trainer.stage.module.eval()
-        with torch.no_grad():
-            found.append([trainer.stage.module(trainer.graph)])
-        trainer.stage.module.train()
+        begins = logits()
         trainer.step(index)
-        trainer.stage.module.eval()
-        with torch.no_grad():
-            found[-1].append(trainer.stage.module(trainer.graph).clone())
+        found.append((begins, logits()))
         trainer.schedule.sync.follow(index + 1, trainer.model)
     return trainer, [(before[1], after[0]) for before, after in zip(found, found[1:])]
 
