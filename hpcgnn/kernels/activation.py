@@ -30,40 +30,37 @@ def elu_gradient(
     y: torch.Tensor,
     x: torch.Tensor | None = None,
     dots: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    sums: torch.Tensor | None = None,
 ) -> None:
-    """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input, from its result y. dots[i, h] = <out_i, x_i> of head h.
+    """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input x, from its result y.
 
-    out, gy, y and x (n, F) of one dtype, float32 or float64, rows contiguous; out may be any of the others itself. dots: (n, H)
-    of the same dtype, H a divisor of F, or None; x is needed with it. Raises ValueError for a wrong dtype, shape or layout.
+    dots[i, h] = <out_i, x_i - bias> of head h, and sums (F,) += the sums of out's columns, where they are asked for: what a layer
+    of attention below needs of its output's gradient. out, gy, y and x (n, F) of one dtype, float32 or float64, rows contiguous;
+    out may be any of the others itself. dots: (n, H) of the same dtype, H a divisor of F, or None; x is needed with it, bias (F,)
+    or None (zeros) is for it alone. No result depends on the number of threads. Raises ValueError for a wrong dtype, shape or
+    layout.
     """
     checks.matrix("gy", gy, _TYPES)
     for name, tensor in (("out", out), ("y", y)) + ((("x", x),) if dots is not None else ()):
         checks.matrix(name, tensor, (gy.dtype,), rows=gy.shape[0], columns=gy.shape[1])
-    _heads(dots, gy)
-    kernels().elu_gradient(out, gy, y, None if dots is None else x, dots)
+    for name, tensor in (("bias", bias), ("sums", sums)):
+        if tensor is not None:
+            checks.vector(name, tensor, gy.dtype, gy.shape[1])
+    if dots is not None:
+        checks.matrix("dots", dots, (gy.dtype,), rows=gy.shape[0])
+        if dots.shape[1] < 1 or gy.shape[1] % dots.shape[1]:
+            raise ValueError(f"dots: expected as many columns as divide {gy.shape[1]}, got {dots.shape[1]}")
+    kernels().elu_gradient(out, gy, y, None if dots is None else x, dots, bias, sums)
     checks.written(out)
 
 
-def bias_gradient(
-    sums: torch.Tensor, gy: torch.Tensor, bias: torch.Tensor | None = None, dots: torch.Tensor | None = None
-) -> None:
-    """sums (F,) += the sums of gy's columns; dots[i, h] -= <gy_i, bias> of head h. The result depends on no number of threads.
+def bias_gradient(sums: torch.Tensor, gy: torch.Tensor) -> None:
+    """sums (F,) += the sums of gy's columns. The result depends on no number of threads.
 
-    gy (n, F), float32 or float64, rows contiguous; bias (F,) and dots (n, H), H a divisor of F, of the same dtype, or None
-    both. Raises ValueError for a wrong dtype, shape or layout.
+    gy (n, F), float32 or float64, rows contiguous. Raises ValueError for a wrong dtype, shape or layout.
     """
     checks.matrix("gy", gy, _TYPES)
     checks.vector("sums", sums, gy.dtype, gy.shape[1])
-    if dots is not None:
-        checks.vector("bias", bias, gy.dtype, gy.shape[1])
-    _heads(dots, gy)
-    kernels().bias_gradient(sums, gy, bias, dots)
+    kernels().bias_gradient(sums, gy)
     checks.written(sums)
-
-
-def _heads(dots, gy):
-    if dots is None:
-        return
-    checks.matrix("dots", dots, (gy.dtype,), rows=gy.shape[0])
-    if dots.shape[1] < 1 or gy.shape[1] % dots.shape[1]:
-        raise ValueError(f"dots: expected as many columns as divide {gy.shape[1]}, got {dots.shape[1]}")

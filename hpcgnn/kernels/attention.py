@@ -170,6 +170,7 @@ def attend_backward(
     edge_term: torch.Tensor | None = None,
     g_edge_term: torch.Tensor | None = None,
     dropout: tuple[float, int, torch.Tensor, torch.Tensor] | None = None,
+    complete: bool = False,
 ) -> None:
     """Adds the gradients that come over the edges of one transposed block, at the owner of the sources.
 
@@ -189,6 +190,8 @@ def attend_backward(
                  which the caller has divided by H. D[i, h] = <gy[i, h], y[i, h]>, y and lse being `attend_finish`'s
     edge_term    (E, H) or None, in the order of this block's edges, and so its gradient g_edge_term, which is written
     dropout      as forwards: (p, key, dst_ids (n_cols,), src_ids (n,)), with the ids of the same ends
+    complete     whether the block has all edges of all rows (then rows is None): gz and ga_src become the gradients, whatever
+                 they hold before, and may be the columns of z_src themselves; ga_dst is added to
 
     The rest is as for `attend_forward`. Results, ga_dst included, do not depend on the number of threads, bit for bit:
     every element is summed in the order of the edges (rows of more than 8192 edges in chunks of that many).
@@ -202,9 +205,11 @@ def attend_backward(
     edge_terms = {"edge_term": edge_term, "g_edge_term": g_edge_term}
     _structure(indptr, indices, rows, num, edge_terms, gz.dtype, heads)
     rule = _dropout_rule(dropout, num, remote.shape[0], forward=False)
+    if complete and rows is not None:
+        raise ValueError("complete: expected no rows with it")
     kernels().attend_backward(
         gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, float(slope), bool(shared), rows, edge_term,
-        g_edge_term, rule,
+        g_edge_term, rule, bool(complete),
     )
     for written in (gz, ga_src, ga_dst, *(() if g_edge_term is None else (g_edge_term,))):
         checks.written(written)

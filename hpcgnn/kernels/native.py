@@ -96,17 +96,19 @@ _SIGNATURES = {
         [c_int, c_int, c_uint64, c_uint32, c_double, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int64],
     ),
     "hg_elu": (None, [c_int, c_int, c_int, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64]),
-    "hg_elu_gradient": (None, [c_int, c_int, c_int] + [c_void_p, c_int64] * 5 + [c_int64] * 3),
-    "hg_bias_gradient": (
-        None,
-        [c_int, c_int, c_int] + [c_void_p, c_void_p, c_int64] + [c_void_p, c_int64, c_void_p, c_void_p] + [c_int64] * 3,
-    ),
+    "hg_elu_gradient": (None, [c_int] * 3 + [c_void_p, c_int64] * 5 + [c_void_p] * 3 + [c_int64] * 3),
+    "hg_bias_gradient": (None, [c_int] * 3 + [c_void_p, c_void_p, c_int64, c_void_p] + [c_int64] * 2),
     "hg_normalise": (None, [c_int, c_int, c_int] + [c_void_p, c_int64] * 2 + [c_void_p] + [c_int64] * 3),
     "hg_check_block": (
         c_int,
         [c_int, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, POINTER(c_int64)],
     ),
 }
+
+
+def _partial_sums(x: torch.Tensor) -> torch.Tensor:
+    """Memory for the column sums of x, share by share."""
+    return x.new_zeros(-(-x.shape[0] // SUMMED_ROWS), x.shape[1])
 
 
 def _pointer(tensor: torch.Tensor | None) -> int | None:
@@ -188,7 +190,7 @@ class Native:
 
     def attend_backward(
         self, gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term,
-        rule,
+        rule, complete,
     ) -> None:
         operands = {
             "streamed": remote,
@@ -199,7 +201,9 @@ class Native:
             "edge": edge_term,
             "g_edge": g_edge_term,
         }
-        self._attend("hg_attend_backward", operands, indptr, indices, heads, slope, rows, rule, shared=shared)
+        self._attend(
+            "hg_attend_backward", operands, indptr, indices, heads, slope, rows, rule, shared=shared, complete=complete
+        )
 
     def _attend(self, function, operands, indptr, indices, heads, slope, rows, rule, **more) -> None:
         key, threshold, scale, row_ids, column_ids = rule or (0, 0, 1.0, None, None)
@@ -311,8 +315,9 @@ class Native:
             *x.shape,
         )
 
-    def elu_gradient(self, out, gy, y, x, dots) -> None:
+    def elu_gradient(self, out, gy, y, x, dots, bias, sums) -> None:
         heads = 1 if dots is None else dots.shape[1]
+        partial = None if sums is None else _partial_sums(gy)
         self._library.hg_elu_gradient(
             self._path,
             torch.get_num_threads(),
@@ -322,6 +327,9 @@ class Native:
                 for tensor in (out, gy, y, x, dots)
                 for value in ((None, 0) if tensor is None else (_pointer(tensor), tensor.stride(0)))
             ),
+            _pointer(bias),
+            _pointer(sums),
+            _pointer(partial),
             gy.shape[0],
             heads,
             gy.shape[1] // heads,
@@ -343,23 +351,17 @@ class Native:
             y.shape[1] // heads,
         )
 
-    def bias_gradient(self, sums, gy, bias, dots) -> None:
-        heads = 1 if dots is None else dots.shape[1]
-        partial = gy.new_zeros(-(-gy.shape[0] // SUMMED_ROWS), gy.shape[1])
+    def bias_gradient(self, sums, gy) -> None:
+        partial = _partial_sums(gy)
         self._library.hg_bias_gradient(
             self._path,
             torch.get_num_threads(),
             ELEMENT_CODES[gy.dtype],
             _pointer(sums),
-            _pointer(dots),
-            0 if dots is None else dots.stride(0),
             _pointer(gy),
             gy.stride(0),
-            _pointer(bias),
             _pointer(partial),
-            gy.shape[0],
-            heads,
-            gy.shape[1] // heads,
+            *gy.shape,
         )
 
     def dropout_entries(self, out, data, indptr, ids, columns, key, threshold, scale) -> None:

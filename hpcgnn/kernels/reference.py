@@ -206,9 +206,13 @@ def attend_forward(
 
 
 def attend_backward(
-    gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term, rule
+    gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term, rule, complete
 ) -> None:
     width, g_width = gz.shape[1], remote.shape[1] - 3 * heads
+    if complete:
+        z_src = z_src.clone()
+        gz.zero_()
+        ga_src.zero_()
     for edges, own, columns, duplicate in _edge_pieces(indptr, indices, rows, width):
         tail = remote[columns, g_width:]
         a_dst, lse, shift = tail[:, :heads], tail[:, heads : 2 * heads], tail[:, 2 * heads :]
@@ -234,10 +238,12 @@ def elu(out, x) -> None:
     out.copy_(torch.where(x > 0, x, torch.exp(x.clamp_max(0)) - 1))
 
 
-def elu_gradient(out, gy, y, x, dots) -> None:
+def elu_gradient(out, gy, y, x, dots, bias, sums) -> None:
     gradient = gy * torch.where(y > 0, torch.ones_like(y), y + 1)
+    if sums is not None:
+        sums += gradient.sum(0)
     if dots is not None:
-        dots.copy_((gradient * x).unflatten(1, (dots.shape[1], -1)).sum(2))
+        dots.copy_((gradient * (x if bias is None else x - bias)).unflatten(1, (dots.shape[1], -1)).sum(2))
     out.copy_(gradient)
 
 
@@ -248,7 +254,5 @@ def normalise(y, denominator, bias) -> None:
         y += bias
 
 
-def bias_gradient(sums, gy, bias, dots) -> None:
+def bias_gradient(sums, gy) -> None:
     sums += gy.sum(0)
-    if dots is not None:
-        dots -= (gy * bias).unflatten(1, (dots.shape[1], -1)).sum(2)

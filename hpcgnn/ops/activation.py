@@ -56,12 +56,13 @@ class EluDropout:
         if self.p:
             kernels.dropout(out, out, self.ids[rows], self.key, self.p)
 
-    def gradient(self, gy, y, x, rows, dots=None):
+    def gradient(self, gy, y, x, rows, dots=None, bias=None, sums=None):
         """x (rows, F) becomes its own gradient, from the result y that `write` gave and its gradient gy; both are used up.
 
-        dots: (rows, H) or None, becomes Σ gradient · x over the columns of each head.
+        dots: (rows, H) or None, becomes Σ gradient · (x - bias) over the columns of each head; sums: (F,) or None, gets the sums
+        of the gradient's columns added.
         """
         if self.p:
             kernels.dropout(gy, gy, self.ids[rows], self.key, self.p)
             y.mul_(1 / kernels.kept_scale(self.p))
-        kernels.elu_gradient(x, gy, y, x, dots)
+        kernels.elu_gradient(x, gy, y, x, dots, bias, sums)

@@ -22,7 +22,6 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.graph.tiles import tiles
-from hpcgnn.ops.room import row_tiles, tile_rows
 
 # Edges whose terms exist at a time, where edges have terms.
 TILE_EDGES = 1 << 16
@@ -140,17 +139,13 @@ class AdditiveAttention:
 
     def _in_place(self, sent, projected, shape, key, p):
         """On one rank: the gradient of a row needs no row of `projected` but its own, so it takes that row's place."""
-        f, h, own = shape.columns, shape.heads, self.backward_stream.own
+        f, h = shape.columns, shape.heads
         self.backward_stream.buffers.cap(
             sent.shape[1] * sent.element_size(), h * sent.element_size()
         )  # notes the width
         ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
-        spare = self.arena.empty(min(tile_rows(), len(projected)), f + h, dtype=projected.dtype)
-        for rows in row_tiles(len(projected)):
-            part, gradient = own.slice(rows.start, rows.stop), spare[: rows.stop - rows.start].zero_()
-            dropout = p and (p, key, self.output_ids, self.ids[rows])
-            self._spread(gradient, ga_dst, projected[rows, : f + h], sent, part, None, shape, dropout)
-            projected[rows, : f + h] = gradient
+        dropout, own = p and (p, key, self.output_ids, self.ids), projected[:, : f + h]
+        self._spread(own, ga_dst, own, sent, self.backward_stream.own, None, shape, dropout, complete=True)
         self._place(projected[:, f + h :], ga_dst)
         return projected
 
@@ -173,11 +168,11 @@ class AdditiveAttention:
             gradient.zero_()
             gradient[self.outputs] = of_computed
 
-    def _spread(self, gradient, ga_dst, own, sent, block, edges, shape, dropout, terms=None, g_terms=None):
+    def _spread(self, gradient, ga_dst, own, sent, block, edges, shape, dropout, terms=None, g_terms=None, complete=False):
         """Add what a block's edges give to the gradients of [z | a_src] and of a_dst, and of terms.
 
         gradient, own: (rows of the block, F + H) of the sources; ga_dst, sent: (columns, H) and [gy | a_dst | lse | D] of the
-        destinations.
+        destinations. complete: the block has all edges of its rows, and `gradient`, which may be `own`, is theirs alone.
         """
         f = shape.columns
         for indptr, indices, stored, what in self._parts(block, edges, terms):
@@ -197,6 +192,7 @@ class AdditiveAttention:
                 edge_term=what and what.term(terms),
                 g_edge_term=g_term,
                 dropout=dropout or None,
+                complete=complete,
             )
             if what:
                 what.add_gradient(g_terms, g_term)

@@ -175,13 +175,18 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
     return y, lse
 
 
-def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False):
+def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, complete=""):
+    """complete: "over anything" into memory that holds anything, "in place" over z_src, of a single block."""
     n_dst, n_src, heads = len(case.a_dst), len(case.a_src), case.heads
     gy = case.gy[:, : case.width] / heads if shared else case.gy
     shift = (gy.repeat(1, heads if shared else 1) * y).unflatten(1, (heads, -1)).sum(2)
     remote = spread(torch.cat([gy, case.a_dst, lse, shift], 1), dtype)
     own = spread(torch.cat([case.z, case.a_src], 1), dtype)
     gz, ga_src = spread(torch.zeros(n_src, heads * case.width), dtype), torch.zeros(n_src, heads, dtype=dtype)
+    for tensor in (gz, ga_src) if complete else ():
+        tensor.fill_(torch.nan)
+    if complete == "in place":
+        gz, ga_src = own[:, : heads * case.width], own[:, heads * case.width :]
     ga_dst = spread(torch.zeros(n_dst, heads), dtype)
     g_edge = None if case.edge is None else torch.full((len(case.dst), heads), torch.nan, dtype=dtype)
     for edges, indptr, indices, rows, columns in blocks_of(
@@ -192,7 +197,7 @@ def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False):
         kernels.attend_backward(
             gz, ga_src, ga_dst[columns], own, remote[columns], indptr, indices, heads=heads, slope=SLOPE, shared=shared,
             rows=rows, edge_term=None if case.edge is None else case.edge[edges].to(dtype), g_edge_term=g_block,
-            dropout=dropout and (*dropout[:2], dropout[2][columns], dropout[3]),
+            dropout=dropout and (*dropout[:2], dropout[2][columns], dropout[3]), complete=bool(complete),
         )
         if g_edge is not None:
             g_edge[edges] = g_block
@@ -248,6 +253,34 @@ def test_a_complete_block_is_begun_and_ended_in_one_pass(implementation, threads
         found_y, found_lse = forward(case, dtype, bias=bias, complete=True)
         assert torch.equal(found_y, y) and torch.equal(found_lse, lse)
         assert case is not empty or torch.equal(found_y[3], bias) and found_lse[3].isposinf().all()
+
+
+@pytest.mark.parametrize("how", ["over anything", "in place"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+@pytest.mark.parametrize("heads, width, shared", [(4, 64, False), (3, 5, True), (1, 40, False), (2, 16, True)])
+def test_gradients_of_a_complete_block_may_take_the_place_of_what_they_are_made_of(
+    implementation, threads, heads, width, shared, dtype, how
+):
+    """To the same bits; rows without out-edges are zero; a hub is read by all its chunks before it is overwritten, and with
+    one thread each chunk is a wave of its own."""
+    for case in (make_case(heads, width, edges=400, edge=True, rate=0.3), big(heads=heads, width=width)):
+        y, lse = forward(case, torch.float64)
+        wanted = backward(case, y, lse, dtype, shared=shared)
+        found = backward(case, y, lse, dtype, shared=shared, complete=how)
+        assert all(torch.equal(one, other) for one, other in zip(found, wanted))
+
+
+@pytest.mark.parametrize("num_hubs", [1, 3])
+def test_gradients_in_place_of_complete_hubs_that_take_several_waves(implementation, threads, num_hubs):
+    """With two threads a wave has 16 chunks of 8192 edges or so, and may end one hub and begin another."""
+    edges, case = 21 * 8192 + 5, make_case(2, 4, 40, 5, edges=10)
+    case.src = np.repeat(np.arange(num_hubs), edges)
+    case.dst = np.concatenate([np.sort(np.random.default_rng(k).integers(0, 40, edges)) for k in range(num_hubs)])
+    y, lse = torch.zeros(40, 8, dtype=torch.float64), torch.full((40, 2), 11.0, dtype=torch.float64)
+    wanted = backward(case, y, lse, torch.float64)
+    found = backward(case, y, lse, torch.float64, complete="in place")
+    assert wanted[0][:num_hubs].abs().min() > 0
+    assert all(torch.equal(one, other) for one, other in zip(found[:3], wanted[:3]))
 
 
 def test_a_complete_hub_that_takes_several_waves(implementation):
@@ -402,6 +435,10 @@ def test_wrong_arguments():
         kernels.attend_forward(y, h, h, h, s, n, i, bias=torch.zeros(6), **options)
     with pytest.raises(ValueError, match="remote: expected shape"):
         kernels.attend_backward(y, h, h, s[:2], s, n, i, **options)
+    with pytest.raises(ValueError, match="complete: expected no rows with it"):
+        kernels.attend_backward(
+            y, h, h, s[:2], torch.zeros(2, 12), n, i, complete=True, rows=torch.zeros(2, dtype=torch.int32), **options
+        )
     with pytest.raises(ValueError, match="lse: expected shape"):
         kernels.attend_finish(y, h, h, torch.zeros(3, 2))
     with pytest.raises(ValueError, match="bias: expected None without y"):

@@ -38,49 +38,56 @@ def rows_of(width, dtype, count=4, rows=1300):
     return [each[:, 1:-2] for each in whole], whole
 
 
+@pytest.mark.parametrize("rows", [0, 1, 511, 512, 1300])
 @pytest.mark.parametrize("heads, width", [(1, 1), (1, 40), (2, 3), (4, 64), (8, 8), (3, 13)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_elu_gradient(kernels, dtype, heads, width):
-    (gy, x, out), (_, _, around) = rows_of(heads * width, dtype, 3)
+def test_elu_gradient(kernels, dtype, heads, width, rows):
+    (gy, x, out), (_, _, around) = rows_of(heads * width, dtype, 3, rows)
     y, before = torch.nn.functional.elu(x), around.clone()
     wanted = x.double().clone().requires_grad_()
     torch.nn.functional.elu(wanted).backward(gy.double())
-    dots = torch.empty(len(x), heads, dtype=dtype)
-    elu_gradient(out, gy, y, x, dots)
-    right = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
-    torch.testing.assert_close(out.double(), wanted.grad, **right)
-    torch.testing.assert_close(dots.double(), (wanted.grad * x).unflatten(1, (heads, -1)).sum(2).detach(), **right)
+    wanted, bias = wanted.grad, gy.new_ones(heads * width).cumsum(0) / 10
+    dots, sums = torch.empty(rows, heads, dtype=dtype), gy.new_full((heads * width,), 2)
+    elu_gradient(out, gy, y, x, dots, bias, sums)
+    right = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-11}
+    torch.testing.assert_close(out.double(), wanted, **right)
+    torch.testing.assert_close(sums.double(), 2 + wanted.sum(0), **right)
+    product = (wanted * (x.double() - bias.double())).unflatten(1, (heads, -1)).sum(2)
+    torch.testing.assert_close(dots.double(), product, **right)
     assert torch.equal(around[:, [0, -1, -2]], before[:, [0, -1, -2]]), "nothing beside the columns is touched"
-    found = out.clone()
-    elu_gradient(x, gy, y, x, dots_again := torch.empty_like(dots))
-    assert torch.equal(x, found) and torch.equal(dots, dots_again), "over x itself"
+    found, plain = out.clone(), torch.empty_like(dots)
+    elu_gradient(out, gy, y, x, plain)
+    product = (wanted * x.double()).unflatten(1, (heads, -1)).sum(2)
+    torch.testing.assert_close(plain.double(), product, **right)
+    dots_again, sums_again = torch.empty_like(dots), gy.new_full((heads * width,), 2)
+    with_threads(3, lambda: elu_gradient(x, gy, y, x, dots_again, bias, sums_again))
+    assert torch.equal(x, found) and torch.equal(dots_again, dots), "over x itself"
+    assert torch.equal(sums_again, sums), "the same bits with any number of threads"
     elu_gradient(gy, gy, y)
     assert torch.equal(gy, found), "without inner products"
 
 
 @pytest.mark.parametrize("rows", [0, 1, 511, 512, 1300])
-@pytest.mark.parametrize("heads, width", [(1, 1), (1, 40), (2, 3), (4, 64), (3, 13)])
+@pytest.mark.parametrize("width", [1, 40, 6, 256, 39])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_bias_gradient(kernels, dtype, heads, width, rows):
-    (gy,), _ = rows_of(heads * width, dtype, 1, rows)
-    bias, sums = gy.new_ones(heads * width).cumsum(0) / 10, gy.new_full((heads * width,), 2)
-    dots = torch.full((rows, heads + 1), 3, dtype=dtype)
-    bias_gradient(sums, gy, bias, dots[:, :heads])
+def test_bias_gradient(kernels, dtype, width, rows):
+    (gy,), _ = rows_of(width, dtype, 1, rows)
+    sums = gy.new_full((width,), 2)
+    bias_gradient(sums, gy)
     right = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-11}
     torch.testing.assert_close(sums.double(), 2 + gy.double().sum(0), **right)
-    product = (gy.double() * bias.double()).unflatten(1, (heads, -1)).sum(2)
-    torch.testing.assert_close(dots[:, :heads].double(), 3 - product, **right)
-    assert (dots[:, heads] == 3).all()
-    alone = gy.new_full((heads * width,), 2)
-    bias_gradient(alone, gy)
-    assert torch.equal(alone, sums)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        bias_gradient(again := gy.new_full((heads * width,), 2), gy)
-    finally:
-        torch.set_num_threads(threads)
+    again = gy.new_full((width,), 2)
+    with_threads(3, lambda: bias_gradient(again, gy))
     assert torch.equal(again, sums), "the same bits with any number of threads"
+
+
+def with_threads(number, call):
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(number)
+        call()
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_wrong_arguments_of_gradients_are_refused(kernels):
@@ -88,10 +95,11 @@ def test_wrong_arguments_of_gradients_are_refused(kernels):
     for call, word in (
         (lambda: elu_gradient(x, x, x, None, torch.empty(2, 2)), "x"),
         (lambda: elu_gradient(x, x, x, x, torch.empty(2, 4)), "divide 6"),
+        (lambda: elu_gradient(x, x, x, x, torch.empty(3, 2)), "dots"),
         (lambda: elu_gradient(x, x, x.double()), "y"),
+        (lambda: elu_gradient(x, x, x, x, torch.empty(2, 2), torch.zeros(5)), "bias"),
+        (lambda: elu_gradient(x, x, x, sums=torch.zeros(6, dtype=torch.float64)), "sums"),
         (lambda: bias_gradient(torch.zeros(5), x), "sums"),
-        (lambda: bias_gradient(torch.zeros(6), x, None, torch.empty(2, 2)), "bias"),
-        (lambda: bias_gradient(torch.zeros(6), x, torch.zeros(6), torch.empty(3, 2)), "dots"),
     ):
         with pytest.raises(ValueError, match=word):
             call()

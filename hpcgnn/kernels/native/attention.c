@@ -48,7 +48,8 @@ typedef struct {
     int64_t row, edge;                  /* where the next wave starts */
     int64_t size;                       /* bytes of an element */
     int64_t partial_width;
-    int num_threads;
+    int num_threads, number;            /* number: of the wave, modulo 2 */
+    char *between[2];                   /* what the next wave continues, at its number: another one than this wave continues */
 } hg_walk;
 
 const hg_attention_kernels *hg_attention_table(int path, int type)
@@ -130,9 +131,11 @@ static int begin_walk(hg_walk *w, int path, int num_threads, const hg_attention_
     w->tasks = malloc((size_t)tasks * sizeof *w->tasks);
     w->hubs = malloc((size_t)(chunks + 1) * sizeof *w->hubs);
     w->memory = aligned_alloc(64, (size_t)(each * w->num_threads));
-    w->partial = malloc((size_t)(chunks * w->partial_width * w->size + 1));
+    w->partial = malloc((size_t)((chunks + 2) * w->partial_width * w->size));
     if (!w->scratch || !w->tasks || !w->hubs || !w->memory || !w->partial)
         return -1;
+    for (int k = 0; k < 2; k++)
+        w->between[k] = w->partial + (chunks + k) * w->partial_width * w->size;
     memset(w->memory, 0, (size_t)(each * w->num_threads));
     for (int t = 0; t < w->num_threads; t++) {
         hg_attention_scratch *s = &w->scratch[t];
@@ -162,6 +165,7 @@ static int next_wave(hg_walk *w, int64_t edges)
     const hg_attention_args *a = w->a;
     const int64_t *indptr = a->indptr, stop = w->edge + edges;
     w->num_tasks = w->num_chunks = w->num_hubs = 0;
+    w->number ^= 1;
     while (w->row < a->num_rows && w->num_tasks < HG_WAVE_TASKS && w->edge < stop) {
         const int64_t i = w->row, end = indptr[i + 1];
         if (end - indptr[i] > HG_HUB_EDGES) {
@@ -309,7 +313,8 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
             for (int64_t k = 0; k < w->num_hubs; k++)
                 w->kernels->backward_merge(a, w->hubs[k].row,
                                            w->partial + w->hubs[k].first_chunk * w->partial_width * w->size,
-                                           w->hubs[k].num_chunks);
+                                           w->hubs[k].num_chunks, w->hubs[k].begins ? NULL : w->between[w->number],
+                                           w->hubs[k].ends ? NULL : w->between[!w->number]);
             #pragma omp for schedule(dynamic, 1)
             for (int64_t b = 0; b < buckets; b++)
                 for (int64_t k = 0; k < w->num_tasks; k++) {

@@ -7,8 +7,9 @@
  *   stored row   a destination                         an own node as a source
  *   streamed     [z | a_src] of the sources            [gy | a_dst, lse, D] of the destinations
  *   own          a_dst                                 [z | a_src]
- *   sums         y, see complete                       gz
+ *   sums         y                                     gz
  *
+ * Of a complete block neither y nor gz need be cleared before, and gz and ga_src may stand where [z | a_src] does.
  * All sizes and strides count elements.
  */
 #ifndef HG_ATTENTION_H
@@ -53,7 +54,7 @@ typedef struct {
     uint64_t key;
     uint32_t threshold;
     int32_t shared;             /* backwards: G is the width of one head, not F */
-    int32_t complete;           /* forwards: all edges of all rows are here, so that a row is begun and ended at once */
+    int32_t complete;           /* all edges of all rows are here, so that a row is begun and ended at once */
     int32_t type;               /* HG_F32 or HG_F64 */
 } hg_attention_args;
 
@@ -84,18 +85,20 @@ typedef struct {
     /* The same; the gradient of edge e's logits goes to gradient + e * stride. */
     void (*backward_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,
                           void *gradient, int64_t stride);
-    /* partial: gz (F), ga_src (H). */
+    /* partial: gz (F), ga_src (H), cleared. */
     void (*backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
                            void *partial, void *gradient, int64_t stride);
-    void (*backward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num);
+    /* Of a complete block's row it continues the sums `before`, unless NULL, and leaves its own in `after`; where that is
+     * NULL the row ends. Uses up the partials. */
+    void (*backward_merge)(const hg_attention_args *a, int64_t i, void *partial, int64_t num, const void *before,
+                           void *after);
     /* One row of what stands between layers of attention (between.h); here because it shares the exponential. */
     void (*elu)(void *out, const void *x, int64_t width);
-    void (*elu_gradient)(void *out, const void *gy, const void *y, const void *x, void *dots, int64_t heads,
-                         int64_t width);
+    void (*elu_gradient)(void *out, const void *gy, const void *y, const void *x, const void *bias, void *dots, void *sums,
+                         int64_t heads, int64_t width);
     void (*normalise)(void *y, const void *denominator, const void *bias, int64_t heads, int64_t width);
     /* The only one of several rows: their sums stay in registers for longer. */
-    void (*bias_gradient)(void *sums, void *dots, int64_t dots_stride, const void *gy, int64_t gy_stride,
-                          const void *bias, int64_t rows, int64_t heads, int64_t width);
+    void (*bias_gradient)(void *sums, const void *gy, int64_t gy_stride, int64_t rows, int64_t width);
 } hg_attention_kernels;
 
 /* The table of a vector path and an element type. */

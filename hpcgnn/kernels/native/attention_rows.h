@@ -213,10 +213,14 @@ HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scrat
     const int padded = !single && a->head_width % HG_LANES != 0;
     const int64_t readable = a->indptr[a->num_rows], r = a->rows ? a->rows[i] : i;
     const int64_t ahead = HG_AHEAD((a->shared ? 1 : a->heads) * a->head_width * (int64_t)sizeof(HG_E));
-    HG_E *sums = padded ? (HG_E *)s->sums : gz;
+    HG_E *sums = padded || a->complete ? (HG_E *)s->sums : gz, *ga = a->complete ? (HG_E *)s->factor : ga_src;
     const HG_E *z = (const HG_E *)a->own + r * a->own_stride;
-    if (padded) {
+    if (a->complete) {                  /* gz and ga_src may be z and a_src themselves, until the row is done */
+        memset(sums, 0, (size_t)(a->heads * HG_PADDED(a->head_width)) * sizeof *sums);
+        memset(ga, 0, (size_t)a->heads * sizeof *ga);
+    } else if (padded)
         HG_N(pad)(a, sums, gz, 0);
+    if (padded) {
         HG_N(pad)(a, (HG_E *)s->z, z, 1);
         z = (const HG_E *)s->z;
     }
@@ -226,10 +230,14 @@ HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scrat
 #define HG_CALL(n) HG_N(backward_group)(a, s, sums, z, e + t, t, ahead, readable, n, single)
         HG_GROUPS(HG_CALL)
 #undef HG_CALL
-        HG_T(backward_finish)(a, s, num, ga_src, gradient + e * stride, stride);
+        HG_T(backward_finish)(a, s, num, ga, gradient + e * stride, stride);
     }
     if (padded)
         HG_N(unpad)(a, gz, sums);
+    else if (a->complete)
+        memcpy(gz, sums, (size_t)(a->heads * a->head_width) * sizeof *gz);
+    if (a->complete)
+        memcpy(ga_src, ga, (size_t)a->heads * sizeof *ga);
 }
 
 /* Heads of a single unit, as narrow ones are, have code of their own, without the loop over units. */
@@ -278,11 +286,13 @@ static __attribute__((noinline)) void HG_N(backward_rows)(const hg_attention_arg
     const int64_t bytes = a->heads * a->head_width * (int64_t)sizeof(HG_E);
     for (int64_t i = first; i < last; i++) {
         const int64_t begin = a->indptr[i], end = a->indptr[i + 1], r = a->rows ? a->rows[i] : i;
-        if (a->rows && i + 1 < last) {
-            hg_prefetch_row((HG_E *)a->sums + a->rows[i + 1] * a->sums_stride, bytes);
-            hg_prefetch_row((HG_E *)a->own + a->rows[i + 1] * a->own_stride, bytes + a->heads * (int64_t)sizeof(HG_E));
+        if (i + 1 < last) {
+            const int64_t next = a->rows ? a->rows[i + 1] : i + 1;
+            if (!a->complete)
+                hg_prefetch_row((HG_E *)a->sums + next * a->sums_stride, bytes);
+            hg_prefetch_row((HG_E *)a->own + next * a->own_stride, bytes + a->heads * (int64_t)sizeof(HG_E));
         }
-        if (begin < end && end - begin <= HG_HUB_EDGES)
+        if ((begin < end || a->complete) && end - begin <= HG_HUB_EDGES)
             HG_SINGLE(HG_N(backward_row), a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
                       (HG_E *)a->ga_src + r * a->ga_src_stride, (HG_E *)gradient, stride)
     }

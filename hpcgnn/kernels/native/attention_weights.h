@@ -317,16 +317,34 @@ static void HG_T(forward_merge)(const hg_attention_args *a, int64_t i, const voi
         HG_T(normalise)(y, denominator, a->bias, heads, width);
 }
 
-static void HG_T(backward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num)
+HG_INLINE void HG_T(add)(HG_E *restrict sums, const HG_E *restrict more, int64_t num)
 {
-    const int64_t heads = a->heads, width = heads * a->head_width, r = a->rows ? a->rows[i] : i;
+    for (int64_t c = 0; c < num; c++)
+        sums[c] += more[c];
+}
+
+static void HG_T(backward_merge)(const hg_attention_args *a, int64_t i, void *partial, int64_t num, const void *before,
+                                 void *after)
+{
+    const int64_t heads = a->heads, width = heads * a->head_width, each = width + heads, r = a->rows ? a->rows[i] : i;
     HG_E *gz = (HG_E *)a->sums + r * a->sums_stride, *ga_src = (HG_E *)a->ga_src + r * a->ga_src_stride;
-    for (int64_t k = 0; k < num; k++) {
-        const HG_E *sums = (const HG_E *)partial + k * (width + heads);
-        for (int64_t c = 0; c < width; c++)
-            gz[c] += sums[c];
-        for (int64_t h = 0; h < heads; h++)
-            ga_src[h] += sums[width + h];
+    HG_E *sums = (HG_E *)partial;
+    if (!a->complete) {
+        for (int64_t k = 0; k < num; k++) {
+            HG_T(add)(gz, sums + k * each, width);
+            HG_T(add)(ga_src, sums + k * each + width, heads);
+        }
+        return;
+    }
+    if (before)
+        HG_T(add)(sums, (const HG_E *)before, each);
+    for (int64_t k = 1; k < num; k++)
+        HG_T(add)(sums, sums + k * each, each);
+    if (after)
+        memcpy(after, sums, (size_t)each * sizeof *sums);
+    else {
+        memcpy(gz, sums, (size_t)width * sizeof *sums);
+        memcpy(ga_src, sums + width, (size_t)heads * sizeof *sums);
     }
 }
 #undef HG_HEADS

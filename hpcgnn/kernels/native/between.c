@@ -11,6 +11,11 @@ static int64_t size_of(int type)
     return type == HG_F64 ? 8 : 4;
 }
 
+static int64_t shares_of(int64_t rows)
+{
+    return (rows + HG_SHARE - 1) / HG_SHARE;
+}
+
 static int threads_for(int64_t elements, int num_threads)
 {
     return elements < HG_SMALL ? 1 : num_threads;
@@ -27,18 +32,24 @@ HG_EXPORT void hg_elu(int path, int num_threads, int type, void *out, int64_t ou
         elu((char *)out + i * out_stride * size, (const char *)x + i * x_stride * size, width);
 }
 
-/* out = the gradient of ELU's input from that of its result y; dots (rows, heads) = <out, x> of each head, or NULL. */
+/* out = the gradient of ELU's input from that of its result y. Unless NULL, dots (rows, heads) = <out, x - bias> of each
+ * head, and sums (F) += the columns' sums of out, by way of partial (rows / HG_SHARE rounded up, F): zeros. */
 HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, int64_t out_stride, const void *gy,
                                int64_t gy_stride, const void *y, int64_t y_stride, const void *x, int64_t x_stride,
-                               void *dots, int64_t dots_stride, int64_t rows, int64_t heads, int64_t head_width)
+                               void *dots, int64_t dots_stride, const void *bias, void *sums, void *partial,
+                               int64_t rows, int64_t heads, int64_t head_width)
 {
     const hg_attention_kernels *kernels = hg_attention_table(path, type);
-    const int64_t size = size_of(type);
-    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * heads * head_width, num_threads))
-    for (int64_t i = 0; i < rows; i++)
-        kernels->elu_gradient((char *)out + i * out_stride * size, (const char *)gy + i * gy_stride * size,
-                              (const char *)y + i * y_stride * size, (const char *)x + i * x_stride * size,
-                              dots ? (char *)dots + i * dots_stride * size : NULL, heads, head_width);
+    const int64_t size = size_of(type), width = heads * head_width, shares = shares_of(rows);
+    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
+    for (int64_t s = 0; s < shares; s++)
+        for (int64_t i = s * HG_SHARE; i < (s + 1) * HG_SHARE && i < rows; i++)
+            kernels->elu_gradient((char *)out + i * out_stride * size, (const char *)gy + i * gy_stride * size,
+                                  (const char *)y + i * y_stride * size, (const char *)x + i * x_stride * size, bias,
+                                  dots ? (char *)dots + i * dots_stride * size : NULL,
+                                  sums ? (char *)partial + s * width * size : NULL, heads, head_width);
+    if (sums)
+        kernels->bias_gradient(sums, partial, width, shares, width);
 }
 
 /* y (rows, F) = y / denominator (rows, heads) + bias (F), unless NULL; rows with a denominator of 0 get the bias alone. */
@@ -53,20 +64,17 @@ HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_
                            (const char *)denominator + i * denominator_stride * size, bias, heads, head_width);
 }
 
-/* sums (F) += the columns' sums of gy (rows, F); dots (rows, heads) -= <gy, bias> of each head, unless NULL. partial
- * (rows / HG_SHARE rounded up, F): zeros, to work in. */
-HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, void *dots, int64_t dots_stride,
-                                const void *gy, int64_t gy_stride, const void *bias, void *partial, int64_t rows,
-                                int64_t heads, int64_t head_width)
+/* sums (F) += the columns' sums of gy (rows, F). partial (rows / HG_SHARE rounded up, F): zeros, to work in. */
+HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, const void *gy, int64_t gy_stride,
+                                void *partial, int64_t rows, int64_t width)
 {
     const hg_attention_kernels *kernels = hg_attention_table(path, type);
-    const int64_t size = size_of(type), width = heads * head_width, shares = (rows + HG_SHARE - 1) / HG_SHARE;
+    const int64_t size = size_of(type), shares = shares_of(rows);
     #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
     for (int64_t s = 0; s < shares; s++) {
         const int64_t i = s * HG_SHARE, num = rows - i < HG_SHARE ? rows - i : HG_SHARE;
-        kernels->bias_gradient((char *)partial + s * width * size, dots ? (char *)dots + i * dots_stride * size : NULL,
-                               dots_stride, (const char *)gy + i * gy_stride * size, gy_stride, bias, num, heads,
-                               head_width);
+        kernels->bias_gradient((char *)partial + s * width * size, (const char *)gy + i * gy_stride * size, gy_stride, num,
+                               width);
     }
-    kernels->bias_gradient(sums, NULL, 0, partial, width, NULL, shares, heads, head_width);
+    kernels->bias_gradient(sums, partial, width, shares, width);
 }

@@ -50,9 +50,10 @@
         const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
         HG_STEPS(0, width, HG_ELU_##type)                                                                              \
     }                                                                                                                  \
-    /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...); dots[h] = <out, x> of head h, unless NULL. out may be x. */    \
-    static void elu_gradient_##type(void *out, const void *gy, const void *y, const void *x, void *dots,               \
-                                    int64_t heads, int64_t width)                                                      \
+    /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...); unless NULL, sums += out and dots[h] = <out, x - bias> of head  \
+     * h. out may be x. */                                                                                             \
+    static void elu_gradient_##type(void *out, const void *gy, const void *y, const void *x, const void *bias,         \
+                                    void *dots, void *sums, int64_t heads, int64_t width)                              \
     {                                                                                                                  \
         const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
         for (int64_t h = 0; h < heads; h++) {                                                                          \
@@ -71,28 +72,20 @@
             HG_STEPS(h * width, (h + 1) * width, HG_NORMALISE_##type)                                                  \
         }                                                                                                              \
     }                                                                                                                  \
-    /* sums += each of num rows of gy; their dots[h] -= <gy, bias> of head h, unless NULL. */                           \
-    HG_INLINE void bias_rows_##type(element *sums, element *dots, int64_t dots_stride, const element *gy,              \
-                                    int64_t stride, const element *bias, int64_t heads, int64_t width, const int num)  \
+    /* sums += each row of gy. */                                                                                      \
+    HG_INLINE void bias_rows_##type(void *sums, const element *gy, int64_t stride, int64_t width, const int num)       \
     {                                                                                                                  \
         const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
-        for (int64_t h = 0; h < heads; h++) {                                                                          \
-            vector dot[4] = {{0}};                                                                                     \
-            HG_STEPS(h * width, (h + 1) * width, HG_BIAS_GRADIENT_##type)                                              \
-            for (int k = 0; dots && k < num; k++)                                                                      \
-                dots[k * dots_stride + h] -= lane_sum_##type(dot[k]);                                                  \
-        }                                                                                                              \
+        HG_STEPS(0, width, HG_BIAS_GRADIENT_##type)                                                                    \
     }                                                                                                                  \
-    static void bias_gradient_##type(void *sums, void *dots, int64_t dots_stride, const void *gy, int64_t stride,      \
-                                     const void *bias, int64_t rows, int64_t heads, int64_t width)                     \
+    static void bias_gradient_##type(void *sums, const void *gy, int64_t stride, int64_t rows, int64_t width)          \
     {                                                                                                                  \
         const element *from = (const element *)gy;                                                                     \
-        element *to = (element *)dots;                                                                                 \
         int64_t i = 0;                                                                                                 \
-        for (; i + 4 <= rows; i += 4, from += 4 * stride, to = to ? to + 4 * dots_stride : NULL)                       \
-            bias_rows_##type((element *)sums, to, dots_stride, from, stride, (const element *)bias, heads, width, 4);  \
-        for (; i < rows; i++, from += stride, to = to ? to + dots_stride : NULL)                                       \
-            bias_rows_##type((element *)sums, to, dots_stride, from, stride, (const element *)bias, heads, width, 1);  \
+        for (; i + 4 <= rows; i += 4)                                                                                  \
+            bias_rows_##type(sums, from + i * stride, stride, width, 4);                                               \
+        for (; i < rows; i++)                                                                                          \
+            bias_rows_##type(sums, from + i * stride, stride, width, 1);                                               \
     }
 
 #define HG_ELU_STEP(type, c, num) store_##type(out, c, num, elu_lanes_##type(load_##type(x, c, num)));
@@ -100,20 +93,17 @@
     {                                                                                                                  \
         const vector gradient = load_##type(gy, c, num) * elu_slope_##type(load_##type(y, c, num));                    \
         if (dots)                                                                                                      \
-            dot += gradient * load_##type(x, c, num);                                                                  \
+            dot += gradient * (bias ? load_##type(x, c, num) - load_##type(bias, c, num) : load_##type(x, c, num));    \
+        if (sums)                                                                                                      \
+            store_##type(sums, c, num, load_##type(sums, c, num) + gradient);                                          \
         store_##type(out, c, num, gradient);                                                                           \
     }
 #define HG_BIAS_GRADIENT_STEP(type, vector, c, width)                                                                  \
     {                                                                                                                  \
-        const vector weights = dots ? load_##type(bias, c, width) : (vector){0};                                       \
         vector sum = load_##type(sums, c, width);                                                                      \
         HG_UNROLL                                                                                                      \
-        for (int k = 0; k < num; k++) {                                                                                \
-            const vector gradient = load_##type(gy + k * stride, c, width);                                            \
-            sum += gradient;                                                                                           \
-            if (dots)                                                                                                  \
-                dot[k] += gradient * weights;                                                                          \
-        }                                                                                                              \
+        for (int k = 0; k < num; k++)                                                                                  \
+            sum += load_##type(gy + k * stride, c, width);                                                             \
         store_##type(sums, c, width, sum);                                                                             \
     }
 #define HG_NORMALISE_STEP(type, vector, c, num)                                                                        \
