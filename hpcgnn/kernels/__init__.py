@@ -15,6 +15,7 @@ from .attention import attend_backward, attend_finish, attend_forward
 from .extreme import gather_largest, gather_matching
 from .masking import dropout, dropout_entries, kept_scale
 from .library import describe
+from .products import multiply
 from .randomness import random_words, stream_key
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "gather_largest",
     "gather_matching",
     "kept_scale",
+    "multiply",
     "pack",
     "random_words",
     "stream_key",

@@ -10,6 +10,8 @@ from ctypes import POINTER, byref, c_double, c_int, c_int32, c_int64, c_uint32, 
 
 import torch
 
+from . import reference
+
 #: Codes of the element types in C are positions in this list; likewise for paths (narrowest first) and faults.
 ELEMENT_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
 VECTOR_PATHS = ("baseline", "avx2", "avx512")
@@ -98,6 +100,8 @@ _SIGNATURES = {
     "hg_elu": (None, [c_int, c_int, c_int, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64]),
     "hg_elu_gradient": (None, [c_int] * 3 + [c_void_p, c_int64] * 5 + [c_void_p] * 3 + [c_int64] * 3),
     "hg_bias_gradient": (None, [c_int] * 3 + [c_void_p, c_void_p, c_int64, c_void_p] + [c_int64] * 2),
+    "hg_multiplies": (c_int, []),
+    "hg_multiply": (c_int, [c_int] + [c_void_p, c_int64] * 2 + [c_void_p, c_int64, c_int64, c_void_p] + [c_int64] * 3 + [c_int]),
     "hg_normalise": (None, [c_int, c_int, c_int] + [c_void_p, c_int64] * 2 + [c_void_p] + [c_int64] * 3),
     "hg_check_block": (
         c_int,
@@ -124,6 +128,7 @@ class Native:
             function.restype, function.argtypes = result, arguments
         self._library = library
         self._path = VECTOR_PATHS.index(vector_path)
+        self.multiplies = vector_path != "baseline" and bool(library.hg_multiplies())
 
     def supported_paths(self) -> list[str]:
         return [name for code, name in enumerate(VECTOR_PATHS) if self._library.hg_supports(code)]
@@ -350,6 +355,25 @@ class Native:
             heads,
             y.shape[1] // heads,
         )
+
+    def multiply(self, out, x, weight, bias, add) -> None:
+        if not self.multiplies or x.dtype != torch.float32 or torch.get_float32_matmul_precision() != "highest":
+            return reference.multiply(out, x, weight, bias, add)
+        failed = self._library.hg_multiply(
+            torch.get_num_threads(),
+            _pointer(out),
+            out.stride(0),
+            _pointer(x),
+            x.stride(0),
+            _pointer(weight),
+            *weight.stride(),
+            _pointer(bias),
+            *x.shape,
+            out.shape[1],
+            add,
+        )
+        if failed:
+            raise MemoryError("a product: no memory for its weights")
 
     def bias_gradient(self, sums, gy) -> None:
         partial = _partial_sums(gy)

@@ -254,5 +254,14 @@ def normalise(y, denominator, bias) -> None:
         y += bias
 
 
+def multiply(out, x, weight, bias, add) -> None:
+    if add:
+        out.addmm_(x, weight)
+    elif bias is None:
+        torch.mm(x, weight, out=out)
+    else:
+        torch.addmm(bias, x, weight, out=out)
+
+
 def bias_gradient(sums, gy) -> None:
     sums += gy.sum(0)

@@ -73,7 +73,7 @@ def _project(x, weight, activation, arena):
         if activation is not None:
             part = spare[: len(part)]
             activation.write(x[rows], rows, part)
-        torch.mm(part, weight, out=projected[rows])
+        kernels.multiply(projected[rows], part, weight)
     return projected
 
 
@@ -135,8 +135,9 @@ def _input_gradient(gradient, x, weight, activation, wanted, below, arena):
         if not wanted:
             continue
         if activation is None:
-            torch.mm(gradient[rows], weight.t(), out=gx[rows])
+            kernels.multiply(gx[rows], gradient[rows], weight.t())
             continue
-        g = torch.mm(gradient[rows], weight.t(), out=product[: len(part)])
+        g = product[: len(part)]
+        kernels.multiply(g, gradient[rows], weight.t())
         activation.gradient(g, part, x[rows], rows, None if dots is None else dots[rows], bias, sums)
     return gx, g_weight, dots, sums

@@ -55,7 +55,7 @@ class _Convolve(torch.autograd.Function):
             if activation is not None:
                 activation.apply_(x[rows], rows)
             if first:
-                products.write(sent[rows], lambda out: torch.mm(inputs.read(x[rows]), neighbour, out=out))
+                products.write(sent[rows], lambda out: kernels.multiply(out, inputs.read(x[rows]), neighbour))
         results, taken = Room(arena, y, dtype), _Taken(x, operator, inputs)
         for rows, aggregate in operator.tiles(sent):
 
@@ -63,9 +63,9 @@ class _Convolve(torch.autograd.Function):
                 if first:
                     torch.add(aggregate, bias, out=out)
                 else:
-                    torch.addmm(bias, aggregate, neighbour, out=out)
+                    kernels.multiply(out, aggregate, neighbour, bias)
                 if own is not None:
-                    out.addmm_(taken(rows), own)
+                    kernels.multiply(out, taken(rows), own, add=True)
 
             results.write(y[rows], result)
         return y
@@ -101,12 +101,13 @@ class _Convolve(torch.autograd.Function):
                 continue
             in_place = activation is None and x.dtype == dtype
             out = gx[rows] if in_place else spare[: len(part)]
-            torch.mm(t, neighbour.t(), out=out)
+            kernels.multiply(out, t, neighbour.t())
             if own is not None:
                 if place is None:
-                    out.addmm_(g, own.t())
+                    kernels.multiply(out, g, own.t(), add=True)
                 else:
-                    out.index_add_(0, place, torch.mm(g, own.t(), out=apart[: len(g)]))
+                    kernels.multiply(apart[: len(g)], g, own.t())
+                    out.index_add_(0, place, apart[: len(g)])
             if activation is not None:
                 activation.gradient(out, part, part)
             inputs.store(gx[rows], out if activation is None else part)
@@ -139,9 +140,9 @@ class _Combine(torch.autograd.Function):
         for rows, parts in constants.dropped():
 
             def result(out):
-                torch.addmm(bias, parts[0], weights[0], out=out)
+                kernels.multiply(out, parts[0], weights[0], bias)
                 for part, weight in zip(parts[1:], weights[1:]):
-                    out.addmm_(part, weight)
+                    kernels.multiply(out, part, weight, add=True)
 
             results.write(y[rows], result)
         return y

@@ -29,12 +29,11 @@ class Replay:
         self._sizes, self._calls, self._reads, self._buffers = {}, [], [], {}
         self.flop = self.gathered_bytes = 0
 
-    def product(self, operation, args, kwargs, result):
-        """Note a product of torch that has just been done."""
+    def product(self, operation, factors, args, kwargs, result=None):
+        """Note a product: a kernel's, or one of torch that has just been done and has made its result."""
         kwargs = dict(kwargs)
         if operation in _INTO:
             operation, kwargs["out"] = _INTO[operation], result
-        factors = [x for x in args if isinstance(x, torch.Tensor)][-2:]
         self.flop += 2 * factors[0].numel() * (factors[1].shape[-1] if factors[1].dim() > 1 else 1)
         self._calls.append(
             (operation, [self._noted(x) for x in args], {name: self._noted(x) for name, x in kwargs.items()})

@@ -9,6 +9,7 @@ import contextlib
 import time
 from collections import defaultdict
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcgnn.graph import transfer
@@ -26,7 +27,9 @@ GATHERS = {
     "gather_largest": (2, 3, 4),
     "gather_matching": (2, 3, 4),
 }
-_SMALL = ("supported_paths", "probe", "check_block")
+#: Kernels that are products, with the position of their factors.
+PRODUCT_KERNELS = {"multiply": (1, 2)}
+_SMALL = ("supported_paths", "probe", "check_block", "multiplies")
 # Inside of these everything belongs to them.
 _OWNERS = {"reduction": "reduction", "step": "optimizer"}
 
@@ -34,7 +37,7 @@ _OWNERS = {"reduction": "reduction", "step": "optimizer"}
 class Watch:
     """The watch of a Trainer's clock. While `active`, books each phase's seconds in `booked`: {part: [wall, processor]}.
 
-    recorder: None, or told of product(operation, args, kwargs, result) and gathered(rows, indptr, indices).
+    recorder: None, or told of product(operation, factors, args, kwargs, result) and gathered(rows, indptr, indices).
     """
 
     def __init__(self):
@@ -82,20 +85,23 @@ class Watch:
     def install(self, comm):
         """Wrap the kernels, the wire and the communicator of this process."""
         library = load().kernels
+        parts = dict.fromkeys(GATHERS, "gather") | dict.fromkeys(PRODUCT_KERNELS, "GEMM") | {"pack": "pack"}
         for name in [name for name in dir(library) if not name.startswith("_") and name not in _SMALL]:
-            part = "gather" if name in GATHERS else "pack" if name == "pack" else "elementwise"
-            setattr(library, name, self._wrapped(getattr(library, name), part, GATHERS.get(name)))
+            part, function = parts.get(name, "elementwise"), getattr(library, name)
+            setattr(library, name, self._wrapped(function, part, GATHERS.get(name), PRODUCT_KERNELS.get(name)))
         Wire.encode = self._wrapped(Wire.encode, "pack")
         transfer.decode = self._wrapped(transfer.decode, "pack")
         comm.isend, comm.irecv = self._wrapped(comm.isend, "pack"), self._wrapped(comm.irecv, "pack")
         comm._finish = self._wrapped(comm._finish, "wait", anywhere=True)
 
-    def _wrapped(self, function, part, places=None, anywhere=False):
+    def _wrapped(self, function, part, places=None, factors=None, anywhere=False):
         def timed(*args, **kwargs):
             if not self._stack or not (anywhere or self.free):
                 return function(*args, **kwargs)
             if places is not None and self.recorder is not None:
                 self.recorder.gathered(*(args[place] for place in places))
+            if factors is not None and self.recorder is not None:
+                self.recorder.product(function, [args[place] for place in factors], args, kwargs)
             with self.part(part):
                 return function(*args, **kwargs)
 
@@ -122,5 +128,6 @@ class _Operations(TorchDispatchMode):
         with watch.part("GEMM" if product else "elementwise"):
             result = operation(*args, **kwargs)
         if product and watch.recorder is not None:
-            watch.recorder.product(operation, args, kwargs, result)
+            factors = [x for x in args if isinstance(x, torch.Tensor)][-2:]
+            watch.recorder.product(operation, factors, args, kwargs, result)
         return result

@@ -1,0 +1,33 @@
+"""Products of the rows of many nodes with a small matrix of weights, which is most of the arithmetic of an epoch.
+
+torch has them from MKL on x86, whose kernels do two thirds of what an AMD processor can do (float32, AVX2). There the product is
+our own; on all other processors, for other types, and where `--matmul medium` asks for another arithmetic, it is torch's.
+"""
+
+import torch
+
+from . import checks
+from .library import kernels
+
+_TYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+
+def multiply(
+    out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, add: bool = False
+) -> None:
+    """out = x weight + bias, or with `add` out += x weight.
+
+    out (n, d_out) and x (n, d_in) of one dtype, rows contiguous and any distance apart, and not overlapping each other; weight
+    (d_in, d_out) with any strides, bias (d_out,) or None, not with `add`. The sums are in float32 for float32. For autograd it is
+    no operation. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
+    """
+    checks.matrix("x", x, _TYPES)
+    checks.matrix("out", out, (x.dtype,), rows=x.shape[0])
+    if weight.dtype != x.dtype or tuple(weight.shape) != (x.shape[1], out.shape[1]):
+        wanted = f"{x.dtype} of shape {(x.shape[1], out.shape[1])}"
+        raise ValueError(f"weight: expected {wanted}, got {weight.dtype} of shape {tuple(weight.shape)}")
+    checks.vector("bias", bias, x.dtype, out.shape[1], optional=True)
+    if bias is not None and add:
+        raise ValueError("bias: expected None where the product is added")
+    kernels().multiply(out, x, weight, bias, add)
+    checks.written(out)

@@ -1,0 +1,116 @@
+"""The product of many rows with weights, against float64, and what it touches."""
+
+import pytest
+import torch
+
+from hpcgnn.kernels import library, multiply, reference
+from hpcgnn.kernels.native import Native
+
+SIZES = [(0, 4, 5), (1, 1, 1), (5, 16, 16), (6, 3, 17), (47, 40, 15), (48, 17, 31), (49, 64, 42), (300, 128, 264), (103, 256, 40)]
+
+
+def ours():
+    """The native product, also on a processor that would not choose it; None where it cannot run."""
+    loaded = library.load()
+    if loaded.reason is not None or "avx2" not in loaded.kernels.supported_paths():
+        return None
+    found = Native(loaded.kernels._library, "avx2")
+    found.multiplies = True
+    return found
+
+
+@pytest.fixture(params=["reference", "native"])
+def product(request, monkeypatch):
+    chosen = reference if request.param == "reference" else ours()
+    if chosen is None:
+        pytest.skip("no compiled kernels, or no AVX2")
+    monkeypatch.setattr("hpcgnn.kernels.products.kernels", lambda: chosen)
+    return chosen
+
+
+def matrices(rows, depth, width, dtype=torch.float32, gap=3):
+    """x and out, whose rows are further apart than they are long, in wider ones of NaN; w."""
+    draw = torch.Generator().manual_seed(rows + depth)
+    wide = [torch.full((rows, columns + gap), torch.nan, dtype=dtype) for columns in (depth, width)]
+    wide[0][:, :depth] = torch.randn(rows, depth, dtype=dtype, generator=draw)
+    return wide[0][:, :depth], wide[1][:, :width], torch.randn(depth, width, dtype=dtype, generator=draw), wide[1]
+
+
+@pytest.mark.parametrize("how", ["plain", "bias", "add"])
+@pytest.mark.parametrize("rows, depth, width", SIZES)
+def test_product(product, threads, rows, depth, width, how):
+    x, out, w, around = matrices(rows, depth, width)
+    bias = torch.linspace(-1, 1, width) if how == "bias" else None
+    wanted = x.double() @ w.double()
+    if how == "bias":
+        wanted += bias.double()
+    if how == "add":
+        out[:] = torch.linspace(0, 1, width)
+        wanted += out.double()
+    multiply(out, x, w, bias, how == "add")
+    size = x.abs() @ w.abs() + 1
+    assert ((out.double() - wanted).abs() <= 1e-6 * size).all()
+    assert around[:, width:].isnan().all(), "nothing beside the columns is touched"
+    if how != "add":
+        again = torch.full((rows, width), torch.nan)
+        multiply(again, x, w.t().contiguous().t(), bias)
+        torch.testing.assert_close(again, out, rtol=1e-5, atol=1e-5)
+        if product is not reference:
+            assert torch.equal(again, out), "weights of any strides, to the same bits"
+
+
+def test_rows_do_not_depend_on_their_place_or_the_threads():
+    """Which is what keeps a node's row the same whatever rank has it, and beside whichever others."""
+    if (chosen := ours()) is None:
+        pytest.skip("no compiled kernels, or no AVX2")
+    x, out, w, _ = matrices(1000, 96, 40)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            chosen.multiply(out, x, w, None, False)
+            found.append(out.clone())
+        chosen.multiply(out[:7], x[500:507], w, None, False)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+    assert torch.equal(out[:7], found[0][500:507])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_types_are_torchs(product, dtype):
+    x, out, w, _ = matrices(60, 30, 20, dtype)
+    multiply(out, x.contiguous(), w)
+    torch.testing.assert_close(out, torch.mm(x.contiguous(), w))
+
+
+def test_medium_is_torchs(monkeypatch):
+    if (chosen := ours()) is None:
+        pytest.skip("no compiled kernels, or no AVX2")
+    called = []
+    monkeypatch.setattr("hpcgnn.kernels.reference.multiply", lambda *args: called.append(args))
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    x, out, w, _ = matrices(60, 30, 20)
+    chosen.multiply(out, x, w, None, False)
+    assert len(called) == 1
+
+
+def test_infinities_and_nan_stay(product):
+    x, out, w, _ = matrices(20, 8, 18)
+    x[3, 2], x[4, 1] = torch.inf, torch.nan
+    multiply(out, x, w)
+    assert out[4].isnan().all() and out[3].isinf().all() and out[[0, 1, 2, 5]].isfinite().all()
+
+
+def test_wrong_arguments_are_refused(product):
+    x, out, w, _ = matrices(4, 3, 2)
+    for arguments, word in (
+        ((out, x, w.t()), "weight: expected"),
+        ((out, x, w.double()), "weight: expected"),
+        ((out[:3], x, w), "out: expected shape"),
+        ((out, x, w, torch.zeros(3)), "bias: expected shape"),
+        ((out, x, w, torch.zeros(2), True), "bias: expected None"),
+        ((out.int(), x.int(), w), "x: expected"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            multiply(*arguments)
