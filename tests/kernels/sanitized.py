@@ -51,7 +51,8 @@ def build(folder, compiler="gcc"):
     """Compile the library into `folder`, a source on each core; returns its path."""
     others = [name for name in PATHS if name != path() and (name == "baseline" or platform.machine() == "x86_64")]
     (folder / "empty.c").write_text(EMPTY + "".join(EMPTY_PATH.format(name) for name in others))
-    sources = [file for file in NATIVE.glob("*.c") if not file.stem.endswith(tuple(f"_{name}" for name in others))]
+    left_out = {f"{kind}_{name}" for kind in ("path", "attention") for name in others}
+    sources = [file for file in NATIVE.glob("*.c") if file.stem not in left_out]
     # The largest first.
     sources = sorted(sources, key=lambda file: not file.stem.endswith(path())) + [folder / "empty.c"]
     objects = [folder / f"{file.stem}.o" for file in sources]
