@@ -151,7 +151,7 @@ def _kernels():
     if found["native"]:
         yield Finding(
             "kernels",
-            f"native, vector path {found['vector_path']}",
+            f"native, vector path {found['vector_path']}, products {'our own' if found['products'] == 'own' else 'of torch'}",
             ""
             if right
             else "the kernels compute wrong sums: install again with another compiler, or set HPCGNN_KERNELS=reference",

@@ -1,7 +1,7 @@
 """What stands between two layers, in one pass over the rows: ELU, its gradient, and the gradient of a bias.
 
 torch's own ELU takes three times as long, for the sake of digits below those of the result. Layers of attention need an inner
-product per head beside each gradient (see ops/attention_layer.py); it comes from the same pass.
+product per head beside each gradient, and the sums of its columns (see ops/attention_layer.py); both come from the same pass.
 """
 
 import torch
@@ -35,11 +35,11 @@ def elu_gradient(
 ) -> None:
     """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input x, from its result y.
 
-    dots[i, h] = <out_i, x_i - bias> of head h, and sums (F,) += the sums of out's columns, where they are asked for: what a layer
-    of attention below needs of its output's gradient. out, gy, y and x (n, F) of one dtype, float32 or float64, rows contiguous;
-    out may be any of the others itself. dots: (n, H) of the same dtype, H a divisor of F, or None; x is needed with it, bias (F,)
-    or None (zeros) is for it alone. No result depends on the number of threads. Raises ValueError for a wrong dtype, shape or
-    layout.
+    dots[i, h] = <out_i, x_i - bias> of head h, and sums (F,) += the sums of out's columns, where they are asked for: what a
+    layer of attention below needs of its output's gradient. out, gy, y and x (n, F) of one dtype, float32 or float64, rows
+    contiguous; out may be any of the others itself. dots: (n, H) of the same dtype, H a divisor of F, or None; x is needed with
+    it, and a bias (F,), or None for zeros, serves dots alone. No result depends on the number of threads. Raises ValueError for
+    a wrong dtype, shape or layout.
     """
     checks.matrix("gy", gy, _TYPES)
     for name, tensor in (("out", out), ("y", y)) + ((("x", x),) if dots is not None else ()):
@@ -52,7 +52,9 @@ def elu_gradient(
         if dots.shape[1] < 1 or gy.shape[1] % dots.shape[1]:
             raise ValueError(f"dots: expected as many columns as divide {gy.shape[1]}, got {dots.shape[1]}")
     kernels().elu_gradient(out, gy, y, None if dots is None else x, dots, bias, sums)
-    checks.written(out)
+    for written in (out, dots, sums):
+        if written is not None:
+            checks.written(written)
 
 
 def bias_gradient(sums: torch.Tensor, gy: torch.Tensor) -> None:

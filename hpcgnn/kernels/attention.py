@@ -191,7 +191,7 @@ def attend_backward(
     edge_term    (E, H) or None, in the order of this block's edges, and so its gradient g_edge_term, which is written
     dropout      as forwards: (p, key, dst_ids (n_cols,), src_ids (n,)), with the ids of the same ends
     complete     whether the block has all edges of all rows (then rows is None): gz and ga_src become the gradients, whatever
-                 they hold before, and may be the columns of z_src themselves; ga_dst is added to
+                 they hold before, and may be the very columns of z_src (and nothing else of it); ga_dst is added to
 
     The rest is as for `attend_forward`. Results, ga_dst included, do not depend on the number of threads, bit for bit:
     every element is summed in the order of the edges (rows of more than 8192 edges in chunks of that many).

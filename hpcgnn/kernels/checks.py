@@ -15,7 +15,8 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _on_cpu(name: str, tensor: torch.Tensor) -> None:
+def on_cpu(name: str, tensor: torch.Tensor) -> None:
+    """`tensor` is one, and in this machine's memory."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{name}: expected a torch tensor, got {type(tensor).__name__}")
     if tensor.device.type != "cpu":
@@ -24,7 +25,7 @@ def _on_cpu(name: str, tensor: torch.Tensor) -> None:
 
 def matrix(name: str, tensor: torch.Tensor, dtypes, rows: int | None = None, columns: int | None = None) -> None:
     """`tensor` is (rows, columns), its dtype one of `dtypes`, each row contiguous; rows may be any distance apart."""
-    _on_cpu(name, tensor)
+    on_cpu(name, tensor)
     if tensor.dtype not in dtypes:
         expected = " or ".join(str(dtype) for dtype in dtypes)
         raise ValueError(f"{name}: expected {expected}, got {tensor.dtype}")
@@ -50,7 +51,7 @@ def vector(name: str, tensor: torch.Tensor | None, dtype: torch.dtype, length: i
     """`tensor` is contiguous, 1-D, of `dtype` and `length` (None: any)."""
     if tensor is None and optional:
         return
-    _on_cpu(name, tensor)
+    on_cpu(name, tensor)
     if tensor.dtype != dtype:
         raise ValueError(f"{name}: expected {dtype}, got {tensor.dtype}")
     if tensor.dim() != 1 or (length is not None and tensor.shape[0] != length):

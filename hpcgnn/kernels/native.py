@@ -1,4 +1,4 @@
-"""The compiled kernels behind the signatures of `reference.py`: ctypes declarations and nothing else.
+"""The compiled kernels behind the signatures of `reference.py`: ctypes declarations, and for products whose they are.
 
 Arguments arrive checked (`aggregation.py`, `masking.py`); what a wrong pointer does in C is not recoverable. The number
 of threads is torch's at the time of the call, so that `torch.set_num_threads` governs both. ctypes releases the
@@ -119,6 +119,16 @@ def _pointer(tensor: torch.Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
+def _rounds_factors() -> bool:
+    """Whether torch would multiply with factors rounded to bfloat16: `--matmul medium`, on a processor that can."""
+    return torch.get_float32_matmul_precision() != "highest" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def _rows(tensor: torch.Tensor | None) -> tuple[int | None, int]:
+    """Where a matrix begins, and how far apart its rows are."""
+    return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
+
+
 class Native:
     """The functions of `reference.py`, compiled, on one vector path."""
 
@@ -128,7 +138,7 @@ class Native:
             function.restype, function.argtypes = result, arguments
         self._library = library
         self._path = VECTOR_PATHS.index(vector_path)
-        self.multiplies = vector_path != "baseline" and bool(library.hg_multiplies())
+        self.multiplies = vector_path == "avx2" and torch.backends.mkl.is_available() and bool(library.hg_multiplies())
 
     def supported_paths(self) -> list[str]:
         return [name for code, name in enumerate(VECTOR_PATHS) if self._library.hg_supports(code)]
@@ -251,11 +261,9 @@ class Native:
         self._library.hg_pack(
             self._path,
             torch.get_num_threads(),
-            _pointer(out),
-            out.stride(0),
+            *_rows(out),
             ELEMENT_CODES[out.dtype],
-            _pointer(x),
-            x.stride(0),
+            *_rows(x),
             ELEMENT_CODES[x.dtype],
             _pointer(index),
             index.numel(),
@@ -299,10 +307,8 @@ class Native:
             threshold,
             scale,
             ELEMENT_CODES[x.dtype],
-            _pointer(out),
-            out.stride(0),
-            _pointer(x),
-            x.stride(0),
+            *_rows(out),
+            *_rows(x),
             _pointer(ids),
             ids.numel(),
             x.shape[1],
@@ -313,10 +319,8 @@ class Native:
             self._path,
             torch.get_num_threads(),
             ELEMENT_CODES[x.dtype],
-            _pointer(out),
-            out.stride(0),
-            _pointer(x),
-            x.stride(0),
+            *_rows(out),
+            *_rows(x),
             *x.shape,
         )
 
@@ -327,11 +331,7 @@ class Native:
             self._path,
             torch.get_num_threads(),
             ELEMENT_CODES[gy.dtype],
-            *(
-                value
-                for tensor in (out, gy, y, x, dots)
-                for value in ((None, 0) if tensor is None else (_pointer(tensor), tensor.stride(0)))
-            ),
+            *(value for tensor in (out, gy, y, x, dots) for value in _rows(tensor)),
             _pointer(bias),
             _pointer(sums),
             _pointer(partial),
@@ -346,10 +346,8 @@ class Native:
             self._path,
             torch.get_num_threads(),
             ELEMENT_CODES[y.dtype],
-            _pointer(y),
-            y.stride(0),
-            _pointer(denominator),
-            denominator.stride(0),
+            *_rows(y),
+            *_rows(denominator),
             _pointer(bias),
             y.shape[0],
             heads,
@@ -357,14 +355,12 @@ class Native:
         )
 
     def multiply(self, out, x, weight, bias, add) -> None:
-        if not self.multiplies or x.dtype != torch.float32 or torch.get_float32_matmul_precision() != "highest":
+        if not self.multiplies or x.dtype != torch.float32 or _rounds_factors():
             return reference.multiply(out, x, weight, bias, add)
         failed = self._library.hg_multiply(
             torch.get_num_threads(),
-            _pointer(out),
-            out.stride(0),
-            _pointer(x),
-            x.stride(0),
+            *_rows(out),
+            *_rows(x),
             _pointer(weight),
             *weight.stride(),
             _pointer(bias),
@@ -382,8 +378,7 @@ class Native:
             torch.get_num_threads(),
             ELEMENT_CODES[gy.dtype],
             _pointer(sums),
-            _pointer(gy),
-            gy.stride(0),
+            *_rows(gy),
             _pointer(partial),
             *gy.shape,
         )

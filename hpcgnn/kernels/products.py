@@ -1,7 +1,8 @@
 """Products of the rows of many nodes with a small matrix of weights, which is most of the arithmetic of an epoch.
 
-torch has them from MKL on x86, whose kernels do two thirds of what an AMD processor can do (float32, AVX2). There the product is
-our own; on all other processors, for other types, and where `--matmul medium` asks for another arithmetic, it is torch's.
+torch has them from MKL on x86, which leaves something of an AMD processor with AVX2 unused (`jobs/bench/products.py` measures
+it). There the product of float32 is our own; elsewhere (with AVX-512, too, where ours has not been measured), for other types,
+and where `--matmul medium` rounds factors, it is torch's. So are the gradients of weights, x' g.
 """
 
 import torch
@@ -18,11 +19,12 @@ def multiply(
     """out = x weight + bias, or with `add` out += x weight.
 
     out (n, d_out) and x (n, d_in) of one dtype, rows contiguous and any distance apart, and not overlapping each other; weight
-    (d_in, d_out) with any strides, bias (d_out,) or None, not with `add`. The sums are in float32 for float32. For autograd it is
-    no operation. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
+    (d_in, d_out) with any strides, bias (d_out,) or None, not with `add`. Float32 is summed in float32. It is no operation of
+    autograd's: to be called where gradients are not recorded. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
     """
     checks.matrix("x", x, _TYPES)
     checks.matrix("out", out, (x.dtype,), rows=x.shape[0])
+    checks.on_cpu("weight", weight)
     if weight.dtype != x.dtype or tuple(weight.shape) != (x.shape[1], out.shape[1]):
         wanted = f"{x.dtype} of shape {(x.shape[1], out.shape[1])}"
         raise ValueError(f"weight: expected {wanted}, got {weight.dtype} of shape {tuple(weight.shape)}")

@@ -169,7 +169,7 @@ class AdditiveAttention:
             gradient[self.outputs] = of_computed
 
     def _spread(self, gradient, ga_dst, own, sent, block, edges, shape, dropout, terms=None, g_terms=None, complete=False):
-        """Add what a block's edges give to the gradients of [z | a_src] and of a_dst, and of terms.
+        """Add what a block's edges give to the gradients of [z | a_src], which `complete` makes anew, of a_dst, and of terms.
 
         gradient, own: (rows of the block, F + H) of the sources; ga_dst, sent: (columns, H) and [gy | a_dst | lse | D] of the
         destinations. complete: the block has all edges of its rows, and `gradient`, which may be `own`, is theirs alone.

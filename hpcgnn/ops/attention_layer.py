@@ -19,8 +19,8 @@ def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=
     weight: (d_in, F + 2H), to [z | a_src | a_dst]. operator: AdditiveAttention; terms, shape, key, p: see there. activation:
     None, or what is done to x first (EluDropout); x then must be the caller's to give away: its gradient is written over it.
     """
-    # What the layer below returned brings along where to leave D and the gradient of its bias. Only who was given x is the only
-    # one to use it: else these would be of a part of its gradient.
+    # What the layer below returned brings along where to leave D and the gradient of its bias. They are left there only where x
+    # was given away, and so has no other consumer: else these would be of a part of its gradient.
     below = None if activation is None else getattr(x, "below", None)
     y, dots, sums = _Layer.apply(x, *(below or (None, None, None)), weight, bias, terms, operator, shape, key, p, activation)
     y.below = None if shape.average else (dots, sums, bias.detach())
@@ -78,8 +78,8 @@ def _project(x, weight, activation, arena):
 
 
 def _bundle(gy, dots, sums, bundle, bias, projected, lse, shape, operator):
-    """([gy | a_dst | lse | D] of own rows, the gradient of the bias). dots, sums: these two, or None if the output is still
-    there.
+    """([gy | a_dst | lse | D] of own rows, the gradient of the bias). dots, sums: D and that gradient if the layer above has made
+    them, and written gy over the output; else None.
     """
     n, f, h, width = len(lse), shape.columns, shape.heads, gy.shape[1]
     # Without a layer above that has taken the output over, somebody may still want to read it.

@@ -1,8 +1,8 @@
 """How fast are the products of many rows with weights, ours and those of torch's library?
 
-`kernels.multiply` is our own kernel on processors of other makers than that of the library which torch brings along; elsewhere
+`kernels.multiply` is our own kernel on AMD processors with AVX2; elsewhere
 both columns are torch's. The table gives GFLOP/s as min / median / max, and the ratio of ours to torch's within a repetition.
-Repetitions alternate, tile by tile of the rows that a layer works on at a time.
+Repetitions alternate; each goes through the rows in the tiles that a layer works on at a time.
 """
 
 import argparse
@@ -56,9 +56,8 @@ def contestants(nodes, d_in, d_out):
 def main() -> None:
     options = arguments()
     torch.set_num_threads(options.threads)
-    chosen = getattr(kernels.library.kernels(), "multiplies", False)
     print(f"{options.nodes} rows, {options.threads} threads, torch {torch.__version__}; here `multiply` is "
-          f"{'our own' if chosen else 'torch’s'}")
+          f"{kernels.describe()['products']}")
     print(f"{'shape':>10} {'product':>8} {'ours GFLOP/s':>20} {'torch GFLOP/s':>20} {'ours/torch':>20}   (min / median / max)")
     for shape in options.shapes:
         d_in, d_out = map(int, shape.split("x"))

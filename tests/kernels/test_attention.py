@@ -270,10 +270,10 @@ def test_gradients_of_a_complete_block_may_take_the_place_of_what_they_are_made_
         assert all(torch.equal(one, other) for one, other in zip(found, wanted))
 
 
-@pytest.mark.parametrize("num_hubs", [1, 3])
-def test_gradients_in_place_of_complete_hubs_that_take_several_waves(implementation, threads, num_hubs):
-    """With two threads a wave has 16 chunks of 8192 edges or so, and may end one hub and begin another."""
-    edges, case = 21 * 8192 + 5, make_case(2, 4, 40, 5, edges=10)
+@pytest.mark.parametrize("num_hubs, chunks", [(1, 40), (3, 21)])
+def test_gradients_in_place_of_complete_hubs_that_take_several_waves(implementation, threads, num_hubs, chunks):
+    """With two threads a wave has 16 chunks of 8192 edges; it may neither begin nor end a hub, or end one and begin another."""
+    edges, case = chunks * 8192 + 5, make_case(2, 4, 40, 5, edges=10)
     case.src = np.repeat(np.arange(num_hubs), edges)
     case.dst = np.concatenate([np.sort(np.random.default_rng(k).integers(0, 40, edges)) for k in range(num_hubs)])
     y, lse = torch.zeros(40, 8, dtype=torch.float64), torch.full((40, 2), 11.0, dtype=torch.float64)
@@ -336,6 +336,15 @@ def test_no_edges_at_all(implementation):
     kernels.attend_backward(gz, ga_src, ga_dst, torch.ones(4, 18), torch.ones(0, 22), *none, **options)
     assert not gz.any() and not ga_src.any()
     assert case.a_dst.shape[0] > len(np.unique(case.dst)), "the other tests have rows without edges"
+
+
+def test_gradients_of_a_complete_block_without_edges_are_zero(implementation):
+    none = torch.zeros(5, dtype=torch.int64), torch.zeros(0, dtype=torch.int32)
+    own = torch.full((4, 18), torch.nan)
+    kernels.attend_backward(
+        own[:, :16], own[:, 16:], torch.zeros(0, 2), own, torch.ones(0, 22), *none, heads=2, slope=SLOPE, complete=True
+    )
+    assert not own.any()
 
 
 def test_every_weight_dropped(implementation):

@@ -6,7 +6,8 @@ import torch
 from hpcgnn.kernels import library, multiply, reference
 from hpcgnn.kernels.native import Native
 
-SIZES = [(0, 4, 5), (1, 1, 1), (5, 16, 16), (6, 3, 17), (47, 40, 15), (48, 17, 31), (49, 64, 42), (300, 128, 264), (103, 256, 40)]
+SIZES = [(0, 4, 5), (4, 5, 0), (4, 0, 5), (1, 1, 1), (5, 16, 16), (6, 3, 17), (47, 40, 15), (48, 17, 31), (49, 64, 42)]
+SIZES += [(300, 128, 264), (103, 256, 40)]
 
 
 def ours():
@@ -19,7 +20,7 @@ def ours():
     return found
 
 
-@pytest.fixture(params=["reference", "native"])
+@pytest.fixture(params=["reference", "avx2"])
 def product(request, monkeypatch):
     chosen = reference if request.param == "reference" else ours()
     if chosen is None:
@@ -51,18 +52,20 @@ def test_product(product, threads, rows, depth, width, how):
     size = x.abs() @ w.abs() + 1
     assert ((out.double() - wanted).abs() <= 1e-6 * size).all()
     assert around[:, width:].isnan().all(), "nothing beside the columns is touched"
-    if how != "add":
-        again = torch.full((rows, width), torch.nan)
-        multiply(again, x, w.t().contiguous().t(), bias)
+    wide = torch.full((depth, width + 5), torch.nan)
+    wide[:, 2:-3] = w
+    for same in (w.t().contiguous().t(), wide[:, 2:-3]):
+        again = torch.full((rows, width), torch.nan) if how != "add" else torch.linspace(0, 1, width).repeat(rows, 1)
+        multiply(again, x, same, bias, how == "add")
         torch.testing.assert_close(again, out, rtol=1e-5, atol=1e-5)
         if product is not reference:
             assert torch.equal(again, out), "weights of any strides, to the same bits"
 
 
-def test_rows_do_not_depend_on_their_place_or_the_threads():
+def test_rows_do_not_depend_on_their_place_or_the_threads(product):
     """Which is what keeps a node's row the same whatever rank has it, and beside whichever others."""
-    if (chosen := ours()) is None:
-        pytest.skip("no compiled kernels, or no AVX2")
+    if (chosen := product) is reference:
+        pytest.skip("torch's products promise less")
     x, out, w, _ = matrices(1000, 96, 40)
     before, found = torch.get_num_threads(), []
     try:
@@ -84,15 +87,18 @@ def test_other_types_are_torchs(product, dtype):
     torch.testing.assert_close(out, torch.mm(x.contiguous(), w))
 
 
-def test_medium_is_torchs(monkeypatch):
-    if (chosen := ours()) is None:
-        pytest.skip("no compiled kernels, or no AVX2")
+@pytest.mark.parametrize("rounds", [False, True])
+def test_medium_is_torchs_where_it_rounds_factors(product, monkeypatch, rounds):
+    """Without the instructions for it, `--matmul medium` changes nothing."""
+    if product is reference:
+        pytest.skip("always torch's")
     called = []
     monkeypatch.setattr("hpcgnn.kernels.reference.multiply", lambda *args: called.append(args))
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: rounds)
     x, out, w, _ = matrices(60, 30, 20)
-    chosen.multiply(out, x, w, None, False)
-    assert len(called) == 1
+    product.multiply(out, x, w, None, False)
+    assert len(called) == rounds
 
 
 def test_infinities_and_nan_stay(product):
@@ -107,6 +113,7 @@ def test_wrong_arguments_are_refused(product):
     for arguments, word in (
         ((out, x, w.t()), "weight: expected"),
         ((out, x, w.double()), "weight: expected"),
+        ((out, x, w.to("meta")), "weight: expected a tensor on the CPU"),
         ((out[:3], x, w), "out: expected shape"),
         ((out, x, w, torch.zeros(3)), "bias: expected shape"),
         ((out, x, w, torch.zeros(2), True), "bias: expected None"),

@@ -10,7 +10,8 @@ import sanitized
 
 HERE = Path(__file__).parent
 # Loading and the choice of a path are not what is tested; widths and edges by the thousand only repeat.
-TESTS = ["test_attention.py", "test_extreme.py", "test_gather.py", "test_multiply.py", "test_pack_and_check.py", "test_random.py"]
+TESTS = ["test_attention.py", "test_between.py", "test_extreme.py", "test_gather.py", "test_multiply.py"]
+TESTS += ["test_pack_and_check.py", "test_random.py"]
 TOO_LONG = "not 1900 and not many_hubs and not any_number_of_threads"
 
 # A kernel that is given a column that is not there, past the checks of the front door.
@@ -63,3 +64,5 @@ def test_the_kernels_tests_under_sanitizers(environment):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     passed = int(done.stdout.rpartition(" passed")[0].rpartition("\n")[2])
     assert passed > 100, done.stdout
+    collected = run(environment, "-m", "pytest", "-q", "--collect-only", "-p", "sanitized", "-k", wanted, *tests).stdout
+    assert all(f"{name}::" in collected for name in TESTS), "the selection has left out a whole file"

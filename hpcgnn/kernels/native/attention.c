@@ -49,7 +49,9 @@ typedef struct {
     int64_t size;                       /* bytes of an element */
     int64_t partial_width;
     int num_threads, number;            /* number: of the wave, modulo 2 */
-    char *between[2];                   /* what the next wave continues, at its number: another one than this wave continues */
+    /* Backwards: the sums of a complete block's hub that a wave leaves unfinished. A wave continues those at its own number
+     * and leaves its own at the other: one hub may end and another begin in it. */
+    char *between[2];
 } hg_walk;
 
 const hg_attention_kernels *hg_attention_table(int path, int type)

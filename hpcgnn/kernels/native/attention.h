@@ -9,7 +9,7 @@
  *   own          a_dst                                 [z | a_src]
  *   sums         y                                     gz
  *
- * Of a complete block neither y nor gz need be cleared before, and gz and ga_src may stand where [z | a_src] does.
+ * Of a complete block nothing but ga_dst need be cleared before, and gz and ga_src may stand exactly where [z | a_src] does.
  * All sizes and strides count elements.
  */
 #ifndef HG_ATTENTION_H
@@ -69,7 +69,7 @@ typedef struct {
     void *derivative;           /* (HG_TILE, H): of the leaky ReLU, backwards */
     void *other;                /* (HG_TILE, H) */
     void *dots;                 /* (HG_TILE, H), backwards */
-    void *factor;               /* (H) */
+    void *factor;               /* (H); backwards ga_src of a complete block's row */
     void *sums;                 /* (F, padded to whole vectors per head) */
     void *z;                    /* the same */
 } hg_attention_scratch;
@@ -85,7 +85,7 @@ typedef struct {
     /* The same; the gradient of edge e's logits goes to gradient + e * stride. */
     void (*backward_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,
                           void *gradient, int64_t stride);
-    /* partial: gz (F), ga_src (H), cleared. */
+    /* partial: gz (F), ga_src (H), which it clears first. */
     void (*backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
                            void *partial, void *gradient, int64_t stride);
     /* Of a complete block's row it continues the sums `before`, unless NULL, and leaves its own in `after`; where that is

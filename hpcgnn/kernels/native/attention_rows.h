@@ -4,7 +4,8 @@
  * to end (see gather_wide.h for why). Backwards the same reading of gy serves gz += m alpha gy and the dots <gy, z>,
  * since alpha comes from lse and needs no dot.
  *
- * Where a head is a whole number of units the sums are the rows of the result themselves. Otherwise they are padded,
+ * Where a head is a whole number of units the sums are the rows of the result themselves (backwards in a complete block, which
+ * may still need them, a thread's own memory). Otherwise they are padded,
  * each head to whole units: the last unit is parked behind the others, though it overlaps them in the result.
  * Overlapping columns are then summed twice, equally; in the dots they would count twice, so there z is 0 in the
  * second copy.

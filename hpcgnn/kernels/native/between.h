@@ -1,7 +1,7 @@
 /* Template: what is done to the rows between two layers, of f32 or f64, in one pass: ELU, its gradient, the gradient of
  * a bias, the end of attention.
  *
- * The gradients are read and written a head at a time, since attention wants an inner product per head beside them; torch
+ * ELU's gradient is read and written a head at a time, since attention wants an inner product per head beside it; torch
  * needs a pass over the row for each of these. Every step is of `num` columns: a whole register, or what is left of a head.
  */
 #define HG_STEPS(first, last, step)                                                                                    \

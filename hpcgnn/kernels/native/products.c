@@ -1,7 +1,7 @@
 /* Products of the rows of many nodes with a small matrix of weights: who does which rows, and for whom this is worth it.
  *
- * A block of rows, the weights, and the block's results are to fit the second-level cache (512 KiB with 256 columns): the
- * panels then pass through the first-level cache, each once for all rows of the block.
+ * A block of rows, the weights, and the block's results are to fit the second-level cache (of 512 KiB; with 256 columns they
+ * take 350): the panels then pass through the first-level cache, each once for all rows of the block.
  */
 #include <stdlib.h>
 
@@ -10,13 +10,13 @@
 #define HG_ROWS 48              /* of a block: a multiple of HG_HEIGHT */
 #define HG_FEW (1 << 18)        /* multiplications below which waking other threads costs more than they save */
 
-/* 1 if this processor should have its products from here: it has AVX2, and is not of the maker whose library torch brings
- * along, which does what the processor can do on that maker's own. */
+/* 1 if this processor should have its products from here: it has AVX2 and FMA, and is of the maker on whose processors the
+ * library that torch brings along was measured to be slower. */
 HG_EXPORT int hg_multiplies(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && !__builtin_cpu_is("intel");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_is("amd");
 #else
     return 0;
 #endif
@@ -44,9 +44,12 @@ HG_EXPORT int hg_multiply(int num_threads, float *y, int64_t y_stride, const flo
 {
 #if defined(__x86_64__)
     const int64_t panels = (width + HG_PANEL - 1) / HG_PANEL, size = depth * HG_PANEL;
-    float *packed = kept(panels * (size + HG_PANEL)), *biases = packed + panels * size;
+    if (rows == 0 || width == 0)
+        return 0;
+    float *packed = kept(panels * (size + HG_PANEL));
     if (!packed)
         return -1;
+    float *biases = packed + panels * size;
     if (rows * depth * width < HG_FEW)
         num_threads = 1;
     #pragma omp parallel num_threads(num_threads)

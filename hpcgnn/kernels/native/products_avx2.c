@@ -1,8 +1,8 @@
 /* The product for processors with AVX2 and FMA. Only products.c calls it.
  *
- * Twelve sums of eight columns, two registers of the panel and one of an element of x fill the sixteen registers; for every
- * twelve multiplications there are eight loads, which take the ports for loads less time than the others need. So it
- * multiplies twice in each cycle as long as all is in the first-level cache; hence the prefetching.
+ * Twelve sums of eight columns, two registers of the panel and one of an element of x take fifteen of sixteen registers; for
+ * every twelve multiplications there are eight loads, which take the ports for loads less time than the others need. So it
+ * begins two multiplications in each cycle as long as all is in the first-level cache; hence the prefetching.
  */
 #include "products.h"
 #include "vector.h"
