@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from hpcgnn.kernels.library import load
 from hpcgnn.nn.gat import GATConv
 
 from .training import build_trainer, configure, make_graphs
@@ -67,3 +68,40 @@ def test_one_gradient_for_all_rows(comm, paths, model):
         found.append([p.grad for p in trainer.model.parameters()])
     for mine, expected in zip(*found, strict=True):
         torch.testing.assert_close(mine, expected)
+
+
+def gradients_of(comm, path, model, change=lambda trainer: None, **options):
+    """{name: gradient} of the first step; change(trainer) comes before it."""
+    options = {"model": model, "layers": 3, "hidden": 20, "dropout": 0.3, **options}
+    trainer = build_trainer(comm, configure(path, **options), "metis")
+    change(trainer)
+    trainer.objective.local_loss(trainer.model(trainer.graph)).backward()
+    return {name: p.grad for name, p in trainer.model.named_parameters()}
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_our_own_products_are_those_of_torch(comm, paths, model, monkeypatch):
+    loaded = load()
+    if loaded.reason is not None or "avx2" not in loaded.kernels.supported_paths():
+        pytest.skip("no compiled kernels, or no AVX2")
+    found = []
+    for own in (True, False):
+        monkeypatch.setattr(loaded.kernels, "multiplies", own)
+        found.append(gradients_of(comm, paths["undirected"], model, precision="fp32"))
+    for name, mine in found[0].items():
+        torch.testing.assert_close(mine, found[1][name], rtol=1e-4, atol=1e-5)
+
+
+def test_frozen_biases_change_no_other_gradient(comm, paths):
+    """The layer above makes the gradient of a bias, wanted or not."""
+
+    def freeze(trainer):
+        for name, parameter in trainer.model.named_parameters():
+            parameter.requires_grad_(not name.endswith("bias"))
+
+    every = gradients_of(comm, paths["undirected"], "gat", precision="fp64")
+    found = gradients_of(comm, paths["undirected"], "gat", freeze, precision="fp64")
+    for name, gradient in found.items():
+        wanted = torch.zeros_like(gradient) if name.endswith("bias") else every[name]
+        assert gradient.any() != name.endswith("bias"), name
+        torch.testing.assert_close(gradient, wanted)
