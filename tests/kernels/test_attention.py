@@ -263,7 +263,10 @@ def test_gradients_of_a_complete_block_may_take_the_place_of_what_they_are_made_
 ):
     """To the same bits; rows without out-edges are zero; a hub is read by all its chunks before it is overwritten, and with
     one thread each chunk is a wave of its own."""
-    for case in (make_case(heads, width, edges=400, edge=True, rate=0.3), big(heads=heads, width=width)):
+    cases = [make_case(heads, width, edges=400, edge=True, rate=0.3)]
+    if how == "in place" and dtype == torch.float32:
+        cases.append(big(heads=heads, width=width))
+    for case in cases:
         y, lse = forward(case, torch.float64)
         wanted = backward(case, y, lse, dtype, shared=shared)
         found = backward(case, y, lse, dtype, shared=shared, complete=how)
