@@ -45,8 +45,7 @@ def elu_gradient(
     for name, tensor in (("out", out), ("y", y)) + ((("x", x),) if dots is not None else ()):
         checks.matrix(name, tensor, (gy.dtype,), rows=gy.shape[0], columns=gy.shape[1])
     for name, tensor in (("bias", bias), ("sums", sums)):
-        if tensor is not None:
-            checks.vector(name, tensor, gy.dtype, gy.shape[1])
+        checks.vector(name, tensor, gy.dtype, gy.shape[1], optional=True)
     if dots is not None:
         checks.matrix("dots", dots, (gy.dtype,), rows=gy.shape[0])
         if dots.shape[1] < 1 or gy.shape[1] % dots.shape[1]:

@@ -1,8 +1,8 @@
 """How fast are the products of many rows with weights, ours and those of torch's library?
 
-`kernels.multiply` is our own kernel on AMD processors with AVX2; elsewhere
-both columns are torch's. The table gives GFLOP/s as min / median / max, and the ratio of ours to torch's within a repetition.
-Repetitions alternate; each goes through the rows in the tiles that a layer works on at a time.
+`kernels.multiply` is our own kernel on AMD processors with AVX2; elsewhere both columns are torch's. The table gives GFLOP/s as
+min / median / max, and the ratio of ours to torch's within a repetition. Repetitions alternate; each goes through the rows in
+the tiles that a layer works on at a time.
 """
 
 import argparse

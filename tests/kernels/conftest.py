@@ -32,9 +32,15 @@ def kernels(request, monkeypatch):
     return implementation
 
 
-@pytest.fixture(params=[1, 2])
-def threads(request):
+@pytest.fixture
+def set_threads():
+    """torch.set_num_threads, until the test ends."""
     before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
+    yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request, set_threads):
+    set_threads(request.param)
+    return request.param

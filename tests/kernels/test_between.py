@@ -41,7 +41,7 @@ def rows_of(width, dtype, count=4, rows=1300):
 @pytest.mark.parametrize("rows", [0, 1, 511, 512, 1300])
 @pytest.mark.parametrize("heads, width", [(1, 1), (1, 40), (2, 3), (4, 64), (8, 8), (3, 13)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_elu_gradient(kernels, dtype, heads, width, rows):
+def test_elu_gradient(kernels, set_threads, dtype, heads, width, rows):
     (gy, x, out), (_, _, around) = rows_of(heads * width, dtype, 3, rows)
     y, before = torch.nn.functional.elu(x), around.clone()
     wanted = x.double().clone().requires_grad_()
@@ -60,7 +60,8 @@ def test_elu_gradient(kernels, dtype, heads, width, rows):
     product = (wanted * x.double()).unflatten(1, (heads, -1)).sum(2)
     torch.testing.assert_close(plain.double(), product, **right)
     dots_again, sums_again = torch.empty_like(dots), gy.new_full((heads * width,), 2)
-    with_threads(3, lambda: elu_gradient(x, gy, y, x, dots_again, bias, sums_again))
+    set_threads(3)
+    elu_gradient(x, gy, y, x, dots_again, bias, sums_again)
     assert torch.equal(x, found) and torch.equal(dots_again, dots), "over x itself"
     assert torch.equal(sums_again, sums), "the same bits with any number of threads"
     summed = gy.new_full((heads * width,), 2)
@@ -71,24 +72,16 @@ def test_elu_gradient(kernels, dtype, heads, width, rows):
 @pytest.mark.parametrize("rows", [0, 1, 511, 512, 1300])
 @pytest.mark.parametrize("width", [1, 40, 6, 256, 39])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_bias_gradient(kernels, dtype, width, rows):
+def test_bias_gradient(kernels, set_threads, dtype, width, rows):
     (gy,), _ = rows_of(width, dtype, 1, rows)
     sums = gy.new_full((width,), 2)
     bias_gradient(sums, gy)
     right = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-11}
     torch.testing.assert_close(sums.double(), 2 + gy.double().sum(0), **right)
     again = gy.new_full((width,), 2)
-    with_threads(3, lambda: bias_gradient(again, gy))
+    set_threads(3)
+    bias_gradient(again, gy)
     assert torch.equal(again, sums), "the same bits with any number of threads"
-
-
-def with_threads(number, call):
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(number)
-        call()
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_wrong_arguments_of_gradients_are_refused(kernels):

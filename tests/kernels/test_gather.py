@@ -124,19 +124,17 @@ def test_many_hubs_in_several_waves(kernels):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("width", [5, 40, 64, 200])
-def test_same_bits_for_any_number_of_threads(kernels, dtype, width):
+def test_same_bits_for_any_number_of_threads(kernels, set_threads, dtype, width):
     generator = np.random.default_rng(5)
     indptr, indices = block(3000, 700, 9, generator, hub=60_000)
     x = matrix(700, width, dtype, generator)
     weight = matrix(1, indices.numel(), torch.float32, generator)[0]
     results = []
-    before = torch.get_num_threads()
     for count in (1, 2, 2, 3):
-        torch.set_num_threads(count)
+        set_threads(count)
         y = torch.zeros(3000, width, dtype=dtype)
         gather(y, x, indptr, indices, weight=weight)
         results.append(y)
-    torch.set_num_threads(before)
     assert all(torch.equal(results[0], other) for other in results[1:])
 
 

@@ -62,20 +62,17 @@ def test_product(product, threads, rows, depth, width, how):
             assert torch.equal(again, out), "weights of any strides, to the same bits"
 
 
-def test_rows_do_not_depend_on_their_place_or_the_threads(product):
+def test_rows_do_not_depend_on_their_place_or_the_threads(product, set_threads):
     """Which is what keeps a node's row the same whatever rank has it, and beside whichever others."""
-    if (chosen := product) is reference:
+    if product is reference:
         pytest.skip("torch's products promise less")
     x, out, w, _ = matrices(1000, 96, 40)
-    before, found = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            chosen.multiply(out, x, w, None, False)
-            found.append(out.clone())
-        chosen.multiply(out[:7], x[500:507], w, None, False)
-    finally:
-        torch.set_num_threads(before)
+    found = []
+    for threads in (1, 2, 3):
+        set_threads(threads)
+        product.multiply(out, x, w, None, False)
+        found.append(out.clone())
+    product.multiply(out[:7], x[500:507], w, None, False)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
     assert torch.equal(out[:7], found[0][500:507])
 

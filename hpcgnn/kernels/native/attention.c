@@ -66,20 +66,6 @@ const hg_attention_kernels *hg_attention_table(int path, int type)
     return &hg_attention_baseline[type];
 }
 
-/* A wave's buffers, kept from call to call: of this size malloc would take fresh pages from the system every time, and a
- * layer's backward pass makes a call for each tile of rows. As large as the largest wave; NULL: no memory. */
-static void *wave_memory(int64_t bytes)
-{
-    static _Thread_local void *memory;
-    static _Thread_local int64_t size;
-    if (bytes > size) {
-        free(memory);
-        memory = malloc((size_t)bytes);
-        size = memory ? bytes : 0;
-    }
-    return memory;
-}
-
 static int64_t rounded(int64_t bytes)
 {
     return (bytes + 127) / 64 * 64;     /* a whole register may be read and written beyond the end */
@@ -290,7 +276,8 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
     int64_t limit = w->num_threads == 1 ? 1 : (int64_t)HG_WAVE_EDGES * w->num_threads, held = limit + 2 * HG_HUB_EDGES;
     held = held < num_edges ? held : num_edges;
     const int64_t start_bytes = (int64_t)HG_WAVE_TASKS * (HG_BUCKETS + 1) * 4, order_bytes = rounded(held * 4);
-    char *memory = wave_memory(start_bytes + order_bytes + (a->g_edge_term ? 0 : held * a->heads * w->size));
+    static _Thread_local hg_memory kept;    /* as large as the largest wave */
+    char *memory = hg_kept(&kept, start_bytes + order_bytes + (a->g_edge_term ? 0 : held * a->heads * w->size));
     int32_t *start = (int32_t *)memory, *order = (int32_t *)(memory + start_bytes);
     char *buffer = memory + start_bytes + order_bytes;
     failed = failed || !memory ? -1 : 0;

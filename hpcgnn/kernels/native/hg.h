@@ -10,6 +10,7 @@
 #define HG_H
 
 #include <stdint.h>
+#include <stdlib.h>
 
 #define HG_EXPORT __attribute__((visibility("default")))
 
@@ -98,6 +99,21 @@ extern const hg_kernels hg_kernels_avx512;
 /* The table of a vector path; paths are numbered as in hpcgnn.kernels.native.VECTOR_PATHS. */
 enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
 const hg_kernels *hg_table(int path);
+
+/* Memory that a function keeps from call to call, one for each thread that calls it (_Thread_local): of a large size malloc
+ * would take fresh pages from the system every time, and a layer makes a call for each tile of rows. */
+typedef struct { void *at; int64_t bytes; } hg_memory;
+
+/* At least so many bytes of it, at a cache line; what it held is lost when it grows. NULL: there is no memory. */
+static inline void *hg_kept(hg_memory *memory, int64_t bytes)
+{
+    if (bytes > memory->bytes) {
+        free(memory->at);
+        memory->at = aligned_alloc(64, (size_t)((bytes + 63) / 64 * 64));
+        memory->bytes = memory->at ? bytes : 0;
+    }
+    return memory->at;
+}
 
 /* Asks for a row that is needed next. The rows that a block of few edges per row stores are far apart, where the
  * hardware's prefetch does not find the next one. (Gathering narrow rows gains nothing by it.) */

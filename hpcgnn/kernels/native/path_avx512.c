@@ -6,21 +6,11 @@
 #include <immintrin.h>
 
 /* Included headers come first: what follows may use instructions that the processor may not have. */
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), \
-                             apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")
-#endif
+#include "target_avx512.h"
 
 #define HG_VECTOR_BYTES 64
 #define HG_TABLE hg_kernels_avx512
 #include "path.h"
 
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+#include "target_end.h"
 #endif

@@ -3,8 +3,6 @@
  * A block of rows, the weights, and the block's results are to fit the second-level cache (of 512 KiB; with 256 columns they
  * take 350): the panels then pass through the first-level cache, each once for all rows of the block.
  */
-#include <stdlib.h>
-
 #include "products.h"
 
 #define HG_ROWS 48              /* of a block: a multiple of HG_HEIGHT */
@@ -22,19 +20,6 @@ HG_EXPORT int hg_multiplies(void)
 #endif
 }
 
-/* Memory that is kept from call to call, for each thread that calls. NULL: none. */
-static float *kept(int64_t numbers)
-{
-    static _Thread_local float *memory;
-    static _Thread_local int64_t size;
-    if (numbers > size) {
-        free(memory);
-        memory = aligned_alloc(64, (size_t)((numbers + 15) / 16 * 64));
-        size = memory ? numbers : 0;
-    }
-    return memory;
-}
-
 /* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. Element
  * (k, c) of w stands at k * w_down + c * w_across. Each element is one sum over k in order, whatever the number of threads.
  * Returns 0, or -1: no memory. */
@@ -46,7 +31,8 @@ HG_EXPORT int hg_multiply(int num_threads, float *y, int64_t y_stride, const flo
     const int64_t panels = (width + HG_PANEL - 1) / HG_PANEL, size = depth * HG_PANEL;
     if (rows == 0 || width == 0)
         return 0;
-    float *packed = kept(panels * (size + HG_PANEL));
+    static _Thread_local hg_memory kept;
+    float *packed = hg_kept(&kept, panels * (size + HG_PANEL) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
     float *biases = packed + panels * size;

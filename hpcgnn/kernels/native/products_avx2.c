@@ -9,12 +9,7 @@
 
 #if defined(__x86_64__)
 /* Included headers come first: what follows may use instructions that the processor may not have. */
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#endif
+#include "target_avx2.h"
 
 #define HG_LINE 16              /* numbers of a cache line */
 typedef float unit __attribute__((vector_size(32)));
@@ -92,9 +87,5 @@ void hg_multiply_avx2(float *y, int64_t y_stride, const float *x, int64_t x_stri
     }
 }
 
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+#include "target_end.h"
 #endif
