@@ -25,7 +25,7 @@ setup(
             sources=files("*.c"),
             depends=files("*.h"),
             extra_compile_args=["-std=gnu11", "-O3", "-g0", "-fopenmp", "-fvisibility=hidden", "-Wno-unknown-pragmas"],
-            extra_link_args=["-fopenmp"],
+            extra_link_args=["-fopenmp", "-lm"],
             optional=True,
         )
     ],

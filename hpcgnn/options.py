@@ -163,7 +163,8 @@ class ScheduleConfig:
     prune: str = option(
         "auto",
         "sar: compute and send in training only what the loss can see (the last layer for the training nodes, the one before for "
-        "their neighbours too, and so on), where the model can and it saves half of the rows; exact. none computes all rows",
+        "their neighbours too, and so on), where the model can and it saves half of the rows (gat: four in ten); exact. none "
+        "computes all rows",
         choices=("auto", "none"),
     )
     boundary_rate: float = option(

@@ -111,8 +111,9 @@ class Session:
             self.watchdog.start()
         node.Free()
         self.threads = threads or threads_per_rank(len(mine), sharers)
-        self.shares_cores = self.threads * sharers > len(mine)
-        self.comm = MpiCommunicator(world, polite=self.shares_cores, watchdog=self.watchdog)
+        crowding = self.threads * sharers / len(mine)
+        self.shares_cores = crowding > 1
+        self.comm = MpiCommunicator(world, crowding, self.watchdog)
 
     @contextlib.contextmanager
     def _timed(self):

@@ -39,8 +39,11 @@ class Ledger:
 
     def add(self, kind, messages=0, bytes_sent=0, bytes_received=0, seconds_waiting=0.0):
         """Book traffic of one kind. Seconds are wall time spent waiting for it."""
+        kind = self._alias or kind
         for book in (self._since, self._total):
-            entry = book.setdefault(self._alias or kind, Entry())
+            entry = book.get(kind)
+            if entry is None:
+                entry = book[kind] = Entry()
             entry.messages += messages
             entry.bytes_sent += bytes_sent
             entry.bytes_received += bytes_received

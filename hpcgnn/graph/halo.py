@@ -47,10 +47,6 @@ class HaloPlan:
         """How many rows of these segments this rank receives."""
         return sum(self.received(segment) for segment in segments)
 
-    def num_sent(self, segments):
-        """How many rows of these segments this rank sends."""
-        return sum(len(self.sent(segment)) for segment in segments)
-
     def source(self, offset):
         """The rank that rows of this ring offset come from."""
         return (self.rank - offset) % self.size

@@ -17,21 +17,22 @@ import torch
 from hpcgnn.graph.halo import gather_halo
 from hpcgnn.graph.local import Adjacency, assemble
 
-# Above this share of all nodes a layer keeps all rows: at 0.54 of 169,343 nodes a structure of its own saved 6 % of an epoch
-# and took 3 % more memory.
+# Above this share of all nodes a layer keeps all rows: a structure of its own takes memory. A class of layers may say otherwise
+# (`worthwhile`), as attention does, which has more to do for each row and edge.
 WORTHWHILE = 0.5
 
 
-def prune(local, layers, prunable, keeps_input, comm):
-    """[LocalGraph or None] for each of `layers` layers: what it computes of the graph, None for all. Collective.
+def prune(local, worthwhile, prunable, keeps_input, comm):
+    """[LocalGraph or None] for each layer: what it computes of the graph, None for all. Collective.
 
-    prunable: how many of the last layers may compute some of their rows only. keeps_input: whether the first layer starts
-    from a kept aggregate; its share then has all edges, and only `outputs` of its own.
+    worthwhile: for each layer, the share of all nodes above which it keeps all rows. prunable: how many of the last layers may
+    compute some of their rows only. keeps_input: whether the first layer starts from a kept aggregate; its share then has all
+    edges, and only `outputs` of its own.
     """
-    sets = []
+    layers, sets = len(worthwhile), []
     while len(sets) < prunable:
         needed = with_in_neighbours(local, sets[-1], comm) if sets else local.mask("train")
-        if comm.total(needed.sum().view(1), "plan").item() > WORTHWHILE * local.num_nodes:
+        if comm.total(needed.sum().view(1), "plan").item() > worthwhile[layers - 1 - len(sets)] * local.num_nodes:
             break
         sets.append(needed)
     shares = [None] * layers

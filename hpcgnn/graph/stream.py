@@ -18,7 +18,7 @@ from dataclasses import replace
 import torch
 
 from hpcgnn.graph.rounds import coalesce, merge
-from hpcgnn.graph.transfer import Fashion, Transfer
+from hpcgnn.graph.transfer import Fashion, Transfer, Turn
 from hpcgnn.graph.wire import Wire
 
 
@@ -32,7 +32,7 @@ class Stream:
     def __init__(self, own, halo, plan, buffers, comm, wire=None):
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
         self.wire = wire or Wire()
-        self._turns_by_cap, self._pieces_by_number = {}, {}
+        self._turns_by_cap, self._sizes_by_form, self._pieces_by_number = {}, {}, {}
         self._longest = plan.longest_round
 
     def __call__(
@@ -99,30 +99,27 @@ class Stream:
         summed = back.width * back.dtype.itemsize if back.narrow else 0
         widened = max(form.widened_bytes, back.widened_bytes)
         cap = self.buffers.cap(form.room(1), back.room(1), summed, widened, self._longest)
-        transfers = [
-            Transfer(turn, segments, rounds, self.plan, None, self.comm, fashion)
-            for turn, (segments, rounds) in enumerate(self._turns(cap))
-        ]
+        turns = self._turns(cap)
+        if (form, back) not in self._sizes_by_form:
 
-        def most(values):
-            return max(values, default=0)
+            def most(values):
+                return max(values, default=0)
 
-        received = most(t.num_received for t in transfers)
-        sizes = [most(t.room_in(form) for t in transfers)] * 2 + [most(t.room_out(form) for t in transfers)] * 2
-        given = received * back.width * back.dtype.itemsize
-        sizes += [most(t.room_in(back) for t in transfers)] * 2 + [most(t.room_out(back) for t in transfers)] * 2
-        sizes += [given if back.narrow else 0, widened * self._longest]
-        lease = self.buffers.lease(sizes)
-        for transfer in transfers:
-            transfer.lease = lease
-        return transfers
+            received = most(turn.num_received for turn in turns)
+            sizes = [most(turn.room_in(form) for turn in turns)] * 2 + [most(turn.room_out(form) for turn in turns)] * 2
+            sizes += [most(turn.room_in(back) for turn in turns)] * 2 + [most(turn.room_out(back) for turn in turns)] * 2
+            sizes += [received * summed, widened * self._longest]
+            self._sizes_by_form[form, back] = sizes
+        lease = self.buffers.lease(self._sizes_by_form[form, back])
+        return [Transfer(turn, lease, self.comm, fashion) for turn in turns]
 
     def _turns(self, cap):
-        """[(segments, indices of the rounds)] of every turn for buffers of `cap` rows."""
+        """The Turns for buffers of `cap` rows."""
         if cap not in self._turns_by_cap:
             groups = coalesce(self.plan.rounds, cap)
             self._turns_by_cap[cap] = [
-                (merge(segment for index in group for segment in self.plan.rounds[index]), group) for group in groups
+                Turn(number, merge(segment for index in group for segment in self.plan.rounds[index]), group, self.plan)
+                for number, group in enumerate(groups)
             ]
         return self._turns_by_cap[cap]
 
@@ -142,8 +139,9 @@ class Stream:
 
     def _blocks(self, transfer):
         """The blocks of a turn's rounds, each with its part of the rows and of what goes back."""
-        first = self.plan.starts[transfer.rounds[0]]
-        for index in transfer.rounds:
+        rounds = transfer.turn.rounds
+        first = self.plan.starts[rounds[0]]
+        for index in rounds:
             start, stop = self.plan.starts[index : index + 2] - first
             if stop > start:
                 back = None if transfer.back is None else transfer.back[start:stop]

@@ -26,43 +26,54 @@ class Fashion:
     kind: str
 
 
-class Transfer:
-    """The messages of one turn.
+class Turn:
+    """What travels in one turn of a stream, whatever the rows are like. Made once and used by every layer and epoch.
 
-    turn: its number; segments: what travels; rounds: indices of the rounds that these make up; lease: Lease of the stream;
-    fashion: Fashion. After `arrive`, rows(start, stop) gives what was received. After `open_returns`, back: (rows
-    received, R).
+    number: of the turn; segments: what travels; rounds: indices of the rounds that these make up; incoming: [(segment, rows that
+    come)]; outgoing: [(segment, rows that go)]; sent: int32 tensors, which own rows these are.
     """
 
-    def __init__(self, turn, segments, rounds, plan, lease, comm, fashion):
-        self.turn, self.segments, self.rounds = turn, segments, rounds
-        self.plan, self.lease, self.comm, self.fashion = plan, lease, comm, fashion
-        self._incoming = [(s, count) for s in segments if (count := plan.received(s))]
-        self._outgoing = [(s, count) for s in segments if (count := len(plan.sent(s)))]
-        self.num_received = sum(count for _, count in self._incoming)
-        self.back = None
+    def __init__(self, number, segments, rounds, plan):
+        self.number, self.rounds, self.plan = number, rounds, plan
+        self.incoming = [(s, count) for s in segments if (count := plan.received(s))]
+        sent = [(s, rows) for s in segments if len(rows := plan.sent(s))]
+        self.outgoing, self.sent = [(s, len(rows)) for s, rows in sent], [rows for _, rows in sent]
+        self.num_received = sum(count for _, count in self.incoming)
 
     def room_in(self, form):
         """Bytes that the messages with rows of this form take where they arrive."""
-        return sum(form.room(count) for _, count in self._incoming)
+        return sum(form.room(count) for _, count in self.incoming)
 
     def room_out(self, form):
         """Bytes that they take where they are packed."""
-        return sum(form.room(count) for _, count in self._outgoing)
+        return sum(form.room(count) for _, count in self.outgoing)
+
+
+class Transfer:
+    """The messages of one turn of one stream.
+
+    turn: Turn; lease: Lease of the stream; fashion: Fashion. After `arrive`, rows(start, stop) gives what was received. After
+    `open_returns`, back: (rows received, R).
+    """
+
+    def __init__(self, turn, lease, comm, fashion):
+        self.turn, self.plan, self.lease, self.comm, self.fashion = turn, turn.plan, lease, comm, fashion
+        self.num_received, self.back = turn.num_received, None
 
     def begin(self, x, scale):
         """Post the receives; pack own rows x (n_p, F), scaled by scale (n_p,), and post the sends."""
         form = self.fashion.form
-        self._arrived = self.lease.receive(self.turn, self.room_in(form))
+        self._arrived = self.lease.receive(self.turn.number, self.turn.room_in(form))
         self._receives, self._sends = [], []
         if form.row_bytes == 0:
             return
         self._receives = [
             self._receive(part, self.plan.source(s.offset), 0)
-            for s, part, _ in _cut(self._arrived, self._incoming, form)
+            for s, part, _ in _cut(self._arrived, self.turn.incoming, form)
         ]
-        for segment, part, _ in _cut(self.lease.send(self.turn, self.room_out(form)), self._outgoing, form):
-            self.fashion.wire.encode(part, form, x, self.plan.sent(segment), scale, self.fashion.draw)
+        packed = self.lease.send(self.turn.number, self.turn.room_out(form))
+        for (segment, part, _), rows in zip(_cut(packed, self.turn.outgoing, form), self.turn.sent):
+            self.fashion.wire.encode(part, form, x, rows, scale, self.fashion.draw)
             self._sends.append(self._send(part, self.plan.dest(segment.offset), 0))
         self._advance(self._receives, self._sends)
 
@@ -77,7 +88,7 @@ class Transfer:
             return self._arrived.view(form.dtype).view(self.num_received, form.width)[start:stop]
         out = self.lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
         before = 0
-        for (_, count), (_, part, _) in zip(self._incoming, _cut(self._arrived, self._incoming, form)):
+        for (_, count), (_, part, _) in zip(self.turn.incoming, _cut(self._arrived, self.turn.incoming, form)):
             first, last = max(start, before), min(stop, before + count)
             if first < last:
                 decode(out[first - start : last - start], form, part, count, first - before)
@@ -91,21 +102,22 @@ class Transfer:
     def open_returns(self):
         """Make `back` (rows received, R) of zeros, to be summed into."""
         back, size = self.fashion.back, self.num_received * self.fashion.back.width * self.fashion.back.dtype.itemsize
-        memory = self.lease.summed(size) if back.narrow else self.lease.give_back(self.turn, size)
+        memory = self.lease.summed(size) if back.narrow else self.lease.give_back(self.turn.number, size)
         self.back = memory.view(back.dtype).view(self.num_received, back.width).zero_()
 
     def begin_returns(self):
         """Send `back` to the owners of the rows, and post the receives of what they send for ours."""
         form = self.fashion.back
-        self._arriving = self.lease.take_back(self.turn, self.room_out(form))
+        self._arriving = self.lease.take_back(self.turn.number, self.turn.room_out(form))
         self._returns = [
             self._receive(part, self.plan.dest(s.offset), _RETURN_TAG)
-            for s, part, _ in _cut(self._arriving, self._outgoing, form)
+            for s, part, _ in _cut(self._arriving, self.turn.outgoing, form)
         ]
         self._given, first = [], 0
-        for segment, part, count in _cut(self.lease.give_back(self.turn, self.room_in(form)), self._incoming, form):
+        given = self.lease.give_back(self.turn.number, self.turn.room_in(form))
+        for segment, part, count in _cut(given, self.turn.incoming, form):
             if form.narrow:
-                draw = kernels.stream_key(self.fashion.draw, self.plan.rank, self.turn, segment.offset)
+                draw = kernels.stream_key(self.fashion.draw, self.plan.rank, self.turn.number, segment.offset)
                 self.fashion.wire.encode(part, form, self.back[first : first + count], None, None, draw)
             self._given.append(self._send(part, self.plan.source(segment.offset), _RETURN_TAG))
             first += count
@@ -116,14 +128,14 @@ class Transfer:
         form = self.fashion.back
         self.comm.wait(self._returns, self.fashion.kind)
         self.comm.wait(self._given, self.fashion.kind)
-        for segment, part, count in _cut(self._arriving, self._outgoing, form):
-            add_message(total, self.plan.sent(segment), part, form, self.lease)
+        for (_, part, _), rows in zip(_cut(self._arriving, self.turn.outgoing, form), self.turn.sent):
+            add_message(total, rows, part, form, self.lease)
 
     def _receive(self, part: torch.Tensor, source, tag):
-        return self.comm.irecv(part, source, tag | self.turn & _TAGS, self.fashion.kind)
+        return self.comm.irecv(part, source, tag | self.turn.number & _TAGS, self.fashion.kind)
 
     def _send(self, part: torch.Tensor, dest, tag):
-        return self.comm.isend(part, dest, tag | self.turn & _TAGS, self.fashion.kind)
+        return self.comm.isend(part, dest, tag | self.turn.number & _TAGS, self.fashion.kind)
 
     def _advance(self, *requests):
         for group in requests:

@@ -13,17 +13,21 @@ from .activation import bias_gradient, elu, elu_gradient
 from .aggregation import check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .extreme import gather_largest, gather_matching
+from .loss import cross_entropy
 from .masking import dropout, dropout_entries, kept_scale
 from .library import describe
 from .products import multiply
+from .projection import Elu, one_pass, project, project_backward
 from .randomness import random_words, stream_key
 
 __all__ = [
+    "Elu",
     "attend_backward",
     "attend_finish",
     "attend_forward",
     "bias_gradient",
     "check_block",
+    "cross_entropy",
     "describe",
     "dropout",
     "dropout_entries",
@@ -34,7 +38,10 @@ __all__ = [
     "gather_matching",
     "kept_scale",
     "multiply",
+    "one_pass",
     "pack",
+    "project",
+    "project_backward",
     "random_words",
     "stream_key",
 ]

@@ -27,13 +27,13 @@ def elu(out: torch.Tensor, x: torch.Tensor) -> None:
 def elu_gradient(
     out: torch.Tensor,
     gy: torch.Tensor,
-    y: torch.Tensor,
+    y: torch.Tensor | None,
     x: torch.Tensor | None = None,
     dots: torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
     sums: torch.Tensor | None = None,
 ) -> None:
-    """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input x, from its result y.
+    """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input x, from its result y. y of None: out = gy, without ELU.
 
     dots[i, h] = <out_i, x_i - bias> of head h, and sums (F,) += the sums of out's columns, where they are asked for: what a
     layer of attention below needs of its output's gradient. out, gy, y and x (n, F) of one dtype, float32 or float64, rows
@@ -42,14 +42,13 @@ def elu_gradient(
     a wrong dtype, shape or layout.
     """
     checks.matrix("gy", gy, _TYPES)
-    for name, tensor in (("out", out), ("y", y)) + ((("x", x),) if dots is not None else ()):
+    given = {"out": out} | ({} if y is None else {"y": y}) | ({} if dots is None else {"x": x})
+    for name, tensor in given.items():
         checks.matrix(name, tensor, (gy.dtype,), rows=gy.shape[0], columns=gy.shape[1])
     for name, tensor in (("bias", bias), ("sums", sums)):
         checks.vector(name, tensor, gy.dtype, gy.shape[1], optional=True)
     if dots is not None:
-        checks.matrix("dots", dots, (gy.dtype,), rows=gy.shape[0])
-        if dots.shape[1] < 1 or gy.shape[1] % dots.shape[1]:
-            raise ValueError(f"dots: expected as many columns as divide {gy.shape[1]}, got {dots.shape[1]}")
+        checks.heads("dots", dots, gy)
     kernels().elu_gradient(out, gy, y, None if dots is None else x, dots, bias, sums)
     for written in (out, dots, sums):
         if written is not None:

@@ -14,7 +14,7 @@ import torch
 
 from . import checks
 from .library import kernels
-from .masking import _rule
+from .masking import rule as rule_of
 from .randomness import checked_key
 
 _FLOATS = (torch.float32, torch.float64)
@@ -29,7 +29,7 @@ def _dropout_rule(dropout, row_ids: int, column_ids: int, forward: bool):
     p, key, dst_ids, src_ids = dropout
     checks.vector("dst_ids", dst_ids, torch.int64, row_ids if forward else column_ids)
     checks.vector("src_ids", src_ids, torch.int64, column_ids if forward else row_ids)
-    threshold, scale = _rule(p)
+    threshold, scale = rule_of(p)
     if threshold == 0:
         return None
     ids = (dst_ids, src_ids) if forward else (src_ids, dst_ids)

@@ -47,6 +47,21 @@ def matrix(name: str, tensor: torch.Tensor, dtypes, rows: int | None = None, col
         )
 
 
+def weights(weight: torch.Tensor, x: torch.Tensor, columns: int) -> None:
+    """`weight` is of x's dtype, (columns of x, columns), of any strides."""
+    on_cpu("weight", weight)
+    if weight.dtype != x.dtype or tuple(weight.shape) != (x.shape[1], columns):
+        wanted = f"{x.dtype} of shape {(x.shape[1], columns)}"
+        raise ValueError(f"weight: expected {wanted}, got {weight.dtype} of shape {tuple(weight.shape)}")
+
+
+def heads(name: str, tensor: torch.Tensor, x: torch.Tensor) -> None:
+    """`tensor` has a row for each row of x, and as many columns, at least one, as divide x's."""
+    matrix(name, tensor, (x.dtype,), rows=x.shape[0])
+    if tensor.shape[1] < 1 or x.shape[1] % tensor.shape[1]:
+        raise ValueError(f"{name}: expected as many columns as divide {x.shape[1]}, got {tensor.shape[1]}")
+
+
 def vector(name: str, tensor: torch.Tensor | None, dtype: torch.dtype, length: int | None, optional=False) -> None:
     """`tensor` is contiguous, 1-D, of `dtype` and `length` (None: any)."""
     if tensor is None and optional:

@@ -23,7 +23,8 @@ from pathlib import Path
 import torch
 
 from . import reference
-from .native import VECTOR_PATHS, Native
+from .interface import VECTOR_PATHS
+from .native import Native
 
 
 @dataclass(frozen=True)

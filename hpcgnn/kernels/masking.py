@@ -11,7 +11,7 @@ from .library import kernels
 from .randomness import checked_key
 
 
-def _rule(p: float) -> tuple[int, float]:
+def rule(p: float) -> tuple[int, float]:
     """(threshold, scale): a word >= threshold keeps. The scale belongs to the rate that the threshold really has."""
     if not 0 <= p <= 1:
         raise ValueError(f"p: expected a probability in [0, 1], got {p!r}")
@@ -21,7 +21,7 @@ def _rule(p: float) -> tuple[int, float]:
 
 def kept_scale(p: float) -> float:
     """What `dropout` multiplies the values by that it keeps: 1 / (1 - p), with p as it is rounded."""
-    return _rule(p)[1]
+    return rule(p)[1]
 
 
 def dropout(out: torch.Tensor, x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> None:
@@ -34,7 +34,7 @@ def dropout(out: torch.Tensor, x: torch.Tensor, ids: torch.Tensor, key: int, p: 
     checks.matrix("x", x, checks.FLOATS)
     checks.matrix("out", out, (x.dtype,), rows=x.shape[0], columns=x.shape[1])
     checks.vector("ids", ids, torch.int64, x.shape[0])
-    threshold, scale = _rule(p)
+    threshold, scale = rule(p)
     if threshold == 0:
         if out.data_ptr() != x.data_ptr():
             out.copy_(x)
@@ -71,7 +71,7 @@ def dropout_entries(
         raise ValueError(
             f"indptr: expected values in [0, {data.shape[0]}], got {int(indptr[0])} to {int(indptr[-1])}"
         )
-    threshold, scale = _rule(p)
+    threshold, scale = rule(p)
     stored = slice(int(indptr[0]), int(indptr[-1]))
     if threshold == 0:
         if out.data_ptr() != data.data_ptr():

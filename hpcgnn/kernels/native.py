@@ -1,4 +1,4 @@
-"""The compiled kernels behind the signatures of `reference.py`: ctypes declarations, and for products whose they are.
+"""The compiled kernels behind the signatures of `reference.py`, and whose products are.
 
 Arguments arrive checked (`aggregation.py`, `masking.py`); what a wrong pointer does in C is not recoverable. The number
 of threads is torch's at the time of the call, so that `torch.set_num_threads` governs both. ctypes releases the
@@ -6,108 +6,22 @@ interpreter lock during a call.
 """
 
 import ctypes
-from ctypes import POINTER, byref, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_double, c_int64
 
 import torch
 
 from . import reference
-
-#: Codes of the element types in C are positions in this list; likewise for paths (narrowest first) and faults.
-ELEMENT_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
-VECTOR_PATHS = ("baseline", "avx2", "avx512")
-SUMMED_ROWS = 512  # HG_SHARE of native/between.c
-BLOCK_FAULTS = ("", "indptr_start", "indptr_order", "indptr_end", "row_range", "row_order", "index_range")
-
-
-class GatherArguments(ctypes.Structure):
-    """hg_gather_args of native/hg.h, field by field."""
-
-    _fields_ = [
-        ("x", c_void_p),
-        ("y", c_void_p),
-        ("indptr", c_void_p),
-        ("indices", c_void_p),
-        ("rows", c_void_p),
-        ("weight", c_void_p),
-        ("source_scale", c_void_p),
-        ("row_scale", c_void_p),
-        ("num_rows", c_int64),
-        ("width", c_int64),
-        ("x_stride", c_int64),
-        ("y_stride", c_int64),
-        ("x_type", c_int32),
-        ("y_type", c_int32),
-        ("accumulate", c_int32),
-    ]
-
-
-class ExtremeArguments(ctypes.Structure):
-    """hg_extreme_args of native/hg.h, field by field."""
-
-    _fields_ = [
-        (name, kind)
-        for kind, names in (
-            (c_void_p, "x y count indptr indices rows"),
-            (c_int64, "num_rows width x_stride y_stride count_stride"),
-            (c_int32, "type"),
-        )
-        for name in names.split()
-    ]
-
-
-class AttentionArguments(ctypes.Structure):
-    """hg_attention_args of native/attention.h, field by field."""
-
-    _fields_ = [
-        (name, kind)
-        for kind, names in (
-            (c_void_p, "indptr indices rows"),
-            (c_void_p, "streamed own sums maximum denominator ga_src ga_dst edge_term g_edge_term row_ids column_ids bias"),
-            (c_int64, "num_rows heads head_width streamed_stride own_stride sums_stride maximum_stride"),
-            (c_int64, "denominator_stride ga_src_stride ga_dst_stride edge_stride g_edge_stride"),
-            (c_double, "slope scale"),
-            (c_uint64, "key"),
-            (c_uint32, "threshold"),
-            (c_int32, "shared complete type"),
-        )
-        for name in names.split()
-    ]
-
-
-_SIGNATURES = {
-    "hg_supports": (c_int, [c_int]),
-    "hg_gather": (c_int, [c_int, c_int, POINTER(GatherArguments)]),
-    "hg_gather_largest": (None, [c_int, c_int, POINTER(ExtremeArguments)]),
-    "hg_gather_matching": (None, [c_int, c_int, POINTER(ExtremeArguments)]),
-    "hg_attend_forward": (c_int, [c_int, c_int, POINTER(AttentionArguments)]),
-    "hg_attend_backward": (c_int, [c_int, c_int, POINTER(AttentionArguments)]),
-    "hg_probe": (c_double, [c_int, c_int, c_void_p, c_int64, c_int64, c_void_p, c_int64]),
-    "hg_pack": (
-        None,
-        [c_int, c_int, c_void_p, c_int64, c_int, c_void_p, c_int64, c_int, c_void_p, c_int64, c_int64, c_void_p],
-    ),
-    "hg_philox": (None, [c_int, c_uint64, c_void_p, c_int64, c_void_p]),
-    "hg_random_words": (None, [c_int, c_int, c_uint64, c_void_p, c_int64, c_int64, c_void_p]),
-    "hg_dropout": (
-        None,
-        [c_int, c_int, c_uint64, c_uint32, c_double, c_int]
-        + [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64],
-    ),
-    "hg_dropout_entries": (
-        None,
-        [c_int, c_int, c_uint64, c_uint32, c_double, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int64],
-    ),
-    "hg_elu": (None, [c_int, c_int, c_int, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64]),
-    "hg_elu_gradient": (None, [c_int] * 3 + [c_void_p, c_int64] * 5 + [c_void_p] * 3 + [c_int64] * 3),
-    "hg_bias_gradient": (None, [c_int] * 3 + [c_void_p, c_void_p, c_int64, c_void_p] + [c_int64] * 2),
-    "hg_multiplies": (c_int, []),
-    "hg_multiply": (c_int, [c_int] + [c_void_p, c_int64] * 2 + [c_void_p, c_int64, c_int64, c_void_p] + [c_int64] * 3 + [c_int]),
-    "hg_normalise": (None, [c_int, c_int, c_int] + [c_void_p, c_int64] * 2 + [c_void_p] + [c_int64] * 3),
-    "hg_check_block": (
-        c_int,
-        [c_int, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, POINTER(c_int64)],
-    ),
-}
+from .interface import (
+    BLOCK_FAULTS,
+    ELEMENT_CODES,
+    SIGNATURES,
+    SUMMED_ROWS,
+    VECTOR_PATHS,
+    AttentionArguments,
+    ExtremeArguments,
+    GatherArguments,
+    ProjectionArguments,
+)
 
 
 def _partial_sums(x: torch.Tensor) -> torch.Tensor:
@@ -133,7 +47,7 @@ class Native:
     """The functions of `reference.py`, compiled, on one vector path."""
 
     def __init__(self, library: ctypes.CDLL, vector_path: str):
-        for name, (result, arguments) in _SIGNATURES.items():
+        for name, (result, arguments) in SIGNATURES.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
         self._library = library
@@ -354,8 +268,26 @@ class Native:
             y.shape[1] // heads,
         )
 
+    def cross_entropy(self, gradient, logits, rows, labels) -> tuple[float, int]:
+        total = c_double()
+        partial = torch.empty(-(-labels.numel() // SUMMED_ROWS), dtype=torch.float64)
+        wrong = self._library.hg_cross_entropy(
+            self._path,
+            torch.get_num_threads(),
+            ELEMENT_CODES[logits.dtype],
+            byref(total),
+            *_rows(gradient),
+            *_rows(logits),
+            _pointer(rows),
+            _pointer(labels),
+            _pointer(partial),
+            labels.numel(),
+            *logits.shape,
+        )
+        return total.value, wrong
+
     def multiply(self, out, x, weight, bias, add) -> None:
-        if not self.multiplies or x.dtype != torch.float32 or _rounds_factors():
+        if not self.multiplies_here(x.dtype):
             return reference.multiply(out, x, weight, bias, add)
         failed = self._library.hg_multiply(
             torch.get_num_threads(),
@@ -370,6 +302,50 @@ class Native:
         )
         if failed:
             raise MemoryError("a product: no memory for its weights")
+
+    def multiplies_here(self, dtype) -> bool:
+        """Whether products of this type are our own now."""
+        return self.multiplies and dtype == torch.float32 and not _rounds_factors()
+
+    def project(self, y, x, weight, rule) -> None:
+        """rule: (key, threshold, scale, ids) of dropout after ELU, with ids of None if there is no dropout; None: neither."""
+        self._project("hg_project", y, x, weight, rule)
+
+    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, bias, sums) -> None:
+        more = {
+            "gx": _pointer(gx),
+            "g_weight": _pointer(g_weight),
+            "dots": _pointer(dots),
+            "bias": _pointer(bias),
+            "sums": _pointer(sums),
+            "heads": 1 if dots is None else dots.shape[1],
+            "gx_stride": _rows(gx)[1],
+            "dots_stride": _rows(dots)[1],
+        }
+        self._project("hg_project_backward", gradient, x, weight, rule, **more)
+
+    def _project(self, function, y, x, weight, rule, **more) -> None:
+        key, threshold, scale, ids = rule or (0, 0, 1.0, None)
+        arguments = ProjectionArguments(
+            x=_pointer(x),
+            weight=_pointer(weight),
+            y=_pointer(y),
+            ids=_pointer(ids),
+            rows=x.shape[0],
+            depth=x.shape[1],
+            width=y.shape[1],
+            x_stride=x.stride(0),
+            y_stride=y.stride(0),
+            weight_down=weight.stride(0),
+            weight_across=weight.stride(1),
+            scale=scale,
+            key=key,
+            threshold=threshold,
+            elu=rule is not None,
+            **more,
+        )
+        if getattr(self._library, function)(self._path, torch.get_num_threads(), byref(arguments)):
+            raise MemoryError("a projection: no memory to work in")
 
     def bias_gradient(self, sums, gy) -> None:
         partial = _partial_sums(gy)

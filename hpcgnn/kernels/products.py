@@ -2,7 +2,7 @@
 
 torch has them from MKL on x86, which leaves something of an AMD processor with AVX2 unused (`jobs/bench/products.py` measures
 it). There the product of float32 is our own; elsewhere (with AVX-512, too, where ours has not been measured), for other types,
-and where `--matmul medium` rounds factors, it is torch's. So are the gradients of weights, x' g.
+and where `--matmul medium` rounds factors, it is torch's. So are the gradients of weights, x' g, but for those of projection.py.
 """
 
 import torch
@@ -24,10 +24,7 @@ def multiply(
     """
     checks.matrix("x", x, _TYPES)
     checks.matrix("out", out, (x.dtype,), rows=x.shape[0])
-    checks.on_cpu("weight", weight)
-    if weight.dtype != x.dtype or tuple(weight.shape) != (x.shape[1], out.shape[1]):
-        wanted = f"{x.dtype} of shape {(x.shape[1], out.shape[1])}"
-        raise ValueError(f"weight: expected {wanted}, got {weight.dtype} of shape {tuple(weight.shape)}")
+    checks.weights(weight, x, out.shape[1])
     checks.vector("bias", bias, x.dtype, out.shape[1], optional=True)
     if bias is not None and add:
         raise ValueError("bias: expected None where the product is added")

@@ -239,7 +239,7 @@ def elu(out, x) -> None:
 
 
 def elu_gradient(out, gy, y, x, dots, bias, sums) -> None:
-    gradient = gy * torch.where(y > 0, torch.ones_like(y), y + 1)
+    gradient = gy if y is None else gy * torch.where(y > 0, torch.ones_like(y), y + 1)
     if sums is not None:
         sums += gradient.sum(0)
     if dots is not None:
@@ -265,3 +265,15 @@ def multiply(out, x, weight, bias, add) -> None:
 
 def bias_gradient(sums, gy) -> None:
     sums += gy.sum(0)
+
+
+def cross_entropy(gradient, logits, rows, labels) -> tuple[float, int]:
+    taken = torch.arange(labels.numel()) if rows is None else rows
+    bad = (taken < 0) | (taken >= logits.shape[0]) | (labels < 0) | (labels >= logits.shape[1])
+    if bad.any():
+        return 0.0, int(bad.nonzero()[0])
+    log_p, label = torch.log_softmax(logits[taken], 1), labels.unsqueeze(1)
+    if gradient is not None:
+        p = log_p.exp()
+        gradient[taken] = p.scatter_add_(1, label, p.new_full(label.shape, -1))
+    return -log_p.gather(1, label).sum(dtype=torch.float64).item(), -1

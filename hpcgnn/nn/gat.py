@@ -20,6 +20,9 @@ class GATConv(nn.Module):
     self_loops = "add"
     activation = EluDropout
     prunable = True
+    # With 0.54 of 169,343 nodes for training one rank takes a tenth less processor time and 2 % less memory, and 8 ranks 1 % more
+    # memory. (SAGE: a twentieth less time, and 3 % and 6 % more memory.)
+    worthwhile = 0.6
 
     def __init__(self, d_in, width, heads, average, spec, layer):
         super().__init__()

@@ -40,7 +40,7 @@ class ReluDropout:
 
 @dataclass(frozen=True)
 class EluDropout:
-    """dropout_p(elu(x)), into memory of the caller's."""
+    """dropout_p(elu(x)), on the way into a product (see projection.py)."""
 
     ids: torch.Tensor
     key: int
@@ -50,19 +50,6 @@ class EluDropout:
         """The same as a step of its own, differentiable; x is overwritten."""
         return dropout(torch.nn.functional.elu(x, inplace=True), self.ids, self.key, self.p)
 
-    def write(self, x, rows, out):
-        """out = the result of x (rows, F); rows: the slice of the own rows that x holds."""
-        kernels.elu(out, x)
-        if self.p:
-            kernels.dropout(out, out, self.ids[rows], self.key, self.p)
-
-    def gradient(self, gy, y, x, rows, dots=None, bias=None, sums=None):
-        """x (rows, F) becomes its own gradient, from the result y that `write` gave and its gradient gy; both are used up.
-
-        dots: (rows, H) or None, becomes Σ gradient · (x - bias) over the columns of each head; sums: (F,) or None, gets the sums
-        of the gradient's columns added.
-        """
-        if self.p:
-            kernels.dropout(gy, gy, self.ids[rows], self.key, self.p)
-            y.mul_(1 / kernels.kept_scale(self.p))
-        kernels.elu_gradient(x, gy, y, x, dots, bias, sums)
+    def of(self, rows):
+        """What kernels.project does to some of the own rows, a slice."""
+        return kernels.Elu(self.ids[rows], self.key, self.p)

@@ -71,17 +71,19 @@ class AdditiveAttention:
         """
         return _Attend.apply(projected, terms, self, shape, key, p)
 
-    def forward(self, projected, shape, key, p, terms=None, y=None, bias=None):
-        """(y (m, F), lse (m, H)) without autograd. y: where to write it, or None; bias: (F,), added to it, or None."""
+    def forward(self, projected, shape, key, p, terms=None, into=None, bias=None):
+        """(y (m, F), a_dst (m, H), lse (m, H)) without autograd. into: where to write the three, or None; bias: (F,), added to y,
+        or None.
+        """
         n, f, h = self.num_outputs, shape.columns, shape.heads
-        y = projected.new_empty(n, f) if y is None else y
-        maximum, denominator, a_dst, lse = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(4))
+        y, a_dst, lse = into or (projected.new_empty(n, columns) for columns in (f, h, h))
+        maximum, denominator = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(2))
         complete = terms is None and not self.forward_stream.halo  # one block has all edges
         if not complete:
             y.zero_()
             maximum.fill_(-torch.inf)
             denominator.zero_()
-        a_dst.copy_(self.computed(projected[:, f + h :]))
+        a_dst.copy_(self._computed(projected[:, f + h :]))
         shifted = False
         for block, rows, _, _ in self.forward_stream(
             projected[:, : f + h], kind="halo_forward", narrow=f, pieces=terms is None and not self.remote_logit
@@ -112,12 +114,15 @@ class AdditiveAttention:
             kernels.attend_finish(None, maximum, denominator, lse)
         else:
             kernels.attend_finish(y, maximum, denominator, lse, bias)
-        return y, lse + self.remote_logit if shifted else lse
+        if shifted:
+            lse += self.remote_logit
+        return y, a_dst, lse
 
-    def backward(self, gy, projected, y, lse, shape, key, p, terms=None):
+    def backward(self, gy, projected, y, a_dst, lse, shape, key, p, terms=None):
         """The gradients of `projected` (n_p, F + 2H) and of terms. gy: of y, already divided by H if heads are averaged."""
-        sent = self._bundle(gy, projected, y, lse, shape)
-        return self.from_bundle(sent, projected, shape, key, p, terms)
+        per_head = gy.unsqueeze(1) if shape.average else gy.view(len(y), shape.heads, shape.width)
+        product = (per_head * y.view(len(y), shape.heads, shape.width)).sum(-1)
+        return self.from_bundle(torch.cat([gy, a_dst, lse, product], 1), projected, shape, key, p, terms)
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
         """The same from sent = [gy | a_dst | lse | D] of own rows. overwrite: whether `projected` may become its gradient."""
@@ -154,11 +159,9 @@ class AdditiveAttention:
         """m."""
         return self.forward_stream.own.num_rows
 
-    def computed(self, x, rows=None):
-        """The rows of x (n_p, …) that are computed, or some of them by a slice."""
-        if self.outputs is None:
-            return x if rows is None else x[rows]
-        return x[self.outputs if rows is None else self.outputs[rows]]
+    def _computed(self, x):
+        """The rows of x (n_p, …) that are computed."""
+        return x if self.outputs is None else x[self.outputs]
 
     def _place(self, gradient, of_computed):
         """Write the gradient (m, H) of computed rows to that of all own rows (n_p, H)."""
@@ -196,12 +199,6 @@ class AdditiveAttention:
             )
             if what:
                 what.add_gradient(g_terms, g_term)
-
-    def _bundle(self, gy, projected, y, lse, shape):
-        """[gy | a_dst | lse | D] of own rows: what the gradient of an edge needs of its destination."""
-        per_head = gy.unsqueeze(1) if shape.average else gy.view(len(y), shape.heads, shape.width)
-        product = (per_head * y.view(len(y), shape.heads, shape.width)).sum(-1)
-        return torch.cat([gy, self.computed(projected[:, shape.columns + shape.heads :]), lse, product], 1)
 
     def _parts(self, block, edges, terms):
         """(indptr, indices, rows, what the edges carry) of a block: all of it where edges have no terms, else tiles."""
@@ -247,14 +244,14 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx, projected, terms, operator, shape, key, p):
         projected = projected.contiguous()
-        y, lse = operator.forward(projected, shape, key, p, terms)
-        ctx.save_for_backward(projected, y, lse, terms)
+        y, a_dst, lse = operator.forward(projected, shape, key, p, terms)
+        ctx.save_for_backward(projected, y, a_dst, lse, terms)
         ctx.settings = operator, shape, key, p
         return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y
 
     @staticmethod
     def backward(ctx, gy):
-        projected, y, lse, terms = ctx.saved_tensors
+        projected, y, a_dst, lse, terms = ctx.saved_tensors
         operator, shape, key, p = ctx.settings
         gy = gy / shape.heads if shape.average else gy.contiguous()
-        return *operator.backward(gy, projected, y, lse, shape, key, p, terms), None, None, None, None
+        return *operator.backward(gy, projected, y, a_dst, lse, shape, key, p, terms), None, None, None, None

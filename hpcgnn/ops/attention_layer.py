@@ -1,15 +1,16 @@
 """A layer of additive attention as one operator: projection, attention, bias, and the activation before it.
 
 It keeps its input h, the projections, and its own output; those of a constant input are computed again for the gradient. Its
-output stands in a matrix that has room for what its gradient will send, [gy | a_dst | lse | D]. Such a layer above writes the
-gradient over that output, tile after tile, and sending it copies nothing. D_i = <gy_i, y_i> is then beyond computing, so
-the layer above makes it while it still has both, and the gradient of the bias in the same pass: as the gradients of two more
-outputs, `dots` (m, H) and `sums` (F,), which have no other meaning.
+output stands in a matrix that has what its gradient will send beside it, [gy | a_dst | lse | D]. A layer above that is given
+this output writes the gradient over it, and sending it copies nothing. D_i = <gy_i, y_i> is then beyond computing, so the layer
+above makes it while it still has both, beside its rows, and the gradient of the bias in the same pass: as the gradients of two
+more outputs, `dots` (m, H) and `sums` (F,), which have no other meaning.
 """
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.ops.projection import project, project_backward
 from hpcgnn.ops.room import in_rows, row_tiles, tile_rows
 
 
@@ -32,10 +33,10 @@ class _Layer(torch.autograd.Function):
     def forward(ctx, x, dots, sums, bias_below, weight, bias, terms, operator, shape, key, p, activation):
         ctx.set_materialize_grads(False)
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
-        projected = _project(x, weight, activation, arena)
-        bundle = arena.empty(n, f if shape.average else f + 3 * h, dtype=x.dtype)
-        y = bundle[:, :f]
-        y, lse = operator.forward(projected, shape, key, p, terms, y, None if shape.average else bias)
+        projected = project(x, weight, activation, arena)
+        bundle = arena.empty(n, f + (2 if shape.average else 3) * h, dtype=x.dtype)
+        into = bundle[:, :f], bundle[:, f : f + h], bundle[:, f + h : f + 2 * h]
+        y, _, _ = operator.forward(projected, shape, key, p, terms, into, None if shape.average else bias)
         if shape.average:
             out = arena.empty(n, shape.width, dtype=x.dtype)
             torch.mean(y.view(n, h, shape.width), 1, out=out).add_(bias)
@@ -44,100 +45,57 @@ class _Layer(torch.autograd.Function):
         ctx.settings = operator, shape, key, p, activation
         ctx.x, ctx.below = x, None if dots is None else (dots.shape[1], bias_below)
         ctx.projected = projected if ctx.needs_input_grad[0] else None
-        ctx.rest = weight, bias, terms, bundle, lse
+        ctx.rest = weight, bias, terms, bundle
         return out, out.new_zeros(1).expand(n, h), out.new_zeros(1).expand(f)
 
     @staticmethod
     def backward(ctx, gy, dots, sums):
         operator, shape, key, p, activation = ctx.settings
-        weight, bias, terms, bundle, lse = ctx.rest
-        x, projected = ctx.x, ctx.projected
+        weight, bias, terms, bundle = ctx.rest
+        x, projected, arena = ctx.x, ctx.projected, operator.arena
         ctx.x = ctx.projected = ctx.rest = None
         if projected is None:
-            projected = _project(x, weight, activation, operator.arena)
-        sent, g_bias = _bundle(in_rows(gy), dots, sums, bundle, bias, projected, lse, shape, operator)
+            projected = project(x, weight, activation, arena)
+        sent, g_bias = _bundle(in_rows(gy), dots, sums, bundle, bias, shape, arena)
         del bundle
         gradient, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True)
         del projected, sent
-        gx, g_weight, dots, sums = _input_gradient(
-            gradient, x, weight, activation, ctx.needs_input_grad[0], ctx.below, operator.arena
-        )
+        wanted, dots, sums, bias_below = ctx.needs_input_grad[0], None, None, None
+        if wanted and ctx.below:
+            heads, bias_below = ctx.below
+            dots, sums = _beside(x, heads), torch.zeros_like(bias_below)
+        gx, g_weight = project_backward(gradient, x, weight, activation, wanted, dots, bias_below, sums, arena)
         return gx, dots, sums, None, g_weight, g_bias, g_terms, None, None, None, None, None
 
 
-def _project(x, weight, activation, arena):
-    projected = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
-    spare = None if activation is None else arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
-    for rows in row_tiles(len(x)):
-        part = x[rows]
-        if activation is not None:
-            part = spare[: len(part)]
-            activation.write(x[rows], rows, part)
-        kernels.multiply(projected[rows], part, weight)
-    return projected
+def _beside(y, heads):
+    """The place of D in the matrix in which the output y (m, F) of a layer of concatenated heads stands."""
+    return y.detach().as_strided((len(y), heads), y.stride(), y.storage_offset() + y.shape[1] + 2 * heads)
 
 
-def _bundle(gy, dots, sums, bundle, bias, projected, lse, shape, operator):
+def _bundle(gy, dots, sums, bundle, bias, shape, arena):
     """([gy | a_dst | lse | D] of own rows, the gradient of the bias). dots, sums: D and that gradient if the layer above has made
-    them, and written gy over the output; else None.
+    them, and written gy over the output; else None. bundle: [y | a_dst | lse | room for D, unless heads are averaged].
     """
-    n, f, h, width = len(lse), shape.columns, shape.heads, gy.shape[1]
+    f, h, width = shape.columns, shape.heads, gy.shape[1]
+    if dots is not None:
+        # As they are, if autograd has handed on these very tensors and no copies.
+        for place, given in ((bundle[:, :f], gy), (bundle[:, f + 2 * h :], dots)):
+            if place.data_ptr() != given.data_ptr():
+                place.copy_(given)
+        return bundle, sums
     # Without a layer above that has taken the output over, somebody may still want to read it.
-    sent = bundle if dots is not None else operator.arena.empty(n, width + 3 * h, dtype=gy.dtype)
-    g_bias = torch.zeros_like(bias) if sums is None else sums
-    spare = operator.arena.empty(min(tile_rows(), n), f, dtype=gy.dtype)
-    for rows in row_tiles(n):
-        part, room = gy[rows], spare[: rows.stop - rows.start]
-        if shape.average:
-            kernels.bias_gradient(g_bias, part)
-            part = part / h
-            product = _per_head(part.unsqueeze(1), bundle[rows].view(-1, h, shape.width), room)
-        elif dots is None:
-            kernels.bias_gradient(g_bias, part)
-            torch.sub(bundle[rows, :f], bias, out=room)  # the output has the bias in it, D has not
-            product = _per_head(part, room, room, h)
-        else:
-            product = dots[rows]
-        if sent[rows].data_ptr() != part.data_ptr():
-            sent[rows, :width] = part
-        a_dst = operator.computed(projected[:, f + h :], rows)
-        torch.cat([a_dst, lse[rows], product], 1, out=sent[rows, width:])
+    sent, g_bias = arena.empty(len(gy), width + 3 * h, dtype=gy.dtype), torch.zeros_like(bias)
+    sent[:, width : width + 2 * h] = bundle[:, f : f + 2 * h]
+    product = sent[:, width + 2 * h :]
+    if not shape.average:
+        kernels.elu_gradient(sent[:, :width], gy, None, bundle[:, :f], product, bias, g_bias)  # the output has the bias in it
+        return sent, g_bias
+    kernels.bias_gradient(g_bias, gy)
+    torch.div(gy, h, out=sent[:, :width])
+    spare = arena.empty(min(tile_rows(), len(gy)), h, shape.width, dtype=gy.dtype)
+    for rows in row_tiles(len(gy)):
+        room = spare[: rows.stop - rows.start]
+        torch.mul(sent[rows, :width].unsqueeze(1), bundle[rows, :f].unflatten(1, (h, -1)), out=room)
+        torch.sum(room, -1, out=product[rows])
     return sent, g_bias
-
-
-def _per_head(a, b, room, heads=None):
-    """Σ a b over the columns of each head: (rows, H); room: (rows, F) to work in."""
-    room = room.view(*b.shape)
-    torch.mul(a, b, out=room)
-    return (room if heads is None else room.view(len(room), heads, -1)).sum(-1)
-
-
-def _input_gradient(gradient, x, weight, activation, wanted, below, arena):
-    """(gx or None, g_weight, D of the layer below or None, the gradient of its bias or None) from that of the projections.
-
-    below: (its heads, its bias), or None if x is not the output of such a layer alone.
-    """
-    g_weight = torch.zeros_like(weight)
-    rows_at_most = min(tile_rows(), len(x))
-    spare = None if activation is None else arena.empty(rows_at_most, x.shape[1], dtype=x.dtype)
-    product = arena.empty(rows_at_most, x.shape[1], dtype=x.dtype) if wanted and activation is not None else None
-    dots = sums = bias = None
-    if wanted and below:
-        heads, bias = below
-        dots, sums = arena.empty(len(x), heads, dtype=x.dtype), torch.zeros_like(bias)
-    gx = (x if activation is not None else arena.empty_like(x)) if wanted else None
-    for rows in row_tiles(len(x)):
-        part = x[rows]
-        if activation is not None:
-            part = spare[: len(part)]
-            activation.write(x[rows], rows, part)
-        g_weight.addmm_(part.t(), gradient[rows])
-        if not wanted:
-            continue
-        if activation is None:
-            kernels.multiply(gx[rows], gradient[rows], weight.t())
-            continue
-        g = product[: len(part)]
-        kernels.multiply(g, gradient[rows], weight.t())
-        activation.gradient(g, part, x[rows], rows, None if dots is None else dots[rows], bias, sums)
-    return gx, g_weight, dots, sums

@@ -5,7 +5,7 @@ import math
 import torch
 
 from hpcgnn.errors import TrainingError
-from hpcgnn.graph.pruning import prune
+from hpcgnn.graph.pruning import WORTHWHILE, prune
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS
@@ -50,8 +50,8 @@ class Trainer:
     def _prune(self, local, spec):
         """Let every layer compute in training what the loss can see. Collective."""
         prunable = getattr(self.model, "prunable_layers", 0)
-        layers = len(self.model.convs) if prunable else 0
-        self.shares = prune(local, layers, prunable, spec.keeps_input, self.comm)
+        worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in self.model.convs] if prunable else []
+        self.shares = prune(local, worthwhile, prunable, spec.keeps_input, self.comm)
         self.training_graph = self.graph.pruned(
             {
                 layer: (

@@ -5,7 +5,7 @@ In one run, turn by turn in every round: the epoch as it is (the clock of `hpcgn
 epoch watched, the very products of the epoch by themselves (same shapes, strides and places, in the same order, into memory that
 exists), and the reading of the very rows that its gathers read (the probe of gather.py, in the same node order). The ledger:
 
-  GEMM         products of matrices            wait       for messages and reductions of others
+  GEMM         products, and ELU on their way  wait       for messages and reductions of others
   gather       rows read along edges           reduction  of gradients, without waiting
   elementwise  all else that torch computes    optimizer  clipping and the optimizer's step
   pack         rows packed, narrowed, posted   rest       Python and autograd, between operations

@@ -31,7 +31,7 @@ LEVELS = {
 MAY_IMPORT = {
     "mpi4py": {"comm/mpi.py", "comm/launch.py", "doctor.py"},
     "h5py": {"graph/attributes.py", "graph/storage.py", "graph/writing.py", "train/checkpoint.py", "doctor.py"},
-    "ctypes": {"kernels/library.py", "kernels/native.py", "train/memory.py"},
+    "ctypes": {"kernels/interface.py", "kernels/library.py", "kernels/native.py", "train/memory.py"},
 }
 # The doctor only asks for versions; launch.py must decide how MPI starts before it is imported.
 MAY_READ_ENVIRONMENT = {"comm/launch.py", "kernels/library.py", "__main__.py", "train/rundir.py", "doctor.py"}

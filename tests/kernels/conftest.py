@@ -9,7 +9,7 @@ from hpcgnn.kernels import library, native, reference
 
 FRONT_DOORS = [
     importlib.import_module(f"hpcgnn.kernels.{name}")
-    for name in ("activation", "aggregation", "extreme", "masking", "randomness")
+    for name in ("activation", "aggregation", "extreme", "loss", "masking", "randomness")
 ]
 
 
@@ -30,6 +30,17 @@ def kernels(request, monkeypatch):
     for module in FRONT_DOORS:
         monkeypatch.setattr(module, "kernels", lambda: implementation)
     return implementation
+
+
+@pytest.fixture
+def own_products():
+    """The compiled kernels with products of their own, also on a processor that would not choose them."""
+    loaded = library.load()
+    if loaded.reason is not None or "avx2" not in loaded.kernels.supported_paths():
+        pytest.skip("no compiled kernels, or no AVX2")
+    found = native.Native(loaded.kernels._library, "avx2")
+    found.multiplies = True
+    return found
 
 
 @pytest.fixture

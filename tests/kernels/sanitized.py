@@ -64,7 +64,7 @@ def build(folder, compiler="gcc"):
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         list(pool.map(compiled, sources, objects))
     result = folder / "sanitized.so"
-    subprocess.run([compiler, "-shared", "-fopenmp", *SANITIZERS, *objects, "-o", result], check=True)
+    subprocess.run([compiler, "-shared", "-fopenmp", *SANITIZERS, *objects, "-o", result, "-lm"], check=True)
     return result
 
 

@@ -14,7 +14,8 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.kernels import attention, library, reference
-from hpcgnn.kernels.native import VECTOR_PATHS, Native
+from hpcgnn.kernels.interface import VECTOR_PATHS
+from hpcgnn.kernels.native import Native
 
 KEY = 0x0123_4567_89AB_CDEF
 SLOPE = 0.2

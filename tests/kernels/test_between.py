@@ -67,6 +67,11 @@ def test_elu_gradient(kernels, set_threads, dtype, heads, width, rows):
     summed = gy.new_full((heads * width,), 2)
     elu_gradient(gy, gy, y, sums=summed)
     assert torch.equal(gy, found) and torch.equal(summed, sums), "over gy, without inner products"
+    elu_gradient(out, gy, None, y, dots, bias, summed.zero_())
+    assert torch.equal(out, gy), "without ELU"
+    product = (gy.double() * (y.double() - bias.double())).unflatten(1, (heads, -1)).sum(2)
+    torch.testing.assert_close(dots.double(), product, **right)
+    torch.testing.assert_close(summed.double(), gy.double().sum(0), **right)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 511, 512, 1300])

@@ -3,28 +3,15 @@
 import pytest
 import torch
 
-from hpcgnn.kernels import library, multiply, reference
-from hpcgnn.kernels.native import Native
+from hpcgnn.kernels import multiply, reference
 
 SIZES = [(0, 4, 5), (4, 5, 0), (4, 0, 5), (1, 1, 1), (5, 16, 16), (6, 3, 17), (47, 40, 15), (48, 17, 31), (49, 64, 42)]
 SIZES += [(300, 128, 264), (103, 256, 40)]
 
 
-def ours():
-    """The native product, also on a processor that would not choose it; None where it cannot run."""
-    loaded = library.load()
-    if loaded.reason is not None or "avx2" not in loaded.kernels.supported_paths():
-        return None
-    found = Native(loaded.kernels._library, "avx2")
-    found.multiplies = True
-    return found
-
-
 @pytest.fixture(params=["reference", "avx2"])
 def product(request, monkeypatch):
-    chosen = reference if request.param == "reference" else ours()
-    if chosen is None:
-        pytest.skip("no compiled kernels, or no AVX2")
+    chosen = reference if request.param == "reference" else request.getfixturevalue("own_products")
     monkeypatch.setattr("hpcgnn.kernels.products.kernels", lambda: chosen)
     return chosen
 

@@ -160,7 +160,7 @@ def pytest_runtest_makereport(item, call):
 @pytest.fixture(scope="session")
 def comm(request):
     """The program's communicator over all ranks."""
-    communicator = MpiCommunicator(MPI.COMM_WORLD, polite=True)
+    communicator = MpiCommunicator(MPI.COMM_WORLD, crowding=2.0)
     yield communicator
     communicator.close()
 

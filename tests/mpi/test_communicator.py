@@ -10,10 +10,10 @@ from hpcgnn.errors import FormatError, GraphError, HpcgnnError, RemoteError
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32)
 
 
-@pytest.fixture(params=[True, False], ids=["polite", "spinning"])
+@pytest.fixture(params=[2.0, 1.0], ids=["polite", "spinning"])
 def verbs(request, comm):
     """A communicator of its own with a fresh ledger."""
-    communicator = MpiCommunicator(MPI.COMM_WORLD, polite=request.param)
+    communicator = MpiCommunicator(MPI.COMM_WORLD, crowding=request.param)
     yield communicator
     communicator.close()
 

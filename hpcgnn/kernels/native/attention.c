@@ -106,7 +106,7 @@ static int begin_walk(hg_walk *w, int path, int num_threads, const hg_attention_
     memset(w, 0, sizeof *w);
     w->a = a;
     w->kernels = hg_attention_table(path, a->type);
-    w->size = a->type == HG_F64 ? 8 : 4;
+    w->size = hg_size_of(a->type);
     w->edge = a->indptr[0];
     w->partial_width = a->heads * (a->head_width + extra);
     w->num_threads = num_edges * a->heads * a->head_width < HG_FEW ? 1 : num_threads;
@@ -127,13 +127,9 @@ static int begin_walk(hg_walk *w, int path, int num_threads, const hg_attention_
     memset(w->memory, 0, (size_t)(each * w->num_threads));
     for (int t = 0; t < w->num_threads; t++) {
         hg_attention_scratch *s = &w->scratch[t];
-        uint32_t low = (uint32_t)a->key, high = (uint32_t)(a->key >> 32);
         carve(a, w->size, w->memory + t * each, s);
         s->philox_blocks = hg_table(path)->philox_blocks;
-        for (int round = 0; round < 10; round++, low += 0x9E3779B9u, high += 0xBB67AE85u) {
-            s->keys.word[2 * round] = low;
-            s->keys.word[2 * round + 1] = high;
-        }
+        s->keys = hg_round_keys_of(a->key);
     }
     return 0;
 }

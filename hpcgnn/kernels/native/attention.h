@@ -21,6 +21,14 @@
  * for the weights of many heads to stay in the L1 cache. */
 #define HG_TILE 32
 
+/* Rows whose column sums or losses are made by one thread, in order, whatever the number of threads (SUMMED_ROWS in
+ * hpcgnn.kernels.interface, which has room for their sums). */
+#define HG_SUMMED_ROWS 512
+static inline int64_t hg_shares_of(int64_t rows)
+{
+    return (rows + HG_SUMMED_ROWS - 1) / HG_SUMMED_ROWS;
+}
+
 typedef struct {
     const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
     const int32_t *indices;
@@ -99,6 +107,8 @@ typedef struct {
     void (*normalise)(void *y, const void *denominator, const void *bias, int64_t heads, int64_t width);
     /* The only one of several rows: their sums stay in registers for longer. */
     void (*bias_gradient)(void *sums, const void *gy, int64_t gy_stride, int64_t rows, int64_t width);
+    /* One row of the loss (loss.h), for the same reason. */
+    double (*cross_entropy)(void *gradient, const void *x, int64_t width, int64_t label, double *power);
 } hg_attention_kernels;
 
 /* The table of a vector path and an element type. */

@@ -28,6 +28,7 @@
 
 #include "attention_exp.h"
 #include "between.h"
+#include "loss.h"
 #include "attention_dropout.h"
 
 #define HG_T(name) HG_JOIN(name##_, HG_TYPE)
@@ -127,5 +128,6 @@ HG_ENTRIES(f64)
 
 #define HG_ENTRY(type)                                                                                                 \
     {forward_rows_##type, forward_chunk_##type, forward_merge_##type, backward_rows_##type, backward_chunk_##type,     \
-     backward_merge_##type, elu_##type, elu_gradient_##type, normalise_##type, bias_gradient_##type}
+     backward_merge_##type, elu_##type, elu_gradient_##type, normalise_##type, bias_gradient_##type,                     \
+     cross_entropy_##type}
 const hg_attention_kernels HG_TABLE[2] = {[HG_F32] = HG_ENTRY(f32), [HG_F64] = HG_ENTRY(f64)};

@@ -3,19 +3,6 @@
 
 #include "attention.h"
 
-#define HG_SMALL (1 << 14)      /* elements below which waking other threads costs more than they save */
-#define HG_SHARE 512            /* rows whose sums are made by one thread, in order, whatever the number of threads */
-
-static int64_t size_of(int type)
-{
-    return type == HG_F64 ? 8 : 4;
-}
-
-static int64_t shares_of(int64_t rows)
-{
-    return (rows + HG_SHARE - 1) / HG_SHARE;
-}
-
 static int threads_for(int64_t elements, int num_threads)
 {
     return elements < HG_SMALL ? 1 : num_threads;
@@ -26,26 +13,27 @@ HG_EXPORT void hg_elu(int path, int num_threads, int type, void *out, int64_t ou
                       int64_t x_stride, int64_t rows, int64_t width)
 {
     void (*elu)(void *, const void *, int64_t) = hg_attention_table(path, type)->elu;
-    const int64_t size = size_of(type);
+    const int64_t size = hg_size_of(type);
     #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
     for (int64_t i = 0; i < rows; i++)
         elu((char *)out + i * out_stride * size, (const char *)x + i * x_stride * size, width);
 }
 
-/* out = the gradient of ELU's input from that of its result y. Unless NULL, dots (rows, heads) = <out, x - bias> of each
- * head, and sums (F) += the columns' sums of out, by way of partial (rows / HG_SHARE rounded up, F): zeros. */
+/* out = the gradient of ELU's input from that of its result y, or gy where y is NULL. Unless NULL, dots (rows, heads) =
+ * <out, x - bias> of each head, and sums (F) += the columns' sums of out, by way of partial (rows / HG_SUMMED_ROWS rounded
+ * up, F): zeros. */
 HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, int64_t out_stride, const void *gy,
                                int64_t gy_stride, const void *y, int64_t y_stride, const void *x, int64_t x_stride,
                                void *dots, int64_t dots_stride, const void *bias, void *sums, void *partial,
                                int64_t rows, int64_t heads, int64_t head_width)
 {
     const hg_attention_kernels *kernels = hg_attention_table(path, type);
-    const int64_t size = size_of(type), width = heads * head_width, shares = shares_of(rows);
+    const int64_t size = hg_size_of(type), width = heads * head_width, shares = hg_shares_of(rows);
     #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
     for (int64_t s = 0; s < shares; s++)
-        for (int64_t i = s * HG_SHARE; i < (s + 1) * HG_SHARE && i < rows; i++)
+        for (int64_t i = s * HG_SUMMED_ROWS; i < (s + 1) * HG_SUMMED_ROWS && i < rows; i++)
             kernels->elu_gradient((char *)out + i * out_stride * size, (const char *)gy + i * gy_stride * size,
-                                  (const char *)y + i * y_stride * size, (const char *)x + i * x_stride * size, bias,
+                                  y ? (const char *)y + i * y_stride * size : NULL, (const char *)x + i * x_stride * size, bias,
                                   dots ? (char *)dots + i * dots_stride * size : NULL,
                                   sums ? (char *)partial + s * width * size : NULL, heads, head_width);
     if (sums)
@@ -57,22 +45,22 @@ HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_
                             int64_t denominator_stride, const void *bias, int64_t rows, int64_t heads, int64_t head_width)
 {
     const hg_attention_kernels *kernels = hg_attention_table(path, type);
-    const int64_t size = size_of(type);
+    const int64_t size = hg_size_of(type);
     #pragma omp parallel for schedule(static) num_threads(threads_for(rows * heads * head_width, num_threads))
     for (int64_t i = 0; i < rows; i++)
         kernels->normalise((char *)y + i * y_stride * size,
                            (const char *)denominator + i * denominator_stride * size, bias, heads, head_width);
 }
 
-/* sums (F) += the columns' sums of gy (rows, F). partial (rows / HG_SHARE rounded up, F): zeros, to work in. */
+/* sums (F) += the columns' sums of gy (rows, F). partial (rows / HG_SUMMED_ROWS rounded up, F): zeros, to work in. */
 HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, const void *gy, int64_t gy_stride,
                                 void *partial, int64_t rows, int64_t width)
 {
     const hg_attention_kernels *kernels = hg_attention_table(path, type);
-    const int64_t size = size_of(type), shares = shares_of(rows);
+    const int64_t size = hg_size_of(type), shares = hg_shares_of(rows);
     #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
     for (int64_t s = 0; s < shares; s++) {
-        const int64_t i = s * HG_SHARE, num = rows - i < HG_SHARE ? rows - i : HG_SHARE;
+        const int64_t i = s * HG_SUMMED_ROWS, num = hg_least(rows - i, HG_SUMMED_ROWS);
         kernels->bias_gradient((char *)partial + s * width * size, (const char *)gy + i * gy_stride * size, gy_stride, num,
                                width);
     }

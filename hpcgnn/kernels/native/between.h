@@ -50,8 +50,8 @@
         const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
         HG_STEPS(0, width, HG_ELU_##type)                                                                              \
     }                                                                                                                  \
-    /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...); unless NULL, sums += out and dots[h] = <out, x - bias> of head  \
-     * h. out may be x. */                                                                                             \
+    /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...), or gy if y is NULL; unless NULL, sums += out and dots[h] =      \
+     * <out, x - bias> of head h. out may be x. */                                                                     \
     static void elu_gradient_##type(void *out, const void *gy, const void *y, const void *x, const void *bias,         \
                                     void *dots, void *sums, int64_t heads, int64_t width)                              \
     {                                                                                                                  \
@@ -91,7 +91,8 @@
 #define HG_ELU_STEP(type, c, num) store_##type(out, c, num, elu_lanes_##type(load_##type(x, c, num)));
 #define HG_ELU_GRADIENT_STEP(type, vector, c, num)                                                                     \
     {                                                                                                                  \
-        const vector gradient = load_##type(gy, c, num) * elu_slope_##type(load_##type(y, c, num));                    \
+        const vector above = load_##type(gy, c, num);                                                                  \
+        const vector gradient = y ? above * elu_slope_##type(load_##type(y, c, num)) : above;                          \
         if (dots)                                                                                                      \
             dot += gradient * (bias ? load_##type(x, c, num) - load_##type(bias, c, num) : load_##type(x, c, num));    \
         if (sums)                                                                                                      \

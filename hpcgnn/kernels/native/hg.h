@@ -14,8 +14,17 @@
 
 #define HG_EXPORT __attribute__((visibility("default")))
 
-/* Element types, in the order of hpcgnn.kernels.native.ELEMENT_CODES. */
+/* Element types, in the order of hpcgnn.kernels.interface.ELEMENT_CODES. */
 enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2, HG_TYPES = 3 };
+
+/* Bytes of an element. */
+static inline int64_t hg_size_of(int type)
+{
+    return type == HG_F64 ? 8 : type == HG_F32 ? 4 : 2;
+}
+
+/* Elements below which waking other threads costs more than they save, where each needs little work. */
+#define HG_SMALL (1 << 14)
 
 /* A row with more edges than this is a hub: its sum is the ordered sum of the sums of chunks of this many edges,
  * so that several threads can share it. Being a property of the row alone, it keeps results independent of the
@@ -96,9 +105,23 @@ extern const hg_kernels hg_kernels_avx2;
 extern const hg_kernels hg_kernels_avx512;
 #endif
 
-/* The table of a vector path; paths are numbered as in hpcgnn.kernels.native.VECTOR_PATHS. */
+/* The table of a vector path; paths are numbered as in hpcgnn.kernels.interface.VECTOR_PATHS. */
 enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
 const hg_kernels *hg_table(int path);
+
+/* What decides which elements of a row dropout keeps. */
+typedef struct {
+    const hg_kernels *table;
+    hg_round_keys keys;
+    hg_dropout_rule rule;
+} hg_mask;
+
+hg_round_keys hg_round_keys_of(uint64_t key);
+
+hg_mask hg_mask_of(int path, uint64_t key, uint32_t threshold, double scale);
+
+/* Dropout of rows x (num, width) in place, by one thread. */
+void hg_mask_rows(const hg_mask *mask, int type, void *x, int64_t stride, const int64_t *ids, int64_t num, int64_t width);
 
 /* Memory that a function keeps from call to call, one for each thread that calls it (_Thread_local): of a large size malloc
  * would take fresh pages from the system every time, and a layer makes a call for each tile of rows. */
@@ -113,6 +136,11 @@ static inline void *hg_kept(hg_memory *memory, int64_t bytes)
         memory->bytes = memory->at ? bytes : 0;
     }
     return memory->at;
+}
+
+static inline int64_t hg_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
 /* Asks for a row that is needed next. The rows that a block of few edges per row stores are far apart, where the

@@ -5,8 +5,7 @@
  */
 #include "products.h"
 
-#define HG_ROWS 48              /* of a block: a multiple of HG_HEIGHT */
-#define HG_FEW (1 << 18)        /* multiplications below which waking other threads costs more than they save */
+#include <string.h>
 
 /* 1 if this processor should have its products from here: it has AVX2 and FMA, and is of the maker on whose processors the
  * library that torch brings along was measured to be slower. */
@@ -20,6 +19,34 @@ HG_EXPORT int hg_multiplies(void)
 #endif
 }
 
+void hg_pack_panel(float *panel, const float *w, int64_t w_down, int64_t w_across, int64_t depth, int64_t num)
+{
+    for (int64_t k = 0; k < depth; k++)
+        if (w_across == 1 && num == HG_PANEL)
+            memcpy(panel + k * HG_PANEL, w + k * w_down, HG_PANEL * sizeof *w);
+        else
+            for (int64_t c = 0; c < HG_PANEL; c++)
+                panel[k * HG_PANEL + c] = c < num ? w[k * w_down + c * w_across] : 0;
+}
+
+void hg_pack_panels(float *packed, const float *w, int64_t w_down, int64_t w_across, int64_t depth, int64_t width)
+{
+    #pragma omp for schedule(static)
+    for (int64_t p = 0; p < hg_panels_of(width); p++)
+        hg_pack_panel(packed + p * depth * HG_PANEL, w + p * HG_PANEL * w_across, w_down, w_across, depth,
+                      hg_least(width - p * HG_PANEL, HG_PANEL));
+}
+
+void hg_multiply_block(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *packed, const float *bias,
+                       int64_t rows, int64_t depth, int64_t width, int add)
+{
+#if defined(__x86_64__)
+    for (int64_t first = 0; first < width; first += HG_PANEL)
+        hg_multiply_avx2(y + first, y_stride, x, x_stride, packed + first * depth, bias ? bias + first : NULL, rows, depth,
+                         hg_least(width - first, HG_PANEL), add);
+#endif
+}
+
 /* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. Element
  * (k, c) of w stands at k * w_down + c * w_across. Each element is one sum over k in order, whatever the number of threads.
  * Returns 0, or -1: no memory. */
@@ -28,36 +55,25 @@ HG_EXPORT int hg_multiply(int num_threads, float *y, int64_t y_stride, const flo
                           int add)
 {
 #if defined(__x86_64__)
-    const int64_t panels = (width + HG_PANEL - 1) / HG_PANEL, size = depth * HG_PANEL;
+    const int64_t columns = hg_panels_of(width) * HG_PANEL;
     if (rows == 0 || width == 0)
         return 0;
     static _Thread_local hg_memory kept;
-    float *packed = hg_kept(&kept, panels * (size + HG_PANEL) * (int64_t)sizeof *packed);
+    float *packed = hg_kept(&kept, columns * (depth + 1) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
-    float *biases = packed + panels * size;
+    float *biases = packed + columns * depth;
+    for (int64_t c = 0; bias && c < columns; c++)
+        biases[c] = c < width ? bias[c] : 0;
     if (rows * depth * width < HG_FEW)
         num_threads = 1;
     #pragma omp parallel num_threads(num_threads)
     {
+        hg_pack_panels(packed, w, w_down, w_across, depth, width);
         #pragma omp for schedule(static)
-        for (int64_t p = 0; p < panels; p++) {
-            const int64_t first = p * HG_PANEL, columns = width - first < HG_PANEL ? width - first : HG_PANEL;
-            for (int64_t c = 0; c < HG_PANEL; c++)
-                biases[first + c] = bias && c < columns ? bias[first + c] : 0;
-            for (int64_t k = 0; k < depth; k++)
-                for (int64_t c = 0; c < HG_PANEL; c++)
-                    packed[p * size + k * HG_PANEL + c] = c < columns ? w[k * w_down + (first + c) * w_across] : 0;
-        }
-        #pragma omp for schedule(static)
-        for (int64_t first = 0; first < rows; first += HG_ROWS) {
-            const int64_t num = rows - first < HG_ROWS ? rows - first : HG_ROWS;
-            for (int64_t p = 0; p < panels; p++) {
-                const int64_t columns = width - p * HG_PANEL < HG_PANEL ? width - p * HG_PANEL : HG_PANEL;
-                hg_multiply_avx2(y + first * y_stride + p * HG_PANEL, y_stride, x + first * x_stride, x_stride,
-                                 packed + p * size, bias ? biases + p * HG_PANEL : NULL, num, depth, columns, add);
-            }
-        }
+        for (int64_t first = 0; first < rows; first += HG_ROWS)
+            hg_multiply_block(y + first * y_stride, y_stride, x + first * x_stride, x_stride, packed, bias ? biases : NULL,
+                              hg_least(rows - first, HG_ROWS), depth, width, add);
     }
     return 0;
 #else

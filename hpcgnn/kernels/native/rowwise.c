@@ -5,12 +5,6 @@
 
 #define HG_BATCH 64             /* counters per call of philox_blocks */
 #define HG_ROW_GROUPS 128       /* groups of four columns per call of philox_row: 2 KiB of words */
-#define HG_SMALL (1 << 14)      /* elements below which waking other threads costs more than they save */
-
-static int64_t size_of(int type)
-{
-    return type == HG_F64 ? 8 : type == HG_F32 ? 4 : 2;
-}
 
 /* A share of rows worth about 32 Ki elements. */
 static int64_t rows_per_share(int64_t width)
@@ -19,7 +13,7 @@ static int64_t rows_per_share(int64_t width)
     return rows < 1 ? 1 : rows;
 }
 
-static hg_round_keys round_keys(uint64_t key)
+hg_round_keys hg_round_keys_of(uint64_t key)
 {
     hg_round_keys keys;
     uint32_t low = (uint32_t)key, high = (uint32_t)(key >> 32);
@@ -38,7 +32,7 @@ HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride,
                        const void *scale)
 {
     void (*copy)(void *, const void *, int64_t, double) = hg_table(path)->copy_row[x_type][out_type];
-    const int64_t from = size_of(x_type), to = size_of(out_type), share = rows_per_share(width);
+    const int64_t from = hg_size_of(x_type), to = hg_size_of(out_type), share = rows_per_share(width);
     if (num * width < HG_SMALL)
         num_threads = 1;
     #pragma omp parallel for schedule(dynamic, share) num_threads(num_threads)
@@ -57,7 +51,7 @@ HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride,
 /* Words of given counters (num, 4), for known-answer tests. */
 HG_EXPORT void hg_philox(int path, uint64_t key, const uint32_t *counters, int64_t num, uint32_t *words)
 {
-    const hg_round_keys keys = round_keys(key);
+    const hg_round_keys keys = hg_round_keys_of(key);
     for (int64_t first = 0; first < num; first += HG_BATCH) {
         uint32_t c[4][HG_BATCH] = {{0}}, out[4 * HG_BATCH];
         int64_t count = num - first < HG_BATCH ? num - first : HG_BATCH;
@@ -71,9 +65,7 @@ HG_EXPORT void hg_philox(int path, uint64_t key, const uint32_t *counters, int64
 
 /* What to do with a row's words: keep them, or drop by them. */
 typedef struct {
-    const hg_kernels *table;
-    hg_round_keys keys;
-    hg_dropout_rule rule;
+    hg_mask mask;
     int64_t *words;             /* (num, width), or NULL */
     char *out;                  /* else elements of `type` */
     const char *x;
@@ -88,9 +80,9 @@ static void use_words(const hg_row_job *job, int64_t i, int64_t column, int64_t 
             job->words[i * job->width + column + c] = words[c];
         return;
     }
-    const int64_t size = size_of(job->type);
-    job->table->drop[job->type](job->out + (i * job->out_stride + column) * size,
-                                job->x + (i * job->x_stride + column) * size, words, num, &job->rule);
+    const int64_t size = hg_size_of(job->type);
+    job->mask.table->drop[job->type](job->out + (i * job->out_stride + column) * size,
+                                job->x + (i * job->x_stride + column) * size, words, num, &job->mask.rule);
 }
 
 /* Wide rows: the lanes of a register are neighbouring groups of one row. */
@@ -102,7 +94,7 @@ static void wide_rows(const hg_row_job *job, const int64_t *ids, int64_t first, 
         for (int64_t g = 0; g < groups; g += HG_ROW_GROUPS) {
             int64_t count = groups - g < HG_ROW_GROUPS ? groups - g : HG_ROW_GROUPS;
             int64_t columns = job->width - 4 * g < 4 * count ? job->width - 4 * g : 4 * count;
-            job->table->philox_row(&job->keys, ids[i], (uint32_t)g, count, words);
+            job->mask.table->philox_row(&job->mask.keys, ids[i], (uint32_t)g, count, words);
             use_words(job, i, 4 * g, columns, words);
         }
 }
@@ -120,10 +112,18 @@ static void narrow_rows(const hg_row_job *job, const int64_t *ids, int64_t first
                 c[1][n] = (uint32_t)ids[i + k];
                 c[2][n] = (uint32_t)((uint64_t)ids[i + k] >> 32);
             }
-        job->table->philox_blocks(&job->keys, c[0], c[1], c[2], c[3], count * groups, words);
+        job->mask.table->philox_blocks(&job->mask.keys, c[0], c[1], c[2], c[3], count * groups, words);
         for (int64_t k = 0; k < count; k++)
             use_words(job, i + k, 0, job->width, words + 4 * groups * k);
     }
+}
+
+static void some_rows(const hg_row_job *job, const int64_t *ids, int64_t first, int64_t last)
+{
+    if (job->width > 32)
+        wide_rows(job, ids, first, last);
+    else
+        narrow_rows(job, ids, first, last);
 }
 
 static void run_rows(const hg_row_job *job, int num_threads, const int64_t *ids, int64_t num)
@@ -136,18 +136,28 @@ static void run_rows(const hg_row_job *job, int num_threads, const int64_t *ids,
     #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads)
     for (int64_t s = 0; s < shares; s++) {
         int64_t first = s * share, last = first + share < num ? first + share : num;
-        if (job->width > 32)
-            wide_rows(job, ids, first, last);
-        else
-            narrow_rows(job, ids, first, last);
+        some_rows(job, ids, first, last);
     }
+}
+
+hg_mask hg_mask_of(int path, uint64_t key, uint32_t threshold, double scale)
+{
+    return (hg_mask){.table = hg_table(path), .keys = hg_round_keys_of(key), .rule = {threshold, scale}};
+}
+
+void hg_mask_rows(const hg_mask *mask, int type, void *x, int64_t stride, const int64_t *ids, int64_t num, int64_t width)
+{
+    const hg_row_job job = {.mask = *mask, .out = x, .x = x, .out_stride = stride, .x_stride = stride, .width = width,
+                            .type = type};
+    if (width > 0)
+        some_rows(&job, ids, 0, num);
 }
 
 /* words[i, c] = the random word of (ids[i], c). */
 HG_EXPORT void hg_random_words(int path, int num_threads, uint64_t key, const int64_t *ids, int64_t num,
                                int64_t columns, int64_t *words)
 {
-    hg_row_job job = {.table = hg_table(path), .keys = round_keys(key), .words = words, .width = columns};
+    hg_row_job job = {.mask = hg_mask_of(path, key, 0, 1), .words = words, .width = columns};
     run_rows(&job, num_threads, ids, num);
 }
 
@@ -156,8 +166,8 @@ HG_EXPORT void hg_dropout(int path, int num_threads, uint64_t key, uint32_t thre
                           void *out, int64_t out_stride, const void *x, int64_t x_stride, const int64_t *ids,
                           int64_t num, int64_t width)
 {
-    hg_row_job job = {.table = hg_table(path), .keys = round_keys(key), .rule = {threshold, scale}, .out = out,
-                      .x = x, .out_stride = out_stride, .x_stride = x_stride, .width = width, .type = type};
+    hg_row_job job = {.mask = hg_mask_of(path, key, threshold, scale), .out = out, .x = x, .out_stride = out_stride,
+                      .x_stride = x_stride, .width = width, .type = type};
     run_rows(&job, num_threads, ids, num);
 }
 
@@ -166,10 +176,8 @@ HG_EXPORT void hg_dropout_entries(int path, int num_threads, uint64_t key, uint3
                                   void *out, const void *data, const int64_t *indptr, const int64_t *ids,
                                   const int32_t *columns, int64_t num_rows)
 {
-    const hg_kernels *table = hg_table(path);
-    const hg_round_keys keys = round_keys(key);
-    const hg_dropout_rule rule = {threshold, scale};
-    const int64_t begin = indptr[0], end = indptr[num_rows], share = 1 << 13, size = size_of(type);
+    const hg_mask mask = hg_mask_of(path, key, threshold, scale);
+    const int64_t begin = indptr[0], end = indptr[num_rows], share = 1 << 13, size = hg_size_of(type);
     if (end - begin < share)
         num_threads = 1;
     #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads)
@@ -186,10 +194,10 @@ HG_EXPORT void hg_dropout_entries(int path, int num_threads, uint64_t key, uint3
                 c[1][k] = (uint32_t)ids[i];
                 c[2][k] = (uint32_t)((uint64_t)ids[i] >> 32);
             }
-            table->philox_blocks(&keys, c[0], c[1], c[2], c[3], count, words);
+            mask.table->philox_blocks(&mask.keys, c[0], c[1], c[2], c[3], count, words);
             for (int64_t k = 0; k < count; k++)
                 chosen[k] = words[4 * k + (columns[e + k] & 3)];
-            table->drop[type]((char *)out + e * size, (const char *)data + e * size, chosen, count, &rule);
+            mask.table->drop[type]((char *)out + e * size, (const char *)data + e * size, chosen, count, &mask.rule);
         }
     }
 }

@@ -29,7 +29,7 @@ class Replay:
         self._sizes, self._calls, self._reads, self._buffers = {}, [], [], {}
         self.flop = self.gathered_bytes = 0
 
-    def product(self, operation, factors, args, kwargs, result=None):
+    def product(self, operation, factors, args, kwargs=(), result=None):
         """Note a product: a kernel's, or one of torch that has just been done and has made its result."""
         kwargs = dict(kwargs)
         if operation in _INTO:

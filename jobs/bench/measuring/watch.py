@@ -6,8 +6,10 @@ for each operation); what it costs is seen by comparing epochs with and without.
 """
 
 import contextlib
+import functools
 import time
 from collections import defaultdict
+from types import SimpleNamespace
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -27,17 +29,33 @@ GATHERS = {
     "gather_largest": (2, 3, 4),
     "gather_matching": (2, 3, 4),
 }
-#: Kernels that are products, with the position of their factors.
-PRODUCT_KERNELS = {"multiply": (1, 2)}
-_SMALL = ("supported_paths", "probe", "check_block", "multiplies")
+_SMALL = ("supported_paths", "probe", "check_block", "multiplies", "multiplies_here")
 # Inside of these everything belongs to them.
 _OWNERS = {"reduction": "reduction", "step": "optimizer"}
+
+
+def _multiply(library, out, x, weight, *rest):
+    return [(library.multiply, (x, weight), (out, x, weight, *rest))]
+
+
+def _project(library, y, x, weight, rule):
+    return _multiply(library, y, x, weight, None, False)
+
+
+def _project_backward(library, gradient, x, weight, rule, gx, g_weight, *rest):
+    rest = None, None, g_weight, None, None, None
+    of_weight = [(library.project_backward, (x.t(), gradient), (gradient, x, weight, *rest))]
+    return of_weight + ([] if gx is None else _multiply(library, gx, gradient, weight.t(), None, False))
+
+
+#: Kernels that are products, and what else is done on the way: the products alone as [(function, factors, its arguments)].
+PRODUCT_KERNELS = {"multiply": _multiply, "project": _project, "project_backward": _project_backward}
 
 
 class Watch:
     """The watch of a Trainer's clock. While `active`, books each phase's seconds in `booked`: {part: [wall, processor]}.
 
-    recorder: None, or told of product(operation, factors, args, kwargs, result) and gathered(rows, indptr, indices).
+    recorder: None, or told of product(operation, factors, args, [kwargs, result]) and gathered(rows, indptr, indices).
     """
 
     def __init__(self):
@@ -86,22 +104,25 @@ class Watch:
         """Wrap the kernels, the wire and the communicator of this process."""
         library = load().kernels
         parts = dict.fromkeys(GATHERS, "gather") | dict.fromkeys(PRODUCT_KERNELS, "GEMM") | {"pack": "pack"}
+        products = SimpleNamespace(**{name: getattr(library, name) for name in PRODUCT_KERNELS if hasattr(library, name)})
         for name in [name for name in dir(library) if not name.startswith("_") and name not in _SMALL]:
-            part, function = parts.get(name, "elementwise"), getattr(library, name)
-            setattr(library, name, self._wrapped(function, part, GATHERS.get(name), PRODUCT_KERNELS.get(name)))
+            part, function, alone = parts.get(name, "elementwise"), getattr(library, name), PRODUCT_KERNELS.get(name)
+            alone = alone and functools.partial(alone, products)
+            setattr(library, name, self._wrapped(function, part, GATHERS.get(name), alone))
         Wire.encode = self._wrapped(Wire.encode, "pack")
         transfer.decode = self._wrapped(transfer.decode, "pack")
         comm.isend, comm.irecv = self._wrapped(comm.isend, "pack"), self._wrapped(comm.irecv, "pack")
         comm._finish = self._wrapped(comm._finish, "wait", anywhere=True)
 
-    def _wrapped(self, function, part, places=None, factors=None, anywhere=False):
+    def _wrapped(self, function, part, places=None, products=None, anywhere=False):
         def timed(*args, **kwargs):
             if not self._stack or not (anywhere or self.free):
                 return function(*args, **kwargs)
             if places is not None and self.recorder is not None:
                 self.recorder.gathered(*(args[place] for place in places))
-            if factors is not None and self.recorder is not None:
-                self.recorder.product(function, [args[place] for place in factors], args, kwargs)
+            if products is not None and self.recorder is not None:
+                for alone in products(*args, **kwargs):
+                    self.recorder.product(*alone)
             with self.part(part):
                 return function(*args, **kwargs)
 

@@ -1,0 +1,33 @@
+/* The interface of projections: a layer's product of its rows with its weights, with what the rows pass through before. */
+#ifndef HG_PROJECTION_H
+#define HG_PROJECTION_H
+
+#include "hg.h"
+
+typedef struct {
+    const float *x;             /* (rows, depth) */
+    const float *weight;        /* (depth, width) */
+    float *y;                   /* (rows, width): the product; backwards its gradient, which is only read */
+    float *gx;                  /* backwards: (rows, depth), may be x, or NULL */
+    float *g_weight;            /* backwards: (depth, width), contiguous, added to */
+    float *dots;                /* backwards, with ELU: (rows, heads) or NULL, as of hg_elu_gradient; likewise bias and sums */
+    const float *bias;          /* (depth) or NULL */
+    float *sums;                /* (depth) or NULL, added to */
+    const int64_t *ids;         /* (rows), NULL without dropout */
+    int64_t rows;
+    int64_t depth;
+    int64_t width;
+    int64_t heads;
+    int64_t x_stride;
+    int64_t y_stride;
+    int64_t gx_stride;
+    int64_t dots_stride;
+    int64_t weight_down;        /* element (k, c) of weight stands at k * weight_down + c * weight_across */
+    int64_t weight_across;
+    double scale;               /* of what dropout keeps */
+    uint64_t key;
+    uint32_t threshold;
+    int32_t elu;                /* whether rows pass through ELU, and then dropout, before they are multiplied */
+} hg_projection_args;
+
+#endif

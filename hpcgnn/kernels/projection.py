@@ -1,0 +1,148 @@
+"""A layer's product of its rows with its weights, with ELU and dropout before it, and backwards all the gradients.
+
+Where products are our own (see products.py) this is one pass over the rows: a block of them stays in the cache from ELU to the
+product, and from the product to ELU's gradient, and no thread waits for another in between. Elsewhere it is step by step, with
+results between the steps: the caller then lends memory for them, and gives some rows at a time (`one_pass` tells).
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from . import checks, masking
+from .activation import elu as elu_of
+from .activation import elu_gradient
+from .library import load
+from .products import multiply
+from .randomness import checked_key
+
+_TYPES = (torch.float32, torch.float64)
+
+
+class Elu(NamedTuple):
+    """ELU and then dropout of rate p: key and ids (n,) as of `dropout`; p = 0 drops nothing."""
+
+    ids: torch.Tensor
+    key: int
+    p: float
+
+
+def one_pass(dtype: torch.dtype) -> bool:
+    """Whether projections of this type are made in one pass, which needs no memory of the caller's."""
+    loaded = load()
+    return loaded.reason is None and loaded.kernels.multiplies_here(dtype)
+
+
+def project(
+    out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, elu: Elu | None = None, room: torch.Tensor | None = None
+) -> None:
+    """out = x weight, or dropout(ELU(x)) weight.
+
+    out (n, d_out) and x (n, d_in) of one dtype, float32 or float64, rows contiguous and any distance apart, not overlapping each
+    other; weight (d_in, d_out) with any strides. room: (1, n or more, d_in) to work in, or None: it is taken if it is needed.
+    Raises ValueError for a wrong dtype, shape or layout, MemoryError.
+    """
+    _check(out, x, weight, elu)
+    if elu is None:
+        multiply(out, x, weight)
+    elif _fits(x, out, elu):
+        load().kernels.project(out, x, weight, _rule(elu))
+        checks.written(out)
+    else:
+        multiply(out, _entered(x, elu, _room(room, x, 1)), weight)
+
+
+def project_backward(
+    gx: torch.Tensor | None,
+    g_weight: torch.Tensor,
+    x: torch.Tensor,
+    gradient: torch.Tensor,
+    weight: torch.Tensor,
+    elu: Elu | None = None,
+    dots: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    sums: torch.Tensor | None = None,
+    room: torch.Tensor | None = None,
+) -> None:
+    """gx = the gradient of x, and g_weight += that of weight, from `gradient` (n, d_out), that of what `project` gave.
+
+    gx: (n, d_in), may be x itself where there is an ELU, or None: not wanted. g_weight: (d_in, d_out), contiguous. dots (n, H),
+    bias and sums (d_in,): as in `elu_gradient`, with ELU only. room: (2, n or more, d_in) to work in, or None. The rest as in
+    `project`. In one pass no result depends on the number of threads.
+    """
+    _check(gradient, x, weight, elu)
+    checks.matrix("g_weight", g_weight, (x.dtype,), *weight.shape)
+    if not g_weight.is_contiguous():
+        raise ValueError("g_weight: expected a contiguous tensor")
+    if gx is not None:
+        checks.matrix("gx", gx, (x.dtype,), *x.shape)
+    if elu is None and not (dots is bias is sums is None):
+        raise ValueError("dots, bias, sums: expected None where there is no ELU")
+    if gx is None and not (dots is sums is None):
+        raise ValueError("dots, sums: expected None where gx is")
+    for name, vector in (("bias", bias), ("sums", sums)):
+        checks.vector(name, vector, x.dtype, x.shape[1], optional=True)
+    if dots is not None:
+        checks.heads("dots", dots, x)
+    if _fits(x, gradient, elu):
+        load().kernels.project_backward(gradient, x, weight, _rule(elu), gx, g_weight, dots, bias, sums)
+    else:
+        _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room)
+    for tensor in (gx, g_weight, dots, sums):
+        if tensor is not None:
+            checks.written(tensor)
+
+
+def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room):
+    room = None if elu is None else _room(room, x, 2)
+    entered = _entered(x, elu, room)
+    g_weight.addmm_(entered.t(), gradient)
+    if gx is None:
+        return
+    product = gx if elu is None else room[1, : len(x)]
+    multiply(product, gradient, weight.t())
+    if elu is None:
+        return
+    if elu.p:
+        masking.dropout(product, product, elu.ids, elu.key, elu.p)
+        entered.mul_(1 / (masking.kept_scale(elu.p) or 1))
+    elu_gradient(gx, product, entered, x, dots, bias, sums)
+
+
+def _entered(x, elu, room):
+    """What x is multiplied as."""
+    if elu is None:
+        return x
+    out = room[0, : len(x)]
+    elu_of(out, x)
+    if elu.p:
+        masking.dropout(out, out, elu.ids, elu.key, elu.p)
+    return out
+
+
+def _room(room, x, count):
+    if room is None:
+        return x.new_empty(count, *x.shape)
+    if room.dim() != 3 or len(room) < count or room.shape[1] < len(x) or room.shape[2] != x.shape[1]:
+        raise ValueError(f"room: expected shape ({count}, >= {len(x)}, {x.shape[1]}), got {tuple(room.shape)}")
+    return room
+
+
+def _fits(x, out, elu):
+    return one_pass(x.dtype) and x.numel() and out.numel() and (elu is None or masking.rule(elu.p)[0] < 2**32)
+
+
+def _rule(elu):
+    """(key, threshold, scale, ids or None), or None."""
+    if elu is None:
+        return None
+    threshold, scale = masking.rule(elu.p)
+    return (checked_key(elu.key), threshold, scale, elu.ids) if threshold else (0, 0, 1.0, None)
+
+
+def _check(out, x, weight, elu):
+    checks.matrix("x", x, _TYPES)
+    checks.matrix("the product or its gradient", out, (x.dtype,), rows=x.shape[0])
+    checks.weights(weight, x, out.shape[1])
+    if elu is not None and elu.p:
+        checks.vector("ids", elu.ids, torch.int64, x.shape[0])

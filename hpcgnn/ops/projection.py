@@ -1,0 +1,45 @@
+"""The product of an attention layer's input with its weights, with the activation before it, and backwards all the gradients:
+in one pass where the kernels can, else some rows at a time, which stay in the cache from one step to the next.
+"""
+
+from hpcgnn import kernels
+from hpcgnn.ops.room import row_tiles, tile_rows
+
+
+def project(x, weight, activation, arena):
+    """activation(x) W (n, d_out), of arena's memory. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout or None."""
+    out = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
+    for rows, room in _parts(x, activation, 1, arena):
+        kernels.project(out[rows], x[rows], weight, activation and activation.of(rows), room)
+    return out
+
+
+def project_backward(gradient, x, weight, activation, wanted, dots, bias, sums, arena):
+    """(gx or None, g_weight) from `gradient` (n, d_out), that of what `project` gave.
+
+    wanted: whether gx is. With an activation it is written over x. dots, bias, sums: see kernels.project_backward.
+    """
+    g_weight = weight.new_zeros(weight.shape)
+    gx = (x if activation is not None else arena.empty_like(x)) if wanted else None
+    for rows, room in _parts(x, activation, 2, arena):
+        kernels.project_backward(
+            gx if gx is None else gx[rows],
+            g_weight,
+            x[rows],
+            gradient[rows],
+            weight,
+            activation and activation.of(rows),
+            dots if dots is None else dots[rows],
+            bias,
+            sums,
+            room,
+        )
+    return gx, g_weight
+
+
+def _parts(x, activation, count, arena):
+    """(rows, memory to work in): all rows at once, or as many as stay in the cache."""
+    if kernels.one_pass(x.dtype):
+        return [(slice(0, len(x)), None)]
+    room = None if activation is None else arena.empty(count, min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
+    return [(rows, room) for rows in row_tiles(len(x))]

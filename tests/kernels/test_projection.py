@@ -1,0 +1,177 @@
+"""Projections and their gradients, in one pass and step by step, against torch's autograd in float64, and what they touch."""
+
+import pytest
+import torch
+
+from hpcgnn.kernels import Elu, dropout, kept_scale, library, one_pass, project, project_backward, stream_key
+
+KEY = stream_key(7, 1, 2, 3)
+# Around the rows of a block, its panels of columns, and the shares whose sums are made apart.
+SIZES = [(1, 1, 1), (5, 6, 16), (47, 12, 15), (49, 16, 42), (97, 260, 33), (2100, 8, 17), (4200, 24, 264)]
+
+
+@pytest.fixture(params=["steps", "avx2"])
+def way(request, monkeypatch, own_products):
+    """How projections of float32 are made: step by step, or on this path in one pass."""
+    own_products.multiplies = request.param == "avx2"
+    monkeypatch.setattr("hpcgnn.kernels.projection.load", lambda: library.Loaded(own_products, None, "avx2", None))
+    assert one_pass(torch.float32) == own_products.multiplies and not one_pass(torch.float64)
+    return request.param
+
+
+class Case:
+    """A projection: its arguments in wider matrices of NaN, what it should give, and all gradients in float64."""
+
+    def __init__(self, rows, depth, width, p, heads=1, gap=3):
+        draw = torch.Generator().manual_seed(rows + depth)
+        self.wide = [torch.full((rows, columns + gap), torch.nan) for columns in (depth, width, width, depth)]
+        self.x, self.y, self.gradient, self.gx = (wide[:, :-gap] for wide in self.wide)
+        self.x[:] = torch.randn(rows, depth, generator=draw)
+        self.gradient[:] = torch.randn(rows, width, generator=draw)
+        self.weight, self.bias = torch.randn(depth, width, generator=draw) / 4, torch.randn(depth, generator=draw)
+        self.ids = torch.arange(rows) * 5 + 2
+        self.elu = None if p is None else Elu(self.ids, KEY, p)
+        x, weight = self.x.double().requires_grad_(), self.weight.double().requires_grad_()
+        self.wanted = (x if p is None else self._after(x, p)) @ weight
+        self.wanted.backward(self.gradient.double())
+        self.wanted, self.wanted_gx, self.wanted_g_weight = self.wanted.detach(), x.grad, weight.grad
+        self.wanted_dots = (x.grad * (x - self.bias)).detach().unflatten(1, (heads, depth // heads)).sum(-1)
+        self.dots, self.sums, self.g_weight = torch.full((rows, heads), torch.nan), torch.ones(depth), torch.ones(depth, width)
+
+    def _after(self, x, p):
+        mask = torch.empty_like(self.x)
+        dropout(mask, torch.ones_like(self.x), self.ids, KEY, p)
+        return torch.nn.functional.elu(x) * (mask > 0) * kept_scale(p)
+
+    def backward(self, gx=None):
+        more = (self.dots, self.bias, self.sums) if self.elu else ()
+        gx = self.gx if gx is None else gx
+        project_backward(gx, self.g_weight, self.x, self.gradient, self.weight, self.elu, *more)
+        return gx
+
+
+def close(found, wanted, size):
+    """Within what float32 loses in sums of numbers of this size."""
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=2e-6 * max(float(size), 1))
+
+
+@pytest.mark.parametrize("p", [None, 0.0, 0.4, 1.0])
+@pytest.mark.parametrize("rows, depth, width", SIZES)
+def test_projection_and_gradients(way, threads, rows, depth, width, p):
+    case = Case(rows, depth, width, p, heads=2 if depth % 2 == 0 else 1)
+    project(case.y, case.x, case.weight, case.elu)
+    close(case.y, case.wanted, depth**0.5)
+    gx = case.backward()
+    close(gx, case.wanted_gx, width**0.5)
+    close(case.g_weight - 1, case.wanted_g_weight, rows**0.5)
+    if case.elu:
+        close(case.dots, case.wanted_dots, (depth * width) ** 0.5)
+        close(case.sums - 1, case.wanted_gx.sum(0), (rows * width) ** 0.5)
+    for wide in case.wide:
+        assert wide[:, -3:].isnan().all(), "nothing beside the columns is touched"
+    if case.elu:
+        found = gx.clone(), case.g_weight.clone(), case.dots.clone()
+        case.g_weight.fill_(1)
+        for mine, expected in zip((case.backward(gx=case.x), case.g_weight, case.dots), found, strict=True):
+            assert torch.equal(mine, expected), "over the input, to the same bits"
+
+
+@pytest.mark.parametrize("elu", [False, True])
+def test_gradient_of_the_weights_alone(way, elu):
+    case = Case(300, 20, 30, 0.0 if elu else None)
+    project_backward(None, case.g_weight, case.x, case.gradient, case.weight, case.elu)
+    close(case.g_weight - 1, case.wanted_g_weight, 300**0.5)
+
+
+@pytest.mark.parametrize("rows, depth, width", [(0, 4, 5), (4, 5, 0), (4, 0, 5)])
+def test_nothing_to_multiply(way, rows, depth, width):
+    case = Case(rows, depth, width, 0.4 if depth else None)
+    project(case.y, case.x, case.weight, case.elu)
+    close(case.y, case.wanted, 1)
+    close(case.backward(), case.wanted_gx, 1)
+    assert (case.g_weight == 1).all()
+
+
+def test_no_bit_depends_on_the_threads(way, set_threads):
+    if way == "steps":
+        pytest.skip("torch's products promise less")
+    found = []
+    for threads in (1, 2, 3, 5):
+        set_threads(threads)
+        case = Case(9000, 24, 40, 0.3, heads=4)
+        project(case.y, case.x, case.weight, case.elu)
+        found.append((case.y, case.backward(), case.g_weight, case.dots, case.sums))
+    for others in found[1:]:
+        assert all(torch.equal(mine, first) for mine, first in zip(others, found[0], strict=True))
+
+
+def test_waves_of_shares_with_any_number_of_threads(way, set_threads):
+    """Sums so large that not all shares' are held at a time."""
+    if way == "steps":
+        pytest.skip("torch's products promise less")
+    case, found = Case(14500, 640, 1040, None), []
+    for threads in (1, 2, 3):
+        set_threads(threads)
+        case.g_weight.fill_(1)
+        project_backward(None, case.g_weight, case.x, case.gradient, case.weight)
+        found.append(case.g_weight.clone())
+    close(found[0] - 1, case.wanted_g_weight, 120)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+def test_some_rows_at_a_time_in_lent_memory(way):
+    """As layers do it where there is no single pass."""
+    case, room = Case(500, 24, 40, 0.3, heads=4), torch.full((2, 128, 24), torch.nan)
+    for first in range(0, 500, 128):
+        rows = slice(first, min(first + 128, 500))
+        elu = Elu(case.ids[rows], KEY, 0.3)
+        project(case.y[rows], case.x[rows], case.weight, elu, room)
+        project_backward(
+            case.gx[rows], case.g_weight, case.x[rows], case.gradient[rows], case.weight, elu, case.dots[rows], case.bias,
+            case.sums, room,
+        )  # fmt: skip
+    close(case.y, case.wanted, 5)
+    close(case.gx, case.wanted_gx, 6)
+    close(case.g_weight - 1, case.wanted_g_weight, 22)
+    close(case.dots, case.wanted_dots, 30)
+    close(case.sums - 1, case.wanted_gx.sum(0), 140)
+
+
+def test_float64_and_weights_of_any_strides(way):
+    case = Case(60, 30, 20, 0.4)
+    weight = case.weight.t().contiguous().t()
+    project(case.y, case.x, weight, case.elu)
+    close(case.y, case.wanted, 6)
+    project_backward(case.gx, case.g_weight, case.x, case.gradient, weight, case.elu)
+    close(case.gx, case.wanted_gx, 5)
+    out = torch.empty(60, 20, dtype=torch.float64)
+    project(out, case.x.double(), case.weight.double(), case.elu)
+    torch.testing.assert_close(out, case.wanted, rtol=1e-7, atol=1e-7)
+
+
+def test_wrong_arguments_are_refused(way):
+    case = Case(4, 6, 2, 0.4)
+    x, y, w, gx, g_weight = case.x, case.y, case.weight, case.gx, case.g_weight
+    for arguments, word in (
+        ((y, x, w.t()), "weight: expected"),
+        ((y, x, w.double()), "weight: expected"),
+        ((y[:3], x, w), "expected shape"),
+        ((y.bfloat16(), x.bfloat16(), w.bfloat16()), "x: expected"),
+        ((y, x, w, Elu(case.ids[:3], KEY, 0.4)), "ids: expected"),
+        ((y, x, w, Elu(case.ids, KEY, 1.4)), "p: expected"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            project(*arguments)
+    for arguments, word in (
+        ((gx, g_weight.t(), x, y, w), "g_weight: expected"),
+        ((gx[:, :5], g_weight, x, y, w), "gx: expected"),
+        ((gx, g_weight, x, y, w, None, case.dots), "expected None where there is no ELU"),
+        ((None, g_weight, x, y, w, case.elu, case.dots), "expected None where gx is"),
+        ((gx, g_weight, x, y, w, case.elu, torch.empty(4, 4)), "dots: expected as many columns"),
+        ((gx, g_weight, x, y, w, case.elu, None, torch.empty(5)), "bias: expected shape"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            project_backward(*arguments)
+    if way == "steps":
+        with pytest.raises(ValueError, match="room: expected shape"):
+            project(y, x, w, case.elu, torch.empty(1, 3, 6))
