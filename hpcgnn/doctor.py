@@ -177,9 +177,14 @@ def _kernels():
 
 def _products():
     found = bf16_instructions()
-    return Finding(
-        "bf16", ", ".join(found) if found else "this processor has no instructions for it: --matmul medium changes nothing"
-    )
+    if not found:
+        return Finding("bf16", "this processor has no instructions for it: --matmul medium changes nothing")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from hpcgnn import kernels
+
+        whose = "our own" if kernels.describe()["rounded_products"] == "own" else "of torch"
+    return Finding("bf16", f"{', '.join(found)}, products {whose}")
 
 
 def _allocator():

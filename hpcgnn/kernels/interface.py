@@ -61,7 +61,7 @@ class ProjectionArguments(ctypes.Structure):
         (c_double, "scale"),
         (c_uint64, "key"),
         (c_uint32, "threshold"),
-        (c_int32, "elu"),
+        (c_int32, "elu rounded add"),
     )
 
 
@@ -93,7 +93,11 @@ SIGNATURES = {
     "hg_elu_gradient": (None, [c_int] * 3 + [c_void_p, c_int64] * 5 + [c_void_p] * 3 + [c_int64] * 3),
     "hg_bias_gradient": (None, [c_int] * 3 + [c_void_p, c_void_p, c_int64, c_void_p] + [c_int64] * 2),
     "hg_multiplies": (c_int, []),
-    "hg_multiply": (c_int, [c_int] + [c_void_p, c_int64] * 2 + [c_void_p, c_int64, c_int64, c_void_p] + [c_int64] * 3 + [c_int]),
+    "hg_should_multiply": (c_int, []),
+    "hg_multiply": (
+        c_int,
+        [c_int] * 2 + [c_void_p, c_int64] * 2 + [c_void_p, c_int64, c_int64, c_void_p] + [c_int64] * 3 + [c_int],
+    ),
     "hg_project": (c_int, [c_int, c_int, POINTER(ProjectionArguments)]),
     "hg_project_backward": (c_int, [c_int, c_int, POINTER(ProjectionArguments)]),
     "hg_cross_entropy": (c_int64, [c_int] * 3 + [c_void_p] + [c_void_p, c_int64] * 2 + [c_void_p] * 3 + [c_int64] * 3),

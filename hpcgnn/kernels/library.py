@@ -74,8 +74,8 @@ def describe() -> dict:
 
     Keys: `native` (bool), `reason` (str or None: why not), `file`, `vector_path` (str or None), `vector_paths` (those
     this processor could use), `openmp_runtimes` (files of the OpenMP runtimes in the process; more than one is a
-    fault), `threads` (int: torch's setting, which the kernels follow at each call), `products` (whose kernel multiplies float32
-    matrices that are not rounded: "own" or "torch", see products.py).
+    fault), `threads` (int: torch's setting, which the kernels follow at each call), `products` and `rounded_products`
+    (whose kernel multiplies float32 matrices as they are, and with rounded factors: "own" or "torch", see products.py).
     """
     loaded = load()
     native = loaded.reason is None
@@ -88,6 +88,7 @@ def describe() -> dict:
         "openmp_runtimes": openmp_runtimes(),
         "threads": torch.get_num_threads(),
         "products": "own" if native and loaded.kernels.multiplies else "torch",
+        "rounded_products": "own" if native and loaded.kernels.rounds else "torch",
     }
 
 

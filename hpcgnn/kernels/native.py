@@ -52,7 +52,10 @@ class Native:
             function.restype, function.argtypes = result, arguments
         self._library = library
         self._path = VECTOR_PATHS.index(vector_path)
-        self.multiplies = vector_path == "avx2" and torch.backends.mkl.is_available() and bool(library.hg_multiplies())
+        own = library.hg_multiplies() if library.hg_should_multiply() and torch.backends.mkl.is_available() else 0
+        #: Whether products of float32 are our own, and those of factors rounded to bfloat16.
+        self.multiplies = vector_path != "baseline" and bool(own & 1)
+        self.rounds = vector_path == "avx512" and bool(own & 2)
 
     def supported_paths(self) -> list[str]:
         return [name for code, name in enumerate(VECTOR_PATHS) if self._library.hg_supports(code)]
@@ -287,9 +290,11 @@ class Native:
         return total.value, wrong
 
     def multiply(self, out, x, weight, bias, add) -> None:
-        if not self.multiplies_here(x.dtype):
+        rounded = self.factors(x.dtype)
+        if rounded is None:
             return reference.multiply(out, x, weight, bias, add)
         failed = self._library.hg_multiply(
+            rounded,
             torch.get_num_threads(),
             *_rows(out),
             *_rows(x),
@@ -303,16 +308,18 @@ class Native:
         if failed:
             raise MemoryError("a product: no memory for its weights")
 
-    def multiplies_here(self, dtype) -> bool:
-        """Whether products of this type are our own now."""
-        return self.multiplies and dtype == torch.float32 and not _rounds_factors()
+    def factors(self, dtype) -> bool | None:
+        """Of products of this type: whether their factors are rounded now. None where products are torch's."""
+        rounded = _rounds_factors()
+        return rounded if dtype == torch.float32 and (self.rounds if rounded else self.multiplies) else None
 
     def project(self, y, x, weight, rule) -> None:
         """rule: (key, threshold, scale, ids) of dropout after ELU, with ids of None if there is no dropout; None: neither."""
         self._project("hg_project", y, x, weight, rule)
 
-    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, bias, sums) -> None:
+    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, bias, sums, add) -> None:
         more = {
+            "add": add,
             "gx": _pointer(gx),
             "g_weight": _pointer(g_weight),
             "dots": _pointer(dots),
@@ -342,6 +349,7 @@ class Native:
             key=key,
             threshold=threshold,
             elu=rule is not None,
+            rounded=self.factors(x.dtype),
             **more,
         )
         if getattr(self._library, function)(self._path, torch.get_num_threads(), byref(arguments)):

@@ -1,8 +1,8 @@
 """Products of the rows of many nodes with a small matrix of weights, which is most of the arithmetic of an epoch.
 
-torch has them from MKL on x86, which leaves something of an AMD processor with AVX2 unused (`jobs/bench/products.py` measures
-it). There the product of float32 is our own; elsewhere (with AVX-512, too, where ours has not been measured), for other types,
-and where `--matmul medium` rounds factors, it is torch's. So are the gradients of weights, x' g, but for those of projection.py.
+torch has them from MKL and oneDNN on x86, which leave much of an AMD processor unused (`jobs/bench/products.py` measures it).
+There the product of float32 is our own, and with AVX512-BF16 that of factors which `--matmul medium` rounds. Elsewhere, and for
+other types, it is torch's. Gradients of weights, x' g, are in projection.py.
 """
 
 import torch

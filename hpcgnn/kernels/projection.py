@@ -30,7 +30,7 @@ class Elu(NamedTuple):
 def one_pass(dtype: torch.dtype) -> bool:
     """Whether projections of this type are made in one pass, which needs no memory of the caller's."""
     loaded = load()
-    return loaded.reason is None and loaded.kernels.multiplies_here(dtype)
+    return loaded.reason is None and loaded.kernels.factors(dtype) is not None
 
 
 def project(
@@ -63,12 +63,13 @@ def project_backward(
     bias: torch.Tensor | None = None,
     sums: torch.Tensor | None = None,
     room: torch.Tensor | None = None,
+    add: bool = False,
 ) -> None:
     """gx = the gradient of x, and g_weight += that of weight, from `gradient` (n, d_out), that of what `project` gave.
 
     gx: (n, d_in), may be x itself where there is an ELU, or None: not wanted. g_weight: (d_in, d_out), contiguous. dots (n, H),
-    bias and sums (d_in,): as in `elu_gradient`, with ELU only. room: (2, n or more, d_in) to work in, or None. The rest as in
-    `project`. In one pass no result depends on the number of threads.
+    bias and sums (d_in,): as in `elu_gradient`, with ELU only. room: (2, n or more, d_in) to work in, or None. add: add to gx,
+    without ELU only. The rest as in `project`. In one pass no result depends on the number of threads.
     """
     _check(gradient, x, weight, elu)
     checks.matrix("g_weight", g_weight, (x.dtype,), *weight.shape)
@@ -78,6 +79,8 @@ def project_backward(
         checks.matrix("gx", gx, (x.dtype,), *x.shape)
     if elu is None and not (dots is bias is sums is None):
         raise ValueError("dots, bias, sums: expected None where there is no ELU")
+    if add and elu is not None:
+        raise ValueError("add: expected False where there is an ELU")
     if gx is None and not (dots is sums is None):
         raise ValueError("dots, sums: expected None where gx is")
     for name, vector in (("bias", bias), ("sums", sums)):
@@ -85,22 +88,22 @@ def project_backward(
     if dots is not None:
         checks.heads("dots", dots, x)
     if _fits(x, gradient, elu):
-        load().kernels.project_backward(gradient, x, weight, _rule(elu), gx, g_weight, dots, bias, sums)
+        load().kernels.project_backward(gradient, x, weight, _rule(elu), gx, g_weight, dots, bias, sums, add)
     else:
-        _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room)
+        _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room, add)
     for tensor in (gx, g_weight, dots, sums):
         if tensor is not None:
             checks.written(tensor)
 
 
-def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room):
+def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room, add):
     room = None if elu is None else _room(room, x, 2)
     entered = _entered(x, elu, room)
     g_weight.addmm_(entered.t(), gradient)
     if gx is None:
         return
     product = gx if elu is None else room[1, : len(x)]
-    multiply(product, gradient, weight.t())
+    multiply(product, gradient, weight.t(), add=add)
     if elu is None:
         return
     if elu.p:

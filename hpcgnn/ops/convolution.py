@@ -93,21 +93,19 @@ class _Convolve(torch.autograd.Function):
                 taken = _Taken(x, operator, Room(arena, x, dtype))
             mine, place = operator.outputs_of(rows)
             part, g = inputs.read(x[rows]), gradients.read(gy[mine])
-            g_neighbour.addmm_(part.t(), t)
+            in_place = activation is None and x.dtype == dtype
+            out = None if not needs_x else gx[rows] if in_place else spare[: len(part)]
+            kernels.project_backward(out, g_neighbour, part, t, neighbour)
             kernels.bias_gradient(g_bias, g)
-            if own is not None:
-                g_own.addmm_((part if place is None else taken(mine)).t(), g)
+            if own is not None and place is None:
+                kernels.project_backward(out, g_own, part, g, own, add=needs_x)
+            elif own is not None:
+                beside = apart[: len(g)] if needs_x else None
+                kernels.project_backward(beside, g_own, taken(mine), g, own)
+                if needs_x:
+                    out.index_add_(0, place, beside)
             if not needs_x:
                 continue
-            in_place = activation is None and x.dtype == dtype
-            out = gx[rows] if in_place else spare[: len(part)]
-            kernels.multiply(out, t, neighbour.t())
-            if own is not None:
-                if place is None:
-                    kernels.multiply(out, g, own.t(), add=True)
-                else:
-                    kernels.multiply(apart[: len(g)], g, own.t())
-                    out.index_add_(0, place, apart[: len(g)])
             if activation is not None:
                 activation.gradient(out, part, part)
             inputs.store(gx[rows], out if activation is None else part)
@@ -134,7 +132,7 @@ class _Taken:
 class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(ctx, constants, kept, bias, *weights):
-        ctx.constants, ctx.shapes = constants, [weight.shape for weight in weights]
+        ctx.constants, ctx.weights = constants, weights
         y = constants.arena.empty(constants.count, weights[0].shape[1], dtype=kept)
         results = Room(constants.arena, y, bias.dtype)
         for rows, parts in constants.dropped():
@@ -152,12 +150,12 @@ class _Combine(torch.autograd.Function):
         constants, gy = ctx.constants, in_rows(gy)
         gradients = Room(constants.arena, gy, constants.dtype)
         g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype)
-        g_weights = [gy.new_zeros(shape, dtype=constants.dtype) for shape in ctx.shapes]
+        g_weights = [torch.zeros_like(weight) for weight in ctx.weights]
         for rows, parts in constants.dropped():
             g = gradients.read(gy[rows])
             kernels.bias_gradient(g_bias, g)
-            for part, g_weight in zip(parts, g_weights):
-                g_weight.addmm_(part.t(), g)
+            for part, g_weight, weight in zip(parts, g_weights, ctx.weights):
+                kernels.project_backward(None, g_weight, part, g, weight)
         return None, None, g_bias, *g_weights
 
 

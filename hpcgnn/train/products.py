@@ -1,9 +1,9 @@
 """How matrices of fp32 numbers are multiplied, and whether this processor has the instructions that make it matter.
 
-With `--matmul medium` oneDNN rounds the factors of a product to bf16 on their way into the multiplier and sums in fp32; what
-is stored stays fp32. On processors with bf16 dot products (AVX512-BF16, AMX) that is two to several times as fast. On others
-torch multiplies as before: its own check of the processor decides, so the option is then without effect, in speed and in
-numbers. Each rank asks its own processor, for nodes differ.
+With `--matmul medium` the factors of a product are rounded to bf16 on their way into the multiplier and sums are of fp32; what
+is stored stays fp32. On processors with bf16 dot products (AVX512-BF16, AMX) that is faster: by kernels of our own on AMD's, else
+by oneDNN. On others products stay as they are: torch's check of the processor decides, so the option is then without effect, in
+speed and in numbers. Each rank asks its own processor, for nodes differ.
 """
 
 import torch

@@ -33,14 +33,22 @@ def kernels(request, monkeypatch):
 
 
 @pytest.fixture
-def own_products():
-    """The compiled kernels with products of their own, also on a processor that would not choose them."""
+def own_products(monkeypatch):
+    """(path, rounded) to the compiled kernels with products of their own, also on a processor that would not choose them."""
     loaded = library.load()
-    if loaded.reason is not None or "avx2" not in loaded.kernels.supported_paths():
-        pytest.skip("no compiled kernels, or no AVX2")
-    found = native.Native(loaded.kernels._library, "avx2")
-    found.multiplies = True
-    return found
+
+    def of(path, rounded=False):
+        if loaded.reason is not None or path not in loaded.kernels.supported_paths():
+            pytest.skip(f"no compiled kernels, or no {path}")
+        if rounded and not loaded.kernels._library.hg_multiplies() & 2:
+            pytest.skip("no instructions for products of bfloat16, or a compiler that does not know them")
+        found = native.Native(loaded.kernels._library, path)
+        found.multiplies = found.rounds = True
+        if rounded:
+            monkeypatch.setattr(native, "_rounds_factors", lambda: True)
+        return found
+
+    return of
 
 
 @pytest.fixture

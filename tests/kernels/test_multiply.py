@@ -9,9 +9,9 @@ SIZES = [(0, 4, 5), (4, 5, 0), (4, 0, 5), (1, 1, 1), (5, 16, 16), (6, 3, 17), (4
 SIZES += [(300, 128, 264), (103, 256, 40)]
 
 
-@pytest.fixture(params=["reference", "avx2"])
-def product(request, monkeypatch):
-    chosen = reference if request.param == "reference" else request.getfixturevalue("own_products")
+@pytest.fixture(params=["reference", "avx2", "avx512"])
+def product(request, monkeypatch, own_products):
+    chosen = reference if request.param == "reference" else own_products(request.param)
     monkeypatch.setattr("hpcgnn.kernels.products.kernels", lambda: chosen)
     return chosen
 
@@ -77,6 +77,7 @@ def test_medium_is_torchs_where_it_rounds_factors(product, monkeypatch, rounds):
     if product is reference:
         pytest.skip("always torch's")
     called = []
+    product.rounds = False
     monkeypatch.setattr("hpcgnn.kernels.reference.multiply", lambda *args: called.append(args))
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: rounds)

@@ -10,12 +10,14 @@ KEY = stream_key(7, 1, 2, 3)
 SIZES = [(1, 1, 1), (5, 6, 16), (47, 12, 15), (49, 16, 42), (97, 260, 33), (2100, 8, 17), (4200, 24, 264)]
 
 
-@pytest.fixture(params=["steps", "avx2"])
+@pytest.fixture(params=["steps", "avx2", "avx512"])
 def way(request, monkeypatch, own_products):
     """How projections of float32 are made: step by step, or on this path in one pass."""
-    own_products.multiplies = request.param == "avx2"
-    monkeypatch.setattr("hpcgnn.kernels.projection.load", lambda: library.Loaded(own_products, None, "avx2", None))
-    assert one_pass(torch.float32) == own_products.multiplies and not one_pass(torch.float64)
+    path = "avx2" if request.param == "steps" else request.param
+    chosen = own_products(path)
+    chosen.multiplies = request.param != "steps"
+    monkeypatch.setattr("hpcgnn.kernels.projection.load", lambda: library.Loaded(chosen, None, path, None))
+    assert one_pass(torch.float32) == chosen.multiplies and not one_pass(torch.float64)
     return request.param
 
 
@@ -81,6 +83,14 @@ def test_gradient_of_the_weights_alone(way, elu):
     case = Case(300, 20, 30, 0.0 if elu else None)
     project_backward(None, case.g_weight, case.x, case.gradient, case.weight, case.elu)
     close(case.g_weight - 1, case.wanted_g_weight, 300**0.5)
+
+
+def test_gradient_of_the_input_is_added(way):
+    case = Case(103, 20, 30, None)
+    case.gx[:] = 1
+    project_backward(case.gx, case.g_weight, case.x, case.gradient, case.weight, add=True)
+    close(case.gx - 1, case.wanted_gx, 30**0.5)
+    close(case.g_weight - 1, case.wanted_g_weight, 103**0.5)
 
 
 @pytest.mark.parametrize("rows, depth, width", [(0, 4, 5), (4, 5, 0), (4, 0, 5)])
@@ -166,6 +176,7 @@ def test_wrong_arguments_are_refused(way):
         ((gx, g_weight.t(), x, y, w), "g_weight: expected"),
         ((gx[:, :5], g_weight, x, y, w), "gx: expected"),
         ((gx, g_weight, x, y, w, None, case.dots), "expected None where there is no ELU"),
+        ((gx, g_weight, x, y, w, case.elu, None, None, None, None, True), "add: expected False"),
         ((None, g_weight, x, y, w, case.elu, case.dots), "expected None where gx is"),
         ((gx, g_weight, x, y, w, case.elu, torch.empty(4, 4)), "dots: expected as many columns"),
         ((gx, g_weight, x, y, w, case.elu, None, torch.empty(5)), "bias: expected shape"),

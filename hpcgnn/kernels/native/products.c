@@ -5,78 +5,140 @@
  */
 #include "products.h"
 
+#include <omp.h>
 #include <string.h>
 
-/* 1 if this processor should have its products from here: it has AVX2 and FMA, and is of the maker on whose processors the
- * library that torch brings along was measured to be slower. */
+#include "vector.h"
+
+/* What this processor can multiply, as bits: 1, float32 (AVX2 and FMA); 2, rounded factors (AVX512-BF16). */
 HG_EXPORT int hg_multiplies(void)
 {
+    int found = 0;
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_is("amd");
+    found |= __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0;
+#if defined(HG_PAIRS)
+    found |= __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") ? 2 : 0;
+#endif
+#endif
+    return found;
+}
+
+/* 1 if this processor should have its products from here: it is of the maker on whose processors the library that torch brings
+ * along was measured to be slower. */
+HG_EXPORT int hg_should_multiply(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_is("amd");
 #else
     return 0;
 #endif
 }
 
-void hg_pack_panel(float *panel, const float *w, int64_t w_down, int64_t w_across, int64_t depth, int64_t num)
+void hg_pack_panel(int rounded, void *panel, const float *w, int64_t down, int64_t across, int64_t depth, int64_t num)
 {
+    float *numbers = panel;
+    uint16_t *halves = panel;
+#if defined(HG_PAIRS)
+    if (rounded && across == 1 && num == HG_PANEL) {
+        hg_pair_rows(panel, HG_PANEL, w, down, depth, num);
+        return;
+    }
+#endif
     for (int64_t k = 0; k < depth; k++)
-        if (w_across == 1 && num == HG_PANEL)
-            memcpy(panel + k * HG_PANEL, w + k * w_down, HG_PANEL * sizeof *w);
+        if (rounded)
+            for (int64_t c = 0; c < HG_PANEL; c++)
+                halves[(k / 2 * HG_PANEL + c) * 2 + k % 2] = c < num ? hg_bf16_of_float(w[k * down + c * across]) : 0;
+        else if (across == 1 && num == HG_PANEL)
+            memcpy(numbers + k * HG_PANEL, w + k * down, HG_PANEL * sizeof *w);
         else
             for (int64_t c = 0; c < HG_PANEL; c++)
-                panel[k * HG_PANEL + c] = c < num ? w[k * w_down + c * w_across] : 0;
+                numbers[k * HG_PANEL + c] = c < num ? w[k * down + c * across] : 0;
+    for (int64_t c = 0; rounded && depth % 2 && c < HG_PANEL; c++)
+        halves[(depth / 2 * HG_PANEL + c) * 2 + 1] = 0;
 }
 
-void hg_pack_panels(float *packed, const float *w, int64_t w_down, int64_t w_across, int64_t depth, int64_t width)
+void hg_pack_weights(const hg_weights *w, const float *from, int64_t down, int64_t across)
 {
+    const int64_t size = hg_panels_size(w->rounded, w->depth, HG_PANEL);
     #pragma omp for schedule(static)
-    for (int64_t p = 0; p < hg_panels_of(width); p++)
-        hg_pack_panel(packed + p * depth * HG_PANEL, w + p * HG_PANEL * w_across, w_down, w_across, depth,
-                      hg_least(width - p * HG_PANEL, HG_PANEL));
+    for (int64_t p = 0; p < hg_panels_of(w->width); p++)
+        hg_pack_panel(w->rounded, (float *)w->panels + p * size, from + p * HG_PANEL * across, down, across, w->depth,
+                      hg_least(w->width - p * HG_PANEL, HG_PANEL));
 }
 
-void hg_multiply_block(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *packed, const float *bias,
-                       int64_t rows, int64_t depth, int64_t width, int add)
+void hg_multiply_block(const hg_weights *w, float *y, int64_t y_stride, const void *x, int64_t x_stride, const float *bias,
+                       int64_t rows, int add)
 {
-#if defined(__x86_64__)
-    for (int64_t first = 0; first < width; first += HG_PANEL)
-        hg_multiply_avx2(y + first, y_stride, x, x_stride, packed + first * depth, bias ? bias + first : NULL, rows, depth,
-                         hg_least(width - first, HG_PANEL), add);
+    const int64_t words = hg_words_of(w->rounded, w->depth);
+    for (int64_t first = 0; first < w->width; first += HG_PANEL) {
+        const float *panel = (float *)w->panels + first * words, *biases = bias ? bias + first : NULL;
+        const int64_t num = hg_least(w->width - first, HG_PANEL);
+#if defined(HG_PAIRS)
+        if (w->rounded) {
+            hg_multiply_pairs(y + first, y_stride, x, x_stride, 1, (const uint32_t *)panel, biases, rows, words, num, add);
+            continue;
+        }
 #endif
+#if defined(__x86_64__)
+        hg_multiply_avx2(y + first, y_stride, x, x_stride, panel, biases, rows, w->depth, num, add);
+#else
+        (void)y, (void)y_stride, (void)x, (void)x_stride, (void)panel, (void)biases, (void)num, (void)rows, (void)add;
+#endif                                  /* see hg_multiplies */
+    }
+}
+
+void hg_multiply_transposed(int rounded, float *sums, const void *x, int64_t x_stride, const void *panel, int64_t rows,
+                            int64_t depth)
+{
+#if defined(HG_PAIRS)
+    if (rounded) {
+        hg_multiply_pairs(sums, HG_PANEL, x, 1, x_stride, panel, NULL, depth, hg_words_of(1, rows), HG_PANEL, 1);
+        return;
+    }
+#endif
+#if defined(__x86_64__)
+    hg_multiply_transposed_avx2(sums, x, x_stride, panel, rows, depth);
+#endif
+    (void)rounded, (void)sums, (void)x, (void)x_stride, (void)panel, (void)rows, (void)depth;
 }
 
 /* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. Element
  * (k, c) of w stands at k * w_down + c * w_across. Each element is one sum over k in order, whatever the number of threads.
  * Returns 0, or -1: no memory. */
-HG_EXPORT int hg_multiply(int num_threads, float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *w,
-                          int64_t w_down, int64_t w_across, const float *bias, int64_t rows, int64_t depth, int64_t width,
-                          int add)
+HG_EXPORT int hg_multiply(int rounded, int num_threads, float *y, int64_t y_stride, const float *x, int64_t x_stride,
+                          const float *w, int64_t w_down, int64_t w_across, const float *bias, int64_t rows, int64_t depth,
+                          int64_t width, int add)
 {
-#if defined(__x86_64__)
-    const int64_t columns = hg_panels_of(width) * HG_PANEL;
+    const int64_t columns = hg_panels_of(width) * HG_PANEL, size = hg_panels_size(rounded, depth, width);
+    const int64_t stride = hg_words_of(1, depth), room = rounded ? HG_ROWS * stride : 0;
     if (rows == 0 || width == 0)
         return 0;
-    static _Thread_local hg_memory kept;
-    float *packed = hg_kept(&kept, columns * (depth + 1) * (int64_t)sizeof *packed);
-    if (!packed)
-        return -1;
-    float *biases = packed + columns * depth;
-    for (int64_t c = 0; bias && c < columns; c++)
-        biases[c] = c < width ? bias[c] : 0;
     if (rows * depth * width < HG_FEW)
         num_threads = 1;
+    static _Thread_local hg_memory kept;
+    float *packed = hg_kept(&kept, (size + columns + num_threads * room) * (int64_t)sizeof *packed);
+    if (!packed)
+        return -1;
+    const hg_weights weights = {packed, depth, width, rounded};
+    float *biases = packed + size;
+    for (int64_t c = 0; bias && c < columns; c++)
+        biases[c] = c < width ? bias[c] : 0;
     #pragma omp parallel num_threads(num_threads)
     {
-        hg_pack_panels(packed, w, w_down, w_across, depth, width);
+        float *mine = biases + columns + omp_get_thread_num() * room;
+        hg_pack_weights(&weights, w, w_down, w_across);
         #pragma omp for schedule(static)
-        for (int64_t first = 0; first < rows; first += HG_ROWS)
-            hg_multiply_block(y + first * y_stride, y_stride, x + first * x_stride, x_stride, packed, bias ? biases : NULL,
-                              hg_least(rows - first, HG_ROWS), depth, width, add);
+        for (int64_t first = 0; first < rows; first += HG_ROWS) {
+            const int64_t num = hg_least(rows - first, HG_ROWS);
+            const float *from = x + first * x_stride;
+#if defined(HG_PAIRS)
+            if (rounded)
+                hg_pair_columns((uint32_t *)mine, stride, from, x_stride, num, depth);
+#endif
+            hg_multiply_block(&weights, y + first * y_stride, y_stride, rounded ? mine : from, rounded ? stride : x_stride,
+                              bias ? biases : NULL, num, add);
+        }
     }
     return 0;
-#else
-    return -1;                          /* see hg_multiplies */
-#endif
 }

@@ -1,46 +1,83 @@
-/* The interface of the matrix product of float32: products.c and projection.c have the scheduling, products_avx2.c the
- * serial kernels. */
+/* The interface of matrix products: products.c and projection.c have the scheduling, products_avx2.c and products_bf16.c the
+ * serial kernels.
+ *
+ * Factors are float32, or rounded to bfloat16 (`rounded`), two to a word; sums are float32 in any case. A *panel* is HG_PANEL
+ * columns of a matrix, row after row; rounded, its rows are paired: word (k, c) has rows 2 k and 2 k + 1 of column c, the first
+ * in its low half, and zeros where there is no second.
+ */
 #ifndef HG_PRODUCTS_H
 #define HG_PRODUCTS_H
 
 #include "hg.h"
 
-/* The weights are cut into panels of so many columns, each stored row after row. */
 #define HG_PANEL 16
-/* Rows of results that are in registers at a time. */
-#define HG_HEIGHT 6
-/* Rows that one thread multiplies with all panels, one after the other: a multiple of HG_HEIGHT. */
+/* Rows that one thread multiplies with all panels, one after the other: a multiple of those in registers at a time. */
 #define HG_ROWS 48
 #define HG_FEW (1 << 18)        /* multiplications below which waking other threads costs more than they save */
+
+/* Whether this compiler knows the products of pairs of bfloat16. */
+#if defined(__x86_64__) && ((defined(__clang__) && __clang_major__ >= 13) || (!defined(__clang__) && __GNUC__ >= 10))
+#define HG_PAIRS 1
+#endif
+
+/* A matrix (depth, width) as rows are multiplied with it: its panels, one after the other. */
+typedef struct {
+    void *panels;
+    int64_t depth;
+    int64_t width;
+    int rounded;
+} hg_weights;
 
 static inline int64_t hg_panels_of(int64_t columns)
 {
     return (columns + HG_PANEL - 1) / HG_PANEL;
 }
 
-/* `num` columns of the weights w (depth, …), element (k, c) of which stands at k * w_down + c * w_across; zeros behind them. */
-void hg_pack_panel(float *panel, const float *w, int64_t w_down, int64_t w_across, int64_t depth, int64_t num);
+/* Numbers of 32 bits that so many rows take in a panel's column, or a row of so many factors to be multiplied with panels. */
+static inline int64_t hg_words_of(int rounded, int64_t numbers)
+{
+    return rounded ? (numbers + 1) / 2 : numbers;
+}
 
-/* All panels of the weights w (depth, width). Called by every thread of a parallel region, which share them and wait at the end. */
-void hg_pack_panels(float *packed, const float *w, int64_t w_down, int64_t w_across, int64_t depth, int64_t width);
+/* Numbers of 32 bits in the panels of a matrix. */
+static inline int64_t hg_panels_size(int rounded, int64_t depth, int64_t width)
+{
+    return hg_panels_of(width) * HG_PANEL * hg_words_of(rounded, depth);
+}
 
-/* y (rows, width) = x (rows, depth) times the panels one after the other, as hg_multiply has it; bias: NULL, or as wide as all
- * panels. By one thread. */
-void hg_multiply_block(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *packed, const float *bias,
-                       int64_t rows, int64_t depth, int64_t width, int add);
+/* `num` columns of w (depth, …), element (k, c) of which stands at k * down + c * across, as a panel; zeros behind them. */
+void hg_pack_panel(int rounded, void *panel, const float *w, int64_t down, int64_t across, int64_t depth, int64_t num);
 
-/* y (rows, num) = x (rows, depth) times a panel, `num` of whose columns count; added to what y holds if `add`, plus bias
- * (HG_PANEL) unless NULL. What lies behind the panel is asked for meanwhile, as the next one. */
-typedef void hg_multiply_kernel(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *panel,
-                                const float *bias, int64_t rows, int64_t depth, int64_t num, int add);
+/* All panels of w->width columns. Called by every thread of a parallel region, which share them and wait at the end. */
+void hg_pack_weights(const hg_weights *w, const float *from, int64_t down, int64_t across);
 
-/* sums (depth, HG_PANEL) += x (rows, depth) transposed, times panel (rows, HG_PANEL). */
-typedef void hg_multiply_transposed_kernel(float *sums, const float *x, int64_t x_stride, const float *panel, int64_t rows,
-                                           int64_t depth);
+/* y (rows, w->width) = x (rows, w->depth) times the weights; added to what y holds if `add`, plus bias (as wide as all panels)
+ * unless NULL. x_stride counts words: x has float32, or rounded pairs of the numbers of a row. By one thread. */
+void hg_multiply_block(const hg_weights *w, float *y, int64_t y_stride, const void *x, int64_t x_stride, const float *bias,
+                       int64_t rows, int add);
+
+/* sums (depth, HG_PANEL) += x (rows, depth) transposed, times panel (rows, HG_PANEL). x_stride counts words: x has float32, or
+ * rounded words (k, d) as of a panel. */
+void hg_multiply_transposed(int rounded, float *sums, const void *x, int64_t x_stride, const void *panel, int64_t rows,
+                            int64_t depth);
 
 #if defined(__x86_64__)
-hg_multiply_kernel hg_multiply_avx2;
-hg_multiply_transposed_kernel hg_multiply_transposed_avx2;
+/* y (rows, num) = x (rows, depth) times a panel, `num` of whose columns count; bias: HG_PANEL of them or NULL. What lies behind
+ * the panel is asked for meanwhile, as the next one. */
+void hg_multiply_avx2(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *panel, const float *bias,
+                      int64_t rows, int64_t depth, int64_t num, int add);
+void hg_multiply_transposed_avx2(float *sums, const float *x, int64_t x_stride, const float *panel, int64_t rows,
+                                 int64_t depth);
+#endif
+
+#if defined(HG_PAIRS)
+/* y (rows, num) = the sums over k < words of the products of the pairs at x[i * down + k * across] with those of panel[k]. */
+void hg_multiply_pairs(float *y, int64_t y_stride, const uint32_t *x, int64_t down, int64_t across, const uint32_t *panel,
+                       const float *bias, int64_t rows, int64_t words, int64_t num, int add);
+/* Pairs of the numbers of each row: x (rows, depth) rounded. stride counts words. */
+void hg_pair_columns(uint32_t *to, int64_t stride, const float *x, int64_t x_stride, int64_t rows, int64_t depth);
+/* Pairs of rows: word (k, c) of rows 2 k and 2 k + 1 of x (rows, columns). stride counts words. */
+void hg_pair_rows(uint32_t *to, int64_t stride, const float *x, int64_t x_stride, int64_t rows, int64_t columns);
 #endif
 
 #endif

@@ -11,6 +11,7 @@
 /* Included headers come first: what follows may use instructions that the processor may not have. */
 #include "target_avx2.h"
 
+#define HG_HEIGHT 6             /* rows of results that are in registers at a time */
 #define HG_LINE 16              /* numbers of a cache line */
 typedef float unit __attribute__((vector_size(32)));
 typedef float loose __attribute__((vector_size(32), aligned(4), may_alias));

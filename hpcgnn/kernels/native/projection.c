@@ -24,16 +24,18 @@ typedef struct {
     const hg_projection_args *a;
     const hg_attention_kernels *between;
     hg_mask mask;
-    float *packed;              /* the weights, backwards transposed */
+    hg_weights weights;         /* backwards transposed */
     int64_t stride;             /* of a thread's rows */
 } hg_projection;
 
 /* What a thread works in. */
 typedef struct {
-    float *entered;             /* (HG_ROWS, stride): rows as they are multiplied */
+    float *entered;             /* (HG_ROWS, stride): rows as they are multiplied, but for rounding */
     float *gradient;            /* backwards: (HG_ROWS, stride), of what was entered */
-    float *panels;              /* backwards: (panels, HG_ROWS, HG_PANEL), the gradient of y */
     float *columns;             /* backwards: (depth), of gx */
+    void *panel;                /* backwards: (HG_ROWS, HG_PANEL), the gradient of y */
+    uint32_t *factors;          /* rounded: pairs of `entered`, of its columns or backwards of its rows */
+    uint32_t *right;            /* rounded, backwards: pairs of the columns of the gradient of y */
 } hg_room;
 
 /* A share's sums. */
@@ -45,7 +47,31 @@ typedef struct {
 static hg_projection projection_of(int path, const hg_projection_args *a)
 {
     return (hg_projection){.a = a, .between = hg_attention_table(path, HG_F32), .stride = a->depth + HG_PAD,
-                           .mask = hg_mask_of(path, a->key, a->threshold, a->scale)};
+                           .weights.rounded = a->rounded, .mask = hg_mask_of(path, a->key, a->threshold, a->scale)};
+}
+
+/* Numbers of 32 bits in a room. */
+static int64_t room_size(const hg_projection *p, int backwards)
+{
+    const hg_projection_args *a = p->a;
+    const int64_t forwards = HG_ROWS * (p->stride + (a->rounded ? p->stride : 0));
+    return backwards ? forwards + HG_ROWS * (p->stride + HG_PANEL + (a->rounded ? hg_words_of(1, a->width) : 0)) + a->depth : forwards;
+}
+
+static hg_room room_of(const hg_projection *p, float *at, int backwards)
+{
+    const hg_projection_args *a = p->a;
+    hg_room room = {.entered = at};
+    at += HG_ROWS * p->stride;
+    room.factors = (uint32_t *)at;
+    at += a->rounded ? HG_ROWS * p->stride : 0;
+    if (backwards) {
+        room.gradient = at;
+        room.panel = room.gradient + HG_ROWS * p->stride;
+        room.columns = (float *)room.panel + HG_ROWS * HG_PANEL;
+        room.right = (uint32_t *)(room.columns + a->depth);
+    }
+    return room;
 }
 
 static int threads_for(const hg_projection_args *a, int num_threads)
@@ -71,22 +97,27 @@ static void enter(const hg_projection *p, float *to, int64_t first, int64_t num)
 HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
 {
     hg_projection p = projection_of(path, a);
-    const int64_t panels = hg_panels_of(a->width), size = a->depth * HG_PANEL, room = HG_ROWS * p.stride;
+    const int64_t size = hg_panels_size(a->rounded, a->depth, a->width), room = room_size(&p, 0);
     static _Thread_local hg_memory kept;
     num_threads = threads_for(a, num_threads);
-    p.packed = hg_kept(&kept, (panels * size + num_threads * room) * (int64_t)sizeof *p.packed);
-    if (!p.packed)
+    float *packed = hg_kept(&kept, (size + num_threads * room) * (int64_t)sizeof *packed);
+    if (!packed)
         return -1;
+    p.weights = (hg_weights){packed, a->depth, a->width, a->rounded};
     #pragma omp parallel num_threads(num_threads)
     {
-        float *entered = p.packed + panels * size + omp_get_thread_num() * room;
-        hg_pack_panels(p.packed, a->weight, a->weight_down, a->weight_across, a->depth, a->width);
+        const hg_room mine = room_of(&p, packed + size + omp_get_thread_num() * room, 0);
+        hg_pack_weights(&p.weights, a->weight, a->weight_down, a->weight_across);
         #pragma omp for schedule(dynamic, 1)
         for (int64_t first = 0; first < a->rows; first += HG_ROWS) {
             const int64_t num = hg_least(a->rows - first, HG_ROWS);
-            enter(&p, entered, first, num);
-            hg_multiply_block(a->y + first * a->y_stride, a->y_stride, entered, p.stride, p.packed, NULL, num, a->depth,
-                              a->width, 0);
+            enter(&p, mine.entered, first, num);
+#if defined(HG_PAIRS)
+            if (a->rounded)
+                hg_pair_columns(mine.factors, p.stride, mine.entered, p.stride, num, a->depth);
+#endif
+            hg_multiply_block(&p.weights, a->y + first * a->y_stride, a->y_stride,
+                              a->rounded ? (void *)mine.factors : mine.entered, p.stride, NULL, num, 0);
         }
     }
     return 0;
@@ -117,25 +148,37 @@ static void leave(const hg_projection *p, const hg_room *room, float *columns, i
 
 static void block_backward(const hg_projection *p, const hg_room *room, const hg_sums *sums, int64_t first)
 {
-#if defined(__x86_64__)
     const hg_projection_args *a = p->a;
     const int64_t num = hg_least(a->rows - first, HG_ROWS);
     const float *gradient = a->y + first * a->y_stride;
-    enter(p, room->entered, first, num);
-    for (int64_t i = 0; i < hg_panels_of(a->width); i++) {
-        float *panel = room->panels + i * HG_ROWS * HG_PANEL;
-        hg_pack_panel(panel, gradient + i * HG_PANEL, a->y_stride, 1, num, hg_least(a->width - i * HG_PANEL, HG_PANEL));
-        hg_multiply_transposed_avx2(sums->weight + i * a->depth * HG_PANEL, room->entered, p->stride, panel, num, a->depth);
+    const void *left = room->entered, *right = gradient;
+    int64_t right_stride = a->y_stride;
+    if (a->elu || !a->rounded)
+        enter(p, room->entered, first, num);
+#if defined(HG_PAIRS)
+    if (a->rounded) {
+        const int64_t stride = a->elu ? p->stride : a->x_stride;
+        hg_pair_rows(room->factors, p->stride, a->elu ? room->entered : a->x + first * stride, stride, num, a->depth);
+        left = room->factors;
+    }
+    if (a->rounded && a->gx) {
+        right_stride = hg_words_of(1, a->width);
+        hg_pair_columns(room->right, right_stride, gradient, a->y_stride, num, a->width);
+        right = room->right;
+    }
+#endif
+    for (int64_t c = 0; c < a->width; c += HG_PANEL) {
+        hg_pack_panel(a->rounded, room->panel, gradient + c, a->y_stride, 1, num, hg_least(a->width - c, HG_PANEL));
+        hg_multiply_transposed(a->rounded, sums->weight + c * a->depth, left, p->stride, room->panel, num, a->depth);
     }
     if (!a->gx)
         return;
-    float *to = a->elu ? room->gradient : a->gx + first * a->gx_stride;
-    hg_multiply_block(to, a->elu ? p->stride : a->gx_stride, gradient, a->y_stride, p->packed, NULL, num, a->width, a->depth, 0);
-    if (a->elu)
+    if (a->elu) {
+        hg_multiply_block(&p->weights, room->gradient, p->stride, right, right_stride, NULL, num, 0);
         leave(p, room, sums->columns, first, num);
-#else
-    (void)p, (void)room, (void)sums, (void)first, (void)leave;          /* see hg_multiplies */
-#endif
+    } else {
+        hg_multiply_block(&p->weights, a->gx + first * a->gx_stride, a->gx_stride, right, right_stride, NULL, num, a->add);
+    }
 }
 
 static hg_sums sums_of(const hg_projection_args *a, float *at)
@@ -161,25 +204,25 @@ static void add_sums(const hg_projection_args *a, const hg_sums *sums, int64_t i
 HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection_args *a)
 {
     hg_projection p = projection_of(path, a);
-    const int64_t panels = hg_panels_of(a->width), size = a->width * HG_PANEL, back = a->gx ? hg_panels_of(a->depth) : 0;
+    const int64_t panels = hg_panels_of(a->width), width = a->gx ? a->depth : 0;
+    const int64_t size = hg_panels_size(a->rounded, a->width, width), room = room_size(&p, 1);
     const int64_t blocks = (a->rows + HG_ROWS - 1) / HG_ROWS;
     const int64_t shares = hg_least((a->rows + HG_SHARE_ROWS - 1) / HG_SHARE_ROWS, HG_SHARES);
     const int64_t sums_size = (panels * HG_PANEL + 1) * a->depth;
-    const int64_t room_size = HG_ROWS * (2 * p.stride + panels * HG_PANEL) + a->depth;
     static _Thread_local hg_memory kept;
     num_threads = threads_for(a, num_threads);
-    const int64_t fitting = HG_SUMS_BYTES / (sums_size * (int64_t)sizeof *p.packed);
+    const int64_t fitting = HG_SUMS_BYTES / (sums_size * (int64_t)sizeof(float));
     const int64_t most = num_threads == 1 || fitting < num_threads ? num_threads : fitting, waves = (shares + most - 1) / most;
     const int64_t held = (shares + waves - 1) / waves;
-    p.packed = hg_kept(&kept, (back * size + held * sums_size + num_threads * room_size) * (int64_t)sizeof *p.packed);
-    if (!p.packed)
+    float *packed = hg_kept(&kept, (size + held * sums_size + num_threads * room) * (int64_t)sizeof *packed);
+    if (!packed)
         return -1;
-    float *all_sums = p.packed + back * size, *rooms = all_sums + held * sums_size;
+    p.weights = (hg_weights){packed, a->width, width, a->rounded};
+    float *all_sums = packed + size, *rooms = all_sums + held * sums_size;
     #pragma omp parallel num_threads(num_threads)
     {
-        float *mine = rooms + omp_get_thread_num() * room_size, *behind = mine + 2 * HG_ROWS * p.stride;
-        const hg_room room = {mine, mine + HG_ROWS * p.stride, behind, behind + panels * HG_ROWS * HG_PANEL};
-        hg_pack_panels(p.packed, a->weight, a->weight_across, a->weight_down, a->width, a->gx ? a->depth : 0);
+        const hg_room mine = room_of(&p, rooms + omp_get_thread_num() * room, 1);
+        hg_pack_weights(&p.weights, a->weight, a->weight_across, a->weight_down);
         for (int64_t wave = 0; wave < shares; wave += held) {
             const int64_t last = hg_least(wave + held, shares);
             #pragma omp for schedule(dynamic, 1)
@@ -187,7 +230,7 @@ HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection
                 const hg_sums sums = sums_of(a, all_sums + (s - wave) * sums_size);
                 memset(sums.weight, 0, (size_t)sums_size * sizeof *sums.weight);
                 for (int64_t b = s * blocks / shares; b < (s + 1) * blocks / shares; b++)
-                    block_backward(&p, &room, &sums, b * HG_ROWS);
+                    block_backward(&p, &mine, &sums, b * HG_ROWS);
             }
             #pragma omp for schedule(static)
             for (int64_t i = 0; i <= panels; i++)

@@ -8,7 +8,7 @@ typedef struct {
     const float *x;             /* (rows, depth) */
     const float *weight;        /* (depth, width) */
     float *y;                   /* (rows, width): the product; backwards its gradient, which is only read */
-    float *gx;                  /* backwards: (rows, depth), may be x, or NULL */
+    float *gx;                  /* backwards: (rows, depth), may be x, or NULL; without ELU added to if `add` */
     float *g_weight;            /* backwards: (depth, width), contiguous, added to */
     float *dots;                /* backwards, with ELU: (rows, heads) or NULL, as of hg_elu_gradient; likewise bias and sums */
     const float *bias;          /* (depth) or NULL */
@@ -28,6 +28,8 @@ typedef struct {
     uint64_t key;
     uint32_t threshold;
     int32_t elu;                /* whether rows pass through ELU, and then dropout, before they are multiplied */
+    int32_t rounded;            /* whether factors are rounded, see products.h */
+    int32_t add;
 } hg_projection_args;
 
 #endif

@@ -29,7 +29,7 @@ GATHERS = {
     "gather_largest": (2, 3, 4),
     "gather_matching": (2, 3, 4),
 }
-_SMALL = ("supported_paths", "probe", "check_block", "multiplies", "multiplies_here")
+_SMALL = ("supported_paths", "probe", "check_block", "multiplies", "rounds", "factors")
 # Inside of these everything belongs to them.
 _OWNERS = {"reduction": "reduction", "step": "optimizer"}
 
@@ -42,10 +42,10 @@ def _project(library, y, x, weight, rule):
     return _multiply(library, y, x, weight, None, False)
 
 
-def _project_backward(library, gradient, x, weight, rule, gx, g_weight, *rest):
-    rest = None, None, g_weight, None, None, None
+def _project_backward(library, gradient, x, weight, rule, gx, g_weight, dots, bias, sums, add):
+    rest = None, None, g_weight, None, None, None, False
     of_weight = [(library.project_backward, (x.t(), gradient), (gradient, x, weight, *rest))]
-    return of_weight + ([] if gx is None else _multiply(library, gx, gradient, weight.t(), None, False))
+    return of_weight + ([] if gx is None else _multiply(library, gx, gradient, weight.t(), None, add))
 
 
 #: Kernels that are products, and what else is done on the way: the products alone as [(function, factors, its arguments)].
