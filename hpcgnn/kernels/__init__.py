@@ -9,7 +9,7 @@ They are plain calls and not registered as torch custom operators: their gradien
 traces them, and the dispatcher adds about 37 microseconds to each call of 14 (a small gather, torch 2.13).
 """
 
-from .activation import bias_gradient, elu, elu_gradient
+from .activation import bias_gradient, elu, elu_gradient, relu_gradient
 from .aggregation import check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .extreme import gather_largest, gather_matching
@@ -43,5 +43,6 @@ __all__ = [
     "project",
     "project_backward",
     "random_words",
+    "relu_gradient",
     "stream_key",
 ]

@@ -1,4 +1,4 @@
-"""What stands between two layers, in one pass over the rows: ELU, its gradient, and the gradient of a bias.
+"""What stands between two layers, in one pass over the rows: ELU, its gradient and ReLU's, and the gradient of a bias.
 
 torch's own ELU takes three times as long, for the sake of digits below those of the result. Layers of attention need an inner
 product per head beside each gradient, and the sums of its columns (see ops/attention_layer.py); both come from the same pass.
@@ -53,6 +53,20 @@ def elu_gradient(
     for written in (out, dots, sums):
         if written is not None:
             checks.written(written)
+
+
+def relu_gradient(out: torch.Tensor, gradient: torch.Tensor, y: torch.Tensor, scale: float = 1.0) -> None:
+    """out = scale * gradient where y > 0, else 0: the gradient of the input of ReLU and of dropout by this scale.
+
+    y is their result: it is 0 where the unit was off or dropped.
+    out and y (n, F) of one dtype, float32, float64 or bfloat16, and gradient of the same, or float32 for bfloat16; rows
+    contiguous. out may be y itself, or gradient where that has its dtype. Raises ValueError for a wrong dtype, shape or layout.
+    """
+    checks.matrix("y", y, checks.FLOATS)
+    checks.matrix("out", out, (y.dtype,), *y.shape)
+    checks.matrix("gradient", gradient, (checks.accumulation_dtype(y.dtype),), *y.shape)
+    kernels().relu_gradient(out, gradient, y, scale)
+    checks.written(out)
 
 
 def bias_gradient(sums: torch.Tensor, gy: torch.Tensor) -> None:

@@ -60,6 +60,10 @@ class Native:
     def supported_paths(self) -> list[str]:
         return [name for code, name in enumerate(VECTOR_PATHS) if self._library.hg_supports(code)]
 
+    def _how(self, dtype) -> tuple[int, int, int]:
+        """The vector path, the number of threads and the type's code."""
+        return self._path, torch.get_num_threads(), ELEMENT_CODES[dtype]
+
     def gather(self, y, x, indptr, indices, rows, weight, source_scale, row_scale, accumulate) -> None:
         arguments = GatherArguments(
             x=_pointer(x),
@@ -233,9 +237,7 @@ class Native:
 
     def elu(self, out, x) -> None:
         self._library.hg_elu(
-            self._path,
-            torch.get_num_threads(),
-            ELEMENT_CODES[x.dtype],
+            *self._how(x.dtype),
             *_rows(out),
             *_rows(x),
             *x.shape,
@@ -245,9 +247,7 @@ class Native:
         heads = 1 if dots is None else dots.shape[1]
         partial = None if sums is None else _partial_sums(gy)
         self._library.hg_elu_gradient(
-            self._path,
-            torch.get_num_threads(),
-            ELEMENT_CODES[gy.dtype],
+            *self._how(gy.dtype),
             *(value for tensor in (out, gy, y, x, dots) for value in _rows(tensor)),
             _pointer(bias),
             _pointer(sums),
@@ -260,9 +260,7 @@ class Native:
     def normalise(self, y, denominator, bias) -> None:
         heads = denominator.shape[1]
         self._library.hg_normalise(
-            self._path,
-            torch.get_num_threads(),
-            ELEMENT_CODES[y.dtype],
+            *self._how(y.dtype),
             *_rows(y),
             *_rows(denominator),
             _pointer(bias),
@@ -275,9 +273,7 @@ class Native:
         total = c_double()
         partial = torch.empty(-(-labels.numel() // SUMMED_ROWS), dtype=torch.float64)
         wrong = self._library.hg_cross_entropy(
-            self._path,
-            torch.get_num_threads(),
-            ELEMENT_CODES[logits.dtype],
+            *self._how(logits.dtype),
             byref(total),
             *_rows(gradient),
             *_rows(logits),
@@ -290,14 +286,16 @@ class Native:
         return total.value, wrong
 
     def multiply(self, out, x, weight, bias, add) -> None:
-        rounded = self.factors(x.dtype)
+        rounded = self.factors(weight.dtype)
         if rounded is None:
             return reference.multiply(out, x, weight, bias, add)
         failed = self._library.hg_multiply(
             rounded,
             torch.get_num_threads(),
             *_rows(out),
-            *_rows(x),
+            x.data_ptr(),
+            ELEMENT_CODES[x.dtype],
+            x.stride(0),
             _pointer(weight),
             *weight.stride(),
             _pointer(bias),
@@ -317,7 +315,7 @@ class Native:
         """rule: (key, threshold, scale, ids) of dropout after ELU, with ids of None if there is no dropout; None: neither."""
         self._project("hg_project", y, x, weight, rule)
 
-    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, bias, sums, add) -> None:
+    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, bias, sums, y_sums, add) -> None:
         more = {
             "add": add,
             "gx": _pointer(gx),
@@ -325,6 +323,7 @@ class Native:
             "dots": _pointer(dots),
             "bias": _pointer(bias),
             "sums": _pointer(sums),
+            "y_sums": _pointer(y_sums),
             "heads": 1 if dots is None else dots.shape[1],
             "gx_stride": _rows(gx)[1],
             "dots_stride": _rows(dots)[1],
@@ -349,18 +348,28 @@ class Native:
             key=key,
             threshold=threshold,
             elu=rule is not None,
-            rounded=self.factors(x.dtype),
+            rounded=self.factors(weight.dtype),
+            x_type=ELEMENT_CODES[x.dtype],
+            y_type=ELEMENT_CODES[y.dtype],
             **more,
         )
         if getattr(self._library, function)(self._path, torch.get_num_threads(), byref(arguments)):
             raise MemoryError("a projection: no memory to work in")
 
+    def relu_gradient(self, out, gradient, y, scale) -> None:
+        self._library.hg_relu_gradient(
+            *self._how(y.dtype),
+            *_rows(out),
+            *_rows(gradient),
+            *_rows(y),
+            *y.shape,
+            scale,
+        )
+
     def bias_gradient(self, sums, gy) -> None:
         partial = _partial_sums(gy)
         self._library.hg_bias_gradient(
-            self._path,
-            torch.get_num_threads(),
-            ELEMENT_CODES[gy.dtype],
+            *self._how(gy.dtype),
             _pointer(sums),
             *_rows(gy),
             _pointer(partial),

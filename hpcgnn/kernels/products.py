@@ -18,14 +18,16 @@ def multiply(
 ) -> None:
     """out = x weight + bias, or with `add` out += x weight.
 
-    out (n, d_out) and x (n, d_in) of one dtype, rows contiguous and any distance apart, and not overlapping each other; weight
-    (d_in, d_out) with any strides, bias (d_out,) or None, not with `add`. Float32 is summed in float32. It is no operation of
-    autograd's: to be called where gradients are not recorded. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
+    out (n, d_out) and x (n, d_in), rows contiguous and any distance apart, and not overlapping each other; weight (d_in, d_out)
+    with any strides, bias (d_out,) or None, not with `add`; of one dtype, but x may be of bfloat16 where the others are of
+    float32 (see `one_pass`). Float32 is summed in float32. It is no operation of autograd's: to be called where gradients are
+    not recorded. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
     """
     checks.matrix("x", x, _TYPES)
-    checks.matrix("out", out, (x.dtype,), rows=x.shape[0])
+    checks.matrix("out", out, _TYPES, rows=x.shape[0])
     checks.weights(weight, x, out.shape[1])
-    checks.vector("bias", bias, x.dtype, out.shape[1], optional=True)
+    checks.matrix("out", out, (weight.dtype,))
+    checks.vector("bias", bias, weight.dtype, out.shape[1], optional=True)
     if bias is not None and add:
         raise ValueError("bias: expected None where the product is added")
     kernels().multiply(out, x, weight, bias, add)

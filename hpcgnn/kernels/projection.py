@@ -10,13 +10,14 @@ from typing import NamedTuple
 import torch
 
 from . import checks, masking
+from .activation import bias_gradient, elu_gradient
 from .activation import elu as elu_of
-from .activation import elu_gradient
 from .library import load
 from .products import multiply
 from .randomness import checked_key
 
 _TYPES = (torch.float32, torch.float64)
+_NARROW = (*_TYPES, torch.bfloat16)
 
 
 class Elu(NamedTuple):
@@ -28,7 +29,8 @@ class Elu(NamedTuple):
 
 
 def one_pass(dtype: torch.dtype) -> bool:
-    """Whether projections of this type are made in one pass, which needs no memory of the caller's."""
+    """Whether projections with weights of this type are made in one pass, which needs no memory of the caller's: neither for
+    steps, nor, with float32, to widen rows of bfloat16."""
     loaded = load()
     return loaded.reason is None and loaded.kernels.factors(dtype) is not None
 
@@ -45,7 +47,7 @@ def project(
     _check(out, x, weight, elu)
     if elu is None:
         multiply(out, x, weight)
-    elif _fits(x, out, elu):
+    elif _fits(weight, x, out, elu):
         load().kernels.project(out, x, weight, _rule(elu))
         checks.written(out)
     else:
@@ -63,20 +65,22 @@ def project_backward(
     bias: torch.Tensor | None = None,
     sums: torch.Tensor | None = None,
     room: torch.Tensor | None = None,
+    y_sums: torch.Tensor | None = None,
     add: bool = False,
 ) -> None:
     """gx = the gradient of x, and g_weight += that of weight, from `gradient` (n, d_out), that of what `project` gave.
 
     gx: (n, d_in), may be x itself where there is an ELU, or None: not wanted. g_weight: (d_in, d_out), contiguous. dots (n, H),
-    bias and sums (d_in,): as in `elu_gradient`, with ELU only. room: (2, n or more, d_in) to work in, or None. add: add to gx,
-    without ELU only. The rest as in `project`. In one pass no result depends on the number of threads.
+    bias and sums (d_in,): as in `elu_gradient`, with ELU only. room: (2, n or more, d_in) to work in, or None. y_sums (d_out,) +=
+    the sums of gradient's columns, or None. Without ELU gx is added to if `add`, and x and gradient may be of bfloat16 where the
+    rest is of float32 (see `one_pass`). The rest as in `project`. In one pass no result depends on the number of threads.
     """
     _check(gradient, x, weight, elu)
-    checks.matrix("g_weight", g_weight, (x.dtype,), *weight.shape)
+    checks.matrix("g_weight", g_weight, (weight.dtype,), *weight.shape)
     if not g_weight.is_contiguous():
         raise ValueError("g_weight: expected a contiguous tensor")
     if gx is not None:
-        checks.matrix("gx", gx, (x.dtype,), *x.shape)
+        checks.matrix("gx", gx, (weight.dtype,), *x.shape)
     if elu is None and not (dots is bias is sums is None):
         raise ValueError("dots, bias, sums: expected None where there is no ELU")
     if add and elu is not None:
@@ -87,18 +91,21 @@ def project_backward(
         checks.vector(name, vector, x.dtype, x.shape[1], optional=True)
     if dots is not None:
         checks.heads("dots", dots, x)
-    if _fits(x, gradient, elu):
-        load().kernels.project_backward(gradient, x, weight, _rule(elu), gx, g_weight, dots, bias, sums, add)
+    checks.vector("y_sums", y_sums, weight.dtype, gradient.shape[1], optional=True)
+    if _fits(weight, x, gradient, elu):
+        load().kernels.project_backward(gradient, x, weight, _rule(elu), gx, g_weight, dots, bias, sums, y_sums, add)
     else:
-        _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room, add)
-    for tensor in (gx, g_weight, dots, sums):
+        if y_sums is not None:
+            bias_gradient(y_sums, gradient.to(weight.dtype))
+        _step_by_step(gx, g_weight, x, gradient.to(weight.dtype), weight, elu, dots, bias, sums, room, add)
+    for tensor in (gx, g_weight, dots, sums, y_sums):
         if tensor is not None:
             checks.written(tensor)
 
 
 def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room, add):
     room = None if elu is None else _room(room, x, 2)
-    entered = _entered(x, elu, room)
+    entered = _entered(x, elu, room).to(weight.dtype)
     g_weight.addmm_(entered.t(), gradient)
     if gx is None:
         return
@@ -131,8 +138,8 @@ def _room(room, x, count):
     return room
 
 
-def _fits(x, out, elu):
-    return one_pass(x.dtype) and x.numel() and out.numel() and (elu is None or masking.rule(elu.p)[0] < 2**32)
+def _fits(weight, x, out, elu):
+    return one_pass(weight.dtype) and x.numel() and out.numel() and (elu is None or masking.rule(elu.p)[0] < 2**32)
 
 
 def _rule(elu):
@@ -144,8 +151,12 @@ def _rule(elu):
 
 
 def _check(out, x, weight, elu):
-    checks.matrix("x", x, _TYPES)
-    checks.matrix("the product or its gradient", out, (x.dtype,), rows=x.shape[0])
+    types = _TYPES if elu else _NARROW
+    checks.matrix("x", x, types)
+    checks.matrix("the product or its gradient", out, types, rows=x.shape[0])
     checks.weights(weight, x, out.shape[1])
+    checks.weights(weight.t(), out, x.shape[1])
+    if weight.dtype not in _TYPES:
+        raise ValueError(f"weight: expected torch.float32 or torch.float64, got {weight.dtype}")
     if elu is not None and elu.p:
         checks.vector("ids", elu.ids, torch.int64, x.shape[0])

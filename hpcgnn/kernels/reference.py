@@ -255,12 +255,17 @@ def normalise(y, denominator, bias) -> None:
 
 
 def multiply(out, x, weight, bias, add) -> None:
+    x = x.to(weight.dtype)
     if add:
         out.addmm_(x, weight)
     elif bias is None:
         torch.mm(x, weight, out=out)
     else:
         torch.addmm(bias, x, weight, out=out)
+
+
+def relu_gradient(out, gradient, y, scale) -> None:
+    out.copy_(torch.where(y > 0, gradient * scale, 0))
 
 
 def bias_gradient(sums, gy) -> None:

@@ -32,10 +32,8 @@ class ReluDropout:
             kernels.dropout(x, x, self.ids[rows], self.key, self.p)
 
     def gradient(self, gy, y, out):
-        """out = the gradient of the input from that of the result y, (rows, F) each; out may be y itself. Changes gy."""
-        if self.p:
-            gy.mul_(kernels.kept_scale(self.p))
-        torch.ops.aten.threshold_backward.grad_input(gy, y, 0, grad_input=out)
+        """out = the gradient of the input from that of the result y, (rows, F) each; out may be y itself."""
+        kernels.relu_gradient(out, gy, y, kernels.kept_scale(self.p))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.ops.room import Room, in_rows, row_tiles, tile_rows
+from hpcgnn.ops.room import Room, in_rows, read_type, row_tiles, tile_rows
 
 
 def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):
@@ -50,7 +50,7 @@ class _Convolve(torch.autograd.Function):
         y = arena.empty(operator.num_outputs, neighbour.shape[1], dtype=kept)
         first = y.shape[1] < x.shape[1]  # the narrower side is aggregated
         sent = arena.empty(len(x), y.shape[1], dtype=x.dtype) if first else x
-        inputs, products = Room(arena, x, dtype), Room(arena, sent, dtype)
+        inputs, products = Room(arena, x, read_type(x, dtype)), Room(arena, sent, dtype)
         for rows in row_tiles(len(x)):
             if activation is not None:
                 activation.apply_(x[rows], rows)
@@ -89,26 +89,28 @@ class _Convolve(torch.autograd.Function):
             if spare is None:  # not before t: it would take a bite of the space that t is going to need
                 spare = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
                 apart = None if operator.outputs is None or own is None else arena.empty_like(spare)
-                inputs, gradients = Room(arena, x, dtype), Room(arena, gy, dtype)
-                taken = _Taken(x, operator, Room(arena, x, dtype))
+                inputs = Room(arena, x, read_type(x, dtype))
+                gradients = Room(arena, gy, dtype if own is None else read_type(gy, dtype))
+                taken = _Taken(x, operator, Room(arena, x, read_type(x, dtype)))
             mine, place = operator.outputs_of(rows)
             part, g = inputs.read(x[rows]), gradients.read(gy[mine])
             in_place = activation is None and x.dtype == dtype
             out = None if not needs_x else gx[rows] if in_place else spare[: len(part)]
             kernels.project_backward(out, g_neighbour, part, t, neighbour)
-            kernels.bias_gradient(g_bias, g)
-            if own is not None and place is None:
-                kernels.project_backward(out, g_own, part, g, own, add=needs_x)
-            elif own is not None:
+            if own is None:
+                kernels.bias_gradient(g_bias, g)
+            elif place is None:
+                kernels.project_backward(out, g_own, part, g, own, y_sums=g_bias, add=needs_x)
+            else:
                 beside = apart[: len(g)] if needs_x else None
-                kernels.project_backward(beside, g_own, taken(mine), g, own)
+                kernels.project_backward(beside, g_own, taken(mine), g, own, y_sums=g_bias)
                 if needs_x:
                     out.index_add_(0, place, beside)
-            if not needs_x:
-                continue
-            if activation is not None:
+            if activation is not None and needs_x:
                 activation.gradient(out, part, part)
-            inputs.store(gx[rows], out if activation is None else part)
+                inputs.store(gx[rows], part)
+            elif needs_x and not in_place:
+                gx[rows].copy_(out)
         ctx.x = None
         return gx, g_neighbour, g_own, g_bias, None, None, None
 
@@ -148,14 +150,15 @@ class _Combine(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gy):
         constants, gy = ctx.constants, in_rows(gy)
-        gradients = Room(constants.arena, gy, constants.dtype)
+        gradients = Room(constants.arena, gy, read_type(gy, constants.dtype))
         g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype)
         g_weights = [torch.zeros_like(weight) for weight in ctx.weights]
         for rows, parts in constants.dropped():
             g = gradients.read(gy[rows])
-            kernels.bias_gradient(g_bias, g)
+            summed = g_bias  # once
             for part, g_weight, weight in zip(parts, g_weights, ctx.weights):
-                kernels.project_backward(None, g_weight, part, g, weight)
+                kernels.project_backward(None, g_weight, part, g, weight, y_sums=summed)
+                summed = None
         return None, None, g_bias, *g_weights
 
 
@@ -177,7 +180,8 @@ class _Constants:
     def dropped(self):
         """Yield (rows, the inputs' rows after dropout, to compute with); valid only until the next."""
         tiles = row_tiles(self.count)
-        rooms = [Room(self.arena, x, self.dtype) for x in self.inputs]
+        types = [self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops)]
+        rooms = [Room(self.arena, x, dtype) for x, dtype in zip(self.inputs, types)]
         spares = [
             self.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
             if self.outputs is not None or drop and x.dtype == self.dtype

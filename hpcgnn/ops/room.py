@@ -2,6 +2,8 @@
 
 import torch
 
+from hpcgnn import kernels
+
 # Rows that one thread works on at a time: they stay in the cache from one step to the next, and a product of so many rows
 # still runs at full speed.
 TILE_ROWS = 2048
@@ -25,6 +27,11 @@ def row_tiles(num_rows):
 def sum_type(dtype):
     """The type in which sums of numbers of a type are made: float32 for bfloat16, else the type itself."""
     return torch.promote_types(dtype, torch.float32)
+
+
+def read_type(x, dtype):
+    """The type in which the kernels' products, which compute in `dtype`, are given rows of x: its own if they can."""
+    return x.dtype if kernels.one_pass(dtype) else dtype
 
 
 def in_rows(x):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hpcgnn.kernels import bias_gradient, elu, elu_gradient
+from hpcgnn.kernels import bias_gradient, elu, elu_gradient, relu_gradient
 
 
 @pytest.mark.parametrize("width", [1, 3, 8, 31, 64])
@@ -29,6 +29,25 @@ def test_nan_stays_and_wrong_arguments_are_refused(kernels):
         elu(torch.zeros(2, 4), x)
     with pytest.raises(ValueError, match="float32"):
         elu(x.bfloat16(), x.bfloat16())
+
+
+@pytest.mark.parametrize("width", [1, 3, 8, 31, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_relu_gradient(kernels, threads, dtype, width):
+    draw = torch.Generator().manual_seed(width)
+    y = torch.randn(600, width + 3, generator=draw).to(dtype)[:, 1:-2].clamp_(min=0)
+    gradient = torch.randn(600, width, dtype=torch.promote_types(dtype, torch.float32), generator=draw)
+    gradient[0], y[1], gradient[1] = torch.inf, 0, torch.nan
+    wanted = torch.where(y > 0, gradient * 1.25, 0).to(dtype)
+    around = torch.full((600, width + 2), 7, dtype=dtype)
+    relu_gradient(around[:, 1:-1], gradient, y, 1.25)
+    assert torch.equal(around[:, 1:-1], wanted)
+    assert (around[:, [0, -1]] == 7).all(), "nothing beside the columns is touched"
+    relu_gradient(y, gradient, y, 1.25)
+    assert torch.equal(y, wanted), "over the result"
+    for arguments, word in (((y, gradient.bfloat16(), y), "gradient: expected"), ((y[:5], gradient, y), "out: expected shape")):
+        with pytest.raises(ValueError, match=word):
+            relu_gradient(*arguments)
 
 
 def rows_of(width, dtype, count=4, rows=1300):

@@ -85,6 +85,22 @@ def test_gradient_of_the_weights_alone(way, elu):
     close(case.g_weight - 1, case.wanted_g_weight, 300**0.5)
 
 
+@pytest.mark.parametrize("rows, depth, width", SIZES)
+def test_rows_of_bfloat16_are_those_numbers(way, rows, depth, width):
+    """Of x, of the gradient, or of both; and the sums of the gradient's columns."""
+    case = Case(rows, depth, width, None)
+    x, gradient = case.wide[0].bfloat16()[:, :-3], case.wide[2].bfloat16()[:, :-3]
+    project(case.y, x, case.weight)
+    close(case.y, x.double() @ case.weight.double(), depth**0.5)
+    for factors in ((x, gradient), (x, gradient.float()), (x.float(), gradient)):
+        case.g_weight.fill_(1)
+        y_sums = torch.ones(width)
+        project_backward(case.gx, case.g_weight, *factors, case.weight, y_sums=y_sums)
+        close(case.gx, gradient.double() @ case.weight.double().t(), width**0.5)
+        close(case.g_weight - 1, x.double().t() @ gradient.double(), rows**0.5)
+        close(y_sums - 1, gradient.double().sum(0), rows**0.5)
+
+
 def test_gradient_of_the_input_is_added(way):
     case = Case(103, 20, 30, None)
     case.gx[:] = 1
@@ -166,7 +182,9 @@ def test_wrong_arguments_are_refused(way):
         ((y, x, w.t()), "weight: expected"),
         ((y, x, w.double()), "weight: expected"),
         ((y[:3], x, w), "expected shape"),
-        ((y.bfloat16(), x.bfloat16(), w.bfloat16()), "x: expected"),
+        ((y.bfloat16(), x.bfloat16(), w.bfloat16()), "weight: expected"),
+        ((y, x.bfloat16(), w, case.elu), "x: expected"),
+        ((y.bfloat16(), x.bfloat16(), w), "out: expected"),
         ((y, x, w, Elu(case.ids[:3], KEY, 0.4)), "ids: expected"),
         ((y, x, w, Elu(case.ids, KEY, 1.4)), "p: expected"),
     ):
@@ -176,7 +194,10 @@ def test_wrong_arguments_are_refused(way):
         ((gx, g_weight.t(), x, y, w), "g_weight: expected"),
         ((gx[:, :5], g_weight, x, y, w), "gx: expected"),
         ((gx, g_weight, x, y, w, None, case.dots), "expected None where there is no ELU"),
-        ((gx, g_weight, x, y, w, case.elu, None, None, None, None, True), "add: expected False"),
+        ((gx, g_weight, x, y, w, case.elu, None, None, None, None, None, True), "add: expected False"),
+        ((gx, g_weight, x, y, w, None, None, None, None, None, torch.empty(5)), "y_sums: expected"),
+        ((gx.bfloat16(), g_weight, x, y, w), "gx: expected"),
+        ((gx, g_weight, x.double(), y, w), "weight: expected"),
         ((None, g_weight, x, y, w, case.elu, case.dots), "expected None where gx is"),
         ((gx, g_weight, x, y, w, case.elu, torch.empty(4, 4)), "dots: expected as many columns"),
         ((gx, g_weight, x, y, w, case.elu, None, torch.empty(5)), "bias: expected shape"),

@@ -30,14 +30,16 @@ def close(found, wanted, terms):
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=2e-6 * max(float(terms), 1) ** 0.5)
 
 
-@pytest.mark.parametrize("how", ["plain", "bias", "add"])
+@pytest.mark.parametrize("how", ["plain", "bias", "add", "narrow"])
 @pytest.mark.parametrize("rows, depth, width", SIZES)
 def test_product(threads, rows, depth, width, how):
     draw = torch.Generator().manual_seed(rows)
     x, w, y = numbers(draw, rows, depth, gap=3), numbers(draw, depth, width), numbers(draw, rows, width, gap=5)
     bias = torch.randn(width, generator=draw) if how == "bias" else None
     wanted = x.double() @ w.double() + (y.double() if how == "add" else 0 if bias is None else bias.double())
-    again = y.clone()
+    again, odd = y.clone(), numbers(draw, rows, depth, gap=4)
+    if how == "narrow":  # rows that are pairs as they stand, unless an odd number of them lies between two
+        x = x.bfloat16() if rows % 2 else odd.copy_(x).bfloat16()
     multiply(y, x, w, bias, how == "add")
     close(y, wanted, depth)
     multiply(again, x, w.t().contiguous().t(), bias, how == "add")
@@ -67,7 +69,7 @@ def test_rows_do_not_depend_on_their_place_or_the_threads(set_threads):
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2]) and torch.equal(some, found[0][500:507])
 
 
-@pytest.mark.parametrize("wanted", ["both", "add", "weights"])
+@pytest.mark.parametrize("wanted", ["both", "add", "weights", "narrow"])
 @pytest.mark.parametrize("rows, depth, width", SIZES)
 def test_gradients(threads, rows, depth, width, wanted):
     draw = torch.Generator().manual_seed(rows)
@@ -75,6 +77,8 @@ def test_gradients(threads, rows, depth, width, wanted):
     g, gx, g_weight = numbers(draw, rows, width, gap=5), numbers(draw, rows, depth, gap=3), numbers(draw, depth, width)
     right = g.double() @ w.double().t() + (gx.double() if wanted == "add" else 0)
     right_of_weights = g_weight.double() + x.double().t() @ g.double()
+    if wanted == "narrow":
+        x, g = x.bfloat16(), g.bfloat16()
     project_backward(None if wanted == "weights" else gx, g_weight, x, g, w, add=wanted == "add")
     close(g_weight, right_of_weights, rows)
     if wanted != "weights":

@@ -40,6 +40,20 @@ HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, i
         kernels->bias_gradient(sums, partial, width, shares, width);
 }
 
+/* out = scale times the gradient (rows, width) where y is above 0, else 0; out, of y's type, may be y. The gradient is of float32
+ * where that is bfloat16, else of the same type. */
+HG_EXPORT void hg_relu_gradient(int path, int num_threads, int type, void *out, int64_t out_stride, const void *gradient,
+                                int64_t gradient_stride, const void *y, int64_t y_stride, int64_t rows, int64_t width,
+                                double scale)
+{
+    void (*relu_gradient)(void *, const void *, const void *, int64_t, double) = hg_table(path)->relu_gradient[type];
+    const int64_t size = hg_size_of(type), wide = type == HG_BF16 ? hg_size_of(HG_F32) : size;
+    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
+    for (int64_t i = 0; i < rows; i++)
+        relu_gradient((char *)out + i * out_stride * size, (const char *)gradient + i * gradient_stride * wide,
+                      (const char *)y + i * y_stride * size, width, scale);
+}
+
 /* y (rows, F) = y / denominator (rows, heads) + bias (F), unless NULL; rows with a denominator of 0 get the bias alone. */
 HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_t y_stride, const void *denominator,
                             int64_t denominator_stride, const void *bias, int64_t rows, int64_t heads, int64_t head_width)

@@ -103,15 +103,46 @@ void hg_multiply_transposed(int rounded, float *sums, const void *x, int64_t x_s
     (void)rounded, (void)sums, (void)x, (void)x_stride, (void)panel, (void)rows, (void)depth;
 }
 
-/* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. Element
- * (k, c) of w stands at k * w_down + c * w_across. Each element is one sum over k in order, whatever the number of threads.
+const float *hg_widened(float *room, const void *x, int x_type, int64_t *stride, int64_t rows, int64_t depth)
+{
+    if (x_type == HG_F32)
+        return x;
+#if defined(__x86_64__)
+    hg_widen_avx2(room, depth, x, *stride, rows, depth);
+#endif
+    *stride = depth;
+    (void)rows;
+    return room;
+}
+
+/* Where a block of rows of x stands as it is multiplied, made in `room` unless it is there already; *stride: see hg_widened. */
+static const void *factors_of(const hg_weights *w, float *room, const void *x, int x_type, int64_t *stride, int64_t rows)
+{
+#if defined(HG_PAIRS)
+    if (w->rounded && x_type == HG_BF16 && w->depth % 2 == 0 && *stride % 2 == 0) {
+        *stride /= 2;
+        return x;                       /* they are pairs */
+    }
+    if (w->rounded) {
+        const float *from = hg_widened(room, x, x_type, stride, rows, w->depth);
+        uint32_t *pairs = (uint32_t *)room + HG_ROWS * w->depth;
+        hg_pair_columns(pairs, hg_words_of(1, w->depth), from, *stride, rows, w->depth);
+        *stride = hg_words_of(1, w->depth);
+        return pairs;
+    }
+#endif
+    return hg_widened(room, x, x_type, stride, rows, w->depth);
+}
+
+/* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. x is of
+ * x_type, HG_F32 or HG_BF16; element (k, c) of w stands at k * w_down + c * w_across. Each element is one sum over k in order, whatever the number of threads.
  * Returns 0, or -1: no memory. */
-HG_EXPORT int hg_multiply(int rounded, int num_threads, float *y, int64_t y_stride, const float *x, int64_t x_stride,
-                          const float *w, int64_t w_down, int64_t w_across, const float *bias, int64_t rows, int64_t depth,
-                          int64_t width, int add)
+HG_EXPORT int hg_multiply(int rounded, int num_threads, float *y, int64_t y_stride, const void *x, int x_type,
+                          int64_t x_stride, const float *w, int64_t w_down, int64_t w_across, const float *bias,
+                          int64_t rows, int64_t depth, int64_t width, int add)
 {
     const int64_t columns = hg_panels_of(width) * HG_PANEL, size = hg_panels_size(rounded, depth, width);
-    const int64_t stride = hg_words_of(1, depth), room = rounded ? HG_ROWS * stride : 0;
+    const int64_t room = HG_ROWS * (depth + hg_words_of(1, depth));
     if (rows == 0 || width == 0)
         return 0;
     if (rows * depth * width < HG_FEW)
@@ -131,13 +162,10 @@ HG_EXPORT int hg_multiply(int rounded, int num_threads, float *y, int64_t y_stri
         #pragma omp for schedule(static)
         for (int64_t first = 0; first < rows; first += HG_ROWS) {
             const int64_t num = hg_least(rows - first, HG_ROWS);
-            const float *from = x + first * x_stride;
-#if defined(HG_PAIRS)
-            if (rounded)
-                hg_pair_columns((uint32_t *)mine, stride, from, x_stride, num, depth);
-#endif
-            hg_multiply_block(&weights, y + first * y_stride, y_stride, rounded ? mine : from, rounded ? stride : x_stride,
-                              bias ? biases : NULL, num, add);
+            int64_t stride = x_stride;
+            const void *from = (const char *)x + first * x_stride * hg_size_of(x_type);
+            from = factors_of(&weights, mine, from, x_type, &stride, num);
+            hg_multiply_block(&weights, y + first * y_stride, y_stride, from, stride, bias ? biases : NULL, num, add);
         }
     }
     return 0;

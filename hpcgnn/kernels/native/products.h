@@ -61,7 +61,12 @@ void hg_multiply_block(const hg_weights *w, float *y, int64_t y_stride, const vo
 void hg_multiply_transposed(int rounded, float *sums, const void *x, int64_t x_stride, const void *panel, int64_t rows,
                             int64_t depth);
 
+/* x (rows, depth) of x_type, HG_F32 or HG_BF16, as it is multiplied: as float32, x itself where it is that, else at `room`
+ * (rows, depth). *stride: of x, and then of what is returned. */
+const float *hg_widened(float *room, const void *x, int x_type, int64_t *stride, int64_t rows, int64_t depth);
+
 #if defined(__x86_64__)
+void hg_widen_avx2(float *to, int64_t stride, const uint16_t *x, int64_t x_stride, int64_t rows, int64_t depth);
 /* y (rows, num) = x (rows, depth) times a panel, `num` of whose columns count; bias: HG_PANEL of them or NULL. What lies behind
  * the panel is asked for meanwhile, as the next one. */
 void hg_multiply_avx2(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *panel, const float *bias,

@@ -122,5 +122,14 @@ void hg_multiply_transposed_avx2(float *sums, const float *x, int64_t x_stride, 
     }
 }
 
+void hg_widen_avx2(float *to, int64_t stride, const uint16_t *x, int64_t x_stride, int64_t rows, int64_t depth)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        float *restrict row = to + i * stride;
+        for (int64_t c = 0; c < depth; c++)
+            row[c] = hg_float_of_bf16(x[i * x_stride + c]);
+    }
+}
+
 #include "target_end.h"
 #endif

@@ -36,12 +36,14 @@ typedef struct {
     void *panel;                /* backwards: (HG_ROWS, HG_PANEL), the gradient of y */
     uint32_t *factors;          /* rounded: pairs of `entered`, of its columns or backwards of its rows */
     uint32_t *right;            /* rounded, backwards: pairs of the columns of the gradient of y */
+    float *wide;                /* backwards: (HG_ROWS, width), the gradient of y if it is of bfloat16 */
 } hg_room;
 
 /* A share's sums. */
 typedef struct {
     float *weight;              /* (panels, depth, HG_PANEL) */
     float *columns;             /* (depth) */
+    float *y_columns;           /* (width) */
 } hg_sums;
 
 static hg_projection projection_of(int path, const hg_projection_args *a)
@@ -55,7 +57,8 @@ static int64_t room_size(const hg_projection *p, int backwards)
 {
     const hg_projection_args *a = p->a;
     const int64_t forwards = HG_ROWS * (p->stride + (a->rounded ? p->stride : 0));
-    return backwards ? forwards + HG_ROWS * (p->stride + HG_PANEL + (a->rounded ? hg_words_of(1, a->width) : 0)) + a->depth : forwards;
+    const int64_t right = (a->rounded ? hg_words_of(1, a->width) : 0) + (a->y_type == HG_BF16 ? a->width : 0);
+    return backwards ? forwards + HG_ROWS * (p->stride + HG_PANEL + right) + a->depth : forwards;
 }
 
 static hg_room room_of(const hg_projection *p, float *at, int backwards)
@@ -70,6 +73,7 @@ static hg_room room_of(const hg_projection *p, float *at, int backwards)
         room.panel = room.gradient + HG_ROWS * p->stride;
         room.columns = (float *)room.panel + HG_ROWS * HG_PANEL;
         room.right = (uint32_t *)(room.columns + a->depth);
+        room.wide = (float *)room.right + (a->rounded ? HG_ROWS * hg_words_of(1, a->width) : 0);
     }
     return room;
 }
@@ -82,8 +86,15 @@ static int threads_for(const hg_projection_args *a, int num_threads)
 static void enter(const hg_projection *p, float *to, int64_t first, int64_t num)
 {
     const hg_projection_args *a = p->a;
+    const void *block = (const char *)a->x + first * a->x_stride * hg_size_of(a->x_type);
+#if defined(__x86_64__)
+    if (a->x_type == HG_BF16) {
+        hg_widen_avx2(to, p->stride, block, a->x_stride, num, a->depth);
+        return;
+    }
+#endif
     for (int64_t i = 0; i < num; i++) {
-        const float *from = a->x + (first + i) * a->x_stride;
+        const float *from = (const float *)block + i * a->x_stride;
         if (a->elu)
             p->between->elu(to + i * p->stride, from, a->depth);
         else
@@ -116,7 +127,7 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
             if (a->rounded)
                 hg_pair_columns(mine.factors, p.stride, mine.entered, p.stride, num, a->depth);
 #endif
-            hg_multiply_block(&p.weights, a->y + first * a->y_stride, a->y_stride,
+            hg_multiply_block(&p.weights, (float *)a->y + first * a->y_stride, a->y_stride,
                               a->rounded ? (void *)mine.factors : mine.entered, p.stride, NULL, num, 0);
         }
     }
@@ -138,7 +149,7 @@ static void leave(const hg_projection *p, const hg_room *room, float *columns, i
             for (int64_t c = 0; c < a->depth; c++)
                 entered[c] *= unscaled;         /* ELU's result again, where dropout has kept it */
         p->between->elu_gradient(a->gx + (first + i) * a->gx_stride, room->gradient + i * p->stride, entered,
-                                 a->x + (first + i) * a->x_stride, a->bias,
+                                 (const float *)a->x + (first + i) * a->x_stride, a->bias,
                                  a->dots ? a->dots + (first + i) * a->dots_stride : NULL, a->sums ? room->columns : NULL,
                                  a->heads, a->depth / a->heads);
     }
@@ -150,25 +161,30 @@ static void block_backward(const hg_projection *p, const hg_room *room, const hg
 {
     const hg_projection_args *a = p->a;
     const int64_t num = hg_least(a->rows - first, HG_ROWS);
-    const float *gradient = a->y + first * a->y_stride;
+    int64_t y_stride = a->y_stride;
+    const float *gradient = hg_widened(room->wide, (const char *)a->y + first * y_stride * hg_size_of(a->y_type), a->y_type,
+                                       &y_stride, num, a->width);
     const void *left = room->entered, *right = gradient;
-    int64_t right_stride = a->y_stride;
-    if (a->elu || !a->rounded)
+    int64_t right_stride = y_stride;
+    const int as_it_is = !a->elu && a->rounded && a->x_type == HG_F32;
+    if (a->y_sums)
+        p->between->bias_gradient(sums->y_columns, gradient, y_stride, num, a->width);
+    if (!as_it_is)
         enter(p, room->entered, first, num);
 #if defined(HG_PAIRS)
     if (a->rounded) {
-        const int64_t stride = a->elu ? p->stride : a->x_stride;
-        hg_pair_rows(room->factors, p->stride, a->elu ? room->entered : a->x + first * stride, stride, num, a->depth);
+        hg_pair_rows(room->factors, p->stride, as_it_is ? (const float *)a->x + first * a->x_stride : room->entered,
+                     as_it_is ? a->x_stride : p->stride, num, a->depth);
         left = room->factors;
     }
     if (a->rounded && a->gx) {
         right_stride = hg_words_of(1, a->width);
-        hg_pair_columns(room->right, right_stride, gradient, a->y_stride, num, a->width);
+        hg_pair_columns(room->right, right_stride, gradient, y_stride, num, a->width);
         right = room->right;
     }
 #endif
     for (int64_t c = 0; c < a->width; c += HG_PANEL) {
-        hg_pack_panel(a->rounded, room->panel, gradient + c, a->y_stride, 1, num, hg_least(a->width - c, HG_PANEL));
+        hg_pack_panel(a->rounded, room->panel, gradient + c, y_stride, 1, num, hg_least(a->width - c, HG_PANEL));
         hg_multiply_transposed(a->rounded, sums->weight + c * a->depth, left, p->stride, room->panel, num, a->depth);
     }
     if (!a->gx)
@@ -183,21 +199,25 @@ static void block_backward(const hg_projection *p, const hg_room *room, const hg
 
 static hg_sums sums_of(const hg_projection_args *a, float *at)
 {
-    return (hg_sums){at, at + hg_panels_of(a->width) * HG_PANEL * a->depth};
+    float *columns = at + hg_panels_of(a->width) * HG_PANEL * a->depth;
+    return (hg_sums){at, columns, columns + a->depth};
 }
 
-/* Adds panel i of a share's sums to the gradient of the weights; behind the last: its columns to `sums`. */
+/* Adds panel i of a share's sums to the gradient of the weights; behind the last: its columns to `sums` and `y_sums`. */
 static void add_sums(const hg_projection_args *a, const hg_sums *sums, int64_t i)
 {
     const float *from = sums->weight + i * a->depth * HG_PANEL;
     const int64_t num = hg_least(a->width - i * HG_PANEL, HG_PANEL);
-    if (i == hg_panels_of(a->width))
+    if (i == hg_panels_of(a->width)) {
         for (int64_t c = 0; a->sums && c < a->depth; c++)
             a->sums[c] += sums->columns[c];
-    else
+        for (int64_t c = 0; a->y_sums && c < a->width; c++)
+            a->y_sums[c] += sums->y_columns[c];
+    } else {
         for (int64_t k = 0; k < a->depth; k++)
             for (int64_t c = 0; c < num; c++)
                 a->g_weight[k * a->width + i * HG_PANEL + c] += from[k * HG_PANEL + c];
+    }
 }
 
 /* All gradients from that of y. Returns 0, or -1: no memory. */
@@ -208,7 +228,7 @@ HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection
     const int64_t size = hg_panels_size(a->rounded, a->width, width), room = room_size(&p, 1);
     const int64_t blocks = (a->rows + HG_ROWS - 1) / HG_ROWS;
     const int64_t shares = hg_least((a->rows + HG_SHARE_ROWS - 1) / HG_SHARE_ROWS, HG_SHARES);
-    const int64_t sums_size = (panels * HG_PANEL + 1) * a->depth;
+    const int64_t sums_size = (panels * HG_PANEL + 1) * a->depth + a->width;
     static _Thread_local hg_memory kept;
     num_threads = threads_for(a, num_threads);
     const int64_t fitting = HG_SUMS_BYTES / (sums_size * (int64_t)sizeof(float));

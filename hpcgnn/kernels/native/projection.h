@@ -5,14 +5,15 @@
 #include "hg.h"
 
 typedef struct {
-    const float *x;             /* (rows, depth) */
+    const void *x;              /* (rows, depth), of x_type: HG_F32, or without ELU HG_BF16 */
     const float *weight;        /* (depth, width) */
-    float *y;                   /* (rows, width): the product; backwards its gradient, which is only read */
+    void *y;                    /* (rows, width): the product; backwards its gradient, which is only read, of y_type */
     float *gx;                  /* backwards: (rows, depth), may be x, or NULL; without ELU added to if `add` */
     float *g_weight;            /* backwards: (depth, width), contiguous, added to */
     float *dots;                /* backwards, with ELU: (rows, heads) or NULL, as of hg_elu_gradient; likewise bias and sums */
     const float *bias;          /* (depth) or NULL */
     float *sums;                /* (depth) or NULL, added to */
+    float *y_sums;              /* backwards: (width) or NULL, to which the columns' sums of y are added */
     const int64_t *ids;         /* (rows), NULL without dropout */
     int64_t rows;
     int64_t depth;
@@ -30,6 +31,8 @@ typedef struct {
     int32_t elu;                /* whether rows pass through ELU, and then dropout, before they are multiplied */
     int32_t rounded;            /* whether factors are rounded, see products.h */
     int32_t add;
+    int32_t x_type;
+    int32_t y_type;
 } hg_projection_args;
 
 #endif
