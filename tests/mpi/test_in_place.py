@@ -104,7 +104,7 @@ def test_our_own_products_are_those_of_torch(comm, paths, model, precision, matm
         else:
             # Numbers of 8 bits; and torch does not round the factors of every product that it might (small ones, gradients of
             # weights). Ours alone are held to more in tests/kernels/test_rounded.py.
-            share = 0.05 if matmul == "medium" else 0.01
+            share = 0.1 if matmul == "medium" else 0.01
             assert (mine - found[1][name]).norm() <= share * found[1][name].norm(), name
 
 
