@@ -183,8 +183,9 @@ def _products():
         warnings.simplefilter("ignore")
         from hpcgnn import kernels
 
-        whose = "our own" if kernels.describe()["rounded_products"] == "own" else "of torch"
-    return Finding("bf16", f"{', '.join(found)}, products {whose}")
+        whose = kernels.describe()["rounded_products"]
+    said = {"own": "products our own", "torch": "products of torch", "none": "not used: --matmul medium changes nothing"}
+    return Finding("bf16", f"{', '.join(found)}, {said[whose]}")
 
 
 def _allocator():

@@ -56,7 +56,7 @@ def elu_gradient(
 
 
 def relu_gradient(out: torch.Tensor, gradient: torch.Tensor, y: torch.Tensor, scale: float = 1.0) -> None:
-    """out = scale * gradient where y > 0, else 0: the gradient of the input of ReLU and of dropout by this scale.
+    """out = 0 where y <= 0, else scale * gradient: the gradient of the input of ReLU and of dropout by this scale.
 
     y is their result: it is 0 where the unit was off or dropped.
     out and y (n, F) of one dtype, float32, float64 or bfloat16, and gradient of the same, or float32 for bfloat16; rows

@@ -75,10 +75,12 @@ def describe() -> dict:
     Keys: `native` (bool), `reason` (str or None: why not), `file`, `vector_path` (str or None), `vector_paths` (those
     this processor could use), `openmp_runtimes` (files of the OpenMP runtimes in the process; more than one is a
     fault), `threads` (int: torch's setting, which the kernels follow at each call), `products` and `rounded_products`
-    (whose kernel multiplies float32 matrices as they are, and with rounded factors: "own" or "torch", see products.py).
+    (whose kernel multiplies float32 matrices as they are, and with rounded factors: "own" or "torch", see products.py; "none":
+    our own do not round here).
     """
     loaded = load()
     native = loaded.reason is None
+    own = native and loaded.kernels.multiplies
     return {
         "native": native,
         "reason": loaded.reason,
@@ -87,8 +89,8 @@ def describe() -> dict:
         "vector_paths": loaded.kernels.supported_paths() if native else [],
         "openmp_runtimes": openmp_runtimes(),
         "threads": torch.get_num_threads(),
-        "products": "own" if native and loaded.kernels.multiplies else "torch",
-        "rounded_products": "own" if native and loaded.kernels.rounds else "torch",
+        "products": "own" if own else "torch",
+        "rounded_products": "torch" if not own else "own" if loaded.kernels.rounds else "none",
     }
 
 

@@ -33,9 +33,9 @@ def _pointer(tensor: torch.Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def _rounds_factors() -> bool:
-    """Whether torch would multiply with factors rounded to bfloat16: `--matmul medium`, on a processor that can."""
-    return torch.get_float32_matmul_precision() != "highest" and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+def _may_round() -> bool:
+    """Whether factors of products may be rounded to bfloat16: `--matmul medium`."""
+    return torch.get_float32_matmul_precision() == "medium"
 
 
 def _rows(tensor: torch.Tensor | None) -> tuple[int | None, int]:
@@ -308,8 +308,9 @@ class Native:
 
     def factors(self, dtype) -> bool | None:
         """Of products of this type: whether their factors are rounded now. None where products are torch's."""
-        rounded = _rounds_factors()
-        return rounded if dtype == torch.float32 and (self.rounds if rounded else self.multiplies) else None
+        if dtype != torch.float32 or not self.multiplies:
+            return None
+        return self.rounds and _may_round()
 
     def project(self, y, x, weight, rule) -> None:
         """rule: (key, threshold, scale, ids) of dropout after ELU, with ids of None if there is no dropout; None: neither."""

@@ -95,9 +95,10 @@ def project_backward(
     if _fits(weight, x, gradient, elu):
         load().kernels.project_backward(gradient, x, weight, _rule(elu), gx, g_weight, dots, bias, sums, y_sums, add)
     else:
+        gradient = gradient.to(weight.dtype)
         if y_sums is not None:
-            bias_gradient(y_sums, gradient.to(weight.dtype))
-        _step_by_step(gx, g_weight, x, gradient.to(weight.dtype), weight, elu, dots, bias, sums, room, add)
+            bias_gradient(y_sums, gradient)
+        _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room, add)
     for tensor in (gx, g_weight, dots, sums, y_sums):
         if tensor is not None:
             checks.written(tensor)

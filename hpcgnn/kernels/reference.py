@@ -265,7 +265,7 @@ def multiply(out, x, weight, bias, add) -> None:
 
 
 def relu_gradient(out, gradient, y, scale) -> None:
-    out.copy_(torch.where(y > 0, gradient * scale, 0))
+    out.copy_(torch.where(y <= 0, 0, gradient * scale))
 
 
 def bias_gradient(sums, gy) -> None:

@@ -79,7 +79,7 @@ class _Convolve(torch.autograd.Function):
         wider = gy.element_size() > x.element_size()
         sent = arena.empty(*gy.shape, dtype=x.dtype).copy_(gy) if wider else gy
         needs_x = ctx.needs_input_grad[0]
-        g_neighbour, g_own = torch.zeros_like(neighbour), None if own is None else torch.zeros_like(own)
+        g_neighbour, g_own = (weight if weight is None else weight.new_zeros(weight.shape) for weight in (neighbour, own))
         g_bias = torch.zeros_like(neighbour[0])
         gx = None
         if needs_x:
@@ -152,7 +152,7 @@ class _Combine(torch.autograd.Function):
         constants, gy = ctx.constants, in_rows(gy)
         gradients = Room(constants.arena, gy, read_type(gy, constants.dtype))
         g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype)
-        g_weights = [torch.zeros_like(weight) for weight in ctx.weights]
+        g_weights = [weight.new_zeros(weight.shape) for weight in ctx.weights]
         for rows, parts in constants.dropped():
             g = gradients.read(gy[rows])
             summed = g_bias  # once

@@ -8,8 +8,9 @@ from hpcgnn import kernels
 # still runs at full speed.
 TILE_ROWS = 2048
 # Several threads wait for each other at the end of every step, so steps are larger: at 2048 rows two threads took a quarter
-# longer (SAGE, 3 x 256) than at 8192. No tile is larger than this.
-MOST_ROWS = 1 << 15
+# longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have work (HG_SHARES in
+# native/projection.c).
+MOST_ROWS = 1 << 17
 
 
 def tile_rows():
@@ -30,8 +31,8 @@ def sum_type(dtype):
 
 
 def read_type(x, dtype):
-    """The type in which the kernels' products, which compute in `dtype`, are given rows of x: its own if they can."""
-    return x.dtype if kernels.one_pass(dtype) else dtype
+    """The type in which the kernels' products, which compute in `dtype`, are given rows of x: bfloat16 as it is if they can."""
+    return x.dtype if x.dtype == torch.bfloat16 and kernels.one_pass(dtype) else dtype
 
 
 def in_rows(x):

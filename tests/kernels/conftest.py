@@ -43,9 +43,9 @@ def own_products(monkeypatch):
         if rounded and not loaded.kernels._library.hg_multiplies() & 2:
             pytest.skip("no instructions for products of bfloat16, or a compiler that does not know them")
         found = native.Native(loaded.kernels._library, path)
-        found.multiplies = found.rounds = True
+        found.multiplies, found.rounds = True, rounded
         if rounded:
-            monkeypatch.setattr(native, "_rounds_factors", lambda: True)
+            monkeypatch.setattr(native, "_may_round", lambda: True)
         return found
 
     return of

@@ -37,8 +37,8 @@ def test_relu_gradient(kernels, threads, dtype, width):
     draw = torch.Generator().manual_seed(width)
     y = torch.randn(600, width + 3, generator=draw).to(dtype)[:, 1:-2].clamp_(min=0)
     gradient = torch.randn(600, width, dtype=torch.promote_types(dtype, torch.float32), generator=draw)
-    gradient[0], y[1], gradient[1] = torch.inf, 0, torch.nan
-    wanted = torch.where(y > 0, gradient * 1.25, 0).to(dtype)
+    gradient[0], y[1], gradient[1], y[2], gradient[2] = torch.inf, 0, torch.nan, torch.nan, 3  # NaN is no reason to stop
+    wanted = torch.where(y <= 0, 0, gradient * 1.25).to(dtype)
     around = torch.full((600, width + 2), 7, dtype=dtype)
     relu_gradient(around[:, 1:-1], gradient, y, 1.25)
     assert torch.equal(around[:, 1:-1], wanted)

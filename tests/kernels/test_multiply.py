@@ -71,19 +71,16 @@ def test_other_types_are_torchs(product, dtype):
     torch.testing.assert_close(out, torch.mm(x.contiguous(), w))
 
 
-@pytest.mark.parametrize("rounds", [False, True])
-def test_medium_is_torchs_where_it_rounds_factors(product, monkeypatch, rounds):
-    """Without the instructions for it, `--matmul medium` changes nothing."""
+@pytest.mark.parametrize("precision, whose", [("highest", False), ("high", False), ("medium", True)])
+def test_medium_alone_rounds_where_it_can(product, monkeypatch, precision, whose):
     if product is reference:
         pytest.skip("always torch's")
-    called = []
-    product.rounds = False
-    monkeypatch.setattr("hpcgnn.kernels.reference.multiply", lambda *args: called.append(args))
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: rounds)
-    x, out, w, _ = matrices(60, 30, 20)
-    product.multiply(out, x, w, None, False)
-    assert len(called) == rounds
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
+    assert product.factors(torch.float32) is False, "nothing is rounded without the instructions for it"
+    product.rounds = True
+    assert product.factors(torch.float32) is whose and product.factors(torch.float64) is None
+    product.multiplies = False
+    assert product.factors(torch.float32) is None
 
 
 def test_infinities_and_nan_stay(product):

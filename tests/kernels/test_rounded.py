@@ -11,10 +11,11 @@ SIZES = [(1, 1, 1), (5, 7, 16), (12, 40, 17), (23, 2, 48), (47, 33, 15), (49, 16
 SIZES += [(4200, 24, 264)]
 
 
-@pytest.fixture(autouse=True)
-def rounded(monkeypatch, own_products):
-    chosen = own_products("avx2", rounded=True)
-    monkeypatch.setattr("hpcgnn.kernels.projection.load", lambda: library.Loaded(chosen, None, "avx2", None))
+@pytest.fixture(autouse=True, params=["avx2"])
+def rounded(request, monkeypatch, own_products):
+    """The path is that of what surrounds the products."""
+    chosen = own_products(request.param, rounded=True)
+    monkeypatch.setattr("hpcgnn.kernels.projection.load", lambda: library.Loaded(chosen, None, request.param, None))
     monkeypatch.setattr("hpcgnn.kernels.products.kernels", lambda: chosen)
 
 

@@ -1,10 +1,14 @@
-"""Stacks of attention layers that write gradients over activations give what the same layers give one operation at a time."""
+"""Layers that write gradients over activations, and have products of their own, give what the same layers give one operation at
+a time.
+"""
 
 import pytest
 import torch
 
+from hpcgnn.graph.arena import Arena
 from hpcgnn.kernels.library import load
 from hpcgnn.nn.gat import GATConv
+from hpcgnn.ops.convolution import combine
 
 from .training import build_trainer, configure, make_graphs
 
@@ -102,10 +106,21 @@ def test_our_own_products_are_those_of_torch(comm, paths, model, precision, matm
         if (precision, matmul) == ("fp32", "highest"):
             torch.testing.assert_close(mine, found[1][name], rtol=1e-4, atol=1e-5)
         else:
-            # Numbers of 8 bits; and torch does not round the factors of every product that it might (small ones, gradients of
-            # weights). Ours alone are held to more in tests/kernels/test_rounded.py.
+            # Numbers of 8 bits; and torch does not always round what it might. Ours are held to more in
+            # tests/kernels/test_rounded.py.
             share = 0.1 if matmul == "medium" else 0.01
             assert (mine - found[1][name]).norm() <= share * found[1][name].norm(), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_transposed_weights_and_other_types(dtype):
+    """A layer of somebody's own may keep its weights the other way round, and its input in another type."""
+    weight, bias = torch.randn(5, 7, requires_grad=True), torch.zeros(5, requires_grad=True)
+    x = torch.randn(30, 7, dtype=dtype)
+    combine([(x, weight.t(), None)], bias, Arena()).square().sum().backward()
+    found, weight.grad = weight.grad, None
+    (x.float() @ weight.t()).square().sum().backward()
+    torch.testing.assert_close(found, weight.grad)
 
 
 def test_frozen_biases_change_no_other_gradient(comm, paths):

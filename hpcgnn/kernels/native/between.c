@@ -40,8 +40,8 @@ HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, i
         kernels->bias_gradient(sums, partial, width, shares, width);
 }
 
-/* out = scale times the gradient (rows, width) where y is above 0, else 0; out, of y's type, may be y. The gradient is of float32
- * where that is bfloat16, else of the same type. */
+/* out = 0 where y (rows, width) is 0 or less, else scale times the gradient; out, of y's type, may be y. The gradient is of
+ * float32 where that is bfloat16, else of the same type. */
 HG_EXPORT void hg_relu_gradient(int path, int num_threads, int type, void *out, int64_t out_stride, const void *gradient,
                                 int64_t gradient_stride, const void *y, int64_t y_stride, int64_t rows, int64_t width,
                                 double scale)

@@ -94,7 +94,7 @@ typedef struct {
     void (*philox_row)(const hg_round_keys *keys, int64_t id, uint32_t first_group, int64_t num, uint32_t *words);
     /* out[c] = words[c] >= threshold ? scale * x[c] : 0; out may be x. */
     void (*drop[HG_TYPES])(void *out, const void *x, const uint32_t *words, int64_t num, const hg_dropout_rule *rule);
-    /* out[c] = y[c] > 0 ? scale * gradient[c] : 0, which may be one of them; gradient is of the accumulation type. */
+    /* out[c] = y[c] <= 0 ? 0 : scale * gradient[c], which may be one of them; gradient is of the accumulation type. */
     void (*relu_gradient[HG_TYPES])(void *out, const void *gradient, const void *y, int64_t width, double scale);
     /* Sums num edges' whole rows into registers: the reading of gather with nothing else. */
     float (*probe)(const void *x, int64_t row_bytes, int64_t stride_bytes, const int32_t *indices, int64_t num,

@@ -18,7 +18,8 @@ HG_EXPORT int hg_multiplies(void)
     __builtin_cpu_init();
     found |= __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0;
 #if defined(HG_PAIRS)
-    found |= __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") ? 2 : 0;
+    if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        found |= 2;
 #endif
 #endif
     return found;
@@ -135,8 +136,8 @@ static const void *factors_of(const hg_weights *w, float *room, const void *x, i
 }
 
 /* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. x is of
- * x_type, HG_F32 or HG_BF16; element (k, c) of w stands at k * w_down + c * w_across. Each element is one sum over k in order, whatever the number of threads.
- * Returns 0, or -1: no memory. */
+ * x_type, HG_F32 or HG_BF16; element (k, c) of w stands at k * w_down + c * w_across. Each element is one sum over k in order,
+ * whatever the number of threads. Returns 0, or -1: no memory. */
 HG_EXPORT int hg_multiply(int rounded, int num_threads, float *y, int64_t y_stride, const void *x, int x_type,
                           int64_t x_stride, const float *w, int64_t w_down, int64_t w_across, const float *bias,
                           int64_t rows, int64_t depth, int64_t width, int add)

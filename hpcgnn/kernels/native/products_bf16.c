@@ -95,7 +95,8 @@ void hg_pair_rows(uint32_t *to, int64_t stride, const float *x, int64_t x_stride
             const int64_t num = columns - c;
             const float *from = x + k * x_stride + c;
             const __m512i low = _mm512_cvtepu16_epi32(rounded_of(some(from, num)));
-            const __m512i high = k + 1 < rows ? _mm512_cvtepu16_epi32(rounded_of(some(from + x_stride, num))) : _mm512_setzero_si512();
+            const __m512 next = k + 1 < rows ? some(from + x_stride, num) : _mm512_setzero_ps();
+            const __m512i high = _mm512_cvtepu16_epi32(rounded_of(next));
             const __mmask16 counted = num >= 16 ? 0xffff : (__mmask16)((1u << num) - 1);
             _mm512_mask_storeu_epi32(to + k / 2 * stride + c, counted, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
         }

@@ -21,7 +21,7 @@ HG_COPY_ROW(copy_f64, double, double, double, HG_SAME, HG_SAME)
 HG_COPY_ROW(copy_bf16, uint16_t, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float)
 HG_COPY_ROW(copy_f32_bf16, float, uint16_t, float, HG_SAME, hg_bf16_of_float)
 
-/* out[c] = y[c] > 0 ? scale * gradient[c] : 0; out may be y or gradient. The choice is made as in HG_DROP. */
+/* out[c] = y[c] <= 0 ? 0 : scale * gradient[c]; out may be y or gradient. The choice is made as in HG_DROP. */
 #define HG_RELU(name, element, bits, type, widen, narrow)                                                              \
     static void name(void *out, const void *gradient, const void *y, int64_t width, double scale)                      \
     {                                                                                                                  \
@@ -33,7 +33,7 @@ HG_COPY_ROW(copy_f32_bf16, float, uint16_t, float, HG_SAME, hg_bf16_of_float)
             element kept = narrow(factor * from[c]);                                                                   \
             bits chosen;                                                                                               \
             memcpy(&chosen, &kept, sizeof kept);                                                                       \
-            chosen &= (bits)-(bits)(widen(value[c]) > 0);                                                              \
+            chosen &= (bits)-(bits)!(widen(value[c]) <= 0);                                                              \
             memcpy(target + c, &chosen, sizeof kept);                                                                  \
         }                                                                                                              \
     }
