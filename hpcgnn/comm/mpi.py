@@ -25,7 +25,7 @@ _OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 _TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
 _POLL_SECONDS = 0.0005
 # The helper thread of a rank that shares cores takes them from the others whenever it wakes, so it sleeps as many milliseconds as
-# there are threads for a core: 8 ranks on two cores spent 5 to 15 % of an epoch's processor time on it at half a millisecond.
+# there are threads for a core (`mpiexec -n 8 python jobs/bench/roofline.py` on two cores shows the processor time it costs).
 _SHARED_POLL_SECONDS = 0.001
 # Before it sleeps at all, a waiting rank lets others run so many times: messages of small graphs arrive sooner than a sleeper is
 # woken (4 ranks on two cores, 200 nodes: 18 ms a step without, 14 with, and less processor time; large graphs: alike).
