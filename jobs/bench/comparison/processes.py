@@ -3,8 +3,10 @@
 import os
 import signal
 import subprocess
+import time
 
 _LAUNCHER_PREFIXES = ("PMI", "HYDRA", "MPI", "OMPI", "SLURM")
+_GONE_SECONDS = 10.0
 _NOT_REASONS = ("WARNING", "[notice]", "note:", "hint:")
 
 
@@ -37,12 +39,20 @@ def run(command, log, limit_seconds, environment):
 
 
 def _end_group(process):
-    """End what is left of the process's session, and wait for it."""
+    """End what is left of the process's session, and wait until it is gone, so that the next measurement runs alone.
+
+    A killed process lives until it is next scheduled, and then stays listed until process 1 has collected it, which not
+    every container's does: the wait is limited.
+    """
     try:
         os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        until = time.monotonic() + _GONE_SECONDS
+        while time.monotonic() < until:
+            os.killpg(process.pid, 0)
+            time.sleep(0.02)
     except ProcessLookupError:
-        pass
-    process.wait()
+        process.wait()
 
 
 def last_words(text, most=300):
