@@ -1,6 +1,6 @@
 """Reading a rank's share of the graph file.
 
-Loading reads contiguous slabs only, checks everything that later code relies on (so that no index out of range can
+Loading reads whole chunks once (ranges.py), checks everything that later code relies on (so that no index out of range can
 reach a kernel, and no NaN a sum), and never holds more than the rank's own share.
 """
 
@@ -31,18 +31,20 @@ def read_indptr(file, group, ranges):
     group.
     """
     entries = file.shape(f"{group}/indices")[0]
-    indptr, spans, base = [np.zeros(1, np.int64)], [], 0
-    for start, stop in ranges:
-        part = file.read(f"{group}/indptr", [(start, stop + 1)], np.int64)
-        if (np.diff(part) < 0).any() or not 0 <= part[0] <= part[-1] <= entries:
-            raise FormatError(
-                f"{file.path}: {group}/indptr is not monotone within 0..{entries} in rows {start}..{stop}; the file "
-                "is corrupted, import the graph again"
-            )
-        indptr.append(part[1:] - part[0] + base)
-        base += int(part[-1] - part[0])
-        spans.append((int(part[0]), int(part[-1])))
-    return np.concatenate(indptr), spans
+    found = file.read(f"{group}/indptr", [(start, stop + 1) for start, stop in ranges], np.int64)
+    ends = np.cumsum([stop + 1 - start for start, stop in ranges], dtype=np.int64)
+    begins = np.concatenate([[0], ends])[:-1]
+    counts = np.diff(found)
+    counts[ends[:-1] - 1] = 0  # from one slab to the next
+    wrong = np.concatenate([np.flatnonzero(counts < 0), np.flatnonzero((found < 0) | (found > entries))])
+    if len(wrong):
+        start, stop = ranges[np.searchsorted(ends, wrong.min(), side="right")]
+        raise FormatError(
+            f"{file.path}: {group}/indptr is not monotone within 0..{entries} in rows {start}..{stop}; the file "
+            "is corrupted, import the graph again"
+        )
+    indptr = np.concatenate([[0], np.cumsum(np.delete(counts, ends[:-1] - 1))])
+    return indptr, list(zip(found[begins].tolist(), found[ends - 1].tolist()))
 
 
 def read_edges(file, suffix, ranges, typed):
@@ -137,7 +139,7 @@ def load_local_graph(
 ):
     """Read this rank's share of an open GraphFile. Collective.
 
-    cluster_to_rank: int32 (K,), or (n,) to deal out single nodes (slow to read: a slab for each). cap: halo rows of a round at
+    cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at
     most. self_loops: 'add' or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists
     (EdgeList). watch(phase) -> context manager, entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on
     all ranks together, for corrupted files and contents that cannot be trained on.

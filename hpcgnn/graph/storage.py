@@ -20,6 +20,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.attributes import read_attributes, write_attributes
+from hpcgnn.graph.ranges import pieces
 from hpcgnn.graph.schema import SPLITS, Csr, Edges, GraphData, GraphMeta
 from hpcgnn.graph.structure import check_dataset
 from hpcgnn.graph.writing import written_file
@@ -315,14 +316,20 @@ class GraphFile:
         out = np.empty(
             (sum(stop - start for start, stop in ranges), *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("=")
         )
-        row, piece = 0, max(1, PIECE_BYTES // max(1, out[:1].nbytes))
+        row, most_rows = 0, max(1, PIECE_BYTES // max(1, out[:1].nbytes))
         try:
-            for start, stop in ranges:
-                for first in range(start, stop, piece):
-                    last = min(first + piece, stop)
-                    dataset.read_direct(out, np.s_[first:last], np.s_[row : row + last - first])
-                    row += last - first
-                    self.progress()
+            for piece in pieces(ranges, dataset.chunks[0] if dataset.chunks else 1, most_rows):
+                if piece.whole:
+                    last = row + piece.stop - piece.start
+                    dataset.read_direct(out, np.s_[piece.start : piece.stop], np.s_[row:last])
+                else:
+                    rows = piece.rows()
+                    last = row + len(rows)
+                    around = np.empty((piece.stop - piece.start, *out.shape[1:]), out.dtype)
+                    dataset.read_direct(around, np.s_[piece.start : piece.stop])
+                    np.take(around, rows, axis=0, out=out[row:last])
+                row = last
+                self.progress()
         except (OSError, RuntimeError) as error:
             raise FormatError(
                 f"{self.path}: dataset {name} is corrupted (checksum or read error: {error}); "

@@ -1,0 +1,64 @@
+"""Rows that are wanted of a dataset, in as few reads as its chunks allow.
+
+HDF5 reads and checks whole chunks. A map that scatters the nodes asks for one row here and one there, so that a read for
+each would go over the same chunk a thousand times: rows whose chunks touch are read as one piece and picked from it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Chunks of a piece that is picked from: what is held besides the result.
+MOST_CHUNKS = 8
+
+
+class Piece(NamedTuple):
+    """Rows [start, stop) of a dataset. ranges: those that are wanted of it, [(start, stop)], in their order."""
+
+    start: int
+    stop: int
+    ranges: list
+
+    @property
+    def whole(self):
+        """Whether it is wanted as it is."""
+        return len(self.ranges) == 1
+
+    def rows(self):
+        """int64: the rows that are wanted, counted from the first of the piece."""
+        starts, stops = np.array(self.ranges, np.int64).T
+        lengths = stops - starts
+        ends = np.cumsum(lengths)
+        return np.arange(ends[-1]) + np.repeat(starts - self.start - (ends - lengths), lengths)
+
+
+def pieces(ranges, chunk_rows, most_rows):
+    """Yield the Pieces to read for `ranges` (list of (start, stop)), in this order; ranges that are empty are left out.
+
+    chunk_rows: rows of a chunk. most_rows: of a piece that is wanted as it is; one that is picked from has MOST_CHUNKS chunks
+    at most.
+    """
+    taken, limit = [], 0
+    for start, stop in ranges:
+        if stop <= start:
+            continue
+        if taken:
+            near = start // chunk_rows <= (taken[-1][1] - 1) // chunk_rows + 1
+            if near and start >= taken[-1][0] and max(stop, taken[0][1]) <= limit:
+                taken.append((start, stop))
+                continue
+            yield from _cut(taken, most_rows)
+        taken, limit = [(start, stop)], (start // chunk_rows + MOST_CHUNKS) * chunk_rows
+    if taken:
+        yield from _cut(taken, most_rows)
+
+
+def _cut(taken, most_rows):
+    """The Piece of these ranges; a single range in pieces of most_rows rows."""
+    start, stop = taken[0][0], max(stop for _, stop in taken)
+    if len(taken) > 1:
+        yield Piece(start, stop, taken)
+        return
+    for first in range(start, stop, most_rows):
+        last = min(first + most_rows, stop)
+        yield Piece(first, last, [(first, last)])

@@ -1,0 +1,67 @@
+"""Scattered rows are the rows that were asked for, in a number of reads that follows from the chunks and not from the rows."""
+
+import graphs
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcgnn.errors import FormatError
+from hpcgnn.graph import storage
+from hpcgnn.graph.load import read_indptr
+from hpcgnn.graph.ranges import MOST_CHUNKS, pieces
+from hpcgnn.graph.storage import GraphFile
+
+RANGES = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)).map(lambda pair: (pair[0], sum(pair))), max_size=40)
+
+
+@given(RANGES, st.booleans(), st.integers(1, 50), st.integers(1, 70))
+def test_pieces_hold_what_is_asked_for_in_its_order_and_little_else(ranges, ascending, chunk_rows, most_rows):
+    ranges = sorted(ranges) if ascending else ranges
+    found = list(pieces(ranges, chunk_rows, most_rows))
+    rows = [piece.start + row for piece in found for row in piece.rows()]
+    assert rows == [row for start, stop in ranges for row in range(start, stop)]
+    for piece in found:
+        assert piece.stop - piece.start <= (most_rows if piece.whole else MOST_CHUNKS * chunk_rows)
+        chunks = {row // chunk_rows for row in range(piece.start, piece.stop)}
+        wanted = {(piece.start + row) // chunk_rows for row in piece.rows()}
+        assert chunks == wanted, "no chunk is read for nothing"
+
+
+def test_single_rows_all_over_take_a_read_for_every_few_chunks():
+    ranges = [(row, row + 1) for row in range(0, 100_000, 7)]
+    assert len(list(pieces(ranges, 1000, 10**6))) == -(-100 // MOST_CHUNKS)
+
+
+def test_a_file_gives_scattered_rows_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "CHUNK_BYTES", 128)  # some ten nodes of each dataset
+    graph = graphs.with_task(graphs.random_directed(n=150))
+    where = graphs.layout(graph, 3)
+    path = graphs.write_file(tmp_path / "g.h5", graph, where, 3)
+    generator = np.random.default_rng(0)
+    with h5py.File(path) as plain, GraphFile(path) as file:
+        assert plain["nodes/features"].chunks[0] < 20
+        for step in (1, 3, 40):
+            firsts = np.arange(0, 150, step)
+            ranges = [(first, min(150, first + int(generator.integers(0, step + 1)))) for first in firsts.tolist()]
+            rows = np.concatenate([np.arange(*pair) for pair in ranges])
+            for name in ("nodes/features", "nodes/original_id", "nodes/split"):
+                np.testing.assert_array_equal(file.read(name, ranges), plain[name][:][rows])
+            indptr, spans = read_indptr(file, "topology", ranges)
+            whole = plain["topology/indptr"][:]
+            np.testing.assert_array_equal(np.diff(indptr), np.diff(whole)[rows])
+            assert indptr[0] == 0 and indptr.dtype == np.int64
+            assert spans == [(int(whole[start]), int(whole[stop])) for start, stop in ranges]
+
+
+def test_an_index_that_falls_is_named_by_its_rows(tmp_path):
+    graph = graphs.with_task(graphs.random_directed())
+    path = graphs.write_file(tmp_path / "g.h5", graph, graphs.layout(graph, 3), 3)
+    with h5py.File(path, "r+") as file:
+        file["topology/indptr"][8] = file["topology/indptr"][9] + 1
+    with GraphFile(path) as file:
+        with pytest.raises(FormatError, match=r"not monotone within 0..\d+ in rows 7..10"):
+            read_indptr(file, "topology", [(0, 2), (3, 5), (7, 10), (11, 12)])
+        read_indptr(file, "topology", [(0, 2), (3, 5), (10, 12)])
+        assert read_indptr(file, "topology", [])[1] == []
