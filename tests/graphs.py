@@ -56,6 +56,16 @@ def two_cliques(n=12):
     )
 
 
+def rings(count=9, n=400, seed=4):
+    """Rings of n nodes, of each of which the first node has edges to those of other rings, and a tenth of the others one."""
+    pairs = [(ring * n + i, ring * n + (i + 1) % n) for ring in range(count) for i in range(n)]
+    pairs += [(one * n, other * n) for one in range(count) for other in range(one)]
+    random = np.random.default_rng(seed)
+    for node in random.choice(count * n, count * n // 10, replace=False):
+        pairs.append((node, (node + n) // n % count * n))
+    return _both_ways("rings", count * n, pairs)
+
+
 def no_edges(n=6):
     return _both_ways("no edges", n, [])
 

@@ -36,6 +36,13 @@ class Block:
         return len(self.indptr) - 1
 
     @property
+    def span(self):
+        """(first, one past the last) of the rows that are stored."""
+        if self.rows is None or self.num_rows == 0:
+            return 0, self.num_rows
+        return int(self.rows[0]), int(self.rows[-1]) + 1
+
+    @property
     def num_edges(self):
         return len(self.indices)
 

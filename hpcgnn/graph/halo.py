@@ -1,7 +1,7 @@
 """The halo plan: which rows go to whom, in which round, agreed once and used by every layer and epoch.
 
 The *halo* of a rank is the set of other ranks' nodes that have an edge into it, ordered by ring offset and then by the
-owner's local id. Each rank tells every owner once which of its rows it wants; afterwards only rows travel, never ids.
+owner's order of the file. Each rank tells every owner once which of its rows it wants; afterwards only rows travel, never ids.
 """
 
 from dataclasses import dataclass
@@ -69,11 +69,12 @@ def _overlap(segment, rows):
     return max(0, min(segment.stop, rows) - segment.start)
 
 
-def build_halo_plan(owner, local_id, cap, num_owned, comm):
+def build_halo_plan(owner, local_id, cap, num_owned, comm, order):
     """Agree on the halo of remote edge sources. Collective.
 
     owner, local_id: int32 (E_remote,), the owning rank of each remote edge's source and its local id there. cap: rows
-    of a round. num_owned: own rows, to check what others ask for. Returns (plan, int64 (E_remote,): the halo position of
+    of a round. num_owned: own rows, to check what others ask for. order: LocalOrder of own rows, by whose places in the order of
+    the file they are asked for. Returns (plan, int64 (E_remote,): the halo position of
     each edge's source).
     """
     rank, size = comm.rank, comm.size
@@ -95,6 +96,7 @@ def build_halo_plan(owner, local_id, cap, num_owned, comm):
         "a rank asked for rows that are not owned here: the ranks read different maps"
     )
 
+    send_rows = [torch.from_numpy(order.of(rows.numpy())) for rows in send_rows]
     starts = np.zeros(len(agreed) + 1, np.int64)
     plan = HaloPlan(rank, size, receive_rows, send_rows, agreed, starts)
     np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in agreed], out=starts[1:])

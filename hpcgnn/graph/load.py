@@ -12,8 +12,9 @@ import torch
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.compact import agree_on_compact
 from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
+from hpcgnn.graph.order import find_ends, interior_last
 from hpcgnn.graph.ownership import Ownership
-from hpcgnn.graph.storage import Edges
+from hpcgnn.graph.schema import Edges
 from hpcgnn.graph.structure import check_structure
 
 
@@ -61,11 +62,12 @@ def read_edges(file, suffix, ranges, typed):
     return Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight, kinds)
 
 
-def read_types(file, name, ranges, count):
-    """int32 types of edges or nodes in the ranges, checked against their number; None if the graph has none (count 0)."""
+def read_types(file, name, ranges, count, number=None):
+    """int32 types of edges or nodes in the ranges, checked against their number; None if the graph has none (count 0). number:
+    as GraphFile.read has it."""
     if count == 0:
         return None
-    kinds = file.read(name, ranges).astype(np.int32)
+    kinds = file.read(name, ranges, number=number).astype(np.int32)
     if len(kinds) and not 0 <= kinds.min() <= kinds.max() < count:
         raise FormatError(
             f"{file.path}: {name} leaves the types: expected 0..{count - 1}, got {kinds.min()}..{kinds.max()}; import the "
@@ -74,10 +76,10 @@ def read_types(file, name, ranges, count):
     return kinds
 
 
-def read_features(file, ranges, dtype):
-    """The own rows of the features: a dense tensor or SparseRows, finite."""
+def read_features(file, ranges, dtype, order):
+    """The own rows of the features in the local order: a dense tensor or SparseRows, finite."""
     if not file.meta.sparse_features:
-        dense = file.read("nodes/features", ranges)
+        dense = file.read("nodes/features", ranges, number=order.number)
         dense = torch.from_numpy(dense).to(dtype)  # float64 may overflow here
         _check_finite(file, dense.numpy())
         return dense
@@ -89,6 +91,9 @@ def read_features(file, ranges, dtype):
         )
     data = file.read("nodes/features_csr/data", spans, np.float32)
     _check_finite(file, data)
+    if order.number is not None:
+        indptr, entries = order.rows(indptr)
+        columns, data = columns[entries], data[entries]
     return sparse_rows(indptr, columns, data, file.meta.num_features, dtype)
 
 
@@ -99,11 +104,12 @@ def _check_finite(file, values):
         )
 
 
-def read_labels(file, ranges):
-    """(labels, split) of the own nodes, checked against the classes: int64 (n_p,) or float32 (n_p, C), and uint8
-    (n_p,).
+def read_labels(file, ranges, number=None):
+    """(labels, split) of the own nodes, checked against the classes: int64 (n_p,) or float32 (n_p, C), and uint8 (n_p,). number:
+    as GraphFile.read has it.
     """
-    labels, split = file.read("nodes/labels", ranges), file.read("nodes/split", ranges, np.uint8)
+    labels = file.read("nodes/labels", ranges, number=number)
+    split = file.read("nodes/split", ranges, np.uint8, number)
     classes = file.meta.num_classes
     if file.meta.multi_label:
         if (
@@ -124,9 +130,9 @@ def read_labels(file, ranges):
     return torch.from_numpy(labels.astype(np.int64)), torch.from_numpy(split)
 
 
-def read_original_id(file, ranges):
+def read_original_id(file, ranges, number=None):
     """int64 (n_p,): the ids that randomness is keyed by and predictions are ordered by, each a node of the graph."""
-    ids = file.read("nodes/original_id", ranges, np.int64)
+    ids = file.read("nodes/original_id", ranges, np.int64, number)
     if len(ids) and not 0 <= ids.min() <= ids.max() < file.meta.num_nodes:
         raise FormatError(
             f"{file.path}: nodes/original_id leave 0..{file.meta.num_nodes - 1}; the file is corrupted, import it again"
@@ -156,17 +162,18 @@ def load_local_graph(
             offsets = np.arange(file.meta.num_nodes + 1)
         ownership = Ownership(offsets, cluster_to_rank, comm.size)
         ranges = ownership.ranges(comm.rank)
-        edges_in = read_edges(file, "", ranges, keep_edges)
-        edges_out = None if file.meta.undirected else read_edges(file, "_out", ranges, keep_edges)
-        node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types)
-        labels, split = read_labels(file, ranges)
-        features = read_features(file, ranges, dtype)
-        original_id = read_original_id(file, ranges)
+        suffixes = [""] if file.meta.undirected else ["", "_out"]
+        found = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
+        order, directions = interior_last(found, comm.rank)
+        del found
+        node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
+        labels, split = read_labels(file, ranges, order.number)
+        features = read_features(file, ranges, dtype, order)
+        original_id = read_original_id(file, ranges, order.number)
     with watch("plan"):
-        first_owned = np.concatenate([np.arange(a, b) for a, b in ranges]) if ranges else np.zeros(0, np.int64)
-        shared = first_owned, ownership, comm, cap, self_loops, dtype, keep_edges, file.meta.num_edge_types
-        inward = build_adjacency(edges_in, *shared)
-        outward = inward if edges_out is None else build_adjacency(edges_out, *shared)
+        alike = order, comm, cap, self_loops, dtype, keep_edges, file.meta.num_edge_types
+        inward, *other = (build_adjacency(edges, *alike) for edges in directions)
+        outward = other[0] if other else inward
         compact = None if file.meta.sparse_features else agree_on_compact(features, inward.plan, comm)
     return LocalGraph(
         inward,

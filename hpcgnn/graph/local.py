@@ -6,12 +6,12 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.errors import GraphError
 from hpcgnn.graph import ownership as owning
 from hpcgnn.graph.blocks import Block, halo_blocks, own_block
 from hpcgnn.graph.compact import Compact
 from hpcgnn.graph.halo import HaloPlan, build_halo_plan
-from hpcgnn.graph.storage import SPLITS, Edges
+from hpcgnn.graph.order import LocalOrder
+from hpcgnn.graph.storage import SPLITS
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class SparseRows:
 
 @dataclass(frozen=True)
 class LocalGraph:
-    """A rank's share. Tensors over own nodes are in local order (the order of the file).
+    """A rank's share. Tensors over own nodes are in the local order (see order.py).
 
     inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same
     object for an undirected graph. features: (n_p, F) or SparseRows. labels: int64 (n_p,) with -1 for none, or float
@@ -123,47 +123,39 @@ class LocalGraph:
         return (self.split == SPLITS[split]) & labelled
 
 
-def build_adjacency(edges: Edges, first_owned, ownership, comm, cap, self_loops, dtype, keep_edges=False, loop_type=0):
+def build_adjacency(edges, order, comm, cap, self_loops, dtype, keep_edges=False, loop_type=0):
     """Blocks and plan from the edges of the own nodes. Collective.
 
-    edges: indptr int64 (n_p + 1,) from 0, indices int (E_p,) rows of the file. first_owned: int64 (n_p,), the rows of
-    the file that are owned. self_loops: 'add' gives every node that has none one loop of weight 1 and type `loop_type`;
-    'keep' leaves them. cap: rows of a round. keep_edges: keep an EdgeList, and in every block where its edges stand in
-    it.
+    edges: FoundEdges, in the local order `order`, a LocalOrder. self_loops: 'add' gives every node that has none one loop of
+    weight 1 and type `loop_type`; 'keep' leaves them. cap: rows of a round. keep_edges: keep an EdgeList, and in every block
+    where its edges stand in it.
     """
     num_rows = len(edges.indptr) - 1
-    with comm.together("checking the edges"):
-        total = int(ownership.cluster_offsets[-1])
-        if len(edges.indices) and not 0 <= int(edges.indices.min()) <= int(edges.indices.max()) < total:
-            raise GraphError(
-                f"an edge ends at node {int(edges.indices.max())}, expected ids in 0..{total - 1}; verify the graph "
-                "file"
-            )
     rows = np.repeat(np.arange(num_rows, dtype=np.int32), np.diff(edges.indptr))
-    columns, weight, kind = edges.indices, edges.weight, edges.type
+    owner, local_id, weight, kind = edges.owner, edges.local_id, edges.weight, edges.type
     if self_loops == "add":
-        rows, columns, weight, kind = _add_self_loops(rows, columns, weight, kind, loop_type, first_owned)
+        rows, owner, local_id, weight, kind = _add_self_loops(rows, owner, local_id, weight, kind, loop_type, num_rows, comm)
     degree = np.bincount(rows, weight, minlength=num_rows).astype(np.float64)
-    owner, local_id = ownership.locate(columns)
     weight = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
     narrow = len(rows) <= owning.MOST_INT32
     place = torch.arange(len(rows), dtype=torch.int32 if narrow else torch.int64) if keep_edges else None
-    own, halo, plan = assemble(rows, owner, local_id, weight, place, num_rows, num_rows, cap, comm)
+    own, halo, plan = assemble(rows, owner, local_id, weight, place, num_rows, num_rows, cap, comm, order)
     kept = EdgeList(len(rows), weight, None if kind is None else torch.from_numpy(kind)) if keep_edges else None
     return Adjacency(own, halo, plan, torch.from_numpy(degree), kept)
 
 
-def assemble(rows, owner, local_id, weight, place, num_rows, num_columns, cap, comm):
+def assemble(rows, owner, local_id, weight, place, num_rows, num_columns, cap, comm, order=LocalOrder()):
     """(own Block, halo Blocks, HaloPlan) of edges that end at own rows, checked. Collective.
 
     rows: int (E,) ascending; owner, local_id: int32 (E,), where the sources are; weight, place: tensors (E,) or None.
-    num_rows, num_columns: of own nodes that edges end at and start from.
+    num_rows, num_columns: of own nodes that edges end at and start from. order: LocalOrder, where the ranks number each other's
+    nodes otherwise than their own.
     """
     mine = owner == comm.rank
     away = ~mine
     here, there = torch.from_numpy(mine), torch.from_numpy(away)
     own = own_block(num_rows, rows[mine], local_id[mine], *(t if t is None else t[here] for t in (weight, place)))
-    plan, position = build_halo_plan(owner[away], local_id[away], cap, num_columns, comm)
+    plan, position = build_halo_plan(owner[away], local_id[away], cap, num_columns, comm, order)
     halo = halo_blocks(plan.starts, rows[away], position, *(t if t is None else t[there] for t in (weight, place)))
     kernels.check_block(own.indptr, own.indices, own.rows, num_rows, num_columns)
     for index, block in enumerate(halo):
@@ -173,19 +165,20 @@ def assemble(rows, owner, local_id, weight, place, num_rows, num_columns, cap, c
     return own, halo, plan
 
 
-def _add_self_loops(rows, columns, weight, kind, loop_type, first_owned):
+def _add_self_loops(rows, owner, local_id, weight, kind, loop_type, num_rows, comm):
     """Edges with one loop of weight 1 appended to each row that has none, rows ascending."""
-    looped = np.zeros(len(first_owned), bool)
-    looped[rows[columns == first_owned[rows]]] = True
+    looped = np.zeros(num_rows, bool)
+    looped[rows[(owner == comm.rank) & (local_id == rows)]] = True
     missing = np.flatnonzero(~looped).astype(np.int32)
     merged_rows = np.concatenate([rows, missing])
     order = np.argsort(merged_rows, kind="stable")
-    columns = np.concatenate([columns, first_owned[missing].astype(columns.dtype)])[order]
+    owner = np.concatenate([owner, np.full(len(missing), comm.rank, owner.dtype)])[order]
+    local_id = np.concatenate([local_id, missing])[order]
     if weight is not None:
         weight = np.concatenate([weight, np.ones(len(missing), weight.dtype)])[order]
     if kind is not None:
         kind = np.concatenate([kind, np.full(len(missing), loop_type, kind.dtype)])[order]
-    return merged_rows[order], columns, weight, kind
+    return merged_rows[order], owner, local_id, weight, kind
 
 
 def sparse_rows(indptr, columns, data, num_columns, dtype):

@@ -24,6 +24,11 @@ class Piece(NamedTuple):
         """Whether it is wanted as it is."""
         return len(self.ranges) == 1
 
+    @property
+    def num_rows(self):
+        """How many rows are wanted."""
+        return sum(stop - start for start, stop in self.ranges)
+
     def rows(self):
         """int64: the rows that are wanted, counted from the first of the piece."""
         starts, stops = np.array(self.ranges, np.int64).T

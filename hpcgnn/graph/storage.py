@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.attributes import read_attributes, write_attributes
-from hpcgnn.graph.ranges import pieces
+from hpcgnn.graph.ranges import MOST_CHUNKS, pieces
 from hpcgnn.graph.schema import SPLITS, Csr, Edges, GraphData, GraphMeta
 from hpcgnn.graph.structure import check_dataset
 from hpcgnn.graph.writing import written_file
@@ -296,8 +296,11 @@ class GraphFile:
         """The type of a dataset's elements, as numpy has it."""
         return self._dataset(name).dtype
 
-    def read(self, name, ranges=None, dtype=None):
-        """The rows of a dataset in `ranges` (list of (start, stop), in this order), or all of it, as one new array."""
+    def read(self, name, ranges=None, dtype=None, number=None):
+        """The rows of a dataset in `ranges` (list of (start, stop), in this order), or all of it, as one new array.
+
+        number: int64, where each of these rows is put; None: one after another.
+        """
         dataset = self._dataset(name)
         if dataset.dtype.kind not in "iufb" or (
             dtype is not None
@@ -316,19 +319,21 @@ class GraphFile:
         out = np.empty(
             (sum(stop - start for start, stop in ranges), *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("=")
         )
-        row, most_rows = 0, max(1, PIECE_BYTES // max(1, out[:1].nbytes))
+        chunk, most = dataset.chunks[0] if dataset.chunks else 1, max(1, PIECE_BYTES // max(1, out[:1].nbytes))
+        row, most = 0, most if number is None else min(most, MOST_CHUNKS * chunk)
         try:
-            for piece in pieces(ranges, dataset.chunks[0] if dataset.chunks else 1, most_rows):
-                if piece.whole:
-                    last = row + piece.stop - piece.start
-                    dataset.read_direct(out, np.s_[piece.start : piece.stop], np.s_[row:last])
+            for piece in pieces(ranges, chunk, most):
+                wanted = np.s_[row : row + piece.num_rows]
+                if number is None and piece.whole:
+                    dataset.read_direct(out, np.s_[piece.start : piece.stop], wanted)
                 else:
-                    rows = piece.rows()
-                    last = row + len(rows)
                     around = np.empty((piece.stop - piece.start, *out.shape[1:]), out.dtype)
                     dataset.read_direct(around, np.s_[piece.start : piece.stop])
-                    np.take(around, rows, axis=0, out=out[row:last])
-                row = last
+                    if number is None:
+                        np.take(around, piece.rows(), axis=0, out=out[wanted])
+                    else:
+                        out[number[wanted]] = around if piece.whole else around[piece.rows()]
+                row = wanted.stop
                 self.progress()
         except (OSError, RuntimeError) as error:
             raise FormatError(

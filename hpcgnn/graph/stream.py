@@ -14,6 +14,7 @@ that it was given) travels to the owner of that row and is added to `returns` th
 """
 
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 
@@ -34,6 +35,11 @@ class Stream:
         self.wire = wire or Wire()
         self._turns_by_cap, self._sizes_by_form, self._pieces_by_number = {}, {}, {}
         self._longest = plan.longest_round
+
+    @cached_property
+    def first_interior(self):
+        """The first of the own rows behind all that have an edge from another rank: nothing is added to those any more."""
+        return max((block.span[1] for block in self.halo), default=0)
 
     def __call__(
         self,

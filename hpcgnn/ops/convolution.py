@@ -57,7 +57,7 @@ class _Convolve(torch.autograd.Function):
             if first:
                 products.write(sent[rows], lambda out: kernels.multiply(out, inputs.read(x[rows]), neighbour))
         results, taken = Room(arena, y, dtype), _Taken(x, operator, inputs)
-        for rows, aggregate in operator.tiles(sent):
+        for rows, aggregate in operator.tiles(sent, y=y):
 
             def result(out):
                 if first:
@@ -86,7 +86,7 @@ class _Convolve(torch.autograd.Function):
             gx = x if activation is not None else arena.empty_like(x)
         spare = None
         for rows, t in operator.tiles(sent, transposed=True):
-            if spare is None:  # not before t: it would take a bite of the space that t is going to need
+            if spare is None:  # not before the sums: it would take a bite of the space that they are going to need
                 spare = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
                 apart = None if operator.outputs is None or own is None else arena.empty_like(spare)
                 inputs = Room(arena, x, read_type(x, dtype))

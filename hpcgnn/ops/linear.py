@@ -53,30 +53,40 @@ class LinearAggregation:
         """S A^T R gy without autograd."""
         return self._product(self.backward_stream, gy, self.row_scale, self.source_scale, "halo_backward")
 
-    def tiles(self, x, transposed=False):
+    def tiles(self, x, transposed=False, y=None):
         """Yield (rows, R A S x of these rows (or S A^T R x)): all own rows, some at a time. Collective: exhaust it.
 
-        What is yielded is valid only until the next. On one rank the whole product never exists.
+        What is yielded is valid only until the next. Interior rows need no message: they come while messages are on their way,
+        and without a sum that outlives them; the others come when the last message has. y: where sums of its shape and type may
+        be kept that long; the caller may write to the rows that it has been given.
         """
-        stream = self.backward_stream if transposed else self.forward_stream
-        if stream.halo:
-            yield from self._tiles_of_whole(x, transposed)
-            return
-        stream.buffers.cap(x.shape[1] * x.element_size())  # notes the width, as a stream would
+        stream, kind = (self.backward_stream, "halo_backward") if transposed else (self.forward_stream, "halo_forward")
         scales = self.row_scale, self.source_scale
         source_scale, row_scale = scales if transposed else reversed(scales)
-        num_rows = stream.own.num_rows
-        buffer = self.arena.empty(min(tile_rows(), num_rows), x.shape[1], dtype=sum_type(x.dtype))
-        for rows in row_tiles(num_rows):
-            out = buffer[: rows.stop - rows.start]
-            factors = None if row_scale is None else row_scale[rows]
-            stream.own.slice(rows.start, rows.stop).multiply(x, out, source_scale, factors, accumulate=False)
-            yield rows, out
+        own, inner, dtype = stream.own, stream.first_interior, sum_type(x.dtype)
+        lent = y is not None and y.shape[1] == x.shape[1] and y.dtype == dtype
+        sums = y[:inner] if lent else self.arena.empty(inner, x.shape[1], dtype=dtype)
+        sums.zero_()
+        room = self.arena.empty(min(tile_rows(), own.num_rows), x.shape[1], dtype=dtype)
 
-    def _tiles_of_whole(self, x, transposed):
-        whole = self.multiply_transposed(x) if transposed else self.multiply(x)
-        for rows in row_tiles(len(whole)):
-            yield rows, whole[rows]
+        def aggregate(rows, source, scale, out, accumulate):
+            factors = None if row_scale is None else row_scale[rows]
+            own.slice(rows.start, rows.stop).multiply(source, out, scale, factors, accumulate)
+
+        for block, source, scale, _ in self._scaled(stream, x.contiguous(), source_scale, kind):
+            if block.first_column is not None:
+                block.multiply(source, sums, scale, None if row_scale is None else row_scale[:inner], accumulate=True)
+                continue
+            first, last = block.span
+            if first < inner:
+                outer = slice(first, min(last, inner))
+                aggregate(outer, source, scale, sums[outer], True)
+            for rows in row_tiles(last, max(first, inner)):
+                out = room[: rows.stop - rows.start]
+                aggregate(rows, source, scale, out, False)
+                yield rows, out
+        for rows in row_tiles(inner):
+            yield rows, room[: rows.stop - rows.start].copy_(sums[rows]) if lent else sums[rows]
 
     def _product(self, stream, x, source_scale, row_scale, kind, y=None):
         y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=sum_type(x.dtype)) if y is None else y

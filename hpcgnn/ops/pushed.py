@@ -16,6 +16,7 @@ import torch
 
 from hpcgnn.ops.attention import AdditiveAttention, column_ids
 from hpcgnn.ops.linear import LinearAggregation
+from hpcgnn.ops.room import row_tiles
 
 
 class PushedAggregation(LinearAggregation):
@@ -28,9 +29,11 @@ class PushedAggregation(LinearAggregation):
         super().__init__(used, push, row_scale, source_scale)
         self.factor = factor
 
-    def tiles(self, x, transposed=False):
-        """Yield (rows, y of these rows): all own rows, some at a time. Collective: exhaust it."""
-        return self._tiles_of_whole(x, transposed)
+    def tiles(self, x, transposed=False, y=None):
+        """Yield (rows, y of these rows): all own rows, some at a time, when the last message has come. Collective: exhaust it."""
+        whole = self.multiply_transposed(x) if transposed else self.multiply(x)
+        for rows in row_tiles(len(whole)):
+            yield rows, whole[rows]
 
     def multiply(self, x, out=None):
         """y without autograd, into `out` if it is given."""

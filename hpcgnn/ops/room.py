@@ -19,10 +19,10 @@ def tile_rows():
     return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, MOST_ROWS)
 
 
-def row_tiles(num_rows):
-    """Slices of `tile_rows()` rows that cover `num_rows`."""
+def row_tiles(num_rows, first=0):
+    """Slices of `tile_rows()` rows that cover first .. num_rows - 1."""
     step = tile_rows()
-    return [slice(first, min(first + step, num_rows)) for first in range(0, num_rows, step)]
+    return [slice(start, min(start + step, num_rows)) for start in range(first, num_rows, step)]
 
 
 def sum_type(dtype):

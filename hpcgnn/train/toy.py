@@ -9,8 +9,9 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
+from hpcgnn.graph.order import LocalOrder, find_ends
 from hpcgnn.graph.ownership import Ownership
-from hpcgnn.graph.storage import Edges
+from hpcgnn.graph.schema import Edges
 from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.train.loop import Trainer
 
@@ -26,21 +27,9 @@ def toy_graph(spec, multi_label):
     if spec.edge_types:  # both directions of an edge have the same one
         pairs = np.stack([(np.arange(NODES) - 1) % NODES, np.arange(NODES)], 1)
         kinds = (pairs.reshape(-1) % spec.edge_types).astype(np.int32)
-    edges = build_adjacency(
-        Edges(
-            indptr,
-            around.reshape(-1).astype(np.int32),
-            np.ones(2 * NODES, np.float32) if spec.weighted else None,
-            kinds,
-        ),
-        np.arange(NODES),
-        ownership,
-        SoloCommunicator(),
-        1,
-        "keep",
-        spec.dtype,
-        keep_edges=True,
-    )
+    weight = np.ones(2 * NODES, np.float32) if spec.weighted else None
+    found = find_ends(Edges(indptr, around.reshape(-1).astype(np.int32), weight, kinds), ownership)
+    edges = build_adjacency(found, LocalOrder(), SoloCommunicator(), 1, "keep", spec.dtype, keep_edges=True)
     if spec.sparse_input:
         features = sparse_rows(
             np.arange(NODES + 1),

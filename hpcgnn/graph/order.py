@@ -1,0 +1,81 @@
+"""The order of a rank's own nodes: first those that have an edge from or to another rank, then the interior.
+
+What an operator computes for interior rows needs nobody, so it can be done to the end, some rows at a time, while messages are
+on their way (ops/linear.py); sums that have to wait for the last message, and rows that are sent, are at the front, together.
+Both parts keep the order of the file, in which neighbours are near each other.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcgnn.errors import GraphError
+
+
+@dataclass(frozen=True)
+class FoundEdges:
+    """The edges of one direction of the own rows, with their other ends found.
+
+    indptr: int64 (n_p + 1,). owner, local_id: int32 (E_p,): the rank of the other end, and its number there: on this rank in the
+    local order, on others in the order of the file. weight: float32 (E_p,) or None; type: int32 (E_p,) or None.
+    """
+
+    indptr: np.ndarray
+    owner: np.ndarray
+    local_id: np.ndarray
+    weight: np.ndarray | None = None
+    type: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class LocalOrder:
+    """number: int64 (n_p,), the place of each own node in the local order, by its place in the order of the file. None: the same.
+    """
+
+    number: np.ndarray | None = None
+
+    def of(self, nodes):
+        """The places of own nodes given in the order of the file, of the same type."""
+        return nodes if self.number is None else self.number[nodes].astype(nodes.dtype)
+
+    def rows(self, indptr):
+        """(indptr int64 in the local order, which entries these are int64) of a CSR matrix in the order of the file."""
+        taken = np.empty_like(self.number)
+        taken[self.number] = np.arange(len(taken))
+        lengths = np.diff(indptr)[taken]
+        ends = np.cumsum(lengths)
+        entries = np.arange(int(indptr[-1])) + np.repeat(indptr[:-1][taken] - (ends - lengths), lengths)
+        return np.concatenate([[0], ends]), entries
+
+
+def find_ends(edges, ownership):
+    """FoundEdges of Edges whose indices are rows of the file, all in the order of the file. Raises GraphError."""
+    total = int(ownership.cluster_offsets[-1])
+    if len(edges.indices) and not 0 <= int(edges.indices.min()) <= int(edges.indices.max()) < total:
+        raise GraphError(
+            f"an edge ends at node {int(edges.indices.max())}, expected ids in 0..{total - 1}; verify the graph file"
+        )
+    return FoundEdges(edges.indptr, *ownership.locate(edges.indices), edges.weight, edges.type)
+
+
+def interior_last(directions, rank):
+    """(LocalOrder, the FoundEdges in it) from the list of FoundEdges of all directions."""
+    outer = np.zeros(len(directions[0].indptr) - 1, bool)
+    for edges in directions:
+        rows = np.repeat(np.arange(len(outer), dtype=np.int32), np.diff(edges.indptr))
+        outer[rows[edges.owner != rank]] = True
+    if (outer[:-1] >= outer[1:]).all():  # as it is
+        return LocalOrder(), directions
+    number = np.where(outer, np.cumsum(outer), outer.sum() + np.cumsum(~outer)) - 1
+    order = LocalOrder(number)
+    return order, [_reordered(edges, order, rank) for edges in directions]
+
+
+def _reordered(edges, order, rank):
+    indptr, entries = order.rows(edges.indptr)
+    owner, local_id, weight, kind = (
+        None if each is None else each[entries] for each in (edges.owner, edges.local_id, edges.weight, edges.type)
+    )
+    mine = owner == rank
+    local_id[mine] = order.of(local_id[mine])
+    return FoundEdges(indptr, owner, local_id, weight, kind)
