@@ -1,5 +1,5 @@
-"""The order of a rank's nodes, and what follows from it: interior rows are done to the end while messages are on their way, and sums
-are kept of the others alone.
+"""The order of a rank's nodes, and what follows from it: interior rows are done to the end while messages are on their way, and
+sums are kept of the others alone.
 """
 
 import graphs
