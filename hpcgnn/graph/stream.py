@@ -33,7 +33,8 @@ class Stream:
     def __init__(self, own, halo, plan, buffers, comm, wire=None):
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
         self.wire = wire or Wire()
-        self._turns_by_cap, self._sizes_by_form, self._pieces_by_number = {}, {}, {}
+        self._turns_by_cap, self._sizes_by_form = {}, {}
+        self._pieces_by_number, self._parts_by_block = {}, {}  # of the own block
         self._longest = plan.longest_round
 
     @cached_property
@@ -98,6 +99,21 @@ class Stream:
             transfers[-1].leave()
             if returns is not None:
                 transfers[-1].finish_returns(returns)
+
+    def parts(self, block):
+        """[(Block, the slice of own rows that its rows are counted in, whether it has all edges of these)] of a block that the
+        stream yields: interior rows are taken by themselves.
+        """
+        inner = self.first_interior
+        if block.first_column is not None:
+            return [(block, slice(0, inner), False)]
+        if id(block) not in self._parts_by_block:
+            first, last = block.span
+            cuts = [(first, min(last, inner), False), (max(first, inner), last, True)]
+            self._parts_by_block[id(block)] = [
+                (self.own.slice(start, stop), slice(start, stop), complete) for start, stop, complete in cuts if start < stop
+            ]
+        return self._parts_by_block[id(block)]
 
     def _transfers(self, fashion):
         """One Transfer per turn: as many consecutive rounds as fit the buffers at this width."""

@@ -78,42 +78,42 @@ class AdditiveAttention:
         n, f, h = self.num_outputs, shape.columns, shape.heads
         y, a_dst, lse = into or (projected.new_empty(n, columns) for columns in (f, h, h))
         maximum, denominator = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(2))
-        complete = terms is None and not self.forward_stream.halo  # one block has all edges
-        if not complete:
-            y.zero_()
-            maximum.fill_(-torch.inf)
-            denominator.zero_()
+        inner = self._first_interior(self.forward_stream, terms)
+        outer, interior = slice(0, inner), slice(inner, n)
+        y[outer].zero_()
+        maximum[outer].fill_(-torch.inf)
+        denominator[outer].zero_()
         a_dst.copy_(self._computed(projected[:, f + h :]))
         shifted = False
         for block, rows, _, _ in self.forward_stream(
             projected[:, : f + h], kind="halo_forward", narrow=f, pieces=terms is None and not self.remote_logit
         ):
-            dropout = p and (p, key, self.output_ids, column_ids(block, self.ids, self.forward_ids, len(rows)))
+            columns = column_ids(block, self.ids, self.forward_ids, len(rows))
             if self.remote_logit and block.first_column is not None and not shifted:
                 # The own block comes first: with its logits lowered instead, the softmax is the same.
                 maximum -= self.remote_logit
                 shifted = True
-            for indptr, indices, stored, what in self._parts(block, self.forward_edges, terms):
-                kernels.attend_forward(
-                    y,
-                    maximum,
-                    denominator,
-                    a_dst,
-                    rows,
-                    indptr,
-                    indices,
-                    heads=h,
-                    slope=shape.slope,
-                    rows=stored,
-                    edge_term=what and what.term(terms),
-                    dropout=dropout or None,
-                    complete=complete,
-                    bias=bias if complete else None,
-                )
-        if complete:
-            kernels.attend_finish(None, maximum, denominator, lse)
-        else:
-            kernels.attend_finish(y, maximum, denominator, lse, bias)
+            for piece, at, complete in _cut(self.forward_stream, block, inner):
+                dropout = p and (p, key, self.output_ids[at], columns)
+                for indptr, indices, stored, what in self._parts(piece, self.forward_edges, terms):
+                    kernels.attend_forward(
+                        y[at],
+                        maximum[at],
+                        denominator[at],
+                        a_dst[at],
+                        rows,
+                        indptr,
+                        indices,
+                        heads=h,
+                        slope=shape.slope,
+                        rows=stored,
+                        edge_term=what and what.term(terms),
+                        dropout=dropout or None,
+                        complete=complete,
+                        bias=bias if complete else None,
+                    )
+        kernels.attend_finish(y[outer], maximum[outer], denominator[outer], lse[outer], bias)
+        kernels.attend_finish(None, maximum[interior], denominator[interior], lse[interior])
         if shifted:
             lse += self.remote_logit
         return y, a_dst, lse
@@ -125,34 +125,35 @@ class AdditiveAttention:
         return self.from_bundle(torch.cat([gy, a_dst, lse, product], 1), projected, shape, key, p, terms)
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
-        """The same from sent = [gy | a_dst | lse | D] of own rows. overwrite: whether `projected` may become its gradient."""
-        f, h = shape.columns, shape.heads
-        stream = self.backward_stream
-        if overwrite and terms is None and not stream.halo:
-            return self._in_place(sent, projected, shape, key, p), None
-        gradient = self.arena.empty_like(projected).zero_()
+        """The same from sent = [gy | a_dst | lse | D] of own rows. overwrite: whether `projected` may become its gradient.
+
+        The gradient of a row needs no row of `projected` but its own. So those of interior rows, made in one pass, take the
+        place of these; those of the others are sums until the last message has come.
+        """
+        f, h, stream = shape.columns, shape.heads, self.backward_stream
+        inner, own = self._first_interior(stream, terms), projected[:, : f + h]
+        apart = overwrite and terms is None
+        gradient = projected if apart else self.arena.empty_like(projected)
+        sums = self.arena.empty(inner, f + h, dtype=projected.dtype) if apart else gradient[:inner, : f + h]
+        sums.zero_()
         ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
         g_terms = None if terms is None else torch.zeros_like(terms)
-        for block, rows, _, back in self.backward_stream(
+        for block, rows, _, back in stream(
             sent, kind="halo_backward", returns=ga_dst, narrow=sent.shape[1] - 3 * h, pieces=terms is None
         ):
-            dropout = p and (p, key, column_ids(block, self.output_ids, self.backward_ids, len(rows)), self.ids)
-            own, g_own = projected[:, : f + h], gradient[:, : f + h]
-            self._spread(g_own, back, own, rows, block, self.backward_edges, shape, dropout, terms, g_terms)
+            columns = column_ids(block, self.output_ids, self.backward_ids, len(rows))
+            for piece, at, complete in _cut(stream, block, inner):
+                dropout = p and (p, key, columns, self.ids[at])
+                to = gradient[at, : f + h] if complete else sums[at]
+                self._spread(to, back, own[at], rows, piece, self.backward_edges, shape, dropout, terms, g_terms, complete)
+        if apart:
+            own[:inner] = sums
         self._place(gradient[:, f + h :], ga_dst)
         return gradient, g_terms
 
-    def _in_place(self, sent, projected, shape, key, p):
-        """On one rank: the gradient of a row needs no row of `projected` but its own, so it takes that row's place."""
-        f, h = shape.columns, shape.heads
-        self.backward_stream.buffers.cap(
-            sent.shape[1] * sent.element_size(), h * sent.element_size()
-        )  # notes the width
-        ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
-        dropout, own = p and (p, key, self.output_ids, self.ids), projected[:, : f + h]
-        self._spread(own, ga_dst, own, sent, self.backward_stream.own, None, shape, dropout, complete=True)
-        self._place(projected[:, f + h :], ga_dst)
-        return projected
+    def _first_interior(self, stream, terms):
+        """The first of the rows that are done in one pass; none where edges have terms, made for some edges at a time."""
+        return stream.first_interior if terms is None else stream.own.num_rows
 
     @property
     def num_outputs(self):
@@ -214,6 +215,11 @@ class AdditiveAttention:
                 tile.rows,
                 _Carried(carried, None if carried is not None else edges.type[edge]),
             )
+
+
+def _cut(stream, block, inner):
+    """What Stream.parts gives; the block as it is where no row is taken by itself."""
+    return [(block, slice(0, inner), False)] if inner == stream.own.num_rows else stream.parts(block)
 
 
 def column_ids(block, own_ids, halo_ids, count):

@@ -68,23 +68,15 @@ class LinearAggregation:
         sums = y[:inner] if lent else self.arena.empty(inner, x.shape[1], dtype=dtype)
         sums.zero_()
         room = self.arena.empty(min(tile_rows(), own.num_rows), x.shape[1], dtype=dtype)
-
-        def aggregate(rows, source, scale, out, accumulate):
-            factors = None if row_scale is None else row_scale[rows]
-            own.slice(rows.start, rows.stop).multiply(source, out, scale, factors, accumulate)
-
         for block, source, scale, _ in self._scaled(stream, x.contiguous(), source_scale, kind):
-            if block.first_column is not None:
-                block.multiply(source, sums, scale, None if row_scale is None else row_scale[:inner], accumulate=True)
-                continue
-            first, last = block.span
-            if first < inner:
-                outer = slice(first, min(last, inner))
-                aggregate(outer, source, scale, sums[outer], True)
-            for rows in row_tiles(last, max(first, inner)):
-                out = room[: rows.stop - rows.start]
-                aggregate(rows, source, scale, out, False)
-                yield rows, out
+            for part, at, complete in stream.parts(block):
+                if not complete:
+                    part.multiply(source, sums[at], scale, None if row_scale is None else row_scale[at], accumulate=True)
+                    continue
+                for rows in row_tiles(at.stop, at.start):
+                    out, factors = room[: rows.stop - rows.start], None if row_scale is None else row_scale[rows]
+                    own.slice(rows.start, rows.stop).multiply(source, out, scale, factors, accumulate=False)
+                    yield rows, out
         for rows in row_tiles(inner):
             yield rows, room[: rows.stop - rows.start].copy_(sums[rows]) if lent else sums[rows]
 

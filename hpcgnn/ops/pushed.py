@@ -72,6 +72,10 @@ class PushedAttention(AdditiveAttention):
         super().__init__(used, push, ids, halo_ids, halo_ids, edges)
         self.remote_logit = remote_logit
 
+    def _first_interior(self, stream, terms):
+        """None: which rows are interior is not asked where some edges are used only."""
+        return stream.own.num_rows
+
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
         """The gradients of `projected` (n_p, F + 2H) and of terms from sent = [gy | a_dst | lse | D] of own rows, which is used
         up.
