@@ -91,7 +91,8 @@ class _Progress(threading.Thread):
             self.start()
         with self.lock:
             self.pending.append(requests)
-            self.awake.set()
+            if not self.awake.is_set():
+                self.awake.set()
 
     def release(self, requests):
         """Take requests back: MPI forbids two threads to complete the same request."""

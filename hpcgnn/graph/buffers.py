@@ -19,7 +19,7 @@ class HaloBuffers:
 
     def __init__(self, limit: int):
         self.limit, self.widest_row, self.arena = limit, 0, Arena()
-        self._memory = torch.empty(0, dtype=torch.uint8)
+        self._memory, self._leases = torch.empty(0, dtype=torch.uint8), {}
 
     @property
     def nbytes(self):
@@ -36,12 +36,16 @@ class HaloBuffers:
         return max(0, self.limit - widened_bytes * rows) // max(1, each)
 
     def lease(self, sizes):
-        """Carve the memory into pieces of these many bytes, for one stream."""
+        """Carve the memory into pieces of these many bytes, for one stream. The same Lease for the same sizes, until more is
+        needed than ever before."""
         needed = sum(sizes)
         assert needed <= self.limit, "a round is larger than the communication memory"
         if self._memory.nbytes < needed:
             self._memory = torch.empty(needed, dtype=torch.uint8)
-        return Lease(self._memory[:needed].split(sizes))
+            self._leases.clear()
+        if tuple(sizes) not in self._leases:
+            self._leases[tuple(sizes)] = Lease(self._memory[:needed].split(sizes))
+        return self._leases[tuple(sizes)]
 
 
 class Lease:

@@ -33,7 +33,7 @@ class Stream:
     def __init__(self, own, halo, plan, buffers, comm, wire=None):
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
         self.wire = wire or Wire()
-        self._turns_by_cap, self._sizes_by_form = {}, {}
+        self._turns_by_cap, self._sizes_by_form, self._transfers_by_form = {}, {}, {}
         self._pieces_by_number, self._parts_by_block = {}, {}  # of the own block
         self._longest = plan.longest_round
 
@@ -133,7 +133,13 @@ class Stream:
             sizes += [received * summed, widened * self._longest]
             self._sizes_by_form[form, back] = sizes
         lease = self.buffers.lease(self._sizes_by_form[form, back])
-        return [Transfer(turn, lease, self.comm, fashion) for turn in turns]
+        made, transfers = self._transfers_by_form.get((form, back), (None, []))
+        if made is not lease:
+            transfers = [Transfer(turn, lease, self.comm, fashion) for turn in turns]
+            self._transfers_by_form[form, back] = lease, transfers
+        for transfer in transfers:
+            transfer.fashion = fashion
+        return transfers
 
     def _turns(self, cap):
         """The Turns for buffers of `cap` rows."""
@@ -161,10 +167,6 @@ class Stream:
 
     def _blocks(self, transfer):
         """The blocks of a turn's rounds, each with its part of the rows and of what goes back."""
-        rounds = transfer.turn.rounds
-        first = self.plan.starts[rounds[0]]
-        for index in rounds:
-            start, stop = self.plan.starts[index : index + 2] - first
-            if stop > start:
-                back = None if transfer.back is None else transfer.back[start:stop]
-                yield self.halo[index], transfer.rows(start, stop), None, back
+        for index, start, stop in transfer.turn.pieces:
+            back = None if transfer.back is None else transfer.back[start:stop]
+            yield self.halo[index], transfer.rows(start, stop), None, back

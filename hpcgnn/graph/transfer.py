@@ -30,15 +30,19 @@ class Turn:
     """What travels in one turn of a stream, whatever the rows are like. Made once and used by every layer and epoch.
 
     number: of the turn; segments: what travels; rounds: indices of the rounds that these make up; incoming: [(segment, rows that
-    come)]; outgoing: [(segment, rows that go)]; sent: int32 tensors, which own rows these are.
+    come)]; outgoing: [(segment, rows that go)]; sent: int32 tensors, which own rows these are; pieces: [(round, start, stop)],
+    where the rows of a round stand among those that come.
     """
 
     def __init__(self, number, segments, rounds, plan):
-        self.number, self.rounds, self.plan = number, rounds, plan
+        self.number, self.plan = number, plan
         self.incoming = [(s, count) for s in segments if (count := plan.received(s))]
         sent = [(s, rows) for s in segments if len(rows := plan.sent(s))]
         self.outgoing, self.sent = [(s, len(rows)) for s, rows in sent], [rows for _, rows in sent]
         self.num_received = sum(count for _, count in self.incoming)
+        starts = (plan.starts - plan.starts[rounds[0]]).tolist()
+        ends = [(index, starts[index], starts[index + 1]) for index in rounds]
+        self.pieces = [(index, start, stop) for index, start, stop in ends if stop > start]
 
     def room_in(self, form):
         """Bytes that the messages with rows of this form take where they arrive."""
@@ -50,29 +54,34 @@ class Turn:
 
 
 class Transfer:
-    """The messages of one turn of one stream.
+    """The messages of one turn of one stream; for another stream of rows of the same form it is used again.
 
-    turn: Turn; lease: Lease of the stream; fashion: Fashion. After `arrive`, rows(start, stop) gives what was received. After
-    `open_returns`, back: (rows received, R).
+    turn: Turn; lease: Lease of the stream; fashion: Fashion, of which `draw` may change between streams. After `arrive`,
+    rows(start, stop) gives what was received. After `open_returns`, back: (rows received, R).
     """
 
     def __init__(self, turn, lease, comm, fashion):
         self.turn, self.plan, self.lease, self.comm, self.fashion = turn, turn.plan, lease, comm, fashion
         self.num_received, self.back = turn.num_received, None
+        form, back = fashion.form, fashion.back
+        arrived = lease.receive(turn.number, turn.room_in(form))
+        self._incoming = _cut(arrived, turn.incoming, form)
+        self._outgoing = _cut(lease.send(turn.number, turn.room_out(form)), turn.outgoing, form)
+        self._giving = _cut(lease.give_back(turn.number, turn.room_in(back)), turn.incoming, back)
+        self._arriving = _cut(lease.take_back(turn.number, turn.room_out(back)), turn.outgoing, back)
+        self._rows = None if form.narrow else arrived.view(form.dtype).view(self.num_received, form.width)
+        size = self.num_received * back.width * back.dtype.itemsize
+        memory = lease.summed(size) if back.narrow else lease.give_back(turn.number, size)
+        self._back = memory.view(back.dtype).view(self.num_received, back.width)
 
     def begin(self, x, scale):
         """Post the receives; pack own rows x (n_p, F), scaled by scale (n_p,), and post the sends."""
         form = self.fashion.form
-        self._arrived = self.lease.receive(self.turn.number, self.turn.room_in(form))
         self._receives, self._sends = [], []
         if form.row_bytes == 0:
             return
-        self._receives = [
-            self._receive(part, self.plan.source(s.offset), 0)
-            for s, part, _ in _cut(self._arrived, self.turn.incoming, form)
-        ]
-        packed = self.lease.send(self.turn.number, self.turn.room_out(form))
-        for (segment, part, _), rows in zip(_cut(packed, self.turn.outgoing, form), self.turn.sent):
+        self._receives = [self._receive(part, self.plan.source(s.offset), 0) for s, part, _ in self._incoming]
+        for (segment, part, _), rows in zip(self._outgoing, self.turn.sent):
             self.fashion.wire.encode(part, form, x, rows, scale, self.fashion.draw)
             self._sends.append(self._send(part, self.plan.dest(segment.offset), 0))
         self._advance(self._receives, self._sends)
@@ -85,10 +94,10 @@ class Transfer:
         """(stop − start, F): some of the rows received; widened ones are valid until the next are asked for."""
         form = self.fashion.form
         if not form.narrow:
-            return self._arrived.view(form.dtype).view(self.num_received, form.width)[start:stop]
+            return self._rows[start:stop]
         out = self.lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
         before = 0
-        for (_, count), (_, part, _) in zip(self.turn.incoming, _cut(self._arrived, self.turn.incoming, form)):
+        for _, part, count in self._incoming:
             first, last = max(start, before), min(stop, before + count)
             if first < last:
                 decode(out[first - start : last - start], form, part, count, first - before)
@@ -101,21 +110,16 @@ class Transfer:
 
     def open_returns(self):
         """Make `back` (rows received, R) of zeros, to be summed into."""
-        back, size = self.fashion.back, self.num_received * self.fashion.back.width * self.fashion.back.dtype.itemsize
-        memory = self.lease.summed(size) if back.narrow else self.lease.give_back(self.turn.number, size)
-        self.back = memory.view(back.dtype).view(self.num_received, back.width).zero_()
+        self.back = self._back.zero_()
 
     def begin_returns(self):
         """Send `back` to the owners of the rows, and post the receives of what they send for ours."""
         form = self.fashion.back
-        self._arriving = self.lease.take_back(self.turn.number, self.turn.room_out(form))
         self._returns = [
-            self._receive(part, self.plan.dest(s.offset), _RETURN_TAG)
-            for s, part, _ in _cut(self._arriving, self.turn.outgoing, form)
+            self._receive(part, self.plan.dest(s.offset), _RETURN_TAG) for s, part, _ in self._arriving
         ]
         self._given, first = [], 0
-        given = self.lease.give_back(self.turn.number, self.turn.room_in(form))
-        for segment, part, count in _cut(given, self.turn.incoming, form):
+        for segment, part, count in self._giving:
             if form.narrow:
                 draw = kernels.stream_key(self.fashion.draw, self.plan.rank, self.turn.number, segment.offset)
                 self.fashion.wire.encode(part, form, self.back[first : first + count], None, None, draw)
@@ -128,7 +132,7 @@ class Transfer:
         form = self.fashion.back
         self.comm.wait(self._returns, self.fashion.kind)
         self.comm.wait(self._given, self.fashion.kind)
-        for (_, part, _), rows in zip(_cut(self._arriving, self.turn.outgoing, form), self.turn.sent):
+        for (_, part, _), rows in zip(self._arriving, self.turn.sent):
             add_message(total, rows, part, form, self.lease)
 
     def _receive(self, part: torch.Tensor, source, tag):
@@ -145,7 +149,7 @@ class Transfer:
 def add_message(total, index, message, form, lease):
     """Add the rows of a message to rows index int32 (m,) of total (n_p, R), widened in the room that the lease has for it."""
     if not form.narrow:
-        total.index_add_(0, index, form.parts(message, len(index))[1])
+        total.index_add_(0, index, form.parts(message, index.shape[0])[1])
         return
     room = lease.widened(None).view(form.dtype)
     step = max(1, len(room) // form.width)

@@ -19,7 +19,7 @@ def on_cpu(name: str, tensor: torch.Tensor) -> None:
     """`tensor` is one, and in this machine's memory."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{name}: expected a torch tensor, got {type(tensor).__name__}")
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         raise ValueError(f"{name}: expected a tensor on the CPU, got one on {tensor.device}")
 
 
@@ -29,20 +29,15 @@ def matrix(name: str, tensor: torch.Tensor, dtypes, rows: int | None = None, col
     if tensor.dtype not in dtypes:
         expected = " or ".join(str(dtype) for dtype in dtypes)
         raise ValueError(f"{name}: expected {expected}, got {tensor.dtype}")
-    wanted = ("n" if rows is None else str(rows), "F" if columns is None else str(columns))
-    if (
-        tensor.dim() != 2
-        or (rows is not None and tensor.shape[0] != rows)
-        or (columns is not None and tensor.shape[1] != columns)
-    ):
-        raise ValueError(f"{name}: expected shape ({', '.join(wanted)}), got {tuple(tensor.shape)}")
+    shape = tensor.shape
+    if len(shape) != 2 or (rows is not None and shape[0] != rows) or (columns is not None and shape[1] != columns):
+        wanted = ("n" if rows is None else str(rows), "F" if columns is None else str(columns))
+        raise ValueError(f"{name}: expected shape ({', '.join(wanted)}), got {tuple(shape)}")
     # An empty tensor may have any strides: .contiguous() leaves them as they are, and nothing is read through them.
-    if tensor.numel() and (
-        (tensor.shape[1] > 1 and tensor.stride(1) != 1)
-        or (tensor.shape[0] > 1 and tensor.stride(0) < tensor.shape[1])
-    ):
+    down, across = tensor.stride()
+    if tensor.numel() and ((shape[1] > 1 and across != 1) or (shape[0] > 1 and down < shape[1])):
         raise ValueError(
-            f"{name}: expected rows that are contiguous and do not overlap (strides (>= {tensor.shape[1]}, 1)), "
+            f"{name}: expected rows that are contiguous and do not overlap (strides (>= {shape[1]}, 1)), "
             f"got strides {tensor.stride()}; call .contiguous()"
         )
 
