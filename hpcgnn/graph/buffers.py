@@ -5,6 +5,8 @@ rows, as many narrow ones for those. Where rows travel narrowed, the room in whi
 directions and epochs share it, for no two streams are ever under way.
 """
 
+import weakref
+
 import torch
 
 from hpcgnn.graph.arena import Arena
@@ -19,7 +21,7 @@ class HaloBuffers:
 
     def __init__(self, limit: int):
         self.limit, self.widest_row, self.arena = limit, 0, Arena()
-        self._memory, self._leases = torch.empty(0, dtype=torch.uint8), {}
+        self._memory, self._cuts = torch.empty(0, dtype=torch.uint8), weakref.WeakKeyDictionary()
 
     @property
     def nbytes(self):
@@ -36,16 +38,19 @@ class HaloBuffers:
         return max(0, self.limit - widened_bytes * rows) // max(1, each)
 
     def lease(self, sizes):
-        """Carve the memory into pieces of these many bytes, for one stream. The same Lease for the same sizes, until more is
-        needed than ever before."""
+        """Carve the memory into pieces of these many bytes, for one stream."""
         needed = sum(sizes)
         assert needed <= self.limit, "a round is larger than the communication memory"
         if self._memory.nbytes < needed:
+            self._cuts.clear()
             self._memory = torch.empty(needed, dtype=torch.uint8)
-            self._leases.clear()
-        if tuple(sizes) not in self._leases:
-            self._leases[tuple(sizes)] = Lease(self._memory[:needed].split(sizes))
-        return self._leases[tuple(sizes)]
+        return Lease(self._memory[:needed].split(sizes))
+
+    def cuts(self, stream):
+        """A dict for what a stream has cut from the memory and uses again. It is gone with the stream, and empty when more memory
+        has been needed: what was there before must not be held.
+        """
+        return self._cuts.setdefault(stream, {})
 
 
 class Lease:

@@ -33,7 +33,7 @@ class Stream:
     def __init__(self, own, halo, plan, buffers, comm, wire=None):
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
         self.wire = wire or Wire()
-        self._turns_by_cap, self._sizes_by_form, self._transfers_by_form = {}, {}, {}
+        self._turns_by_cap = {}
         self._pieces_by_number, self._parts_by_block = {}, {}  # of the own block
         self._longest = plan.longest_round
 
@@ -116,13 +116,13 @@ class Stream:
         return self._parts_by_block[id(block)]
 
     def _transfers(self, fashion):
-        """One Transfer per turn: as many consecutive rounds as fit the buffers at this width."""
+        """One Transfer per turn: as many consecutive rounds as fit the buffers at this width. The same ones every time."""
         form, back = fashion.form, fashion.back
         summed = back.width * back.dtype.itemsize if back.narrow else 0
         widened = max(form.widened_bytes, back.widened_bytes)
         cap = self.buffers.cap(form.room(1), back.room(1), summed, widened, self._longest)
-        turns = self._turns(cap)
-        if (form, back) not in self._sizes_by_form:
+        if (form, back) not in self.buffers.cuts(self):
+            turns = self._turns(cap)
 
             def most(values):
                 return max(values, default=0)
@@ -130,16 +130,11 @@ class Stream:
             received = most(turn.num_received for turn in turns)
             sizes = [most(turn.room_in(form) for turn in turns)] * 2 + [most(turn.room_out(form) for turn in turns)] * 2
             sizes += [most(turn.room_in(back) for turn in turns)] * 2 + [most(turn.room_out(back) for turn in turns)] * 2
-            sizes += [received * summed, widened * self._longest]
-            self._sizes_by_form[form, back] = sizes
-        lease = self.buffers.lease(self._sizes_by_form[form, back])
-        made, transfers = self._transfers_by_form.get((form, back), (None, []))
-        if made is not lease:
-            transfers = [Transfer(turn, lease, self.comm, fashion) for turn in turns]
-            self._transfers_by_form[form, back] = lease, transfers
-        for transfer in transfers:
+            lease = self.buffers.lease([*sizes, received * summed, widened * self._longest])
+            self.buffers.cuts(self)[form, back] = [Transfer(turn, lease, self.comm, fashion) for turn in turns]
+        for transfer in self.buffers.cuts(self)[form, back]:
             transfer.fashion = fashion
-        return transfers
+        return self.buffers.cuts(self)[form, back]
 
     def _turns(self, cap):
         """The Turns for buffers of `cap` rows."""

@@ -1,5 +1,8 @@
 """What is exact about overlap: in which order messages are posted, computed behind and waited for."""
 
+import gc
+import weakref
+
 import graphs
 import pytest
 import torch
@@ -80,3 +83,33 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
     assert len(own) == (len(turns) if pieces and len(turns) > 1 else 1)
     assert sum(int(block.indptr[-1] - block.indptr[0]) for block in own) == adjacency.own.num_edges
     assert comm.size == 1 or len(turns) > 3
+
+
+def test_messages_are_cut_once_and_old_memory_is_not_held(comm, local):
+    """Memory that has become too small must be gone when larger one is there: --halo-buffer bounds all of it together."""
+    adjacency, buffers = local.inward, HaloBuffers(1 << 20)  # all in one turn
+    stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm)
+
+    def pass_once(width):
+        for _ in stream(torch.ones(local.num_owned, width)):
+            pass
+        return buffers.cuts(stream), weakref.ref(buffers._memory)
+
+    cuts, _ = pass_once(WIDTH)
+    transfers = list(cuts.values())
+    assert list(pass_once(WIDTH)[0].values())[0] is transfers[0]
+    del transfers
+    cuts, first = pass_once(1)
+    assert len(cuts) == 2
+    del cuts
+    wider, _ = pass_once(4 * WIDTH)
+    grown = buffers._memory is not first()
+    assert len(wider) == (1 if grown else 3)
+    assert grown == (first() is None) == (adjacency.plan.num_halo + adjacency.plan.num_boundary > 0)
+    other = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm)
+    for _ in other(torch.ones(local.num_owned, WIDTH)):
+        pass
+    assert len(buffers._cuts) == 2
+    del other
+    gc.collect()
+    assert len(buffers._cuts) == 1, "nothing is kept for a stream that is gone, as that of an epoch's sample"
