@@ -39,7 +39,7 @@ class Arena:
     def empty(self, *shape, dtype=torch.float32):
         """An uninitialised tensor of this shape."""
         nbytes = math.prod(shape) * dtype.itemsize
-        if nbytes < max(SMALL, 1):
+        if nbytes == 0 or nbytes < SMALL:
             return torch.empty(shape, dtype=dtype)
         size = -(-nbytes // GRAIN) * GRAIN
         number, start = self._find(size)

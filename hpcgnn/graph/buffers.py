@@ -1,6 +1,6 @@
 """The communication memory of a rank: one piece of at most `halo_buffer` bytes, whatever the number of ranks.
 
-Every stream carves it anew into two buffers to receive and two to send, and, where results go back to the owners of the
+For each form of rows it is carved into two buffers to receive and two to send, and, where results go back to the owners of the
 rows, as many narrow ones for those. Where rows travel narrowed, the room in which they are widened is part of it. Layers,
 directions and epochs share it, for no two streams are ever under way.
 """
@@ -38,7 +38,7 @@ class HaloBuffers:
         return max(0, self.limit - widened_bytes * rows) // max(1, each)
 
     def lease(self, sizes):
-        """Carve the memory into pieces of these many bytes, for one stream."""
+        """Carve the memory into pieces of these many bytes, for streams of one form of rows."""
         needed = sum(sizes)
         assert needed <= self.limit, "a round is larger than the communication memory"
         if self._memory.nbytes < needed:
@@ -54,7 +54,7 @@ class HaloBuffers:
 
 
 class Lease:
-    """The buffers of one stream, as bytes; those of even and of odd turns alternate.
+    """The buffers of streams of one form of rows, as bytes; those of even and of odd turns alternate.
 
     In the order of their sizes: two to receive, two to send, two to give back, two to take back, one to sum what is given
     back, one to widen rows.

@@ -163,9 +163,8 @@ def load_local_graph(
         ownership = Ownership(offsets, cluster_to_rank, comm.size)
         ranges = ownership.ranges(comm.rank)
         suffixes = [""] if file.meta.undirected else ["", "_out"]
-        found = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
-        order, directions = interior_last(found, comm.rank)
-        del found
+        directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
+        order = interior_last(directions, comm.rank)
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
         labels, split = read_labels(file, ranges, order.number)
         features = read_features(file, ranges, dtype, order)

@@ -59,16 +59,18 @@ def find_ends(edges, ownership):
 
 
 def interior_last(directions, rank):
-    """(LocalOrder, the FoundEdges in it) from the list of FoundEdges of all directions."""
+    """The LocalOrder for the FoundEdges of all directions, a list, which are then put into it."""
     outer = np.zeros(len(directions[0].indptr) - 1, bool)
     for edges in directions:
         rows = np.repeat(np.arange(len(outer), dtype=np.int32), np.diff(edges.indptr))
         outer[rows[edges.owner != rank]] = True
     if (outer[:-1] >= outer[1:]).all():  # as it is
-        return LocalOrder(), directions
+        return LocalOrder()
     number = np.where(outer, np.cumsum(outer), outer.sum() + np.cumsum(~outer)) - 1
     order = LocalOrder(number)
-    return order, [_reordered(edges, order, rank) for edges in directions]
+    for index, edges in enumerate(directions):  # one after another: each is let go when the next is made
+        directions[index] = _reordered(edges, order, rank)
+    return order
 
 
 def _reordered(edges, order, rank):

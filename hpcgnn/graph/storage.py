@@ -2,7 +2,8 @@
 
 A graph is one HDF5 file with its nodes in *cluster order*: METIS splits the graph into K clusters and the nodes of a
 cluster are contiguous. A partition for P ranks is then only a map cluster -> rank, many of which fit in one file, and
-a rank reads contiguous slabs whatever P is. The README of `partition_tools` documents every dataset.
+a rank reads contiguous slabs whatever P is (where a map scatters nodes, the chunks that hold them). The README of
+`partition_tools` documents every dataset.
 
 What the format protects against: every dataset carries Fletcher32 checksums (a flipped byte is an error, not a slightly
 different result), `libver="latest"` extends checksums to HDF5's own metadata, texts have fixed length (`attributes.py` says
@@ -319,8 +320,9 @@ class GraphFile:
         out = np.empty(
             (sum(stop - start for start, stop in ranges), *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("=")
         )
-        chunk, most = dataset.chunks[0] if dataset.chunks else 1, max(1, PIECE_BYTES // max(1, out[:1].nbytes))
-        row, most = 0, most if number is None else min(most, MOST_CHUNKS * chunk)
+        row, row_bytes = 0, max(1, out[:1].nbytes)
+        chunk = dataset.chunks[0] if dataset.chunks else max(1, CHUNK_BYTES // row_bytes)
+        most = max(1, (PIECE_BYTES if number is None else MOST_CHUNKS * CHUNK_BYTES) // row_bytes)
         try:
             for piece in pieces(ranges, chunk, most):
                 wanted = np.s_[row : row + piece.num_rows]

@@ -56,8 +56,8 @@ class Turn:
 class Transfer:
     """The messages of one turn of one stream; for another stream of rows of the same form it is used again.
 
-    turn: Turn; lease: Lease of the stream; fashion: Fashion, of which `draw` may change between streams. After `arrive`,
-    rows(start, stop) gives what was received. After `open_returns`, back: (rows received, R).
+    turn: Turn; lease: Lease of the stream; fashion: Fashion, of which `draw` and `kind` may change between streams. After
+    `arrive`, rows(start, stop) gives what was received. After `open_returns`, back: (rows received, R).
     """
 
     def __init__(self, turn, lease, comm, fashion):

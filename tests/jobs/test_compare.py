@@ -238,14 +238,15 @@ def test_a_process_that_takes_too_long_or_fails_is_ended_and_its_reason_kept(tmp
     from comparison.processes import Failed, clean_environment, run
 
     child = tmp_path / "child"
-    slow = (
-        "import subprocess, time; process = subprocess.Popen(['sleep', '60']); "
-        f"open({str(child)!r}, 'w').write(str(process.pid)); time.sleep(60)"
+    slow = (  # ranks of a launcher are in sessions of their own
+        "import subprocess, time; children = [subprocess.Popen(['sleep', '60'], start_new_session=own) for own in (0, 1)]; "
+        f"open({str(child)!r}, 'w').write(' '.join(str(process.pid) for process in children)); time.sleep(60)"
     )
     with pytest.raises(Failed, match=r"took longer than 3 s \(--timeout\)"):
         run([sys.executable, "-c", slow], tmp_path / "log", 3, clean_environment(1))
-    state = Path("/proc", child.read_text(), "stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z", "what it started is ended with it"
+    for number in child.read_text().split():
+        state = Path("/proc", number, "stat")
+        assert not state.exists() or state.read_text().split()[2] == "Z", "what it started is ended with it"
     wrong = "print('before'); raise ValueError('a bad graph')"
     with pytest.raises(Failed, match="exit code 1: ValueError: a bad graph"):
         run([sys.executable, "-c", wrong], tmp_path / "log", 60, clean_environment(1))

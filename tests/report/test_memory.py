@@ -25,7 +25,7 @@ def profiled(tmp_path_factory):
     """A folder with a profiled run of each model, large enough that tensors outweigh what libraries allocate besides."""
     folder = tmp_path_factory.mktemp("profiled")
     graph = folder / "graph.h5"
-    generate_graph("planted", graph, Spec(nodes=28000, degree=6, features=64, classes=8, seed=1))
+    generate_graph("planted", graph, Spec(nodes=42000, degree=6, features=64, classes=8, seed=1))
     partition_graph(graph, [RANKS], num_clusters=32)
     options = {"graph": str(graph), "layers": 3, "hidden": 256, "heads": 1, "epochs": 2, "profile_memory": True}
     jobs = [(model, {**options, "model": model}) for model in MODELS]

@@ -39,20 +39,40 @@ def run(command, log, limit_seconds, environment):
 
 
 def _end_group(process):
-    """End what is left of the process's session, and wait until it is gone, so that the next measurement runs alone.
+    """End a process and all that it has started, ranks of a launcher included, which are in sessions of their own; and wait until
+    they are gone, so that the next measurement runs alone.
 
-    A killed process lives until it is next scheduled, and then stays listed until process 1 has collected it, which not
-    every container's does: the wait is limited.
+    A killed process lives until it is next scheduled. One that nobody collects stays listed, but holds nothing.
     """
+    started = _descendants(process.pid)
+    for end, number in ((os.killpg, process.pid), *((os.kill, number) for number in started)):
+        try:
+            end(number, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+    process.wait()
+    until = time.monotonic() + _GONE_SECONDS
+    while any(_state(number)[0] not in "ZX" for number in started) and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def _descendants(ancestor):
+    """The numbers of the processes that a process has started, directly or not, and that are still there."""
+    parents = {int(name): _state(int(name))[1] for name in os.listdir("/proc") if name.isdigit()}
+    found = [ancestor]
+    for number in found:
+        found += [child for child, parent in parents.items() if parent == number]
+    return found[1:]
+
+
+def _state(number):
+    """(state, parent) of a process: X, 0 if there is none."""
     try:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        until = time.monotonic() + _GONE_SECONDS
-        while time.monotonic() < until:
-            os.killpg(process.pid, 0)
-            time.sleep(0.02)
-    except ProcessLookupError:
-        process.wait()
+        with open(f"/proc/{number}/stat") as file:
+            state, parent = file.read().rpartition(")")[2].split()[:2]
+    except OSError:
+        return "X", 0
+    return state, int(parent)
 
 
 def last_words(text, most=300):
