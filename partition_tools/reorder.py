@@ -9,6 +9,7 @@ import dataclasses
 
 import numpy as np
 
+from hpcgnn.graph.ranges import permuted_rows, segments
 from hpcgnn.graph.storage import SLAB_ROWS, Csr, Edges
 
 EDGE_BLOCK = 1 << 23
@@ -62,18 +63,9 @@ def permuted_edges(edges, order, place):
     return new
 
 
-def segments(starts, counts):
-    """The positions of many runs one after another: starts[0], starts[0] + 1, ..., starts[1], ... int64 (sum of
-    counts,)."""
-    stops = np.cumsum(counts)
-    return np.repeat(starts - (stops - counts), counts) + np.arange(stops[-1] if len(stops) else 0)
-
-
 def _permuted_csr(rows, order):
-    counts = np.diff(rows.indptr)[order]
-    old = segments(rows.indptr[:-1][order], counts)
-    return Csr(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), rows.indices[old],
-               None if rows.data is None else rows.data[old], rows.num_columns)
+    indptr, old = permuted_rows(rows.indptr, order)
+    return Csr(indptr, rows.indices[old], None if rows.data is None else rows.data[old], rows.num_columns)
 
 
 class PermutedRows:

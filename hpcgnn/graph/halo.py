@@ -74,8 +74,7 @@ def build_halo_plan(owner, local_id, cap, num_owned, comm, order):
 
     owner, local_id: int32 (E_remote,), the owning rank of each remote edge's source and its local id there. cap: rows
     of a round. num_owned: own rows, to check what others ask for. order: LocalOrder of own rows, by whose places in the order of
-    the file they are asked for. Returns (plan, int64 (E_remote,): the halo position of
-    each edge's source).
+    the file they are asked for. Returns (plan, int64 (E_remote,): the halo position of each edge's source).
     """
     rank, size = comm.rank, comm.size
     offset = (rank - owner.astype(np.int64)) % size

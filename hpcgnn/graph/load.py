@@ -145,10 +145,10 @@ def load_local_graph(
 ):
     """Read this rank's share of an open GraphFile. Collective.
 
-    cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at
-    most. self_loops: 'add' or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists
-    (EdgeList). watch(phase) -> context manager, entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on
-    all ranks together, for corrupted files and contents that cannot be trained on.
+    cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add' or
+    'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList). watch(phase) -> context
+    manager, entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for corrupted
+    files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
     with watch("load"), comm.together("reading the graph"):

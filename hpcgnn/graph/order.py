@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graph.ranges import permuted_rows
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,7 @@ class LocalOrder:
         """(indptr int64 in the local order, which entries these are int64) of a CSR matrix in the order of the file."""
         taken = np.empty_like(self.number)
         taken[self.number] = np.arange(len(taken))
-        lengths = np.diff(indptr)[taken]
-        ends = np.cumsum(lengths)
-        entries = np.arange(int(indptr[-1])) + np.repeat(indptr[:-1][taken] - (ends - lengths), lengths)
-        return np.concatenate([[0], ends]), entries
+        return permuted_rows(indptr, taken)
 
 
 def find_ends(edges, ownership):

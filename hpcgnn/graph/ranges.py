@@ -32,9 +32,20 @@ class Piece(NamedTuple):
     def rows(self):
         """int64: the rows that are wanted, counted from the first of the piece."""
         starts, stops = np.array(self.ranges, np.int64).T
-        lengths = stops - starts
-        ends = np.cumsum(lengths)
-        return np.arange(ends[-1]) + np.repeat(starts - self.start - (ends - lengths), lengths)
+        return segments(starts - self.start, stops - starts)
+
+
+def segments(starts, counts):
+    """The positions of many runs one after another: starts[0], starts[0] + 1, ..., starts[1], ... int64 (sum of
+    counts,)."""
+    stops = np.cumsum(counts)
+    return np.repeat(starts - (stops - counts), counts) + np.arange(stops[-1] if len(stops) else 0)
+
+
+def permuted_rows(indptr, order):
+    """(indptr int64, which entries these are int64) of the CSR matrix whose row i is row order[i] of that given."""
+    counts = np.diff(indptr)[order]
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), segments(indptr[:-1][order], counts)
 
 
 def pieces(ranges, chunk_rows, most_rows):

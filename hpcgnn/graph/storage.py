@@ -331,10 +331,7 @@ class GraphFile:
                 else:
                     around = np.empty((piece.stop - piece.start, *out.shape[1:]), out.dtype)
                     dataset.read_direct(around, np.s_[piece.start : piece.stop])
-                    if number is None:
-                        np.take(around, piece.rows(), axis=0, out=out[wanted])
-                    else:
-                        out[number[wanted]] = around if piece.whole else around[piece.rows()]
+                    out[wanted if number is None else number[wanted]] = around if piece.whole else around[piece.rows()]
                 row = wanted.stop
                 self.progress()
         except (OSError, RuntimeError) as error:

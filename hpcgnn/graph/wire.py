@@ -105,7 +105,7 @@ class Wire:
 
         index None: all rows of x, unscaled. rows, first: where these are rows first … of a message of so many.
         """
-        count = (x if index is None else index).shape[0]  # four times as fast as len()
+        count = (x if index is None else index).shape[0]  # len() of a tensor goes through Python
         place = slice(first, first + count)
         parts = form.parts(message, count if rows is None else rows)
         scales, wide, narrow = (part if part is None else part[place] for part in parts)

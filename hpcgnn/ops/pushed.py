@@ -73,7 +73,7 @@ class PushedAttention(AdditiveAttention):
         self.remote_logit = remote_logit
 
     def _first_interior(self, stream, terms):
-        """None: which rows are interior is not asked where some edges are used only."""
+        """One past the last row: no row is done in one pass where only some edges are used."""
         return stream.own.num_rows
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
