@@ -102,8 +102,11 @@ def _mpi(session):
         MPI.THREAD_MULTIPLE: "MULTIPLE",
     }
     library = MPI.Get_library_version().split("\n")[0].strip("\0 \t")
+    network = os.environ.get("MPIR_CVAR_CH4_NETMOD")
     return Finding(
-        "MPI", f"{library}, thread level {levels[session.level]}, {session.ranks_on_node} ranks on the first node"
+        "MPI",
+        f"{library}, thread level {levels[session.level]}, {session.ranks_on_node} ranks on the first node"
+        + (f", network module {network} (MPIR_CVAR_CH4_NETMOD)" if network else ""),
     )
 
 

@@ -59,6 +59,20 @@ def threads_per_rank(cores, sharers):
     return max(1, cores // sharers)
 
 
+def choose_network(MPI):
+    """Have MPICH use libfabric (OFI) in place of UCX under `srun --mpi=pmi2`, where the library has both and the user chose none.
+    To be called before MPI is started.
+
+    MPICH tells the other nodes a rank's UCX address in a card of 4096 bytes, the rest of it whatever lay in memory, in pieces
+    whose lengths depend on those bytes. SLURM (22.05) loses a piece of more than 1024 bytes: by chance, a start then fails
+    or hangs ("mpi/pmi2: value not properly terminated in client request"). OFI's address has some 16 bytes. A library with UCX
+    alone is left as it is.
+    """
+    device = next((line for line in MPI.Get_library_version().splitlines() if line.startswith("MPICH Device")), "")
+    if "PMI_FD" in os.environ and "SLURM_STEP_ID" in os.environ and "ucx" in device and "ofi" in device:
+        os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
+
+
 class Session:
     """A started MPI. comm: the communicator; threads: per rank; ranks_on_node; shares_cores: more threads than cores;
     mpi_bytes: resident memory that loading and starting the MPI library took.
@@ -82,6 +96,7 @@ class Session:
         from hpcgnn.comm.mpi import MpiCommunicator
 
         self._limit = watchdog
+        choose_network(MPI)
         with self._timed():
             self.level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
         self.mpi_bytes = resident_bytes() - without_mpi
@@ -173,6 +188,7 @@ def fail_before_start():
         from mpi4py import MPI
 
         if not MPI.Is_initialized():
+            choose_network(MPI)
             MPI.Init()
     finally:  # where even that fails the others see to it themselves: their start has a limit
         _abort(EXIT_FAULT)

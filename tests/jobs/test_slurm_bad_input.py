@@ -106,6 +106,37 @@ def test_mpiexec_inside_the_allocation(cluster, graph):
     assert json.loads((cluster.home / "m" / "summary.json").read_text())["ranks"] == 2
 
 
+# What MPICH's UCX sends as its address reaches beyond it: here, into memory that holds no two like bytes in a row.
+FULL_OF_NOISE = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+blocks = []
+for size in range(512, 6144, 16):
+    for _ in range(8):
+        blocks.append(libc.malloc(size))
+        ctypes.memmove(blocks[-1], os.urandom(size), size)
+for block in blocks[::2]:
+    libc.free(block)
+from hpcgnn.__main__ import main
+raise SystemExit(main(["doctor"]))
+"""
+
+
+def test_a_start_does_not_depend_on_what_lies_in_memory(cluster):
+    """SLURM 22.05 loses the pieces of a long address (see comm/launch.py); with UCX this start hung or failed every time."""
+    (cluster.home / "noise.py").write_text(FULL_OF_NOISE)
+    found = cluster.run(
+        "timeout 120 srun --mpi=pmi2 --nodes=2 --ntasks=4 --cpus-per-task=1 python -P noise.py", check=False
+    )
+    assert "4 ranks passed 1 MiB around" in found.stdout and "network module ofi" in found.stdout, found
+
+
+def test_the_network_that_the_user_chose_is_kept(cluster):
+    command = "srun --mpi=pmi2 --nodes=1 --ntasks=1 env MPIR_CVAR_CH4_NETMOD=ucx python -P -m hpcgnn doctor"
+    assert "network module ucx" in cluster.run(command, check=False).stdout
+
+
 def test_ranks_that_share_cores_are_pointed_out(cluster):
     found = cluster.run(
         "srun --mpi=pmi2 --nodes=1 --ntasks=2 --cpus-per-task=1 env OMP_NUM_THREADS=64 python -P -m hpcgnn doctor",
