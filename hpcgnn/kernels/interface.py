@@ -97,7 +97,7 @@ SIGNATURES = {
     "hg_should_multiply": (c_int, []),
     "hg_multiply": (
         c_int,
-        [c_int] * 2
+        [c_int] * 3
         + [c_void_p, c_int64, c_void_p, c_int, c_int64, c_void_p, c_int64, c_int64, c_void_p]
         + [c_int64] * 3
         + [c_int],

@@ -290,6 +290,7 @@ class Native:
         if rounded is None:
             return reference.multiply(out, x, weight, bias, add)
         failed = self._library.hg_multiply(
+            self._path,
             rounded,
             torch.get_num_threads(),
             *_rows(out),

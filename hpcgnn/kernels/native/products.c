@@ -69,10 +69,11 @@ void hg_pack_weights(const hg_weights *w, const float *from, int64_t down, int64
 }
 
 void hg_multiply_block(const hg_weights *w, float *y, int64_t y_stride, const void *x, int64_t x_stride, const float *bias,
-                       int64_t rows, int add)
+                       int64_t rows, int add, const hg_ahead *ahead)
 {
-    const int64_t words = hg_words_of(w->rounded, w->depth);
+    const int64_t words = hg_words_of(w->rounded, w->depth), panels = hg_panels_of(w->width);
     for (int64_t first = 0; first < w->width; first += HG_PANEL) {
+        hg_ask_for(ahead, first / HG_PANEL, panels);
         const float *panel = (float *)w->panels + first * words, *biases = bias ? bias + first : NULL;
         const int64_t num = hg_least(w->width - first, HG_PANEL);
 #if defined(HG_PAIRS)
@@ -82,26 +83,28 @@ void hg_multiply_block(const hg_weights *w, float *y, int64_t y_stride, const vo
         }
 #endif
 #if defined(__x86_64__)
-        hg_multiply_avx2(y + first, y_stride, x, x_stride, panel, biases, rows, w->depth, num, add);
+        (w->path == HG_AVX512 ? hg_multiply_avx512 : hg_multiply_avx2)(y + first, y_stride, x, x_stride, panel, biases, rows,
+                                                                       w->depth, num, add);
 #else
         (void)y, (void)y_stride, (void)x, (void)x_stride, (void)panel, (void)biases, (void)num, (void)rows, (void)add;
 #endif                                  /* see hg_multiplies */
     }
 }
 
-void hg_multiply_transposed(int rounded, float *sums, const void *x, int64_t x_stride, const void *panel, int64_t rows,
-                            int64_t depth)
+void hg_multiply_transposed(int path, int rounded, float *sums, const void *x, int64_t x_stride, const void *right,
+                            int64_t right_stride, int64_t rows, int64_t depth)
 {
 #if defined(HG_PAIRS)
     if (rounded) {
-        hg_multiply_pairs(sums, HG_PANEL, x, 1, x_stride, panel, NULL, depth, hg_words_of(1, rows), HG_PANEL, 1);
+        hg_multiply_pairs(sums, HG_PANEL, x, 1, x_stride, right, NULL, depth, hg_words_of(1, rows), HG_PANEL, 1);
         return;
     }
 #endif
 #if defined(__x86_64__)
-    hg_multiply_transposed_avx2(sums, x, x_stride, panel, rows, depth);
+    (path == HG_AVX512 ? hg_multiply_transposed_avx512 : hg_multiply_transposed_avx2)(sums, x, x_stride, right, right_stride, rows,
+                                                                                      depth);
 #endif
-    (void)rounded, (void)sums, (void)x, (void)x_stride, (void)panel, (void)rows, (void)depth;
+    (void)path, (void)rounded, (void)sums, (void)x, (void)x_stride, (void)right, (void)right_stride, (void)rows, (void)depth;
 }
 
 const float *hg_widened(float *room, const void *x, int x_type, int64_t *stride, int64_t rows, int64_t depth)
@@ -138,7 +141,7 @@ static const void *factors_of(const hg_weights *w, float *room, const void *x, i
 /* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. x is of
  * x_type, HG_F32 or HG_BF16; element (k, c) of w stands at k * w_down + c * w_across. Each element is one sum over k in order,
  * whatever the number of threads. Returns 0, or -1: no memory. */
-HG_EXPORT int hg_multiply(int rounded, int num_threads, float *y, int64_t y_stride, const void *x, int x_type,
+HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int64_t y_stride, const void *x, int x_type,
                           int64_t x_stride, const float *w, int64_t w_down, int64_t w_across, const float *bias,
                           int64_t rows, int64_t depth, int64_t width, int add)
 {
@@ -152,7 +155,7 @@ HG_EXPORT int hg_multiply(int rounded, int num_threads, float *y, int64_t y_stri
     float *packed = hg_kept(&kept, (size + columns + num_threads * room) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
-    const hg_weights weights = {packed, depth, width, rounded};
+    const hg_weights weights = {packed, depth, width, path, rounded};
     float *biases = packed + size;
     for (int64_t c = 0; bias && c < columns; c++)
         biases[c] = c < width ? bias[c] : 0;
@@ -162,11 +165,14 @@ HG_EXPORT int hg_multiply(int rounded, int num_threads, float *y, int64_t y_stri
         hg_pack_weights(&weights, w, w_down, w_across);
         #pragma omp for schedule(static)
         for (int64_t first = 0; first < rows; first += HG_ROWS) {
-            const int64_t num = hg_least(rows - first, HG_ROWS);
+            const int64_t num = hg_least(rows - first, HG_ROWS), size_of_x = hg_size_of(x_type);
             int64_t stride = x_stride;
-            const void *from = (const char *)x + first * x_stride * hg_size_of(x_type);
-            from = factors_of(&weights, mine, from, x_type, &stride, num);
-            hg_multiply_block(&weights, y + first * y_stride, y_stride, from, stride, bias ? biases : NULL, num, add);
+            const char *block = (const char *)x + first * x_stride * size_of_x;
+            const hg_ahead next = {block + HG_ROWS * x_stride * size_of_x, hg_least(rows - first - num, HG_ROWS),
+                                   x_stride * size_of_x, depth * size_of_x};
+            const void *from = factors_of(&weights, mine, block, x_type, &stride, num);
+            hg_multiply_block(&weights, y + first * y_stride, y_stride, from, stride, bias ? biases : NULL, num, add,
+                              &next);
         }
     }
     return 0;

@@ -15,6 +15,7 @@
 #include "attention.h"
 #include "products.h"
 
+#define HG_TURN 4               /* blocks that a thread takes at a time, forwards: it asks for the next one's rows */
 #define HG_PAD 16               /* numbers between rows: columns of rows of a power of two would share few sets of the cache */
 #define HG_SHARES 64            /* at most: so many threads have work backwards */
 #define HG_SHARE_ROWS 2048      /* at most, until there are HG_SHARES: their product outweighs clearing and adding their sums */
@@ -49,7 +50,8 @@ typedef struct {
 static hg_projection projection_of(int path, const hg_projection_args *a)
 {
     return (hg_projection){.a = a, .between = hg_attention_table(path, HG_F32), .stride = a->depth + HG_PAD,
-                           .weights.rounded = a->rounded, .mask = hg_mask_of(path, a->key, a->threshold, a->scale)};
+                           .weights = {.path = path, .rounded = a->rounded},
+                           .mask = hg_mask_of(path, a->key, a->threshold, a->scale)};
 }
 
 /* Numbers of 32 bits in a room. */
@@ -76,6 +78,13 @@ static hg_room room_of(const hg_projection *p, float *at, int backwards)
         room.wide = (float *)room.right + (a->rounded ? HG_ROWS * hg_words_of(1, a->width) : 0);
     }
     return room;
+}
+
+/* The block of rows of a matrix behind that which begins at `first`, as long as it begins before `end`. */
+static hg_ahead next_block(const void *matrix, int type, int64_t stride, int64_t width, int64_t first, int64_t end)
+{
+    const int64_t size = hg_size_of(type), next = first + HG_ROWS, left = end > next ? end - next : 0;
+    return (hg_ahead){(const char *)matrix + next * stride * size, hg_least(left, HG_ROWS), stride * size, width * size};
 }
 
 static int threads_for(const hg_projection_args *a, int num_threads)
@@ -114,21 +123,22 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
     float *packed = hg_kept(&kept, (size + num_threads * room) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
-    p.weights = (hg_weights){packed, a->depth, a->width, a->rounded};
+    p.weights = (hg_weights){packed, a->depth, a->width, path, a->rounded};
     #pragma omp parallel num_threads(num_threads)
     {
         const hg_room mine = room_of(&p, packed + size + omp_get_thread_num() * room, 0);
         hg_pack_weights(&p.weights, a->weight, a->weight_down, a->weight_across);
-        #pragma omp for schedule(dynamic, 1)
+        #pragma omp for schedule(dynamic, HG_TURN)
         for (int64_t first = 0; first < a->rows; first += HG_ROWS) {
             const int64_t num = hg_least(a->rows - first, HG_ROWS);
+            const hg_ahead next = next_block(a->x, a->x_type, a->x_stride, a->depth, first, a->rows);
             enter(&p, mine.entered, first, num);
 #if defined(HG_PAIRS)
             if (a->rounded)
                 hg_pair_columns(mine.factors, p.stride, mine.entered, p.stride, num, a->depth);
 #endif
             hg_multiply_block(&p.weights, (float *)a->y + first * a->y_stride, a->y_stride,
-                              a->rounded ? (void *)mine.factors : mine.entered, p.stride, NULL, num, 0);
+                              a->rounded ? (void *)mine.factors : mine.entered, p.stride, NULL, num, 0, &next);
         }
     }
     return 0;
@@ -157,9 +167,18 @@ static void leave(const hg_projection *p, const hg_room *room, float *columns, i
         columns[c] += room->columns[c];
 }
 
-static void block_backward(const hg_projection *p, const hg_room *room, const hg_sums *sums, int64_t first)
+/* Whether rows of a panel so many numbers apart can stay where they are while they are multiplied again and again: where they
+ * share few sets of the first-level cache they push each other out of it. */
+static int spread_over_sets(int64_t stride)
+{
+    return stride % 128 != 0;
+}
+
+static void block_backward(const hg_projection *p, const hg_room *room, const hg_sums *sums, int64_t first, int64_t end)
 {
     const hg_projection_args *a = p->a;
+    const hg_ahead next_x = next_block(a->x, a->x_type, a->x_stride, a->depth, first, end);
+    const hg_ahead next_y = next_block(a->y, a->y_type, a->y_stride, a->width, first, end), none = {0};
     const int64_t num = hg_least(a->rows - first, HG_ROWS);
     int64_t y_stride = a->y_stride;
     const float *gradient = hg_widened(room->wide, (const char *)a->y + first * y_stride * hg_size_of(a->y_type), a->y_type,
@@ -184,16 +203,23 @@ static void block_backward(const hg_projection *p, const hg_room *room, const hg
     }
 #endif
     for (int64_t c = 0; c < a->width; c += HG_PANEL) {
-        hg_pack_panel(a->rounded, room->panel, gradient + c, y_stride, 1, num, hg_least(a->width - c, HG_PANEL));
-        hg_multiply_transposed(a->rounded, sums->weight + c * a->depth, left, p->stride, room->panel, num, a->depth);
+        const int in_place = !a->rounded && c + HG_PANEL <= a->width && spread_over_sets(y_stride);
+        const void *panel = in_place ? (const void *)(gradient + c) : room->panel;
+        if (!in_place)
+            hg_pack_panel(a->rounded, room->panel, gradient + c, y_stride, 1, num, hg_least(a->width - c, HG_PANEL));
+        hg_ask_for(&next_x, c / HG_PANEL, hg_panels_of(a->width));
+        hg_ask_for(&next_y, c / HG_PANEL, hg_panels_of(a->width));
+        hg_multiply_transposed(p->weights.path, a->rounded, sums->weight + c * a->depth, left, p->stride, panel,
+                               in_place ? y_stride : HG_PANEL, num, a->depth);
     }
     if (!a->gx)
         return;
     if (a->elu) {
-        hg_multiply_block(&p->weights, room->gradient, p->stride, right, right_stride, NULL, num, 0);
+        hg_multiply_block(&p->weights, room->gradient, p->stride, right, right_stride, NULL, num, 0, &none);
         leave(p, room, sums->columns, first, num);
     } else {
-        hg_multiply_block(&p->weights, a->gx + first * a->gx_stride, a->gx_stride, right, right_stride, NULL, num, a->add);
+        hg_multiply_block(&p->weights, a->gx + first * a->gx_stride, a->gx_stride, right, right_stride, NULL, num, a->add,
+                          &none);
     }
 }
 
@@ -237,7 +263,7 @@ HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection
     float *packed = hg_kept(&kept, (size + held * sums_size + num_threads * room) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
-    p.weights = (hg_weights){packed, a->width, width, a->rounded};
+    p.weights = (hg_weights){packed, a->width, width, path, a->rounded};
     float *all_sums = packed + size, *rooms = all_sums + held * sums_size;
     #pragma omp parallel num_threads(num_threads)
     {
@@ -249,8 +275,9 @@ HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection
             for (int64_t s = wave; s < last; s++) {
                 const hg_sums sums = sums_of(a, all_sums + (s - wave) * sums_size);
                 memset(sums.weight, 0, (size_t)sums_size * sizeof *sums.weight);
-                for (int64_t b = s * blocks / shares; b < (s + 1) * blocks / shares; b++)
-                    block_backward(&p, &mine, &sums, b * HG_ROWS);
+                const int64_t end = (s + 1) * blocks / shares;
+                for (int64_t b = s * blocks / shares; b < end; b++)
+                    block_backward(&p, &mine, &sums, b * HG_ROWS, hg_least(end * HG_ROWS, a->rows));
             }
             #pragma omp for schedule(static)
             for (int64_t i = 0; i <= panels; i++)
