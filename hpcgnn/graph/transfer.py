@@ -30,15 +30,17 @@ class Turn:
     """What travels in one turn of a stream, whatever the rows are like. Made once and used by every layer and epoch.
 
     number: of the turn; segments: what travels; rounds: indices of the rounds that these make up; incoming: [(segment, rows that
-    come)]; outgoing: [(segment, rows that go)]; sent: int32 tensors, which own rows these are; pieces: [(round, start, stop)],
-    where the rows of a round stand among those that come.
+    come)]; outgoing: [(segment, rows that go)]; sent: int32, which own rows go, message after message; sent_by: the same in one
+    tensor for each message; pieces: [(round, start, stop)], where the rows of a round stand among those that come.
     """
 
     def __init__(self, number, segments, rounds, plan):
         self.number, self.plan = number, plan
         self.incoming = [(s, count) for s in segments if (count := plan.received(s))]
         sent = [(s, rows) for s in segments if len(rows := plan.sent(s))]
-        self.outgoing, self.sent = [(s, len(rows)) for s, rows in sent], [rows for _, rows in sent]
+        self.outgoing = [(s, len(rows)) for s, rows in sent]
+        self.sent = torch.cat([rows for _, rows in sent]) if sent else torch.empty(0, dtype=torch.int32)
+        self.sent_by = self.sent.split([count for _, count in self.outgoing])
         self.num_received = sum(count for _, count in self.incoming)
         starts = (plan.starts - plan.starts[rounds[0]]).tolist()
         ends = [(index, starts[index], starts[index + 1]) for index in rounds]
@@ -64,12 +66,14 @@ class Transfer:
         self.turn, self.plan, self.lease, self.comm, self.fashion = turn, turn.plan, lease, comm, fashion
         self.num_received, self.back = turn.num_received, None
         form, back = fashion.form, fashion.back
-        arrived = lease.receive(turn.number, turn.room_in(form))
+        arrived, packed = lease.receive(turn.number, turn.room_in(form)), lease.send(turn.number, turn.room_out(form))
         self._incoming = _cut(arrived, turn.incoming, form)
-        self._outgoing = _cut(lease.send(turn.number, turn.room_out(form)), turn.outgoing, form)
+        self._outgoing = _cut(packed, turn.outgoing, form)
         self._giving = _cut(lease.give_back(turn.number, turn.room_in(back)), turn.incoming, back)
         self._arriving = _cut(lease.take_back(turn.number, turn.room_out(back)), turn.outgoing, back)
+        # Without narrow columns the rows of all messages stand one after another.
         self._rows = None if form.narrow else arrived.view(form.dtype).view(self.num_received, form.width)
+        self._packed = None if form.narrow else packed.view(form.dtype).view(len(turn.sent), form.width)
         size = self.num_received * back.width * back.dtype.itemsize
         memory = lease.summed(size) if back.narrow else lease.give_back(turn.number, size)
         self._back = memory.view(back.dtype).view(self.num_received, back.width)
@@ -81,8 +85,11 @@ class Transfer:
         if form.row_bytes == 0:
             return
         self._receives = [self._receive(part, self.plan.source(s.offset), 0) for s, part, _ in self._incoming]
-        for (segment, part, _), rows in zip(self._outgoing, self.turn.sent):
-            self.fashion.wire.encode(part, form, x, rows, scale, self.fashion.draw)
+        if self._packed is not None and self._outgoing:
+            kernels.pack(self._packed, x, self.turn.sent, scale)
+        for (segment, part, _), rows in zip(self._outgoing, self.turn.sent_by):
+            if self._packed is None:
+                self.fashion.wire.encode(part, form, x, rows, scale, self.fashion.draw)
             self._sends.append(self._send(part, self.plan.dest(segment.offset), 0))
         self._advance(self._receives, self._sends)
 
@@ -132,7 +139,7 @@ class Transfer:
         form = self.fashion.back
         self.comm.wait(self._returns, self.fashion.kind)
         self.comm.wait(self._given, self.fashion.kind)
-        for (_, part, _), rows in zip(self._arriving, self.turn.sent):
+        for (_, part, _), rows in zip(self._arriving, self.turn.sent_by):
             add_message(total, rows, part, form, self.lease)
 
     def _receive(self, part: torch.Tensor, source, tag):

@@ -122,20 +122,26 @@ class AdditiveAttention:
         """The gradients of `projected` (n_p, F + 2H) and of terms. gy: of y, already divided by H if heads are averaged."""
         per_head = gy.unsqueeze(1) if shape.average else gy.view(len(y), shape.heads, shape.width)
         product = (per_head * y.view(len(y), shape.heads, shape.width)).sum(-1)
-        return self.from_bundle(torch.cat([gy, a_dst, lse, product], 1), projected, shape, key, p, terms)
+        sent = torch.cat([gy, a_dst, lse, product], 1)
+        (gradient,), g_terms = self.from_bundle(sent, projected, shape, key, p, terms)
+        return gradient, g_terms
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
-        """The same from sent = [gy | a_dst | lse | D] of own rows. overwrite: whether `projected` may become its gradient.
+        """(the gradient of `projected` in parts of consecutive rows, that of terms) from sent = [gy | a_dst | lse | D] of own
+        rows. overwrite: whether it may stand in `projected`; without, it is one part.
 
         The gradient of a row needs no row of `projected` but its own. So those of interior rows, made in one pass, take the
         place of these; those of the others are sums until the last message has come.
         """
         f, h, stream = shape.columns, shape.heads, self.backward_stream
         inner, own = self._first_interior(stream, terms), projected[:, : f + h]
-        apart = overwrite and terms is None
-        gradient = projected if apart else self.arena.empty_like(projected)
-        sums = self.arena.empty(inner, f + h, dtype=projected.dtype) if apart else gradient[:inner, : f + h]
-        sums.zero_()
+        if overwrite and terms is None:
+            gradient, outer = projected, self.arena.empty(inner, f + 2 * h, dtype=projected.dtype)
+            parts = outer, gradient[inner:]
+        else:
+            gradient = self.arena.empty_like(projected)
+            outer, parts = gradient[:inner], (gradient,)
+        sums = outer[:, : f + h].zero_()
         ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
         g_terms = None if terms is None else torch.zeros_like(terms)
         for block, rows, _, back in stream(
@@ -146,10 +152,9 @@ class AdditiveAttention:
                 dropout = p and (p, key, columns, self.ids[at])
                 to = gradient[at, : f + h] if complete else sums[at]
                 self._spread(to, back, own[at], rows, piece, self.backward_edges, shape, dropout, terms, g_terms, complete)
-        if apart:
-            own[:inner] = sums
-        self._place(gradient[:, f + h :], ga_dst)
-        return gradient, g_terms
+        for part, of_part in zip(parts, self._placed(ga_dst, len(projected)).split([len(part) for part in parts])):
+            part[:, f + h :] = of_part
+        return parts, g_terms
 
     def _first_interior(self, stream, terms):
         """The first of the rows that are done in one pass; none where edges have terms, made for some edges at a time."""
@@ -164,13 +169,13 @@ class AdditiveAttention:
         """The rows of x (n_p, …) that are computed."""
         return x if self.outputs is None else x[self.outputs]
 
-    def _place(self, gradient, of_computed):
-        """Write the gradient (m, H) of computed rows to that of all own rows (n_p, H)."""
+    def _placed(self, of_computed, num_rows):
+        """The gradients (n_p, H) of all own rows from those of computed ones (m, H)."""
         if self.outputs is None:
-            gradient[:] = of_computed
-        else:
-            gradient.zero_()
-            gradient[self.outputs] = of_computed
+            return of_computed
+        gradient = self.arena.empty(num_rows, of_computed.shape[1], dtype=of_computed.dtype).zero_()
+        gradient[self.outputs] = of_computed
+        return gradient
 
     def _spread(self, gradient, ga_dst, own, sent, block, edges, shape, dropout, terms=None, g_terms=None, complete=False):
         """Add what a block's edges give to the gradients of [z | a_src], which `complete` makes anew, of a_dst, and of terms.

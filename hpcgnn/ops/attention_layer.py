@@ -58,13 +58,13 @@ class _Layer(torch.autograd.Function):
             projected = project(x, weight, activation, arena)
         sent, g_bias = _bundle(in_rows(gy), dots, sums, bundle, bias, shape, arena)
         del bundle
-        gradient, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True)
+        parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True)
         del projected, sent
         wanted, dots, sums, bias_below = ctx.needs_input_grad[0], None, None, None
         if wanted and ctx.below:
             heads, bias_below = ctx.below
             dots, sums = _beside(x, heads), torch.zeros_like(bias_below)
-        gx, g_weight = project_backward(gradient, x, weight, activation, wanted, dots, bias_below, sums, arena)
+        gx, g_weight = project_backward(parts, x, weight, activation, wanted, dots, bias_below, sums, arena)
         return gx, dots, sums, None, g_weight, g_bias, g_terms, None, None, None, None, None
 
 

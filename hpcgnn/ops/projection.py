@@ -9,37 +9,42 @@ from hpcgnn.ops.room import row_tiles, tile_rows
 def project(x, weight, activation, arena):
     """activation(x) W (n, d_out), of arena's memory. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout or None."""
     out = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
-    for rows, room in _parts(x, activation, 1, arena):
+    for rows, room in _tiles(x, activation, 1, arena):
         kernels.project(out[rows], x[rows], weight, activation and activation.of(rows), room)
     return out
 
 
-def project_backward(gradient, x, weight, activation, wanted, dots, bias, sums, arena):
-    """(gx or None, g_weight) from `gradient` (n, d_out), that of what `project` gave.
+def project_backward(parts, x, weight, activation, wanted, dots, bias, sums, arena):
+    """(gx or None, g_weight) from the gradient (n, d_out) of what `project` gave, in parts of consecutive rows.
 
     wanted: whether gx is. With an activation it is written over x. dots, bias, sums: see kernels.project_backward.
     """
     g_weight = weight.new_zeros(weight.shape)
     gx = (x if activation is not None else arena.empty_like(x)) if wanted else None
-    for rows, room in _parts(x, activation, 2, arena):
-        kernels.project_backward(
-            gx if gx is None else gx[rows],
-            g_weight,
-            x[rows],
-            gradient[rows],
-            weight,
-            activation and activation.of(rows),
-            dots if dots is None else dots[rows],
-            bias,
-            sums,
-            room,
-        )
+    first = 0
+    for part in parts:
+        of_part = x[first : first + len(part)]
+        for rows, room in _tiles(of_part, activation, 2, arena):
+            at = slice(first + rows.start, first + rows.stop)
+            kernels.project_backward(
+                gx if gx is None else gx[at],
+                g_weight,
+                x[at],
+                part[rows],
+                weight,
+                activation and activation.of(at),
+                dots if dots is None else dots[at],
+                bias,
+                sums,
+                room,
+            )
+        first += len(part)
     return gx, g_weight
 
 
-def _parts(x, activation, count, arena):
+def _tiles(x, activation, count, arena):
     """(rows, memory to work in): all rows at once, or as many as stay in the cache."""
     if kernels.one_pass(x.dtype):
-        return [(slice(0, len(x)), None)]
+        return [(slice(0, len(x)), None)] if len(x) else []
     room = None if activation is None else arena.empty(count, min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
     return [(rows, room) for rows in row_tiles(len(x))]

@@ -77,8 +77,8 @@ class PushedAttention(AdditiveAttention):
         return stream.own.num_rows
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
-        """The gradients of `projected` (n_p, F + 2H) and of terms from sent = [gy | a_dst | lse | D] of own rows, which is used
-        up.
+        """The gradients of `projected` (n_p, F + 2H), in one part, and of terms from sent = [gy | a_dst | lse | D] of own rows,
+        which is used up.
         """
         n, f, h = len(projected), shape.columns, shape.heads
         lse, lowered = sent[:, -2 * h : -h], False
@@ -95,4 +95,4 @@ class PushedAttention(AdditiveAttention):
             edges = self.forward_edges if remote else self.backward_edges
             self._spread(back, ga_dst, rows, sent, block, edges, shape, dropout, terms, g_terms)
         gradient[:, : f + h], gradient[:, f + h :] = total, ga_dst
-        return gradient, g_terms
+        return (gradient,), g_terms
