@@ -1,8 +1,12 @@
 """The communication memory of a rank: one piece of at most `halo_buffer` bytes, whatever the number of ranks.
 
-For each form of rows it is carved into two buffers to receive and two to send, and, where results go back to the owners of the
-rows, as many narrow ones for those. Where rows travel narrowed, the room in which they are widened is part of it. Layers,
+For each form of rows it is carved into two buffers to receive and one to send, and, where results go back to the owners of the
+rows, two narrow ones for each way. Where rows travel narrowed, the room in which they are widened is part of it. Layers,
 directions and epochs share it, for no two streams are ever under way.
+
+What a turn sends has been on its way for as long as the turn before was computed, and its receivers wait for it, when the next
+turn is packed in its place: a second buffer to send from would make turns a quarter shorter, and with them every pass over the
+rows that a turn adds to, for a wait that is over as a rule.
 """
 
 import weakref
@@ -15,7 +19,7 @@ from hpcgnn.graph.arena import Arena
 class HaloBuffers:
     """limit: bytes for all buffers together. nbytes: what has been needed, and therefore allocated, so far.
 
-    widest_row: bytes of the widest row that was asked about, with what returns for it, and a fourth of what it takes to
+    widest_row: bytes of the widest row that was asked about, with a third of what it takes to return something for it and to
     widen it. arena: the rank's other large memory, for the operators that work from these buffers.
     """
 
@@ -28,13 +32,14 @@ class HaloBuffers:
         return self._memory.nbytes
 
     def cap(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0, rows=0) -> int:
-        """The most rows of a turn: four buffers of rows of this size, and four of what returns for each, fit the limit.
+        """The most rows of a turn: three buffers of rows of this size, and four of what returns for each, fit the limit.
 
         summed_bytes: per row of a turn, where results are summed before they are narrowed. widened_bytes: per row of a
         round, of which none has more than `rows`.
         """
-        self.widest_row = max(self.widest_row, row_bytes + return_bytes + -(-(summed_bytes + widened_bytes) // 4))
-        each = 4 * (row_bytes + return_bytes) + summed_bytes
+        beside = 4 * return_bytes + summed_bytes
+        self.widest_row = max(self.widest_row, row_bytes + -(-(beside + widened_bytes) // 3))
+        each = 3 * row_bytes + beside
         return max(0, self.limit - widened_bytes * rows) // max(1, each)
 
     def lease(self, sizes):
@@ -56,7 +61,7 @@ class HaloBuffers:
 class Lease:
     """The buffers of streams of one form of rows, as bytes; those of even and of odd turns alternate.
 
-    In the order of their sizes: two to receive, two to send, two to give back, two to take back, one to sum what is given
+    In the order of their sizes: two to receive, one to send, two to give back, two to take back, one to sum what is given
     back, one to widen rows.
     """
 
@@ -67,22 +72,22 @@ class Lease:
         """Where the rows of others arrive."""
         return self._pieces[turn % 2][:size]
 
-    def send(self, turn, size):
+    def send(self, size):
         """Where own rows are packed."""
-        return self._pieces[2 + turn % 2][:size]
+        return self._pieces[2][:size]
 
     def give_back(self, turn, size):
         """What goes back to the owners of others' rows."""
-        return self._pieces[4 + turn % 2][:size]
+        return self._pieces[3 + turn % 2][:size]
 
     def take_back(self, turn, size):
         """Where results for own rows arrive."""
-        return self._pieces[6 + turn % 2][:size]
+        return self._pieces[5 + turn % 2][:size]
 
     def summed(self, size):
         """Where results for the rows of others are summed, if they are narrowed before they go back."""
-        return self._pieces[8][:size]
+        return self._pieces[7][:size]
 
     def widened(self, size):
         """Where rows are widened, one round's at a time."""
-        return self._pieces[9][:size]
+        return self._pieces[8][:size]

@@ -91,4 +91,4 @@ class DelayedLayer:
     def _lease(self, widened, summed):
         """Room for one round's rows widened, and for one round's gradients."""
         self._buffers.cap(0, 0, 0, widened + summed, self._longest)
-        return self._buffers.lease([0] * 8 + [summed * self._longest, widened * self._longest])
+        return self._buffers.lease([0] * 7 + [summed * self._longest, widened * self._longest])

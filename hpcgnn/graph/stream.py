@@ -82,8 +82,7 @@ class Stream:
         yield own[0], x, scale, returns
         for turn, transfer in enumerate(transfers):
             transfer.arrive()
-            if turn > 0:
-                transfers[turn - 1].leave()
+            transfer.leave()
             if turn + 1 < len(transfers):
                 transfers[turn + 1].begin(x, sent_scale)
             if returns is not None:
@@ -95,10 +94,8 @@ class Stream:
                 if turn > 0:
                     transfers[turn - 1].finish_returns(returns)
                 transfer.begin_returns()
-        if transfers:
-            transfers[-1].leave()
-            if returns is not None:
-                transfers[-1].finish_returns(returns)
+        if transfers and returns is not None:
+            transfers[-1].finish_returns(returns)
 
     def parts(self, block):
         """[(Block, the slice of own rows that its rows are counted in, whether it has all edges of these)] of a block that the
@@ -128,7 +125,7 @@ class Stream:
                 return max(values, default=0)
 
             received = most(turn.num_received for turn in turns)
-            sizes = [most(turn.room_in(form) for turn in turns)] * 2 + [most(turn.room_out(form) for turn in turns)] * 2
+            sizes = [most(turn.room_in(form) for turn in turns)] * 2 + [most(turn.room_out(form) for turn in turns)]
             sizes += [most(turn.room_in(back) for turn in turns)] * 2 + [most(turn.room_out(back) for turn in turns)] * 2
             lease = self.buffers.lease([*sizes, received * summed, widened * self._longest])
             self.buffers.cuts(self)[form, back] = [Transfer(turn, lease, self.comm, fashion) for turn in turns]

@@ -66,7 +66,7 @@ class Transfer:
         self.turn, self.plan, self.lease, self.comm, self.fashion = turn, turn.plan, lease, comm, fashion
         self.num_received, self.back = turn.num_received, None
         form, back = fashion.form, fashion.back
-        arrived, packed = lease.receive(turn.number, turn.room_in(form)), lease.send(turn.number, turn.room_out(form))
+        arrived, packed = lease.receive(turn.number, turn.room_in(form)), lease.send(turn.room_out(form))
         self._incoming = _cut(arrived, turn.incoming, form)
         self._outgoing = _cut(packed, turn.outgoing, form)
         self._giving = _cut(lease.give_back(turn.number, turn.room_in(back)), turn.incoming, back)

@@ -94,7 +94,7 @@ class Wire:
         form, plain = Form(width, narrow, dtype, self.type), Form(width, 0, dtype, None)
         if self.type is None or not narrow:
             return plain
-        return form if form.room(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
+        return form if form.room(1) + -(-form.widened_bytes // 3) <= plain.row_bytes else plain
 
     def rounded(self, x):
         """x (n, F) in numbers that survive the way unchanged. For the half precisions only."""

@@ -288,7 +288,7 @@ def make_buffers(row_bytes, config):
     if buffers.cap(max(1, row_bytes)) < 1:
         error = ConfigError(
             f"--halo-buffer {config.schedule.halo_buffer} MiB is too small for one row: expected at least "
-            f"{4 * row_bytes / 2**20:.6f} MiB, four buffers of one row of {row_bytes} bytes"
+            f"{3 * row_bytes / 2**20:.6f} MiB, three buffers of one row of {row_bytes} bytes"
         )
         error.everywhere = True
         raise error

@@ -81,7 +81,7 @@ def test_caps_that_cut_peers_into_pieces_or_group_them(comm, stored, rows):
         where.maps["dealt"],
         width=3,
         dtype=torch.float64,
-        halo_buffer=4 * rows * 3 * 8,
+        halo_buffer=3 * rows * 3 * 8,
         norms=["sym"],
     )
 
@@ -103,7 +103,7 @@ def test_rows_narrower_than_those_the_rounds_were_cut_for(comm, stored):
     right blocks.
     """
     graph, where, file = stored
-    halo_buffer = 4 * 3 * WIDEST * 8
+    halo_buffer = 3 * 3 * WIDEST * 8
     local = graphs.load(file, where.maps["dealt"], comm, cap=3)
     buffers = HaloBuffers(halo_buffer)
     policy = FullHalo(local, comm, buffers)

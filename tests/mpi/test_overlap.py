@@ -55,7 +55,7 @@ def local(comm, session_path):
 @pytest.mark.parametrize("pieces", [False, True])
 def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, pieces):
     noting, adjacency = Noting(comm), local.inward
-    buffers = HaloBuffers(4 * ROWS * WIDTH * 4)
+    buffers = HaloBuffers(3 * ROWS * WIDTH * 4)
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, noting)
     plan, turns = adjacency.plan, coalesce(adjacency.plan.rounds, ROWS)
     turn_of = {id(adjacency.halo[index]): turn for turn, group in enumerate(turns) for index in group}
@@ -70,6 +70,10 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
         waited = {at[1] for what, at in noting.events if what == "wait" and at[0] == "receive"}
         assert posted == {number for number in received if number <= turn + 1}, "those of the next round, and no others"
         assert waited == {number for number in received if number <= turn}, "what is waited for was computed behind"
+        under_way = [at for what, at in noting.events if what == "send"]
+        for number in {at[1] for what, at in noting.events if what == "wait" and at[0] == "send"}:
+            under_way = [at for at in under_way if at != number]
+        assert len(set(under_way)) <= 1, "there is one buffer to send from"
         advanced = {at for what, at in noting.events if what == "progress"}
         assert {("receive", number) for number in posted} <= advanced, "MPI moves nothing by itself"
     events = noting.events

@@ -37,7 +37,7 @@ def test_messages_and_bytes(comm, session_path, name, width, fine_rows, rows):
     row_bytes = width * 8
     for map_name in ("dealt", "one empty"):
         local = graphs.load(file, where.maps[map_name], comm, cap=fine_rows)
-        traffic, buffers = aggregate_once(comm, local, 4 * rows * row_bytes, width)
+        traffic, buffers = aggregate_once(comm, local, 3 * rows * row_bytes, width)
         owner = where.owner(map_name)
         # Forwards rows go from sources to destinations; backwards the same graph is used with its edges turned round.
         for kind, src, dst in (("halo_forward", graph.src, graph.dst), ("halo_backward", graph.dst, graph.src)):
@@ -83,11 +83,11 @@ def test_the_largest_star_fits_any_buffer(comm, shared_path):
     if comm.rank == 0:
         graphs.write_file(shared_path / "g.h5", graph, where, comm.size)
     comm.barrier()
-    for halo_buffer in (4 * 16, 4 * 16 * 13 + 3, 1 << 20):
+    for halo_buffer in (3 * 16, 3 * 16 * 13 + 3, 1 << 20):
         local = graphs.load(shared_path / "g.h5", where.maps["dealt"], comm, cap=HaloBuffers(halo_buffer).cap(16))
         _, buffers = aggregate_once(comm, local, halo_buffer, 2)
         largest = max([sum(s.stop - s.start for s in r) for r in local.inward.plan.rounds], default=0)
         assert buffers.nbytes <= min(
             halo_buffer,
-            max(4 * 16 * largest, 4 * 16 * local.inward.plan.num_halo, 4 * 16 * local.inward.plan.num_boundary),
+            16 * max(3 * largest, 2 * local.inward.plan.num_halo + local.inward.plan.num_boundary),
         )
