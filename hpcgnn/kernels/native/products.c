@@ -165,11 +165,10 @@ HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int6
         hg_pack_weights(&weights, w, w_down, w_across);
         #pragma omp for schedule(static)
         for (int64_t first = 0; first < rows; first += HG_ROWS) {
-            const int64_t num = hg_least(rows - first, HG_ROWS), size_of_x = hg_size_of(x_type);
+            const int64_t num = hg_least(rows - first, HG_ROWS);
+            const hg_ahead next = hg_next_block(x, x_type, x_stride, depth, first, rows);
+            const char *block = (const char *)x + first * x_stride * hg_size_of(x_type);
             int64_t stride = x_stride;
-            const char *block = (const char *)x + first * x_stride * size_of_x;
-            const hg_ahead next = {block + HG_ROWS * x_stride * size_of_x, hg_least(rows - first - num, HG_ROWS),
-                                   x_stride * size_of_x, depth * size_of_x};
             const void *from = factors_of(&weights, mine, block, x_type, &stride, num);
             hg_multiply_block(&weights, y + first * y_stride, y_stride, from, stride, bias ? biases : NULL, num, add,
                               &next);

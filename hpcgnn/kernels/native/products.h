@@ -60,6 +60,13 @@ void hg_pack_panel(int rounded, void *panel, const float *w, int64_t down, int64
 /* All panels of w->width columns. Called by every thread of a parallel region, which share them and wait at the end. */
 void hg_pack_weights(const hg_weights *w, const float *from, int64_t down, int64_t across);
 
+/* The block of rows of a matrix (…, width) behind that which begins at `first`, as far as it is before `end`. */
+static inline hg_ahead hg_next_block(const void *matrix, int type, int64_t stride, int64_t width, int64_t first, int64_t end)
+{
+    const int64_t size = hg_size_of(type), next = first + HG_ROWS, left = end > next ? end - next : 0;
+    return (hg_ahead){(const char *)matrix + next * stride * size, hg_least(left, HG_ROWS), stride * size, width * size};
+}
+
 /* Asks for part number `part` of `parts` of the rows: memory then delivers them while the processor multiplies. Measured (Zen 4,
  * 256 columns): x' g 98 -> 101 of 114 GFLOP/s, x W 105 -> 106. */
 static inline void hg_ask_for(const hg_ahead *ahead, int64_t part, int64_t parts)

@@ -80,13 +80,6 @@ static hg_room room_of(const hg_projection *p, float *at, int backwards)
     return room;
 }
 
-/* The block of rows of a matrix behind that which begins at `first`, as long as it begins before `end`. */
-static hg_ahead next_block(const void *matrix, int type, int64_t stride, int64_t width, int64_t first, int64_t end)
-{
-    const int64_t size = hg_size_of(type), next = first + HG_ROWS, left = end > next ? end - next : 0;
-    return (hg_ahead){(const char *)matrix + next * stride * size, hg_least(left, HG_ROWS), stride * size, width * size};
-}
-
 static int threads_for(const hg_projection_args *a, int num_threads)
 {
     return a->rows * a->depth * a->width < HG_FEW ? 1 : num_threads;
@@ -131,7 +124,7 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
         #pragma omp for schedule(dynamic, HG_TURN)
         for (int64_t first = 0; first < a->rows; first += HG_ROWS) {
             const int64_t num = hg_least(a->rows - first, HG_ROWS);
-            const hg_ahead next = next_block(a->x, a->x_type, a->x_stride, a->depth, first, a->rows);
+            const hg_ahead next = hg_next_block(a->x, a->x_type, a->x_stride, a->depth, first, a->rows);
             enter(&p, mine.entered, first, num);
 #if defined(HG_PAIRS)
             if (a->rounded)
@@ -177,8 +170,8 @@ static int spread_over_sets(int64_t stride)
 static void block_backward(const hg_projection *p, const hg_room *room, const hg_sums *sums, int64_t first, int64_t end)
 {
     const hg_projection_args *a = p->a;
-    const hg_ahead next_x = next_block(a->x, a->x_type, a->x_stride, a->depth, first, end);
-    const hg_ahead next_y = next_block(a->y, a->y_type, a->y_stride, a->width, first, end), none = {0};
+    const hg_ahead next_x = hg_next_block(a->x, a->x_type, a->x_stride, a->depth, first, end);
+    const hg_ahead next_y = hg_next_block(a->y, a->y_type, a->y_stride, a->width, first, end), none = {0};
     const int64_t num = hg_least(a->rows - first, HG_ROWS);
     int64_t y_stride = a->y_stride;
     const float *gradient = hg_widened(room->wide, (const char *)a->y + first * y_stride * hg_size_of(a->y_type), a->y_type,
