@@ -5,8 +5,8 @@ rows, two narrow ones for each way. Where rows travel narrowed, the room in whic
 directions and epochs share it, for no two streams are ever under way.
 
 What a turn sends has been on its way for as long as the turn before was computed, and its receivers wait for it, when the next
-turn is packed in its place: a second buffer to send from would make turns a quarter shorter, and so add a third to the passes over the
-rows that turns add to, for the sake of a wait that is over as a rule.
+turn is packed in its place. A second buffer to send from would spare a wait that is over as a rule, and make turns a quarter
+shorter: as much more of passes over the rows that turns add to.
 """
 
 import weakref
