@@ -27,6 +27,8 @@ EXIT_FAULT, EXIT_USER_ERROR = 1, 2
 _SECONDS_TO_BE_HEARD = 0.5
 _SECONDS_TO_LEAVE = 1.0
 WATCHDOG_SECONDS = 300.0
+# What MPICH reads its network module from.
+_NETWORK_VARIABLES = ("MPIR_CVAR_CH4_NETMOD", "MPICH_CH4_NETMOD", "MPIR_PARAM_CH4_NETMOD")
 _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 # SLURM's comes last: under mpiexec inside a job every rank inherits that of the batch script.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -66,11 +68,12 @@ def choose_network(MPI):
     MPICH tells the other nodes a rank's UCX address in a card of 4096 bytes, the rest of it whatever lay in memory, in pieces
     whose lengths depend on those bytes. SLURM (22.05) loses a piece of more than 1024 bytes: by chance, a start then fails
     or hangs ("mpi/pmi2: value not properly terminated in client request"). OFI's address has some 16 bytes. A library with UCX
-    alone is left as it is.
+    alone is left as it is, and so are ranks that mpiexec has started, which reads requests to their end.
     """
     device = next((line for line in MPI.Get_library_version().splitlines() if line.startswith("MPICH Device")), "")
-    if "PMI_FD" in os.environ and "SLURM_STEP_ID" in os.environ and "ucx" in device and "ofi" in device:
-        os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
+    by_srun = {"PMI_FD", "SLURM_STEP_ID"} <= os.environ.keys() and "HYDI_CONTROL_FD" not in os.environ
+    if by_srun and "ucx" in device and "ofi" in device and not any(name in os.environ for name in _NETWORK_VARIABLES):
+        os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
 
 
 class Session:
@@ -185,6 +188,9 @@ def fail_before_start():
     traceback.print_exc()
     faulthandler.dump_traceback_later(WATCHDOG_SECONDS, exit=True)  # the others may have left, and MPI wait for them
     try:
+        import mpi4py
+
+        mpi4py.rc.initialize = mpi4py.rc.finalize = False
         from mpi4py import MPI
 
         if not MPI.Is_initialized():

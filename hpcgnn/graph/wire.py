@@ -88,13 +88,13 @@ class Wire:
         return self._key(self._draws) if self.type == torch.int8 else 0
 
     def form(self, width, narrow, dtype):
-        """The Form of rows of so many columns; they are narrowed only if they then need less memory, their widened copy
-        included.
+        """The Form of rows of so many columns; they are narrowed only if that saves at least a fourth of the copy in which they
+        are widened, which takes communication memory too.
         """
         form, plain = Form(width, narrow, dtype, self.type), Form(width, 0, dtype, None)
         if self.type is None or not narrow:
             return plain
-        return form if form.room(1) + -(-form.widened_bytes // 3) <= plain.row_bytes else plain
+        return form if form.room(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
 
     def rounded(self, x):
         """x (n, F) in numbers that survive the way unchanged. For the half precisions only."""

@@ -137,7 +137,7 @@ class AdditiveAttention:
         inner, own = self._first_interior(stream, terms), projected[:, : f + h]
         if overwrite and terms is None:
             gradient, outer = projected, self.arena.empty(inner, f + 2 * h, dtype=projected.dtype)
-            parts = outer, gradient[inner:]
+            parts = (outer, gradient[inner:]) if inner < len(gradient) else (outer,)
         else:
             gradient = self.arena.empty_like(projected)
             outer, parts = gradient[:inner], (gradient,)

@@ -56,8 +56,8 @@ def toy_graph(spec, multi_label):
 
 
 def toy_step(spec, config, multi_label):
-    """Run one step and one evaluation of every stage. Returns the bytes of the widest row that is exchanged, with what
-    returns for it."""
+    """Run one step and one evaluation of every stage. Returns the bytes of the widest row that is exchanged, as
+    HaloBuffers counts them (`widest_row`)."""
     buffers = HaloBuffers(0)
     config = config.replace(average_steps=1, average_seconds=0.0, drop_ranks="", correct_every=0)  # one step of a round
     trainer = Trainer(toy_graph(spec, multi_label), spec, config, SoloCommunicator(), buffers)

@@ -421,6 +421,36 @@ def test_ended_from_outside_it_leaves_no_measurement_behind(graph, tmp_path):
     wait_until(lambda: not processes_naming(out), 30)
 
 
+@pytest.mark.parametrize("when", ["start", "end"])
+def test_a_signal_leaves_no_measurement_behind_at_whatever_moment(tmp_path, monkeypatch, when):
+    """Between the start of a process and its name in a variable, and half way through the ending."""
+    from comparison import processes
+
+    started = []
+
+    class Started(subprocess.Popen):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            started.append(self)
+            if when == "start":
+                signal.raise_signal(signal.SIGTERM)
+
+    def ended(ancestor, descendants=processes._descendants):
+        if when == "end":
+            signal.raise_signal(signal.SIGTERM)
+        return descendants(ancestor)
+
+    monkeypatch.setattr(processes.subprocess, "Popen", Started)
+    monkeypatch.setattr(processes, "_descendants", ended)
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        with pytest.raises(SystemExit):
+            processes.run(["sleep", "60"], tmp_path / "log", 0.2, dict(os.environ))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(started) == 1 and started[0].poll() == -signal.SIGKILL
+
+
 def processes_naming(path):
     """Commands of running processes that have a path in their arguments."""
     found = []

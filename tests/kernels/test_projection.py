@@ -6,8 +6,9 @@ import torch
 from hpcgnn.kernels import Elu, dropout, kept_scale, library, one_pass, project, project_backward, stream_key
 
 KEY = stream_key(7, 1, 2, 3)
-# Around the rows of a block, its panels of columns, and the shares whose sums are made apart.
-SIZES = [(1, 1, 1), (5, 6, 16), (47, 12, 15), (49, 16, 42), (97, 260, 33), (2100, 8, 17), (4200, 24, 264)]
+# Around the rows of a block, its panels of columns (125 and the gap: rows that share few sets of a cache), and the shares whose
+# sums are made apart.
+SIZES = [(1, 1, 1), (5, 6, 16), (47, 12, 15), (49, 16, 42), (97, 260, 33), (97, 16, 125), (2100, 8, 17), (4200, 24, 264)]
 
 
 @pytest.fixture(params=["steps", "avx2", "avx512"])

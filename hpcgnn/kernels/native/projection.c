@@ -15,7 +15,7 @@
 #include "attention.h"
 #include "products.h"
 
-#define HG_TURN 4               /* blocks that a thread takes at a time, forwards: it asks for the next one's rows */
+#define HG_TURN 4               /* blocks that a thread takes at a time, forwards, if there are many: it asks for the next one's rows */
 #define HG_PAD 16               /* numbers between rows: columns of rows of a power of two would share few sets of the cache */
 #define HG_SHARES 64            /* at most: so many threads have work backwards */
 #define HG_SHARE_ROWS 2048      /* at most, until there are HG_SHARES: their product outweighs clearing and adding their sums */
@@ -117,11 +117,12 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
     if (!packed)
         return -1;
     p.weights = (hg_weights){packed, a->depth, a->width, path, a->rounded};
+    const int64_t fair = a->rows / (4 * HG_ROWS * num_threads), turn = fair < 1 ? 1 : hg_least(fair, HG_TURN);
     #pragma omp parallel num_threads(num_threads)
     {
         const hg_room mine = room_of(&p, packed + size + omp_get_thread_num() * room, 0);
         hg_pack_weights(&p.weights, a->weight, a->weight_down, a->weight_across);
-        #pragma omp for schedule(dynamic, HG_TURN)
+        #pragma omp for schedule(dynamic, turn)
         for (int64_t first = 0; first < a->rows; first += HG_ROWS) {
             const int64_t num = hg_least(a->rows - first, HG_ROWS);
             const hg_ahead next = hg_next_block(a->x, a->x_type, a->x_stride, a->depth, first, a->rows);
