@@ -76,19 +76,26 @@ def choose_network(MPI):
         os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
 
 
+def load_mpi():
+    """mpi4py's MPI, not started yet, and told which network to use. Raises ImportError or RuntimeError: there is no library."""
+    import mpi4py
+
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False
+    from mpi4py import MPI
+
+    choose_network(MPI)
+    return MPI
+
+
 class Session:
     """A started MPI. comm: the communicator; threads: per rank; ranks_on_node; shares_cores: more threads than cores;
     mpi_bytes: resident memory that loading and starting the MPI library took.
     """
 
     def __init__(self, threads=None, watchdog=WATCHDOG_SECONDS):
-        import mpi4py
-
         without_mpi = resident_bytes()
-        mpi4py.rc.initialize = False
-        mpi4py.rc.finalize = False
         try:
-            from mpi4py import MPI
+            MPI = load_mpi()
         except (ImportError, RuntimeError) as error:
             raise ConfigError(
                 f"no MPI library can be loaded ({' '.join(str(error).split())}); expected one inside the environment "
@@ -99,7 +106,6 @@ class Session:
         from hpcgnn.comm.mpi import MpiCommunicator
 
         self._limit = watchdog
-        choose_network(MPI)
         with self._timed():
             self.level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
         self.mpi_bytes = resident_bytes() - without_mpi
@@ -188,13 +194,8 @@ def fail_before_start():
     traceback.print_exc()
     faulthandler.dump_traceback_later(WATCHDOG_SECONDS, exit=True)  # the others may have left, and MPI wait for them
     try:
-        import mpi4py
-
-        mpi4py.rc.initialize = mpi4py.rc.finalize = False
-        from mpi4py import MPI
-
+        MPI = load_mpi()
         if not MPI.Is_initialized():
-            choose_network(MPI)
             MPI.Init()
     finally:  # where even that fails the others see to it themselves: their start has a limit
         _abort(EXIT_FAULT)

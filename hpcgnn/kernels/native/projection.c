@@ -50,7 +50,6 @@ typedef struct {
 static hg_projection projection_of(int path, const hg_projection_args *a)
 {
     return (hg_projection){.a = a, .between = hg_attention_table(path, HG_F32), .stride = a->depth + HG_PAD,
-                           .weights = {.path = path, .rounded = a->rounded},
                            .mask = hg_mask_of(path, a->key, a->threshold, a->scale)};
 }
 
