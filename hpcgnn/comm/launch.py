@@ -3,7 +3,8 @@
 An MPI job in which one rank leaves and the others wait is the most expensive bug a user can meet: it burns node-hours
 until the wall-time limit. So every way out of `run` either is taken by all ranks together or ends the whole job:
 * a mistake of the user that all ranks know of (`Communicator.together`): one line from rank 0, orderly end, code 2;
-* anything else, on any rank, `SystemExit` included: rank, traceback, `MPI_Abort`;
+* anything else, on any rank, `SystemExit` included: rank, traceback, `MPI_Abort` (`ending.py`);
+* Ctrl-C: one line, code 130 (while it trains a run stops in order instead: train/stopping.py);
 * a rank that stops, dies or never comes: the watchdog (`watchdog.py`) ends the job;
 * a code that all ranks return (a run that stopped before its time was up): rank 0 alone hands it on, and leaves last,
   because launchers kill whoever is still there when the first process leaves with a code other than 0.
@@ -17,14 +18,13 @@ import sys
 import time
 import traceback
 
+from hpcgnn.comm.ending import abort, end_job, meet, say
 from hpcgnn.comm.pulse import Board, Pulse
 from hpcgnn.resident import resident_bytes
 from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.errors import ConfigError, HpcgnnError
 
-EXIT_FAULT, EXIT_USER_ERROR = 1, 2
-# Launchers throw away what they have not passed on yet when a rank aborts: the message must be out first.
-_SECONDS_TO_BE_HEARD = 0.5
+EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 _SECONDS_TO_LEAVE = 1.0
 WATCHDOG_SECONDS = 300.0
 # What MPICH reads its network module from.
@@ -108,6 +108,7 @@ class Session:
         self._limit = watchdog
         with self._timed():
             self.level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            meet(MPI.COMM_WORLD)
         self.mpi_bytes = resident_bytes() - without_mpi
         world = MPI.COMM_WORLD
         variable, expected = expected_ranks()
@@ -171,34 +172,29 @@ def _leave(code, rank):
     return code
 
 
-def _abort(code):
-    sys.stdout.flush()
-    sys.stderr.flush()
-    time.sleep(_SECONDS_TO_BE_HEARD)
-    try:
-        from mpi4py import MPI
-
-        if MPI.Is_initialized() and not MPI.Is_finalized():
-            MPI.COMM_WORLD.Abort(code)
-    finally:
-        os._exit(code)
-
-
 def fail_before_start():
     """End the whole job because this rank failed before MPI was started: it is started for that, or the others would wait
     in their own start for this rank. Returns if this process is alone. To be called where the exception is handled.
     """
     if expected_ranks()[1] == 1:
         return
-    print(f"hpcgnn: rank {launched_rank()} failed before MPI was started, and ends the job:", file=sys.stderr)
-    traceback.print_exc()
+    failure = _in_a_line(sys.exception()), traceback.format_exc()
     faulthandler.dump_traceback_later(WATCHDOG_SECONDS, exit=True)  # the others may have left, and MPI wait for them
     try:
         MPI = load_mpi()
         if not MPI.Is_initialized():
-            MPI.Init()
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        meet(MPI.COMM_WORLD, failure)
+    except BaseException:
+        say(f"hpcgnn: rank {launched_rank()} failed before MPI was started, and ends the job:\n{failure[1]}")
+        raise
     finally:  # where even that fails the others see to it themselves: their start has a limit
-        _abort(EXIT_FAULT)
+        abort(EXIT_FAULT)
+
+
+def _in_a_line(error):
+    """What happened, as the last line of a traceback has it, for one rank to compare with another."""
+    return traceback.format_exception_only(error)[-1].strip()
 
 
 def run(function, threads=None, without_mpi=None, watchdog=WATCHDOG_SECONDS):
@@ -221,22 +217,33 @@ def run(function, threads=None, without_mpi=None, watchdog=WATCHDOG_SECONDS):
         rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
         if getattr(error, "everywhere", False) or (session and size == 1):
             if rank == 0:
-                print(f"hpcgnn: error: {error}", file=sys.stderr, flush=True)
+                say(f"hpcgnn: error: {error}")
             try:
                 session.finish()
             except BaseException:
-                _abort(EXIT_FAULT)
+                abort(EXIT_FAULT)
             return _leave(EXIT_USER_ERROR, rank)
-        print(f"hpcgnn: error on rank {rank} of {size}: {error}", file=sys.stderr, flush=True)
-        _abort(EXIT_USER_ERROR)
+        said = str(error)
+        _end(session, error, lambda others: f"hpcgnn: error on rank {rank} of {size}{others}: {said}", EXIT_USER_ERROR)
+    except KeyboardInterrupt as error:
+        why = str(error) or "interrupted"
+        if session is None:  # Ctrl-C reaches all ranks, and none of them can ask the others
+            if launched_rank() == 0:
+                say(f"hpcgnn: {why}")
+            return EXIT_INTERRUPTED
+        if session.comm.size == 1:
+            say(f"hpcgnn: {why}")
+            session.finish()
+            return EXIT_INTERRUPTED
+        _end(session, error, lambda others: f"hpcgnn: {why}", EXIT_INTERRUPTED)
     except BaseException as error:
         rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code else EXIT_FAULT
-        try:
-            print(
-                f"hpcgnn: rank {rank} of {size} failed and ends the job:\n{traceback.format_exc()}",
-                file=sys.stderr,
-                flush=True,
-            )
-        finally:  # out of memory, or standard error is gone: the job must end all the same
-            _abort(code)
+        trace = traceback.format_exc()
+        _end(session, error, lambda others: f"hpcgnn: rank {rank} of {size} failed and ends the job{others}:\n{trace}", code)
+
+
+def _end(session, error, text, code):
+    """`end_job` for the rank and the watchdog of a session, or of a process that has none."""
+    rank, watchdog = (session.comm.rank, session.watchdog) if session else (0, None)
+    end_job(rank, watchdog, _in_a_line(error), text, code)

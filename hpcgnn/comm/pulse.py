@@ -18,18 +18,24 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-LINE_BYTES = 256
+LINE_BYTES = 512
+# Of what a rank says of itself, so that a line holds it however it is written.
+_WORDS = 48
 _MEMORY = "/dev/shm"
+# What JSON would write as several characters.
+_PLAIN = {ord('"'): "'", ord("\\"): "/", **{code: " " for code in (*range(32), 127)}}
 
 
 class Pulse:
-    """count: grows whenever this rank gets on; at: what it does or waits for; waits: whether it waits for other ranks.
+    """count: grows whenever this rank gets on; at: what it does or waits for; waits: whether it waits for other ranks;
+    failure: what went wrong in a line, if this rank has failed.
 
     Written by the main thread alone, read by the watchdog.
     """
 
     def __init__(self):
         self.count, self.at, self.waits, self._computes = 0, "start", False, False
+        self.failure = ""
 
     def beat(self):
         """This rank has got on with something that takes long and sends no message."""
@@ -68,7 +74,8 @@ class Pulse:
 @dataclass(frozen=True)
 class Line:
     """A rank as its watchdog saw it. beats: how often the watchdog looked; born: of the process, in clock ticks since the
-    machine's start, for process ids are used again; left: whether it has ended MPI in order."""
+    machine's start, for process ids are used again; left: whether it has ended MPI in order; failure: what went wrong, if
+    anything did."""
 
     rank: int
     host: str
@@ -79,6 +86,7 @@ class Line:
     waits: bool
     at: str
     left: bool
+    failure: str = ""
 
     def is_dead(self):
         """Whether this process of this node has ended without having left in order."""
@@ -97,7 +105,11 @@ def born(pid):
 def own_line(rank, beats, pulse, left):
     """The line of this process."""
     pid = os.getpid()
-    return Line(rank, socket.gethostname()[:48], pid, born(pid), beats, pulse.progress(), pulse.waits, pulse.at[:48], left)
+    words = pulse.failure.encode("ascii", "replace").decode().translate(_PLAIN)[:_WORDS]
+    return Line(
+        *(rank, socket.gethostname()[:_WORDS], pid, born(pid), beats, pulse.progress()),
+        *(pulse.waits, pulse.at[:_WORDS], left, words),
+    )
 
 
 class Board:

@@ -34,6 +34,8 @@ _SILENT_LOOKS = 4
 _SECONDS_TO_BE_HEARD = 1.0
 # Whoever cannot see who is missing lets those speak first who may.
 _SECONDS_FOR_OTHERS = 3.0
+# Ranks that fail alike do so at nearly the same time, unless they share cores.
+_SECONDS_FOR_FAILURES = 1.0
 _MOST_STACKS = 8
 
 
@@ -65,6 +67,20 @@ class Watchdog(threading.Thread):
         except BaseException:  # a guard that fell asleep is worse than a job that ended
             print(f"hpcgnn: the watchdog of rank {self.rank} failed:\n{traceback.format_exc()}", file=sys.stderr)
             self._exit()
+
+    def gather_failures(self, line):
+        """{rank: what went wrong there} of the ranks that are known to have failed a moment after this one did. line: what went
+        wrong here. Ranks of other nodes are known once `share` was called."""
+        self.pulse.failure = line
+        mine = own_line(self.rank, self._beats, self.pulse, self._left)
+        boards = [board for board in (self._node, self._job) if board is not None]
+        for board in boards:
+            board.write(mine)
+        # Rank 0 waits less: if it has failed too, it speaks and ends the job before another thinks that it is the lowest.
+        time.sleep(_SECONDS_FOR_FAILURES * (1 if self.rank == 0 else 3))
+        seen = {rank: other for board in boards for rank, other in board.read().items()}
+        failed = {rank: other.failure for rank, other in seen.items() if other.failure}
+        return failed | {self.rank: mine.failure}
 
     def finish(self):
         """This rank has ended MPI in order."""

@@ -12,8 +12,10 @@ from pathlib import Path
 import torch
 
 import hpcgnn
+from hpcgnn.comm.ending import ranges
 from hpcgnn.errors import ConfigError
 from hpcgnn.kernels import library
+from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.train.summary import versions
 
 # May differ between ranks: threads on nodes of other sizes; the directory, which rank 0 alone uses.
@@ -38,7 +40,7 @@ def agree(comm, facts):
             ranks.setdefault(one.get(name, "missing"), []).append(rank)
         if len(ranks) > 1:
             groups = sorted(ranks.items(), key=lambda item: -len(item[1]))
-            parts.append(f"{name} is " + ", ".join(f"{value} on rank {_few(where)}" for value, where in groups))
+            parts.append(f"{name} is " + ", ".join(f"{value} on rank {ranges(where)}" for value, where in groups))
     error = ConfigError(
         f"the ranks do not agree: {'; '.join(parts[:6])}{' …' if len(parts) > 6 else ''}. Expected the same command, files and "
         "packages on all ranks and nodes"
@@ -55,8 +57,8 @@ def facts_of_process(config):
         for name, value in section.items()
         if name not in MAY_DIFFER
     }
-    plugin = {"the plugin": _hash(Path(config.model.plugin))} if config.model.plugin else {}
-    return options | plugin | {"hpcgnn's code": code_hash()} | versions()
+    code = {"the plugin": plugin_hash(config.model.plugin), "hpcgnn's code": code_hash()}
+    return options | code | versions()
 
 
 def facts_of_graph(meta, map_name, cluster_to_rank, spec):
@@ -81,15 +83,3 @@ def _hash(*paths):
     for path in paths:
         state.update(path.read_bytes())
     return state.hexdigest()[:12]
-
-
-def _few(ranks):
-    """'0-3, 6 and 9 more', as ranges."""
-    runs = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:6])
-    return shown + (f" and {len(runs) - 6} more ranges" if len(runs) > 6 else "")

@@ -29,7 +29,7 @@ LEVELS = {
     "__main__": 10,
 }
 MAY_IMPORT = {
-    "mpi4py": {"comm/mpi.py", "comm/launch.py", "doctor.py"},
+    "mpi4py": {"comm/mpi.py", "comm/launch.py", "comm/ending.py", "doctor.py"},
     "h5py": {"graph/attributes.py", "graph/storage.py", "graph/writing.py", "train/checkpoint.py", "doctor.py"},
     "ctypes": {"kernels/interface.py", "kernels/library.py", "kernels/native.py", "train/memory.py"},
 }

@@ -119,6 +119,25 @@ def test_a_rank_that_dies_ends_the_job(act, code, words):
     assert "rank 1 of 3 failed" in result.err and "Traceback" in result.err and words in result.err
 
 
+ALL_BUT_ONE = """
+import sys
+from hpcgnn.comm.launch import run
+def work(session):
+    if session.comm.rank != 2:
+        raise ValueError("odd" if session.comm.rank == 3 else "even")
+    session.comm.allgather_object(None)
+sys.exit(run(work))
+"""
+
+
+def test_ranks_that_fail_together_print_one_traceback():
+    """The lowest speaks, and says who failed alike and who otherwise."""
+    result = start(4, "-c", ALL_BUT_ONE)
+    assert result.code == 1, result.err
+    assert result.err.count("Traceback (most recent call last)") == 1
+    assert "rank 0 of 4 failed and ends the job (rank 1 alike; rank 3: ValueError: odd):" in result.err
+
+
 def test_a_mistake_that_only_one_rank_knows_of_ends_the_job():
     result = start(3, "-c", PROGRAM.format(act="raise GraphError('bad node')"))
     assert result.code == 2 and "Traceback" not in result.err

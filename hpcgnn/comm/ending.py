@@ -1,0 +1,93 @@
+"""How a job ends when something goes wrong: one rank says what happened, for all that it happened to, and all leave.
+
+A fault in a user's plugin happens on every rank at the same moment. Each rank prints its traceback, a thousand times the same
+text, and the one that differs is lost among them. So a rank that fails says so to the others first, waits a moment for them to do
+the same, and only the lowest of those that failed prints its traceback, with the numbers of the others.
+Before MPI is started the ranks tell each other by a first collective call (`meet`), afterwards by the boards of the watchdog
+(`pulse.py`), for the ranks that are well may be anywhere.
+"""
+
+import os
+import sys
+import time
+
+# Launchers throw away what they have not passed on yet when a rank aborts: the message must be out first.
+_SECONDS_TO_BE_HEARD = 0.5
+# Whoever is not the one that speaks leaves later than that one does.
+_SECONDS_FOR_THE_SPEAKER = 4 * _SECONDS_TO_BE_HEARD
+
+
+def meet(world, failure=None):
+    """The first collective call of a started MPI. It ends the job if it was told of a failure on any rank.
+
+    world: mpi4py's communicator of all ranks. failure: None, or (what happened in a line, its traceback) on a rank that could
+    not start. Returns if all are well.
+    """
+    from mpi4py import MPI
+
+    if not world.allreduce(int(failure is not None), MPI.MAX):
+        return
+    lines = {rank: line for rank, line in enumerate(world.allgather(failure and failure[0])) if line is not None}
+    if world.rank == min(lines):
+        who = others(world.rank, lines)
+        say(f"hpcgnn: rank {world.rank} failed before MPI was started, and ends the job{who}:\n{failure[1]}")
+    else:
+        time.sleep(_SECONDS_FOR_THE_SPEAKER)
+    abort(1)
+
+
+def others(speaker, lines):
+    """Who else failed, in words: ' (ranks 1 to 7 alike; rank 9: KeyError: 'x')'. lines: {rank: what happened in a line}."""
+    alike = [rank for rank in sorted(lines) if rank != speaker and lines[rank] == lines[speaker]]
+    parts = [f"rank{'s' if len(alike) > 1 else ''} {ranges(alike)} alike"] if alike else []
+    different = [rank for rank in sorted(lines) if lines[rank] != lines[speaker]]
+    parts += [f"rank {rank}: {lines[rank]}" for rank in different[:4]]
+    parts += [f"{len(different) - 4} more otherwise"] if len(different) > 4 else []
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def ranges(ranks):
+    """'0-3, 6 and 2 more ranges' of increasing numbers."""
+    runs = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:6])
+    return shown + (f" and {len(runs) - 6} more ranges" if len(runs) > 6 else "")
+
+
+def end_job(rank, watchdog, line, text, code):
+    """End the job because this rank failed. Does not return.
+
+    line: what happened, short, so that ranks can be compared; text(others) -> the whole message, where `others` says who else
+    failed. watchdog: Watchdog or None, where this rank is alone.
+    """
+    lines = {rank: line} if watchdog is None else watchdog.gather_failures(line)
+    try:
+        if rank == min(lines):
+            say(text(others(rank, lines)))
+        else:
+            time.sleep(_SECONDS_FOR_THE_SPEAKER)
+    finally:  # out of memory, or standard error is gone: the job must end all the same
+        abort(code)
+
+
+def say(text):
+    """Print on standard error, now."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def abort(code):
+    """End all ranks of the job with this code, whatever they do. Does not return."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(_SECONDS_TO_BE_HEARD)
+    try:
+        from mpi4py import MPI
+
+        if MPI.Is_initialized() and not MPI.Is_finalized():
+            MPI.COMM_WORLD.Abort(code)
+    finally:
+        os._exit(code)
