@@ -35,11 +35,11 @@ def _umask():
     return mask
 
 
-def write_atomically(path, text):
-    """Write a whole text file: complete or not there at all. Raises RunDirError."""
+def write_atomically(path, content):
+    """Write a whole file, of text or of bytes: complete or not there at all. Raises RunDirError."""
     try:
         with replaced_by(path) as temporary:
-            Path(temporary).write_text(text, encoding="utf-8")
+            Path(temporary).write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise RunDirError(
             f"cannot write {path}: {error.strerror}; choose a --run-dir that is writable and has space"

@@ -1,24 +1,45 @@
-"""Models of one's own: a Python file named with `--plugin` is run, and what it registers is on offer like all others."""
+"""Models of one's own: a Python file named with `--plugin` is run, and what it registers is on offer like all others.
 
+The file is part of the run, like an option: the run directory keeps a copy (`COPY`), checkpoints the hash of its bytes, and a run
+goes on, or is evaluated, with the same code alone. What is run is compiled from the bytes that are hashed: with Python's own
+cache of compiled files an edit within the same second would go unnoticed.
+"""
+
+import hashlib
 import importlib.util
 import sys
 from pathlib import Path
 
 from hpcgnn.errors import ConfigError
 
+# Its name in a run directory.
+COPY = "plugin.py"
+
 
 def load_plugin(path):
     """Run a Python file as a module. Raises ConfigError if it cannot be read or parsed; its own errors pass through."""
-    name = f"hpcgnn_plugin_{Path(path).stem}"
-    if not Path(path).is_file():
-        raise ConfigError(f"--plugin: no file {path}; expected a Python file that registers models")
+    name, source = f"hpcgnn_plugin_{Path(path).stem}", plugin_source(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
         raise ConfigError(f"--plugin: {path} is not a Python file; expected a name that ends with .py")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
+        code = compile(source, str(path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
         raise ConfigError(f"--plugin: {path} cannot be parsed: {error}; mend it") from error
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    exec(code, module.__dict__)
+
+
+def plugin_source(path):
+    """The bytes of a plugin. Raises ConfigError."""
+    if not Path(path).is_file():
+        raise ConfigError(f"--plugin: no file {path}; expected a Python file that registers models")
+    try:
+        return Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(f"--plugin: {path} cannot be read: {error.strerror or error}") from error
+
+
+def plugin_hash(path):
+    """What tells one plugin's code from another's, '' for no plugin. Raises ConfigError."""
+    return hashlib.sha256(plugin_source(path)).hexdigest()[:16] if path else ""

@@ -19,6 +19,7 @@ from hpcgnn.graph.attributes import read_attributes, write_attributes
 from hpcgnn.graph.storage import replacing
 from hpcgnn.graph.structure import check_dataset
 from hpcgnn.graph.writing import written_file
+from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import to_json
 
@@ -195,12 +196,19 @@ def read_rank_state(run_dir, epoch, rank, belongs):
 def check_identity(path, saved, present):
     """Raise CheckpointError naming the first thing in which a checkpoint's run and this run differ.
 
-    What a checkpoint does not know, because it is older than the option, had the option's default.
+    What a checkpoint does not know, because it is older than the option, had the option's default; of the code of a plugin
+    nothing is taken for granted.
     """
     older = {field.name: str(field.default) for field in fields(ModelSpec) if field.default is not MISSING}
-    older["schedule"] = "sar"
+    older |= {"schedule": "sar", "plugin": ""}
     for key, value in present.items():
         there = saved.get(key, older.get(key))
+        if key == "plugin" and there != value:
+            raise CheckpointError(
+                f"{path} was made with other code of the plugin than that of --plugin now ({there or 'unknown'}, not "
+                f"{value or 'no plugin'}): take the copy that the run keeps, --plugin {Path(path).parents[1] / COPY}, or choose "
+                "a new --run-dir for the new code"
+            )
         if there != value:
             raise CheckpointError(
                 f"{path} belongs to another run: {key} is {there!r} there and {value!r} here; resume with the "

@@ -1,6 +1,7 @@
 """The run directory: everything a run leaves behind, each file complete or absent, written by rank 0 alone.
 
 config.toml     the resolved configuration            summary.json   the result, with provenance
+plugin.py       the file of --plugin, as it was run
 metrics.jsonl   one record per epoch                   log.txt        what was said, with times
 ranks/          one record per rank                    curves.png     loss and metrics over the epochs
 checkpoints/    the last two
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 
 from hpcgnn.errors import RunDirError
+from hpcgnn.nn.plugin import COPY, plugin_source
 from hpcgnn.records import to_json, write_atomically
 
 log = logging.getLogger("hpcgnn")
@@ -80,12 +82,18 @@ class RunDir:
         return result
 
     def begin(self, config, epochs):
-        """Write the configuration, and drop the records of epochs >= `epochs`, which the checkpoint does not know of."""
+        """Write the configuration, which names the graph from any directory and a copy of the plugin; drop the records of
+        epochs >= `epochs`, which the checkpoint does not know of.
+        """
         kept = [record for record in self.records() if record["epoch"] < epochs]
         if len(kept) < epochs:
             log.warning(
                 "metrics.jsonl has records of %d of the %d epochs done; the others were lost", len(kept), epochs
             )
+        config = config.replace(graph=str(Path(config.data.graph).absolute()))
+        if config.model.plugin:
+            self.write(COPY, plugin_source(config.model.plugin))
+            config = config.replace(plugin=str((self.path / COPY).resolve()))
         self.write("config.toml", config.to_toml())
         self._metrics.close()
         self.write("metrics.jsonl", "".join(to_json(record) + "\n" for record in kept))
@@ -112,9 +120,9 @@ class RunDir:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def write(self, name, text):
-        """Write a whole file, atomically."""
-        write_atomically(self.path / name, text)
+    def write(self, name, content):
+        """Write a whole file, of text or of bytes, atomically."""
+        write_atomically(self.path / name, content)
 
     def close(self):
         log.removeHandler(self._handler)

@@ -17,6 +17,7 @@ from hpcgnn.errors import CheckpointError, RunDirError
 from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graph.original_order import write_in_original_order
 from hpcgnn.graph.storage import GraphFile
+from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.records import to_json, write_atomically
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
@@ -39,6 +40,8 @@ def options_of_run(run_dir, given):
     if not path.is_file():
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
     options = {key: value for key, value in read_toml(path).items() if key not in _NOT_KEPT}
+    if options.get("plugin"):
+        options["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
     return {**options, **given, "run_dir": str(run_dir)}
 
 

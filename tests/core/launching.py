@@ -26,8 +26,8 @@ class Result:
         return [line for line in self.err.splitlines() if line.startswith("hpcgnn: error")]
 
 
-def start(ranks, *arguments, cwd=ROOT, limit=LIMIT_SECONDS, **environment):
-    """Run `python ARGUMENTS` on so many ranks (0: without launcher); fails if it takes longer than the limit."""
+def command_and_environment(ranks, *arguments, **environment):
+    """(words, variables) that run `python ARGUMENTS` on so many ranks (0: without launcher)."""
     launcher = [str(LAUNCHER if LAUNCHER.exists() else "mpiexec"), "-n", str(ranks)] if ranks else []
     # The tests themselves may have been started by a launcher, or by a batch system.
     clean = {
@@ -36,15 +36,14 @@ def start(ranks, *arguments, cwd=ROOT, limit=LIMIT_SECONDS, **environment):
         if not name.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))
     }
     clean.update(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", **environment)
+    return [*launcher, sys.executable, *map(str, arguments)], clean
+
+
+def start(ranks, *arguments, cwd=ROOT, limit=LIMIT_SECONDS, **environment):
+    """Run `python ARGUMENTS` on so many ranks (0: without launcher); fails if it takes longer than the limit."""
+    command, clean = command_and_environment(ranks, *arguments, **environment)
     begin = time.monotonic()
-    done = subprocess.run(
-        [*launcher, sys.executable, *map(str, arguments)],
-        cwd=cwd,
-        env=clean,
-        capture_output=True,
-        text=True,
-        timeout=limit,
-    )
+    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=limit)
     return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
 
 

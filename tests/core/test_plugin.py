@@ -1,6 +1,8 @@
 """Models from a plugin: the README's example as it stands there, trained on two ranks; and files that are no plugins."""
 
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
-from .launching import train
+from .launching import start, train
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -31,6 +33,87 @@ def test_the_example_of_the_readme(tmp_path):
     assert done.code == 0, done.out + done.err
     losses = [float(loss) for loss in re.findall(r'"loss": ([0-9.]+)', (tmp_path / "run" / "metrics.jsonl").read_text())]
     assert len(losses) == 30 and losses[-1] < 0.9 * losses[0]
+
+
+NEIGHBOURS = """
+import torch
+from hpcgnn.nn.registry import register
+
+@register("largest")
+class Largest(torch.nn.Linear):
+    def __init__(self, d_in, d_out, dtype):
+        super().__init__(d_in, d_out, dtype=dtype)
+
+    def forward(self, graph, x):
+        return super().forward(graph.propagate(lambda source: source, "max", x_src=x))
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory with a graph and a plugin, in which `hpcgnn` is run by relative names."""
+    generate_graph("planted", tmp_path / "g.h5", Spec(nodes=200, degree=6, features=8, classes=3, seed=1))
+    partition_graph(tmp_path / "g.h5", [2, 4], num_clusters=16)
+    (tmp_path / "largest.py").write_text(NEIGHBOURS)
+    options = "--graph g.h5 --model largest --plugin largest.py --run-dir run --hidden 8 --dropout 0".split()
+
+    def go(ranks, command, *more, cwd=tmp_path):
+        given = options if command == "train" else [tmp_path / "run"]
+        return start(ranks, "-m", "hpcgnn", command, *given, *more, cwd=cwd)
+
+    return tmp_path, go
+
+
+def test_the_plugin_is_part_of_the_run(place):
+    """After `max` had become `min` in the file, `evaluate` and `--resume` went on with another model and exit code 0."""
+    folder, go = place
+    assert go(2, "train", "--epochs", "3").code == 0
+    assert (folder / "run" / "plugin.py").read_text() == NEIGHBOURS
+    (folder / "largest.py").write_text(NEIGHBOURS.replace('"max"', '"min"'))
+    refused = go(2, "train", "--epochs", "5", "--resume")
+    assert refused.code == 2 and len(refused.errors) == 1 and "run/plugin.py" in refused.errors[0], refused.err
+    refused = go(0, "evaluate", "--plugin", folder / "largest.py")
+    assert refused.code == 2 and len(refused.errors) == 1 and "other code" in refused.errors[0], refused.err
+    done = go(0, "train", "--epochs", "5", "--resume", "--plugin", "run/plugin.py")
+    assert done.code == 0 and "3 epochs are done" in done.err, done.err
+
+
+def test_a_run_with_a_plugin_is_evaluated_from_any_directory(place):
+    """Also when the file is gone, by the copy; and with the file from elsewhere, which has the same code."""
+    folder, go = place
+    assert go(0, "train", "--epochs", "3").code == 0
+    (folder / "largest.py").rename(folder / "moved.py")
+    (folder / "elsewhere").mkdir()
+    by_copy = go(0, "evaluate", cwd=folder / "elsewhere")
+    by_name = go(2, "evaluate", "--plugin", folder / "moved.py")
+    assert by_copy.code == by_name.code == 0, by_copy.err + by_name.err
+    scores = [re.findall(r"(?:val|test) accuracy *│ ([0-9.]+)", done.out) for done in (by_copy, by_name)]
+    assert scores[0] == scores[1] and len(scores[0]) == 2
+
+
+def test_an_edit_in_the_same_second_is_seen(tmp_path):
+    """Python's cache of compiled files goes by second and size, and gave the code of before."""
+    monkey = tmp_path / "edited.py"
+    for word in ("max", "min"):
+        monkey.write_text(f"word = {word!r}\n")
+        os.utime(monkey, (1e9, 1e9))
+        load_plugin(monkey)
+        assert sys.modules["hpcgnn_plugin_edited"].word == word
+    assert not list(tmp_path.glob("__pycache__"))
+
+
+@pytest.mark.parametrize("fault", ["import", "build"])
+def test_a_bad_plugin_is_one_traceback(place, fault):
+    """It was one for each rank: 433 lines at eight."""
+    folder, go = place
+    spoiled = {"import": ("import torch", "import torch\nnonsense"), "build": ("(d_in, d_out, dt", "(nonsense, d_out, dt")}
+    (folder / "largest.py").write_text(NEIGHBOURS.replace(*spoiled[fault]))
+    done = go(4, "train", "--epochs", "1")
+    assert done.code == 1, done.err
+    assert done.err.count("Traceback (most recent call last)") == 1, done.err
+    assert done.err.count("NameError: name 'nonsense'") == 1 and "rank 0" in done.err
+    assert "(ranks 1-3 alike)" in done.err
+    assert not (folder / "run").exists()
 
 
 def test_what_is_no_plugin(tmp_path):
