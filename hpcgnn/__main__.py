@@ -20,7 +20,7 @@ FILES_ONLY = ("report",)
 
 
 # Options of the configuration that an evaluation may choose anew; all others are the run's.
-EVALUATION_OPTIONS = ("graph", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog")
+EVALUATION_OPTIONS = ("graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog")
 
 
 def set_process_policies():
@@ -201,7 +201,7 @@ def process_evaluate(arguments, choices):
     from hpcgnn.train.scoring import evaluate, options_of_run
 
     options = options_of_run(arguments.run_dir, _options(arguments))
-    if options.get("plugin"):
+    if options.get("plugin") and not arguments.plugin:  # one that is named on the command line is loaded already
         from hpcgnn.nn.plugin import load_plugin
 
         load_plugin(options["plugin"])
@@ -255,6 +255,10 @@ def main(argv=None):
         if files_only or _is_first_rank():
             print(f"hpcgnn: error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # of a run that trains `run` and train/stopping.py know more
+        if files_only or _is_first_rank():
+            print("hpcgnn: interrupted", file=sys.stderr)
+        return 130
     except Exception:  # a broken installation on one node, a file system that fails
         from hpcgnn.comm.launch import fail_before_start
 

@@ -15,6 +15,7 @@ from hpcgnn.graph.clusters import deal_clusters, map_clusters
 from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
@@ -144,12 +145,15 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
             ", ".join(f"{n:,}" for n in rows),
         )
     seconds_loading = time.perf_counter() - started
-    if not run_epochs(trainer, config, progress, run_dir, best_state, stop):
+    with stop.of_ctrl_c(speaks=comm.rank == 0):
+        done = run_epochs(trainer, config, progress, run_dir, best_state, stop)
+    if not done:
         log.info(
-            "stopped after epoch %d of %d (%s); a checkpoint is written: continue with --resume",
+            "stopped after epoch %d of %d (%s); a checkpoint is written: continue with --resume --run-dir %s",
             progress.epoch,
             sum(options.epochs for options in trainer.plan),
             stop.reason(),
+            config.run.run_dir,
         )
         stop.signalled = False
         return EXIT_STOPPED
@@ -303,6 +307,7 @@ def run_identity(config, spec, meta):
         "seed": config.run.seed,
         "self_loops": config.data.self_loops,
         "optimizer": config.optim.optimizer,
+        "plugin": plugin_hash(config.model.plugin),
         **{key: str(value) for key, value in vars(spec).items()},
     }
 

@@ -1,28 +1,43 @@
-"""When to stop before the batch system does it: a run that is ended by the clock loses all epochs since its last checkpoint.
+"""When to stop before the batch system or the user ends the run: what ends at once loses all epochs since its last checkpoint.
 
-Two things ask for it: SIGUSR1, which `sbatch --signal=B:USR1@120` and `scancel --signal=USR1` send, and the job's end
-coming nearer than `--stop-before` seconds. Each rank looks for itself, at the end of an epoch; the epoch loop makes it
-one decision of all ranks. A signal handler is the one thing that cannot be passed as an argument, and it must be there
-long before the run is: the object that is the process's handler is therefore the one that is asked.
+Three things ask for it: SIGUSR1, which `sbatch --signal=B:USR1@120` and `scancel --signal=USR1` send; Ctrl-C (SIGINT), while
+epochs run; and the job's end coming nearer than `--stop-before` seconds. Each rank looks for itself, at the end of an epoch; the
+epoch loop makes it one decision of all ranks. A signal handler is the one thing that cannot be passed as an argument, and it must
+be there long before the run is: the object that is the process's handler is therefore the one that is asked.
 """
 
+import contextlib
+import os
 import signal
 import time
 
 # Tells the job script that the run is not done and goes on with --resume; sysexits.h and launchers use none of these.
 EXIT_STOPPED = 85
+# One Ctrl-C may reach a process twice: from the terminal, and passed on by the launcher.
+_SECONDS_OF_ONE_PRESS = 0.5
 
 
 class StopRequest:
-    """Remembers whether SIGUSR1 came. `is_due()` is asked once an epoch."""
+    """Remembers whether a signal came. `is_due()` is asked once an epoch."""
 
     def __init__(self):
         self.signalled = False
-        self._deadline = None
+        self._signal, self._deadline, self._pressed, self._speaks = signal.SIGUSR1, None, None, False
 
     def __call__(self, number, frame):
-        """What the interpreter calls when the signal comes."""
-        self.signalled = True
+        """What the interpreter calls when a signal comes. A second Ctrl-C raises KeyboardInterrupt."""
+        if number == signal.SIGINT:
+            self._press()
+        self.signalled, self._signal = True, signal.Signals(number)
+
+    def _press(self):
+        now = time.monotonic()
+        if self._pressed is None:
+            self._pressed = now
+            if self._speaks:  # not by print: the signal may have come in the middle of one
+                os.write(2, b"\nhpcgnn: Ctrl-C: stopping after this epoch, with a checkpoint; press it again to end at once\n")
+        elif now - self._pressed > _SECONDS_OF_ONE_PRESS:
+            raise KeyboardInterrupt("ended at once by a second Ctrl-C; continue from the last checkpoint with --resume")
 
     @classmethod
     def of_this_process(cls):
@@ -32,6 +47,23 @@ class StopRequest:
             present = cls()
             signal.signal(signal.SIGUSR1, present)
         return present
+
+    @contextlib.contextmanager
+    def of_ctrl_c(self, speaks):
+        """In the body Ctrl-C asks for a stop in order; before and after it nothing can be lost, and it ends the process.
+
+        speaks: whether this rank says what it will do. Where Ctrl-C is ignored, as in jobs in the background, it stays so.
+        """
+        before = signal.getsignal(signal.SIGINT)
+        self._pressed, self._speaks = None, speaks
+        if before == signal.SIG_IGN:
+            yield
+            return
+        signal.signal(signal.SIGINT, self)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def set_deadline(self, end_time, seconds_before):
         """Be due `seconds_before` seconds before `end_time` (seconds since 1970); None or 0 seconds: never."""
@@ -43,6 +75,6 @@ class StopRequest:
 
     def reason(self):
         """Why, in words."""
-        return (
-            "SIGUSR1" if self.signalled else "the job's end is near" if self.is_due() else "another rank was asked to"
-        )
+        if self.signalled:
+            return "Ctrl-C" if self._signal == signal.SIGINT else self._signal.name
+        return "the job's end is near" if self.is_due() else "another rank was asked to"

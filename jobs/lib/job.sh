@@ -90,7 +90,8 @@ skip_used_steps() {
     for _ in $(seq "${SLURM_RESTART_COUNT:-0}"); do srun --nodes=1 --ntasks=1 --mpi=none true 2>/dev/null || true; done
 }
 
-# launch COMMAND...: run it on all ranks as one step; `code` is then its exit code, `signalled` whether SIGUSR1 was passed on to it
+# launch COMMAND...: run it on all ranks as one step; `code` is then its exit code, `signalled` whether SIGUSR1 was passed on to it,
+# `for_good` whether the user asked for it by SIGUSR2
 launch() {
     local step command
     choose_launcher
@@ -106,19 +107,20 @@ launch() {
             command=($launcher -n "$ranks" "$@") ;;
     esac
     echo "$script: job $SLURM_JOB_ID, restart ${SLURM_RESTART_COUNT:-0}, on $SLURM_JOB_NODELIST: ${command[*]}"
-    signalled=""
+    signalled="" for_good=""
     "${command[@]}" &
     step=$!
-    # SLURM gives the signal of --signal=B: to this shell alone.
+    # SLURM gives the signal of --signal=B: to this shell alone. USR1: stop, and go on later; USR2, from the user: stop.
     local again=yes answer
     trap 'signalled=yes; again=yes; kill -USR1 $step 2>/dev/null || true' USR1
+    trap 'for_good=yes; signalled=yes; again=yes; kill -USR1 $step 2>/dev/null || true' USR2
     code=0
     while [ -n "$again" ]; do # a signal ends `wait`, but not the step
         again="" answer=0
         wait $step || answer=$?
         [ $answer = 127 ] || code=$answer
     done
-    trap '' USR1
+    trap '' USR1 USR2
 }
 
 # dry_run "SBATCH OPTIONS": the number of ranks that this script would get, after asking SLURM whether it would take the job

@@ -150,3 +150,17 @@ def test_slurm_warns_before_the_wall_time(cluster, graph):
     stopped = next(line for line in log.splitlines() if "stopped after epoch" in line).split("epoch ")[1].split()[0]
     assert (cluster.home / "warned" / "checkpoints" / f"epoch-{int(stopped):06d}.h5").exists()
     assert epochs_done(cluster.home / "warned") == int(stopped)
+
+
+def test_a_job_that_is_told_to_stop_is_not_requeued(cluster, graph):
+    """USR1, which the documentation once named for it, put the job back into the queue at once."""
+    options = OPTIONS.replace(f"--epochs {EPOCHS}", "--epochs 100000 --eval-every 0")
+    command = f"{SIZE} jobs/train.sbatch --graph {graph} --run-dir ended -- {options}"
+    job = cluster.submit(command)
+    wait_for_epoch(cluster, job, cluster.home / "ended", 3)
+    cluster.run(f"scancel --batch --signal=USR2 {job}")
+    assert cluster.wait(job)[job] == "FAILED", said(cluster)
+    assert "ExitCode=85:0" in cluster.run(f"scontrol show job {job}").stdout and restarts(cluster, job) == 0
+    done = epochs_done(cluster.home / "ended")
+    assert (cluster.home / "ended" / "checkpoints" / f"epoch-{done:06d}.h5").exists()
+    assert "as it was told to" in said(cluster)

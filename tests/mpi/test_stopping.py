@@ -32,13 +32,16 @@ def run(comm, graph, run_dir, **options):
     return code
 
 
-def test_the_signal_of_one_rank_stops_all(comm, graph, shared_path, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT])
+def test_the_signal_of_one_rank_stops_all(comm, graph, shared_path, monkeypatch, number):
     """The last rank alone gets it, in epoch 3; the metrics and the checkpoint end there, and nothing else is lost."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # these tests may run in the background of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     step = Trainer.step
 
     def signalled(trainer, epoch):
         if trainer.comm is comm and comm.rank == comm.size - 1 and epoch == 3:
-            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(os.getpid(), number)
         return step(trainer, epoch)
 
     run_dir = shared_path / "run"
