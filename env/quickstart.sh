@@ -19,3 +19,4 @@ say "3. train GraphSAGE on 4 MPI ranks, full-batch, with sequential aggregation"
 mpiexec -n 4 hpcgnn train --graph "$out/graph.h5" --model sage --layers 3 --hidden 64 --dropout 0.3 --lr 0.01 --epochs 60 \
     --run-dir "$out/run"
 say "done: look at $out/run/curves.png"
+how_to_activate

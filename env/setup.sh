@@ -11,6 +11,11 @@ project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 fail() { echo "setup: $*" >&2; exit 1; }
 
+# What a shell needs before `hpcgnn` is a command in it: said at the end of both scripts, for they activate their own shell alone.
+how_to_activate() {
+    printf 'to use hpcgnn in this shell, activate its environment first: . %q\n' "$project/.venv/bin/activate"
+}
+
 setup_environment() {
     local extras=$1 python stamp
     python=${HPCGNN_PYTHON:-$(command -v python3.11 || command -v python3 || true)}

@@ -51,3 +51,4 @@ echo "== faults"
 # By themselves: they have a watchdog of seconds.
 timeout "$limit" python -m pytest tests/faults "$@"
 echo "== all tests passed"
+how_to_activate
