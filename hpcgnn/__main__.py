@@ -268,7 +268,10 @@ def main(argv=None):
 
 def load(argv):
     """The names that the registries offer; torch is loaded for that, and the plugin."""
+    from hpcgnn.train.memory import import_torch_without_meta_kernels
+
     try:
+        import_torch_without_meta_kernels()
         load_wanted_plugin(argv)
         return registry_choices()
     except SystemExit as error:  # or this rank would leave, and the others wait for it

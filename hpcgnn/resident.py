@@ -17,6 +17,11 @@ def resident_bytes():
     return status("VmRSS:")
 
 
+def file_bytes():
+    """The part of it that is pages of files: program code, of which all processes of a node have one copy together."""
+    return status("RssFile:")
+
+
 def shared_bytes():
     """The part of it that is shared memory: what the MPI library passes messages through on a node."""
     return status("RssShmem:")

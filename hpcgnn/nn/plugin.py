@@ -5,7 +5,9 @@ goes on, or is evaluated, with the same code alone. What is run is compiled from
 cache of compiled files an edit within the same second would go unnoticed.
 """
 
+import contextlib
 import hashlib
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -26,6 +28,9 @@ def load_plugin(path):
         code = compile(source, str(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise ConfigError(f"--plugin: {path} cannot be parsed: {error}; mend it") from error
+    # The program leaves it out (train/memory.py), and torch.compile, which a plugin may use, takes it to be there.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch._meta_registrations")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     exec(code, module.__dict__)
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm.launch import job_end_time
-from hpcgnn.resident import resident_bytes, shared_bytes
+from hpcgnn.resident import file_bytes, resident_bytes, shared_bytes
 from hpcgnn.config import listed
 from hpcgnn.errors import ConfigError
 from hpcgnn.graph.clusters import deal_clusters, map_clusters
@@ -109,7 +109,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     self_loops = config.data.self_loops
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()
-    peak, before_graph, shared = PeakMemory(), resident_bytes(), shared_bytes()
+    peak, before_graph, shared, code = PeakMemory(), resident_bytes(), shared_bytes(), file_bytes()
     profile = MemoryProfile(peak, buffers.arena, LiveTensors(buffers.arena)) if config.run.profile_memory else None
     watch = profile or unwatched
     keep_edges = MODELS[spec.model].edges(spec)
@@ -159,7 +159,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         return EXIT_STOPPED
     peak.read()
     growth = peak.span - baseline if peak.was_reset else float("nan")
-    memory = {"baseline": baseline, "growth": growth, "peak": peak.overall}
+    memory = {"baseline": baseline, "growth": growth, "peak": peak.overall, "libraries": before_graph, "code": code}
     if profile and peak.was_reset:
         memory["profile"] = {
             "base_bytes": before_graph,

@@ -9,6 +9,8 @@ system.
 import contextlib
 import ctypes
 import gc
+import sys
+import types
 
 from hpcgnn.resident import status
 
@@ -31,6 +33,23 @@ def set_allocator_policy():
         )
     except (OSError, AttributeError):
         return False
+
+
+def import_torch_without_meta_kernels():
+    """Import torch, but for the shapes of its operators that its compiler computes with (`torch._meta_registrations`): no rank
+    compiles anything, and each would carry them all its life. Does nothing if torch is there already.
+
+    Whoever imports that module later gets it, as a user's plugin does (nn/plugin.py).
+    """
+    name = "torch._meta_registrations"
+    if "torch" in sys.modules:
+        return
+    sys.modules[name] = types.ModuleType(name)
+    try:
+        import torch
+    finally:
+        del sys.modules[name]
+    vars(torch).pop("_meta_registrations", None)
 
 
 def trim_heap():

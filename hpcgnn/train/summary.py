@@ -70,8 +70,8 @@ def versions():
 
 
 def gather_rank_records(trainer, local, memory):
-    """What each rank measured, by rank. Collective. memory: {baseline, growth, peak} in bytes, of this rank; `profile` besides,
-    where memory was profiled.
+    """What each rank measured, by rank. Collective. memory: {baseline, growth, peak, libraries, code} in bytes, of this rank;
+    `profile` besides, where memory was profiled.
     """
     comm = trainer.comm
     adjacencies = [each for part in (local, *filter(None, trainer.shares)) for each in (part.inward, part.outward)]
@@ -91,6 +91,8 @@ def gather_rank_records(trainer, local, memory):
         "halo_rows_by_layer": [(share or local).inward.plan.num_halo for share in trainer.shares],
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
+        "libraries_rss_bytes": memory["libraries"],
+        "libraries_code_bytes": memory["code"],
         "baseline_rss_bytes": memory["baseline"],
         "peak_rss_bytes": memory["peak"],
         "training_growth_bytes": memory["growth"],
@@ -120,6 +122,8 @@ def summarise(trainer, config, session, meta, spec, progress, quality, ranks, se
         "test_at_best_val": progress.best and progress.best["test"],
         "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
         "peak_rss_bytes": _bytes(r["peak_rss_bytes"] for r in ranks),
+        "libraries_rss_bytes": _bytes(r["libraries_rss_bytes"] for r in ranks),
+        "libraries_code_bytes": _bytes(r["libraries_code_bytes"] for r in ranks),
         "training_growth_bytes": _bytes(r["training_growth_bytes"] for r in ranks),
         "memory_profile": _memory_profile(ranks),
         "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks))],
@@ -206,6 +210,7 @@ def show_result(summary, run_dir):
             (f"test {metric} there", f"{summary['test_at_best_val']:.4f}"),
         ]
     seconds, growth, peak = summary["epoch_seconds"], summary["training_growth_bytes"], summary["peak_rss_bytes"]
+    libraries, code = summary["libraries_rss_bytes"], summary["libraries_code_bytes"]
     rows += [
         ("seconds per epoch", f"{seconds['median']:.4f} ({seconds['min']:.4f} to {seconds['max']:.4f})"),
         (
@@ -213,6 +218,10 @@ def show_result(summary, run_dir):
             f"{growth['max'] / mib:.1f} MiB at most, {growth['mean'] / mib:.1f} MiB in the mean",
         ),
         ("peak resident memory", f"{peak['max'] / mib:.0f} MiB at most, {peak['sum'] / mib:.0f} MiB over all ranks"),
+        (
+            "  libraries in it, per rank",
+            f"{libraries['mean'] / mib:.0f} MiB; {code['mean'] / mib:.0f} MiB of them are shared by the ranks of a node",
+        ),
         (
             "halo",
             f"{summary['partition']['halo_rows_total']:,} rows in the map, {summary['halo_bytes_per_epoch'] / mib:.2f} MiB "

@@ -116,7 +116,9 @@ def test_summary(comm, finished):
     best = max((record for record in records if "val" in record), key=lambda record: record["val"])
     assert (summary["best_val"], summary["test_at_best_val"]) == (best["val"], best["test"])
     assert {"median", "min", "max"} <= summary["epoch_seconds"].keys()
-    for name in ("peak_rss_bytes", "training_growth_bytes"):
+    parts = [summary[f"{name}_bytes"]["mean"] for name in ("peak_rss", "libraries_rss", "libraries_code")]
+    assert parts == sorted(parts, reverse=True) and parts[-1] > 0
+    for name in ("peak_rss_bytes", "training_growth_bytes", "libraries_rss_bytes"):
         assert {"max", "mean", "sum"} <= summary[name].keys()
     assert summary["peak_rss_bytes"]["max"] >= summary["training_growth_bytes"]["max"] >= 0
 

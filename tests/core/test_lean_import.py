@@ -1,0 +1,30 @@
+"""What of torch no rank uses is not loaded; a plugin finds torch whole."""
+
+from .launching import start
+
+PROGRAM = """
+import sys
+from hpcgnn.__main__ import main
+code = main(["train", "--graph", "absent.h5"])
+import torch
+left_out = "torch._meta_registrations" not in sys.modules and not hasattr(torch, "_meta_registrations")
+print("left out", left_out, "code", code)
+from hpcgnn.nn.plugin import load_plugin
+load_plugin(sys.argv[1])
+import plugin_says
+"""
+
+# A shape that only the compiler's kernels know.
+PLUGIN = """
+import sys, torch, types
+shape = torch.linalg.svd(torch.empty(5, 3, device="meta")).U.shape
+print("a plugin finds", tuple(shape))
+sys.modules["plugin_says"] = types.ModuleType("plugin_says")
+"""
+
+
+def test_the_compilers_kernels_are_left_out_until_a_plugin_comes(tmp_path):
+    (tmp_path / "shapes.py").write_text(PLUGIN)
+    done = start(0, "-c", PROGRAM, tmp_path / "shapes.py")
+    assert done.code == 0, done.err
+    assert done.out.splitlines() == ["left out True code 2", "a plugin finds (5, 5)"]
