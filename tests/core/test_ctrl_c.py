@@ -1,5 +1,6 @@
 """Ctrl-C as a user gives it: a run that trains stops in order, as after SIGUSR1; before that, and a second time, it ends."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -24,11 +25,16 @@ def answer_signals():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def begin(ranks, program):
+@contextlib.contextmanager
+def begun(ranks, program):
+    """The process of a job that is gone when the test is, whatever becomes of it."""
     command, environment = command_and_environment(ranks, *program)
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=answer_signals
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, preexec_fn=answer_signals, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()  # mpiexec ends its ranks
 
 
 def wait_for(condition):
@@ -48,10 +54,10 @@ def test_ctrl_c_stops_with_a_checkpoint(good, tmp_path, ranks):
     """It ended in tracebacks and MPI_Abort, and the epochs since the last checkpoint were lost."""
     options = ["--graph", good, "--hidden", "8", "--eval-every", "0", "--run-dir", tmp_path / "run"]
     options += ["--partition", "dealt"] if ranks else []
-    process = begin(ranks, ["-m", "hpcgnn", "train", *options, "--epochs", "1000000", "--checkpoint-every", "0"])
-    wait_for(lambda: epochs_done(tmp_path / "run") > 3 or process.poll() is not None)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=LIMIT_SECONDS)
+    with begun(ranks, ["-m", "hpcgnn", "train", *options, "--epochs", "1000000", "--checkpoint-every", "0"]) as process:
+        wait_for(lambda: epochs_done(tmp_path / "run") > 3 or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == EXIT_STOPPED, err
     assert "Traceback" not in err and "Abort" not in err, err
     assert "stopping after this epoch" in err and "(Ctrl-C); a checkpoint is written" in err
@@ -77,10 +83,10 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_ctrl_c_before_the_first_epoch_ends_the_job(good, tmp_path, ranks):
     options = ["--graph", good, *(["--partition", "dealt"] if ranks else []), "--run-dir", tmp_path / "run"]
-    process = begin(ranks, ["-c", SLOW_START, "train", *options])
-    assert process.stdout.readline() == "loading\n"
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=LIMIT_SECONDS)
+    with begun(ranks, ["-c", SLOW_START, "train", *options]) as process:
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode not in (0, EXIT_STOPPED)
     assert "Traceback" not in err and err.count("hpcgnn: interrupted") == 1, err
     assert not (tmp_path / "run" / "checkpoints").exists()
