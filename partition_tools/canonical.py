@@ -17,11 +17,10 @@ from hpcgnn.graph.schema import SPLITS, Csr, GraphData, count_types
 from partition_tools.counts import check_count
 from partition_tools.edges import canonical_edges, check_endpoints
 from partition_tools.features import canonical_features, slabs
+from partition_tools.labels import canonical_labels, label_warnings
 from partition_tools.progress import Reporter
+from partition_tools.splits import canonical_split
 from partition_tools.typed import canonical_names, canonical_types, type_warnings, with_reverse
-
-
-MOST_LABEL = 2**31 - 2
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,9 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     reporter.stage(f"checking {n:,} nodes")
     features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter)
     split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit, raw.labels)
-    labels, num_classes = canonical_labels(raw.labels, n, split, options.num_classes or raw.num_classes)
+    names = canonical_names(raw.type_names)
+    num_classes = raw.num_classes if options.num_classes is None else options.num_classes
+    labels, num_classes = canonical_labels(raw.labels, n, split, num_classes, names.get("classes", ()))
     reporter.stage(f"sorting {len(raw.src):,} edges")
     if raw.weight is not None and len(raw.weight) != len(raw.src):
         raise GraphError(f"there are {len(raw.src)} edges but {len(raw.weight)} values of edge weight")
@@ -67,7 +68,6 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     weight = None if raw.weight is None or options.drop_weights else np.asarray(raw.weight, np.float32)
     if weight is not None and not np.isfinite(weight).all():
         raise GraphError(f"edge {int(np.argmin(np.isfinite(weight)))} has a weight that is not finite")
-    names = canonical_names(raw.type_names)
     edge_names = names.get("edges", [])
     kind = canonical_types(raw.type, len(raw.src), "edge", edge_names)
     node_type = canonical_types(raw.node_type, n, "node", names.get("nodes", ()))
@@ -96,119 +96,11 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     data = GraphData(edges, edges_out, features, labels, split, np.arange(n), np.array([0, n]), num_classes, "",
                      source=options.name or raw.source, seed=raw.seed, versions=versions(), num_self_loops=loops,
                      node_type=node_type, type_names=names)
-    for text in type_warnings(data):
+    for text in (*label_warnings(data), *type_warnings(data)):
         reporter.warn(text)
     reporter.stage("naming the graph by its content (SHA-256)")
     data.uuid = content_uuid(data, raw.identity)
     return data
-
-
-def canonical_labels(labels, n, split, num_classes=None):
-    """(labels, number of classes): int64 (n,) with -1 for none, or uint8 (n, C) for several 0/1 columns."""
-    if labels is None:
-        return np.full(n, -1, np.int64), num_classes or 0
-    labels = np.asarray(labels)
-    if labels.ndim not in (1, 2) or len(labels) != n or 0 in labels.shape:
-        raise GraphError(f"expected one label (or one row of labels) for each of {n} nodes, got shape {labels.shape}")
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.dtype.kind not in "iufb":
-        raise GraphError(f"labels must be numbers, got {labels.dtype}")
-    missing = _missing(labels)
-    if labels.ndim == 2:
-        return _multi_label(labels, missing, split, num_classes)
-    whole = np.where(missing, -1, labels)
-    # The file's reader takes so many classes at most; a column of larger numbers holds no classes.
-    strange = (whole != np.rint(whole)) | (whole > MOST_LABEL) | (whole < -MOST_LABEL)
-    if strange.any():
-        node = int(np.argmax(strange))
-        raise GraphError(f"node {node} has label {labels[node]}; expected whole numbers (classes from 0, -1 for none)")
-    whole = whole.astype(np.int64)
-    classes = num_classes or int(whole.max(initial=-1)) + 1
-    wrong = (whole < -1) | (whole >= classes)
-    if wrong.any():
-        node = int(np.argmax(wrong))
-        raise GraphError(f"node {node} has label {whole[node]}, outside the classes 0..{classes - 1} (-1 for none)")
-    _no_label_in_split((whole < 0) & (split > 0), split)
-    return whole, classes
-
-
-def _missing(labels):
-    """Where an array of numbers has none: NaN."""
-    return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, bool)
-
-
-def _multi_label(labels, missing, split, num_classes):
-    if num_classes not in (None, labels.shape[1]):
-        raise GraphError(f"the labels have {labels.shape[1]} columns but {num_classes} classes were stated")
-    wrong = ((labels != 0) & (labels != 1) & ~missing).any(axis=1)
-    if wrong.any():
-        raise GraphError(f"node {int(np.argmax(wrong))} has a label that is neither 0 nor 1; several label columns "
-                         f"mean a multi-label task of 0/1 columns")
-    _no_label_in_split(missing.any(axis=1) & (split > 0), split)
-    return np.where(missing, 0, labels).astype(np.uint8), labels.shape[1]
-
-
-def _no_label_in_split(wrong, split):
-    if wrong.any():
-        node = int(np.argmax(wrong))
-        name = {value: name for name, value in SPLITS.items()}[int(split[node])]
-        raise GraphError(f"node {node} is in the {name} split but has no label ({np.count_nonzero(wrong)} such nodes); "
-                         "take it out of the split or give it a label")
-
-
-def canonical_split(split, n, fractions=None, seed=0, resplit=False, labels=None):
-    """uint8 (n,) of `SPLITS` values, from masks or lists of node ids, or drawn at random by fractions of the labelled nodes.
-
-    Raises GraphError where both are given, unless the random one is to replace the other (resplit).
-    """
-    result = np.zeros(n, np.uint8)
-    if fractions is not None:
-        present = [name for name, members in split.items() if members is not None]
-        if present and not resplit:
-            raise GraphError(f"the input has a split of its own ({', '.join(present)}), and a random one was asked for as well; "
-                             "--resplit replaces it, and without --train, --val and --test it is kept")
-        _random_split(result, fractions, seed, _labelled(labels, n))
-        return result
-    for name, members in split.items():
-        if members is None:
-            continue
-        members = np.asarray(members)
-        if members.dtype == bool:
-            if members.shape != (n,):
-                raise GraphError(f"the {name} mask has shape {members.shape}, expected ({n},)")
-            members = np.flatnonzero(members)
-        elif members.ndim != 1 or (len(members) and members.dtype.kind not in "iu"):
-            raise GraphError(f"the {name} split must be a mask or a vector of node ids, got "
-                             f"{members.dtype}{members.shape}")
-        elif len(members) and (members.min() < 0 or members.max() >= n):
-            raise GraphError(f"the {name} split names a node outside 0..{n - 1}")
-        members = members.astype(np.int64)
-        if result[members].any():
-            node = int(members[np.argmax(result[members] != 0)])
-            raise GraphError(f"node {node} is in two splits ({name} and another); the splits must not overlap")
-        result[members] = SPLITS[name]
-    return result
-
-
-def _labelled(labels, n):
-    """The nodes that have a label; all, where that cannot be told, for what is wrong with labels is found later."""
-    labels = None if labels is None else np.asarray(labels)
-    if labels is None or labels.ndim not in (1, 2) or len(labels) != n or labels.dtype.kind not in "iufb":
-        return np.arange(n)
-    missing = _missing(labels)
-    if labels.ndim == 1 or labels.shape[1] == 1:
-        missing |= labels == -1
-    return np.flatnonzero(~missing.reshape(n, -1).any(axis=1))
-
-
-def _random_split(result, fractions, seed, nodes):
-    if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
-        raise GraphError(f"the fractions of the splits must be from 0 to 1 and sum to at most 1, got {fractions}")
-    order = nodes[np.random.Generator(np.random.PCG64(seed)).permutation(len(nodes))]
-    stops = np.rint(np.cumsum(fractions) * len(nodes)).astype(np.int64)
-    for value, start, stop in zip(SPLITS.values(), (0, *stops), stops):
-        result[order[start:stop]] = value
 
 
 def content_uuid(data, identity=None):

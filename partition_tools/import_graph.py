@@ -1,5 +1,6 @@
 """The sub-command `import`: a graph in someone else's format becomes a graph file, once."""
 
+import argparse
 from pathlib import Path
 
 from hpcgnn.errors import ConfigError, FormatError
@@ -18,8 +19,11 @@ transpose in pattern, multiplicity, weights and types is stored as undirected, a
 
 Formats (guessed from the path where --format is not given):
   npz       edge_index (2, E), x or x_indptr/x_indices/x_data/x_shape, y  or  src, dst, feat, label; with train_mask,
-            val_mask, test_mask, num_classes, edge_weight, edge_type, node_type where there are any
-  edgelist  text or CSV (.gz): columns src dst [weight]; features, labels, splits, node types in tables beside it
+            val_mask, test_mask (or train_idx, ...), num_classes, edge_weight, edge_type, node_type where there are any;
+            other arrays are named, and refused (see --ignore) where a graph without them means something else
+  edgelist  text or CSV (.gz): the columns go by their heading (src/source/from/u, dst/target/to/v, weight, type, time, ...),
+            also one in a comment (# FromNodeId ToNodeId); without one, two columns src dst, and more need --edge-columns.
+            Features, labels, splits, node types in tables beside it
   mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
   ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz;
             heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges
@@ -47,7 +51,9 @@ def configure(parser):
     parser.add_argument("--row-normalize", action="store_true",
                         help="divide each node's features by their sum (of absolute values), as is usual for Cora")
     parser.add_argument("--feature-dtype", choices=tuple(DTYPES), default="fp32")
-    parser.add_argument("--num-classes", type=int, metavar="C", help="default: the largest label + 1")
+    parser.add_argument("--classes", "--num-classes", dest="num_classes", type=int, metavar="C",
+                        help="how many classes there are (default: the largest label + 1, which is refused where most classes "
+                             "would be empty; words are numbered in their sorted order and kept as names)")
     parser.add_argument("--name", help="name of the graph in the file (default: of the input)")
     for split in ("train", "val", "test"):
         parser.add_argument(f"--{split}", type=float, metavar="X",
@@ -55,17 +61,38 @@ def configure(parser):
     parser.add_argument("--resplit", action="store_true", help="let the random split replace the input's own")
     parser.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    archives = parser.add_argument_group(".npz archives")
+    archives.add_argument("--ignore", metavar="NAMES", type=_names, default=(),
+                          help="arrays to leave out, separated by commas; such as edge_attr, which is refused as it would be "
+                               "lost")
+    archives.add_argument("--split-column", type=int, metavar="K",
+                          help="column (from 0) of masks of shape (n, several), which hold one split each")
     tables = parser.add_argument_group("edge lists and Matrix Market")
-    tables.add_argument("--edge-columns", metavar="NAMES", type=lambda text: tuple(text.split(",")),
-                        help="meaning of the edge list's columns, of src, dst, weight, type and _ (ignored); "
-                             "default src,dst or src,dst,weight")
-    for name, what in (("features", "one row per node"), ("labels", "one or more columns"),
+    tables.add_argument("--edge-columns", metavar="NAMES", type=_names,
+                        help="meaning of the edge list's columns, of src, dst, weight, type and _ (ignored), whatever its "
+                             "heading says; "
+                             "default: as the heading says, and without one two columns src,dst")
+    tables.add_argument("--heading", action=argparse.BooleanOptionalAction, default=None,
+                        help="the edge list's first line is one (default: if it has no number in it, or names source and "
+                             "destination)")
+    for name, what in (("features", "one row per node"),
+                       ("labels", "one column of classes (numbers from 0, or words, whose names are kept), or several of 0/1"),
                        ("splits", "train, val, test or empty"), ("node-types", "numbers from 0, or words under a heading")):
         tables.add_argument(f"--{name}", type=Path, metavar="FILE",
                             help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}; rows "
                                  f"in node order, or keyed by a first column with the heading id")
     tables.add_argument("--relabel", action="store_true",
-                        help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids")
+                        help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids. Tables "
+                             "need "
+                             "a column id then, or --node-ids")
+    tables.add_argument("--node-ids", type=Path, metavar="FILE",
+                        help="the ids of all nodes (text, .npy), one per row: row k of each table without a column id belongs "
+                             "to id "
+                             "k; implies --relabel")
+
+
+def _names(text):
+    return tuple(name.strip() for name in text.split(","))
 
 
 def run(arguments, reporter):
@@ -79,7 +106,8 @@ def run(arguments, reporter):
                             arguments.num_classes, arguments.name, fractions, arguments.seed, arguments.add_reverse,
                             arguments.resplit)
     tables = TableOptions(arguments.features, arguments.labels, arguments.splits, arguments.node_types,
-                          arguments.edge_columns, arguments.relabel)
+                          arguments.edge_columns, arguments.relabel, arguments.node_ids, arguments.heading, arguments.ignore,
+                          arguments.split_column)
     data = import_graph(arguments.input, arguments.output, format=arguments.format, options=options, tables=tables,
                         force=arguments.force, reporter=reporter)
     print(summary(arguments.output, data))

@@ -51,6 +51,7 @@ def inspect_graph(path, width=256):
             "typed": meta.typed, "features": meta.num_features, "sparse_features": meta.sparse_features,
             "feature_dtype": _dtype(file),
             "classes": meta.num_classes, "multi_label": meta.multi_label, "class_sizes": counted.tolist(),
+            "class_names": meta.type_names.get("classes", []),
             "splits": {name: int(np.count_nonzero(split == value)) for name, value in SPLITS.items()},
             "unlabelled": 0 if meta.multi_label else int(np.count_nonzero(labels < 0)),
             "node_types": _type_sizes(file, "nodes", meta.num_node_types),
@@ -121,7 +122,7 @@ def describe(info):
     """The dictionary of `inspect_graph` as text for people."""
     degree, clusters = info["in_degree"], info["clusters"]
     kinds = [word for word, there in (("weighted", info["weighted"]), ("typed", info["typed"])) if there]
-    classes = info["class_sizes"]
+    classes, names = info["class_sizes"], info["class_names"]
     facts = [
         ("file", f"{info['file']} ({_bytes(info['file_bytes'])})"), ("uuid", info["uuid"]), ("source", info["source"]),
         ("nodes", f"{info['nodes']:,}"),
@@ -131,7 +132,8 @@ def describe(info):
                       f"max {degree['max']:,}, {degree['isolated']:,} isolated nodes"),
         ("features", f"{info['features']} {'sparse ' if info['sparse_features'] else ''}{info['feature_dtype'] or ''}"),
         ("classes", f"{info['classes']}{' (multi-label)' if info['multi_label'] else ''}"
-                    + (f", {min(classes):,} to {max(classes):,} nodes each" if classes else "")),
+                    + (f", {min(classes):,} to {max(classes):,} nodes each" if classes else "")
+                    + (f": {_shown(dict(zip(names, classes)))}" if names else "")),
         *((f"{what} types", f"{len(sizes)}: " + _shown(sizes))
           for what, sizes in (("node", info["node_types"]), ("edge", info["edge_types"])) if sizes),
         ("splits", ", ".join(f"{name} {count:,}" for name, count in info["splits"].items())),
@@ -155,7 +157,7 @@ def describe(info):
 
 
 def _shown(sizes):
-    """Types and how many they have; of many types the largest."""
+    """Types or classes and how many they have; of many the largest."""
     few = sorted(sizes.items(), key=lambda item: -item[1])[:SHOWN_TYPES] if len(sizes) > SHOWN_TYPES else sizes.items()
     return ", ".join(f"{name} {count:,}" for name, count in few) + (", ..." if len(sizes) > SHOWN_TYPES else "")
 

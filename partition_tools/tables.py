@@ -5,25 +5,34 @@ does the parsing (an extra, since most users never import text): it is the one p
 lines.
 """
 
+import contextlib
 import gzip
 import re
 import tokenize
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.foreign import refuse_table
+from partition_tools.headings import is_id
 
 COMMENTS = ("#", "%")
-SPLIT_WORDS = {"train": 1, "training": 1, "val": 2, "valid": 2, "validation": 2, "test": 3, "testing": 3,
-               "": 0, "none": 0, "nan": 0, "0": 0, "1": 1, "2": 2, "3": 3}
+# Fields of `TableOptions` that tables beside a graph are described by, and those of archives.
+OF_TABLES = ("features", "labels", "splits", "node_types")
+OF_ARCHIVES = ("ignore", "split_column")
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Files beside an edge list or matrix, the meaning of its columns, and whether node ids are to be renumbered."""
+    """How to read a source, as far as its format asks: files beside an edge list or matrix, the meaning of its columns, whether
+    node ids are to be renumbered; and of an archive what to leave out.
+
+    node_ids: a file with the id of each row of the tables that have no column of ids. heading: whether the edge list has
+    one; None to recognise it. ignore: arrays of an .npz that are not to be read. split_column: of masks with several.
+    """
 
     features: Path | None = None
     labels: Path | None = None
@@ -31,12 +40,19 @@ class TableOptions:
     node_types: Path | None = None
     edge_columns: tuple | None = None
     relabel: bool = False
+    node_ids: Path | None = None
+    heading: bool | None = None
+    ignore: tuple = ()
+    split_column: int | None = None
 
-    def refuse(self, format_name):
-        """FormatError if anything is set, for formats that carry their own tables."""
-        if self != TableOptions():
-            raise FormatError(f"--features, --labels, --splits, --node-types, --edge-columns and --relabel are for edge "
-                              f"lists and Matrix Market; {format_name} has its own arrays")
+    def refuse(self, format_name, allowed=()):
+        """FormatError if anything is set beside the fields `allowed`, for formats that it means nothing to."""
+        given = [field.name for field in fields(self) if getattr(self, field.name) != field.default and field.name not in allowed]
+        if given:
+            meant = ".npz archives" if set(given) <= set(OF_ARCHIVES) else "edge lists and Matrix Market"
+            raise FormatError(f"{', '.join('--' + name.replace('_', '-') for name in given)}: for {meant}, which {format_name} "
+                              f"is not; "
+                              "leave it out")
 
 
 def _pandas():
@@ -47,38 +63,81 @@ def _pandas():
     return pandas
 
 
-def read_frame(path, header=None):
-    """A pandas DataFrame of a text table. header: True/False, or None to recognise a heading by its words.
+@dataclass(frozen=True)
+class Layout:
+    """What the first lines of a text table tell. skip: lines before the first row. fields: of that row, () without one.
 
-    Separator: comma, tab or other white space. Lines that begin with # or % before the first row are comments, and so
-    is what follows a # anywhere. An empty table has no columns.
+    heading: whether that row is a heading; comment: the words of the comment line before it, as many as fields, or ().
     """
-    pandas = _pandas()
-    path = Path(path)
+
+    skip: int = 0
+    separator: str = ","
+    fields: tuple = ()
+    heading: bool = False
+    comment: tuple = ()
+
+
+@contextlib.contextmanager
+def _in_words(path):
     try:
-        skip, first = _first_row(path, blank_is_row=header is False)
-        if not first:
-            return pandas.DataFrame()
-        separator = "," if "," in first else "\t" if "\t" in first.strip() else r"\s+"
-        fields = re.split(r"\s+" if separator == r"\s+" else separator, first.strip())
-        single = len(fields) == 1
-        if header is None:
-            header = not any(_is_number(field) for field in fields)
-        return pandas.read_csv(path, sep="," if single else separator, skiprows=skip, header=0 if header else None,
-                               comment="#", skipinitialspace=True, skip_blank_lines=not single)
+        yield
     except FileNotFoundError as error:
         raise FormatError(f"no table at {path}") from error
     except (ValueError, OSError, EOFError, OverflowError, zlib.error) as error:
         raise FormatError(f"{path} is not a readable table: {error}") from error
 
 
+def layout(path, header=None, known=None):
+    """The `Layout` of a text table. header: True/False, or None to recognise a heading, which has no field that is a
+    number, or of whose fields `known`(fields) is true. Lines that begin with # or % before the first row are comments.
+    """
+    with _in_words(path):
+        skip, first, comment = _first_row(Path(path), blank_is_row=header is False)
+    if not first:
+        return Layout(skip, heading=bool(header))
+    separator = "," if "," in first else "\t" if "\t" in first.strip() else r"\s+"
+    fields = _fields(first, separator)
+    if header is None:
+        header = not any(_is_number(field) for field in fields) or (known is not None and known(fields))
+    comment = comment.strip().lstrip("".join(COMMENTS)).strip()
+    words = (_fields(comment, separator), _fields(comment, r"[\s,]+"))
+    return Layout(skip, separator if len(fields) > 1 else ",", fields, header,
+                  next((each for each in words if len(each) == len(fields)), ()))
+
+
+def _fields(line, separator):
+    return tuple(field.strip().strip('"') for field in re.split(separator, line.strip()))
+
+
+def read_frame(path, header=None, shape=None, **options):
+    """A pandas DataFrame of a text table. header: see `layout`; shape: the `Layout`, where it is known already.
+
+    Separator: comma, tab or other white space. What follows a # anywhere is a comment. An empty table has no columns.
+    """
+    pandas = _pandas()
+    path = Path(path)
+    shape = layout(path, header) if shape is None else shape
+    if not shape.fields:
+        return pandas.DataFrame()
+    with _in_words(path):
+        frame = pandas.read_csv(path, sep=shape.separator, skiprows=shape.skip, header=0 if shape.heading else None, comment="#",
+                                skipinitialspace=True, skip_blank_lines=len(shape.fields) > 1, **options)
+    if not isinstance(frame.index, pandas.RangeIndex):  # pandas takes the columns without a name for names of rows
+        raise FormatError(f"{path}: the rows have more columns than the heading ({', '.join(shape.fields)}); name them all")
+    return frame
+
+
 def _first_row(path, blank_is_row):
-    """(number of lines before it, text) of the first line that is no comment; text is empty for a file without one."""
+    """(number of lines before it, text, comment line before it) of the first line that is no comment; text is empty for a file
+    without one."""
+    comment = ""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as lines:
         for skip, line in enumerate(lines):
-            if (line.strip() or blank_is_row) and not line.lstrip().startswith(COMMENTS):
-                return skip, line
-    return 0, ""
+            if line.lstrip().startswith(COMMENTS):
+                comment = line
+            elif line.strip() or blank_is_row:
+                return skip, line, comment
+    return 0, "", comment
 
 
 def _is_number(text):
@@ -89,23 +148,37 @@ def _is_number(text):
     return True
 
 
-def read_table(path):
+def read_table(path, exact=False, data_words=()):
     """(ids or None, values 2-D array, heading or None) of a .npy array or a text table.
 
-    ids: the first column where its heading is id, node or node_id. values keep the order of the file.
+    ids: the first column where its heading says that it holds ids. values keep the order of the file. exact: ids as they are
+    written, for those that are words. data_words: words that are no heading.
     """
     path = Path(path)
+    refuse_table(path)
     if path.suffix == ".npy":
-        try:
-            values = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # of the header's text
-            hint = "; save it again as a plain array, without objects" if "ickle" in str(error) else ""
-            raise FormatError(f"{path} is not a readable .npy array: {error}{hint}") from error
-        return None, values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1)
-    frame = read_frame(path)
-    keyed = len(frame.columns) > 0 and str(frame.columns[0]).strip().lower() in ("id", "node", "node_id")
-    ids = frame.iloc[:, 0].to_numpy() if keyed else None
-    return ids, frame.iloc[:, 1 if keyed else 0:].to_numpy()
+        values = load_npy(path)
+        return None, values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1), None
+    shape = layout(path)
+    if shape.heading and all(field.lower() in data_words for field in shape.fields):
+        shape = replace(shape, heading=False)
+    frame = read_frame(path, shape=shape)
+    names = [str(name).strip() for name in frame.columns] if shape.heading else None
+    keyed = bool(names) and is_id(names[0])
+    ids = (exact_ids(path, shape, frame, 0) if exact else frame.iloc[:, 0].to_numpy()) if keyed else None
+    return ids, frame.iloc[:, 1 if keyed else 0:].to_numpy(), names
+
+
+def load_npy(path):
+    """The array of a .npy file. FormatError, with what to do, for one that is damaged or pickled."""
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # of the header's text
+        hint = ""
+        if "ickle" in str(error):
+            hint = ("; save it again as a plain array, without objects: a = numpy.load(FILE, allow_pickle=True); "
+                    "numpy.save(FILE, numpy.array(a.tolist()))")
+        raise FormatError(f"{path} is not a readable .npy array: {error}{hint}") from error
 
 
 def numeric(values, path):
@@ -118,55 +191,29 @@ def numeric(values, path):
         raise FormatError(f"{path} has an entry that is not a number: {error}") from error
 
 
-def node_tables(options):
-    """({"features" | "labels" | "split" | "node_type": (ids or None, values)} of the tables that were given, names of
-    the node types or []). Node types that are words are numbered in their sorted order.
+# A number that is written otherwise than it is printed: 01, +1.
+_ODD_NUMBER = re.compile(rb"(?:^|[\s,\"])(?:[+-]?0|\+)\d", re.MULTILINE)
+
+
+def exact_ids(path, shape, frame, column):
+    """A column of ids: integers where they are written as such, else the texts as they stand in the file, stripped.
+
+    A parser makes one number of 01 and 1, and no value of NA and null. Only where that can matter is the column read again.
     """
-    tables, names = {}, []
-    for name, path in (("features", options.features), ("labels", options.labels)):
-        if path is not None:
-            ids, values = read_table(path)
-            tables[name] = ids, numeric(values, path)
-    if options.splits is not None:
-        ids, values = read_table(options.splits)
-        if values.ndim != 2 or values.shape[1] != 1:
-            raise FormatError(f"{options.splits} must have one column of splits, got {values.shape[-1]}")
-        tables["split"] = ids, _split_codes(values[:, 0], options.splits)
-    if options.node_types is not None:
-        ids, values = read_table(options.node_types)
-        if values.ndim != 2 or values.shape[1] != 1:
-            raise FormatError(f"{options.node_types} must have one column of node types, got {values.shape[-1]}")
-        values = values[:, 0]
-        if values.dtype.kind not in "iuf":
-            nothing = values != values
-            if nothing.any():
-                raise FormatError(f"{options.node_types}: row {int(np.argmax(nothing))} has no node type")
-            names, values = np.unique([str(value).strip() for value in values], return_inverse=True)
-            names = names.tolist()
-        tables["node_type"] = ids, values
-    return tables, names
-
-
-def _split_codes(values, path):
-    words = [str(value).strip().lower().removesuffix(".0") for value in values]
-    unknown = sorted(set(words) - set(SPLIT_WORDS))
-    if unknown:
-        raise FormatError(f"{path} has the split {unknown[0]!r}; expected train, val, test or nothing")
-    return np.array([SPLIT_WORDS[word] for word in words], np.uint8)
-
-
-def place_rows(ids, values, num_nodes, what):
-    """Rows in node order. Keyed rows go to their node; nodes without a row are NaN (features: an error, as NaN is
-    there)."""
-    if ids is None:
+    values = frame.iloc[:, column].to_numpy()
+    if values.dtype.kind == "f" and (np.abs(values) < 2**53).all() and np.array_equal(values, np.rint(values)):
+        return values.astype(np.int64)
+    if values.dtype.kind in "iu" and not _has_odd_numbers(path):
         return values
-    if ids.dtype.kind not in "iu" or (len(ids) and (ids.min() < 0 or ids.max() >= num_nodes)):
-        raise FormatError(f"the {what} table has an id outside the nodes 0..{num_nodes - 1}")
-    if len(np.unique(ids)) != len(ids):
-        raise FormatError(f"the {what} table has two rows for one node")
-    if values.dtype == np.uint8:
-        placed = np.zeros((num_nodes, *values.shape[1:]), values.dtype)
-    else:
-        placed = np.full((num_nodes, *values.shape[1:]), np.nan)
-    placed[ids] = values
-    return placed
+    frame = read_frame(path, shape=shape, usecols=[column], dtype=str, keep_default_na=False)
+    return frame.iloc[:, 0].str.strip().to_numpy().astype(str)
+
+
+def _has_odd_numbers(path):
+    with (gzip.open if Path(path).suffix == ".gz" else open)(path, "rb") as file:
+        end = b""
+        while block := file.read(1 << 24):
+            if _ODD_NUMBER.search(end + block):
+                return True
+            end = block[-3:]
+    return False

@@ -210,6 +210,9 @@ class _Verification:
                 names = meta.type_names.get(what, ())
                 if names and len(names) != count:
                     return f"{count} types of {what} but {len(names)} names of them"
+            names = meta.type_names.get("classes", ())
+            if names and len(names) != meta.num_classes:
+                return f"{meta.num_classes} classes but {len(names)} names of them"
             return ""
         if meta.typed or meta.num_edge_types or meta.num_node_types or meta.type_names:
             self.check("numbers and names of types", (), agree)

@@ -46,8 +46,8 @@ class GraphData:
     multi-label tasks. split: uint8 (n,), 0 for none or a value of `SPLITS`. cluster_graph: edge counts between
     clusters.
     uuid names the graph, not the order of its nodes: reordering and added partitionings keep it.
-    node_type: int (n,) from 0, or None. type_names: {"nodes": [...], "edges": [...]}, either or both, the names of the
-    types in the order of their numbers.
+    node_type: int (n,) from 0, or None. type_names: {"nodes": [...], "edges": [...], "classes": [...]}, the names of types
+    and of classes in the order of their numbers, each where there are any.
     """
 
     edges: Edges

@@ -3,6 +3,7 @@ RawGraph."""
 
 from hpcgnn.errors import FormatError
 from partition_tools.sources import edgelist, matrix_market, npz, ogb
+from partition_tools.foreign import refuse_suffix
 
 SOURCES = {module.NAME: module for module in (npz, edgelist, matrix_market, ogb)}
 
@@ -12,4 +13,5 @@ def guess(path):
     for name, module in SOURCES.items():
         if module.matches(path):
             return name
+    refuse_suffix(path)
     raise FormatError(f"cannot tell the format of {path} from its name; say --format {'|'.join(SOURCES)}")

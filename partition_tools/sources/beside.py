@@ -8,42 +8,90 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.counts import largest
+from partition_tools.node_ids import numbered, read_node_ids
+from partition_tools.node_tables import node_tables, place_rows
+from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
-from partition_tools.tables import node_tables, place_rows
+
+RELABEL = "if the ids have gaps or do not begin with 0, use --relabel"
 
 
-def assemble(src, dst, options, source, *, weight=None, kind=None, num_nodes=None):
+def assemble(src, dst, options, source, reporter=None, *, weight=None, kind=None, num_nodes=None):
     """The `RawGraph` of edges and the tables that `options` (TableOptions) names.
 
-    src, dst: (E,) of anything sortable with options.relabel, else of integers. num_nodes: where the format states it.
+    src, dst: (E,) of integers, or with options.relabel of integers or text. num_nodes: where the format states it.
     """
-    tables, type_names = node_tables(options)
-    if options.relabel:
-        src, dst, tables, num_nodes = _relabel(src, dst, tables, num_nodes)
+    reporter = reporter or Reporter()
+    relabel = options.relabel or options.node_ids is not None
+    tables, type_names = node_tables(options, relabel, reporter)
+    if relabel:
+        src, dst, tables, num_nodes = _relabel(src, dst, tables, options)
     lengths = {name: len(values) for name, (ids, values) in tables.items() if ids is None}
     if len(set(lengths.values())) > 1:
         raise FormatError(f"the tables have different numbers of rows: {lengths}")
     if num_nodes is None:
         keyed = [ids for ids, _ in tables.values() if ids is not None and ids.dtype.kind in "iu"]
         num_nodes = next(iter(lengths.values()), largest(src, dst, *keyed) + 1)
+        if lengths:
+            _check_ends(src, dst, num_nodes, next(iter(lengths)))
+        else:
+            _warn_of_gaps((src, dst, *keyed), num_nodes, reporter)
     placed = {name: place_rows(ids, values, num_nodes, name) for name, (ids, values) in tables.items()}
+    for name, length in lengths.items():
+        if length != num_nodes:
+            raise FormatError(f"the table of {name} has {length} rows, expected {num_nodes}, one for each node")
     split = {}
-    if "split" in placed:
-        if len(placed["split"]) != num_nodes:
-            raise FormatError(f"the table of splits has {len(placed['split'])} rows, expected {num_nodes}")
-        split = {name: placed["split"] == value for value, name in ((1, "train"), (2, "val"), (3, "test"))}
+    if "splits" in placed:
+        split = {name: placed["splits"] == value for value, name in ((1, "train"), (2, "val"), (3, "test"))}
     return RawGraph(src, dst, num_nodes, placed.get("features"), placed.get("labels"), split, None, weight, kind,
-                    source, node_type=placed.get("node_type"), type_names={"nodes": type_names})
+                    source, node_type=placed.get("node types"), type_names=type_names)
 
 
-def _relabel(src, dst, tables, num_nodes):
-    """Number the nodes by the sorted order of their ids, over edges and keyed tables."""
-    keyed = [ids for ids, _ in tables.values() if ids is not None]
-    try:
-        names = np.unique(np.concatenate([np.unique(src), np.unique(dst), *keyed]))
-    except TypeError as error:
-        raise FormatError(f"node ids mix words and numbers: {error}") from error
-    tables = {name: (None if ids is None else np.searchsorted(names, ids), values)
-              for name, (ids, values) in tables.items()}
-    num_nodes = len(names) if num_nodes is None else num_nodes
-    return np.searchsorted(names, src), np.searchsorted(names, dst), tables, num_nodes
+def _check_ends(src, dst, num_nodes, name):
+    """FormatError for an edge that leads beyond the rows of a table: its ids have gaps, or the table is short."""
+    if not len(src) or largest(src, dst) < num_nodes:
+        return
+    edge = int(np.argmax((src >= num_nodes) | (dst >= num_nodes)))
+    used, first = len(np.union1d(src, dst)), min(src.min(), dst.min())
+    raise FormatError(f"edge {edge} joins {src[edge]} and {dst[edge]}, outside the nodes 0..{num_nodes - 1}: the table of "
+                      f"{name} has "
+                      f"{num_nodes} rows, and the edges name {used} ids from {first} to {largest(src, dst)}; {RELABEL}, with "
+                      f"ids in "
+                      "a first column id of the tables or in --node-ids FILE")
+
+
+def _warn_of_gaps(ids, num_nodes, reporter):
+    """An id that never occurs makes an isolated node; many of them mean that the ids are no row numbers."""
+    if not num_nodes or min(each.min(initial=0) for each in ids) < 0:
+        return
+    if num_nodes <= 4 * sum(map(len, ids)):
+        used = np.zeros(num_nodes, bool)
+        for each in ids:
+            used[each] = True
+        count, first = int(np.count_nonzero(used)), int(np.argmax(used))
+    else:
+        used = np.unique(np.concatenate(ids))
+        count, first = len(used), int(used[0]) if len(used) else 0
+    if 0 < count < num_nodes - num_nodes // 2:
+        reporter.warn(f"only {count:,} of the node ids 0..{num_nodes - 1:,} occur, and the others become isolated nodes; "
+                      f"{RELABEL}")
+    elif first:
+        reporter.warn(f"the ids begin with {first}, and nodes 0..{first - 1} become isolated nodes; {RELABEL}")
+
+
+def _relabel(src, dst, tables, options):
+    """Number the nodes by the sorted order of their ids, over edges, keyed tables and --node-ids."""
+    order = None if options.node_ids is None else read_node_ids(options.node_ids)
+    keyed = {name: ids for name, (ids, _) in tables.items() if ids is not None}
+    names, places, rows = numbered({"sources": src, "destinations": dst}, keyed, order, options.node_ids)
+    for name, (ids, values) in tables.items():
+        if ids is None and rows is None and not np.array_equal(names, np.arange(len(values))):
+            raise FormatError(f"with --relabel the table of {name} does not say which node a row belongs to; give it a first "
+                              f"column "
+                              "with the heading id, or the ids in the order of the rows, one per line, with --node-ids FILE")
+        if ids is None and rows is not None and len(values) != len(rows):
+            raise FormatError(f"the table of {name} has {len(values)} rows but {options.node_ids} {len(rows)} ids; expected one "
+                              f"id for "
+                              "each row")
+    tables = {name: (places.get(name, rows), values) for name, (_, values) in tables.items()}
+    return places["sources"], places["destinations"], tables, len(names)

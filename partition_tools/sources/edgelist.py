@@ -1,14 +1,17 @@
-"""Edge lists in text: a source, a destination and perhaps a weight per line, as SNAP and many others publish them."""
+"""Edge lists in text: a source, a destination and perhaps a weight, a type or a time per line, as SNAP and others have them."""
+
+from dataclasses import replace
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.headings import COLUMNS, ENDS, all_known, columns_of, names_ends, said
+from partition_tools.progress import Reporter
 from partition_tools.sources.beside import assemble
-from partition_tools.tables import numeric, read_frame
+from partition_tools.tables import OF_TABLES, exact_ids, layout, numeric, read_frame
 
 NAME = "edgelist"
 SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist")
-COLUMNS = ("src", "dst", "weight", "type", "_")
 
 
 def matches(path):
@@ -19,34 +22,69 @@ def matches(path):
 
 def read(path, tables, reporter=None):
     """The `RawGraph` of an edge list and its tables. Raises FormatError naming the column that is wrong."""
-    frame = read_frame(path)
-    names = tables.edge_columns or ("src", "dst", "weight")[:max(len(frame.columns), 2)]
-    if set(names) - set(COLUMNS) or "src" not in names or "dst" not in names or (
-            len(set(names) - {"_"}) != sum(name != "_" for name in names)):
-        raise FormatError(f"--edge-columns must name src and dst, and may name weight, type and _ (ignored), each "
-                          f"once; got {','.join(names)}")
-    if len(frame.columns) not in (0, len(names)):
-        raise FormatError(f"{path} has {len(frame.columns)} columns, expected {len(names)} ({','.join(names)}); say "
-                          f"what they are with --edge-columns, _ for one to ignore")
+    tables.refuse(NAME, (*OF_TABLES, "edge_columns", "relabel", "node_ids", "heading"))
+    reporter = reporter or Reporter()
+    relabel = tables.relabel or tables.node_ids is not None
+    if tables.edge_columns:
+        _check_names(tables.edge_columns)
+    shape = layout(path, known=names_ends)
+    if tables.heading is not None:
+        shape = replace(shape, heading=tables.heading)
+    frame = read_frame(path, shape=shape)
+    names, heading = _columns(path, shape, tables)
+    if tables.edge_columns and shape.heading and tables.heading is None and not names_ends(shape.fields) and relabel and any(
+            frame.iloc[:, names.index(end)].to_numpy().dtype.kind not in "iuf" for end in ENDS):
+        raise FormatError(f"{path}: the first line ({', '.join(shape.fields)}) may be a heading or an edge between words; say "
+                          "--heading or --no-heading")
+    if shape.fields:
+        reporter.stage(f"{path}: {said(names, heading)}")
     columns = {}
     for position, name in enumerate(names):
-        if name != "_":
-            columns[name] = frame.iloc[:, position].to_numpy() if len(frame.columns) else np.zeros(0, np.int64)
-    for name in ("src", "dst"):
-        columns[name] = _ids(columns[name], path, name, tables.relabel)
-    return assemble(columns["src"], columns["dst"], tables, path.name.split(".")[0],
-                    **{key: None if name not in columns else numeric(columns[name], path)
-                       for key, name in (("weight", "weight"), ("kind", "type"))})
+        if name in ENDS:
+            columns[name] = _ids(path, shape, frame, position, name, relabel)
+        elif name != "_":
+            columns[name] = numeric(frame.iloc[:, position].to_numpy(), path) if len(frame) else np.zeros(0)
+    return assemble(columns["src"], columns["dst"], tables, path.name.split(".")[0], reporter, weight=columns.get("weight"),
+                    kind=columns.get("type"))
 
 
-def _ids(ids, path, name, relabel):
-    if ids.dtype.kind in "iu":
+def _check_names(names):
+    if set(names) - set(COLUMNS) or set(ENDS) - set(names) or len(set(names) - {"_"}) != sum(name != "_" for name in names):
+        raise FormatError(f"--edge-columns must name src and dst, and may name weight, type and _ (ignored), each "
+                          f"once; got {','.join(names)}")
+
+
+def _columns(path, shape, tables):
+    """(one of `COLUMNS` for each column, the names that stand in the file or None)."""
+    heading = shape.fields if shape.heading else shape.comment if all_known(shape.comment) else None
+    if not shape.fields:
+        return tables.edge_columns or ENDS, None
+    if tables.edge_columns:
+        if len(tables.edge_columns) != len(shape.fields):
+            raise FormatError(f"{path} has {len(shape.fields)} columns, expected {len(tables.edge_columns)} "
+                              f"({','.join(tables.edge_columns)}); say what they are with --edge-columns, _ for one to ignore")
+        return tables.edge_columns, heading
+    if heading is not None:
+        return columns_of(heading, path), heading
+    if len(shape.fields) == 2:
+        return ENDS, None
+    what = "expected at least two" if len(shape.fields) < 2 else "and no heading says what the third is"
+    raise FormatError(f"{path} has {len(shape.fields)} columns, {what}; separate them by commas, tabs or blanks and say what "
+                      f"they are "
+                      f"with --edge-columns, such as --edge-columns "
+                      f"{','.join(('src', 'dst', 'weight', 'type')[:len(shape.fields)])}"
+                      " (_: ignored)")
+
+
+def _ids(path, shape, frame, position, name, relabel):
+    if not len(frame):
+        return np.zeros(0, np.int64)
+    ids = exact_ids(path, shape, frame, position) if relabel else frame.iloc[:, position].to_numpy()
+    if ids.dtype.kind in "iuU":
         return ids
     if ids.dtype.kind == "f":
         if not np.isfinite(ids).all():
             raise FormatError(f"{path}: line of edge {int(np.argmin(np.isfinite(ids)))} has no {name}")
         if np.array_equal(ids, np.rint(ids)):
             return ids.astype(np.int64)
-    if relabel and ids.dtype.kind != "f":
-        return ids.astype(str)
     raise FormatError(f"{path}: column {name} holds ids that are not integers; --relabel numbers words and the like")

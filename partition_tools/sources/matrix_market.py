@@ -10,6 +10,7 @@ import scipy.io
 
 from hpcgnn.errors import FormatError
 from partition_tools.sources.beside import assemble
+from partition_tools.tables import OF_TABLES
 
 NAME = "mtx"
 
@@ -21,8 +22,11 @@ def matches(path):
 
 def read(path, tables, reporter=None):
     """The `RawGraph` of a sparse square matrix and its tables."""
-    if tables.edge_columns or tables.relabel:
-        raise FormatError("--edge-columns and --relabel are for edge lists; Matrix Market defines its columns and ids")
+    if tables.edge_columns or tables.relabel or tables.node_ids or tables.heading is not None:
+        raise FormatError("--edge-columns, --relabel, --node-ids and --heading are for edge lists; Matrix Market defines its "
+                          "columns "
+                          "and ids")
+    tables.refuse(NAME, OF_TABLES)
     try:
         rows, columns, _, layout, field, _ = scipy.io.mminfo(path)
         matrix = scipy.io.mmread(path)
@@ -31,5 +35,5 @@ def read(path, tables, reporter=None):
     if layout != "coordinate" or rows != columns or field == "complex":
         raise FormatError(f"{path} holds a {layout} {field} matrix of {rows} x {columns}; expected a real or pattern "
                           f"square coordinate matrix")
-    return assemble(matrix.row, matrix.col, tables, path.name.split(".")[0],
+    return assemble(matrix.row, matrix.col, tables, path.name.split(".")[0], reporter,
                     weight=None if field == "pattern" else matrix.data, num_nodes=rows)

@@ -1,12 +1,13 @@
 """Plain .npz archives, in the two vocabularies that graph data comes in.
 
 * `edge_index` int (2, E), row 0 the sources and row 1 the destinations; `x` (n, F) or the CSR pieces `x_indptr`,
-  `x_indices`, `x_data`, `x_shape`; `y`; optional `edge_weight`, `edge_type`
+  `x_indices`, `x_data`, `x_shape`; `y`
 * `src`, `dst` int (E,); `feat` (n, F); `label`
 
-Either with optional `train_mask`, `val_mask`, `test_mask`, `num_classes`, `num_nodes`, `node_type` int (n,), and the
-names of the types as arrays of strings, `edge_type_names`, `node_type_names`. Pickled arrays are refused:
-loading one runs code of the file's author.
+Either with optional `edge_weight`, `edge_type`, `num_classes`, `num_nodes`, `node_type` int (n,), splits as masks
+(`train_mask`) or lists of nodes (`train_idx`), and the names of types and classes as arrays of strings, `edge_type_names`,
+`node_type_names`, `class_names`. What else is there is refused or named (`npz_names`). Pickled arrays are refused: loading one
+runs code of the file's author.
 """
 
 import contextlib
@@ -20,9 +21,16 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from hpcgnn.graph.storage import Csr
 from partition_tools.counts import largest, stated
+from partition_tools.node_tables import label_numbers
+from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
+from partition_tools.foreign import refuse_foreign
+from partition_tools.sources.npz_names import refuse_unread, split_of, splits
+from partition_tools.tables import OF_ARCHIVES, TableOptions
 
 NAME = "npz"
+FEATURES = ("x", "feat", "feats", "features", "node_feat")
+LABELS = ("y", "label", "labels", "node_label")
 # What numpy, zipfile and zlib say of an archive or a header that is damaged.
 _DAMAGE = (ValueError, TypeError, OSError, EOFError, SyntaxError, NotImplementedError, zipfile.BadZipFile, zlib.error,
            tokenize.TokenError)
@@ -59,51 +67,68 @@ def member(archive, path, name):
 
 
 def read(path, tables=None, reporter=None):
-    """The `RawGraph` of an archive. Raises FormatError naming what is missing."""
-    if tables is not None:
-        tables.refuse(NAME)
+    """The `RawGraph` of an archive. Raises FormatError naming what is missing, and what is there but would not be read."""
+    tables = tables or TableOptions()
+    tables.refuse(NAME, OF_ARCHIVES)
     with load(path) as archive:
-        def get(name):
-            array = member(archive, path, name)
-            if array is not None and array.ndim == 0:
-                raise FormatError(f"{path}: {name} is a single value, expected an array of them")
+        refuse_foreign(path, archive.files)
+        names = [name for name in archive.files if name not in tables.ignore]
+        if unknown := [name for name in tables.ignore if name not in archive.files]:
+            raise FormatError(f"{path} has no array {unknown[0]} to --ignore; it has {', '.join(archive.files)}")
+        used = set()
+
+        def get(*synonyms, single=False):
+            """The one array of these names that is there, or None."""
+            there = [name for name in synonyms if name in names]
+            if len(there) > 1:
+                raise FormatError(f"{path} holds {' and '.join(there)}, which mean the same; leave one out with --ignore "
+                                  f"{there[1]}")
+            if not there:
+                return None
+            used.update(there)
+            array = member(archive, path, there[0])
+            if single:
+                return stated(array, f"{path}: {there[0]}")
+            if array.ndim == 0:
+                raise FormatError(f"{path}: {there[0]} is a single value, expected an array of them")
             return array
 
-        if "edge_index" in archive.files:
+        if "edge_index" in names:
             ends = get("edge_index")
             if ends.ndim != 2 or ends.shape[0] != 2:
-                raise FormatError(f"{path}: edge_index must have shape (2, E), got {ends.shape}")
-            (src, dst), labels, features = ends, get("y"), _features(path, get)
-        elif {"src", "dst"} <= set(archive.files):
-            src, dst, labels, features = get("src"), get("dst"), get("label"), get("feat")
+                raise FormatError(f"{path}: edge_index must have shape (2, E), got {ends.shape}"
+                                  f"{'; turn it: edge_index.T' if ends.ndim == 2 and ends.shape[1] == 2 else ''}")
+            src, dst = ends
+        elif {"src", "dst"} <= set(names):
+            src, dst = get("src"), get("dst")
         else:
             raise FormatError(f"{path} has neither edge_index nor src and dst; it has "
                               f"{', '.join(archive.files) or 'nothing'}")
-        split = {name: get(f"{name}_mask") for name in ("train", "val", "test")}
-        for name, mask in split.items():
-            if mask is not None and mask.dtype != bool:
-                if mask.dtype.kind not in "iu" or mask.ndim != 1 or not np.isin(mask, (0, 1)).all():
-                    raise FormatError(f"{path}: {name}_mask must be a vector of booleans, got {mask.dtype}{mask.shape}")
-                split[name] = mask.astype(bool)
-        num_classes, num_nodes = (
-            None if name not in archive.files else stated(member(archive, path, name), f"{path}: {name}")
-            for name in ("num_classes", "num_nodes")
-        )
+        labels, features = get(*LABELS), _features(path, get)
+        members = {name: get(name) for name in names if split_of(name)}
+        num_classes, num_nodes = get("num_classes", single=True), get("num_nodes", single=True)
         weight, kind, node_type = get("edge_weight"), get("edge_type"), get("node_type")
-        names = {what: get(f"{what[:-1]}_type_names") for what in ("nodes", "edges")}
-    return RawGraph(src, dst, _count_nodes(src, dst, features, (labels, node_type, *split.values()), num_nodes),
-                    features, labels, split, num_classes, weight, kind, path.stem,
-                    node_type=node_type,
-                    type_names={what: given.tolist() for what, given in names.items() if given is not None})
+        type_names = {"nodes": get("node_type_names"), "edges": get("edge_type_names"), "classes": get("class_names")}
+        refuse_unread(path, [name for name in names if name not in used], reporter or Reporter())
+    type_names = {what: given.tolist() for what, given in type_names.items() if given is not None}
+    if labels is not None:
+        labels, words = label_numbers(labels, f"{path}: the labels")
+        if words and "classes" in type_names:
+            raise FormatError(f"{path} holds class_names beside labels that are words; leave them out with --ignore class_names")
+        type_names |= {"classes": words} if words else {}
+    masks = [array for name, array in members.items() if split_of(name)[1] == "mask" or array.dtype == bool]
+    n = _count_nodes(src, dst, features, (labels, node_type, *masks), num_nodes)
+    return RawGraph(src, dst, n, features, labels, splits(path, members, n, tables.split_column), num_classes, weight, kind,
+                    path.stem, node_type=node_type, type_names=type_names)
 
 
 def _features(path, get):
-    dense = get("x")
-    if dense is not None:
-        return dense
+    dense = get(*FEATURES)
     parts = [get(f"x_{name}") for name in ("indptr", "indices", "data", "shape")]
     if all(part is None for part in parts):
-        return None
+        return dense
+    if dense is not None:
+        raise FormatError(f"{path} holds dense features and sparse ones (x_indptr, ...); leave one out with --ignore")
     if parts[0] is None or parts[1] is None or parts[3] is None:
         raise FormatError(f"{path}: sparse features need x_indptr, x_indices and x_shape (and x_data, else all ones)")
     shape = parts[3].reshape(-1)

@@ -1,0 +1,114 @@
+"""What the columns of an edge list mean, from the names in its heading.
+
+A heading is the only place where a text table says which end of an edge is its source, and whether a third column is a
+weight, a type or a time. So names are honoured wherever they stand, and a column whose meaning would be a guess is an
+error that asks for it.
+"""
+
+import re
+
+from hpcgnn.errors import FormatError
+
+COLUMNS = ("src", "dst", "weight", "type", "_")
+_WORDS = {
+    "src": "src source from u start begin origin sender",
+    "dst": "dst dest destination target tgt to v end stop receiver terminal",
+    "weight": "weight weights wt wgt w value val",
+    "type": "type kind relation rel etype",
+    "_": "time timestamp timestamps ts date datetime year unixtime unixtimestamp epoch timestep edgeid eid index unnamed0",
+}
+ROLES = {word: role for role, words in _WORDS.items() for word in words.split()}
+ENDS = ("src", "dst")
+# What may stand before or after such a word: FromNodeId, source_id, node_to, edge_weight, relation_type.
+_ABOUT_ENDS = ("nodeid", "vertexid", "node", "vertex", "id", "idx", "index")
+_ABOUT_EDGES = ("edge", "link", "relation")
+_PAIR = re.compile(r"(.*?)[_\-. ]?([12]|[ab]|[01])$", re.IGNORECASE)
+_PAIRS = (("1", "2"), ("0", "1"), ("a", "b"))
+_IDS = ("id", "node", "nodeid", "vertex", "vertexid")
+
+
+def role(name):
+    """The one of `COLUMNS` that a column of this name is, or None for a name that is not known."""
+    word = _plain(name)
+    if word in ROLES:
+        return ROLES[word]
+    for about in _ABOUT_ENDS:
+        for rest in (word.removesuffix(about), word.removeprefix(about)):
+            if rest != word and ROLES.get(rest) in ENDS:
+                return ROLES[rest]
+    for about in _ABOUT_EDGES:
+        rest = word.removeprefix(about)
+        if rest != word and ROLES.get(rest) not in (None, *ENDS):
+            return ROLES[rest]
+    return "type" if word == "relationtype" else None
+
+
+def _plain(name):
+    return re.sub(r"[^a-z0-9]", "", str(name).lower())
+
+
+def is_id(name):
+    """Whether a column of this name holds the ids of nodes: id, node_id, paper_id, userId."""
+    name = str(name).strip()
+    return _plain(name) in _IDS or re.search(r"[_\-. ][iI][dD]$|[a-z]I[dD]$", name) is not None
+
+
+def all_known(names):
+    """Whether a line of words is beyond doubt the heading of an edge list: each name is known, both ends are among them."""
+    roles = [role(name) for name in names]
+    return None not in roles and all(roles.count(end) == 1 for end in ENDS)
+
+
+def names_ends(names):
+    """Whether a line of words names both ends of an edge, so that it is a heading even if numbers stand in it."""
+    roles = [role(name) for name in names]
+    return all(roles.count(end) == 1 for end in ENDS)
+
+
+def columns_of(names, path):
+    """One of `COLUMNS` for each name of a heading. FormatError where that would be a guess."""
+    roles = [role(name) for name in names]
+    if not set(ENDS) & set(roles):
+        for column, end in zip(_pair(names), ENDS):
+            roles[column] = end
+    missing = [end for end in ENDS if end not in roles]
+    unknown = [str(name) for name, found in zip(names, roles) if found is None]
+    twice = [found for found in COLUMNS[:-1] if roles.count(found) > 1]
+    if missing or unknown or twice:
+        what = [f"no column of the heading is known as {' or '.join(missing)}"] if missing else []
+        what += [f"what {', '.join(unknown)} means is not known"] if unknown else []
+        what += [f"two columns are known as {' and as '.join(twice)}"] if twice else []
+        raise FormatError(f"{path} has the columns {', '.join(map(str, names))}: {'; '.join(what)}. Say what they are, in "
+                          f"their order, with --edge-columns, such as --edge-columns {_suggestion(roles)} (_: ignored); if this "
+                          f"line is an edge, add --no-heading")
+    return tuple(roles)
+
+
+def _pair(names):
+    """The positions of the two columns that are told apart by a number alone (node1 node2, id_1 id_2) or are s and t."""
+    plain = [str(name).strip().lower() for name in names]
+    if plain.count("s") == plain.count("t") == 1:
+        return plain.index("s"), plain.index("t")
+    found = {}
+    for column, match in enumerate(map(_PAIR.fullmatch, plain)):
+        if match is not None and match[1]:
+            found[match[1], match[2]] = column
+    pairs = [(found[stem, one], found[stem, two]) for stem, _ in found for one, two in _PAIRS
+             if (stem, one) in found and (stem, two) in found]
+    pairs = sorted(set(pairs))
+    return pairs[0] if len(pairs) == 1 else ()
+
+
+def _suggestion(roles):
+    """A value for --edge-columns: what is known once, and the ends where they are missing."""
+    names = [found if found and roles.index(found) == column else "_" for column, found in enumerate(roles)]
+    free = sorted((found is not None, column) for column, found in enumerate(roles) if names[column] == "_")
+    for (_, column), end in zip(free, (end for end in ENDS if end not in names)):
+        names[column] = end
+    return ",".join(names)
+
+
+def said(columns, names):
+    """`from -> src, kind ignored`: what each column was taken for. names: of the heading, or None for none."""
+    names = [f"column {number + 1}" for number in range(len(columns))] if names is None else names
+    return ", ".join(f"{name} {'ignored' if column == '_' else f'-> {column}'}" for name, column in zip(names, columns))
