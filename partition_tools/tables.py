@@ -49,10 +49,9 @@ class TableOptions:
         """FormatError if anything is set beside the fields `allowed`, for formats that it means nothing to."""
         given = [field.name for field in fields(self) if getattr(self, field.name) != field.default and field.name not in allowed]
         if given:
-            meant = ".npz archives" if set(given) <= set(OF_ARCHIVES) else "edge lists and Matrix Market"
-            raise FormatError(f"{', '.join('--' + name.replace('_', '-') for name in given)}: for {meant}, which {format_name} "
-                              f"is not; "
-                              "leave it out")
+            options, archives = ", ".join(f"--{name.replace('_', '-')}" for name in given), set(given) <= set(OF_ARCHIVES)
+            raise FormatError(f"{options}: for {'.npz archives' if archives else 'edge lists and Matrix Market'}; {format_name} "
+                              f"{'is read whole' if archives else 'has its own arrays'}")
 
 
 def _pandas():

@@ -92,7 +92,7 @@ def _members(path, name, array, num_nodes, column):
         if array.shape[1] > 1 and not 0 <= column < array.shape[1]:
             raise FormatError(f"{path}: --split-column {column} is outside the columns 0..{array.shape[1] - 1} of {name}")
         array = array[:, column if array.shape[1] > 1 else 0] if array.shape[1] else array
-    if kind == "index" and array.ndim == 2 and 1 in array.shape:
+    if kind != "mask" and array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)
     if array.dtype == bool:
         if array.ndim != 1:

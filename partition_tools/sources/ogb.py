@@ -7,7 +7,7 @@ Three layouts, told apart by what lies in raw/:
 * heterogeneous: triplet-type-list.csv.gz and more, see `ogb_hetero`; ogbn-mag
 and split/<type>/{train,valid,test}.csv.gz, one node id per line. A label that is NaN (papers100M: most of them) is
 none. Several label columns are a multi-label task. Edge features and additional files (node_year, node_species) are not
-read.
+read, which a warning says.
 """
 
 from hpcgnn.errors import FormatError
@@ -15,7 +15,7 @@ from partition_tools.counts import stated
 from partition_tools.raw import RawGraph
 from partition_tools.sources import ogb_hetero
 from partition_tools.sources.npz import load, member
-from partition_tools.sources.ogb_files import edge_table, split_folder, split_ids, table
+from partition_tools.sources.ogb_files import edge_table, say_unread, split_folder, split_ids, table
 
 NAME = "ogb"
 STORED_ONCE = ("products", "proteins")
@@ -33,7 +33,7 @@ def read(path, tables, reporter):
     if (raw / "triplet-type-list.csv.gz").is_file():
         return ogb_hetero.read(path, reporter)
     if (raw / "data.npz").is_file():
-        src, dst, num_nodes, features, labels = _binary(raw)
+        src, dst, num_nodes, features, labels = _binary(raw, reporter)
     elif (raw / "edge.csv.gz").is_file():
         src, dst, num_nodes, features, labels = _text(raw, reporter)
     else:
@@ -50,6 +50,8 @@ def _text(raw, reporter):
     counts = table(raw / "num-node-list.csv.gz")
     if counts is None:
         raise FormatError(f"{raw} has no num-node-list.csv.gz")
+    say_unread(raw, (file.name.removesuffix(".csv.gz") for file in raw.iterdir()),
+               ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label"), reporter)
     reporter.stage(f"reading {raw / 'edge.csv.gz'}")
     edges = edge_table(raw / "edge.csv.gz")
     reporter.stage("reading features and labels")
@@ -57,8 +59,10 @@ def _text(raw, reporter):
     return edges[:, 0], edges[:, 1], _one(counts, raw), features, labels
 
 
-def _binary(raw):
+def _binary(raw, reporter):
     with load(raw / "data.npz") as archive:
+        say_unread(raw / "data.npz", archive.files, ("edge_index", "num_nodes_list", "num_edges_list", "node_feat"), reporter)
+
         def get(name):
             return member(archive, raw / "data.npz", name)
 

@@ -13,6 +13,13 @@ def table(file):
     return numeric(read_frame(file, header=False).to_numpy(), file) if file.is_file() else None
 
 
+def say_unread(path, there, known, reporter):
+    """One warning that names what lies in a data set and is not read. there, known: names without their suffix."""
+    unread = sorted(set(there) - set(known))
+    if unread:
+        reporter.warn(f"{path}: not read: {', '.join(unread)}")
+
+
 def edge_table(file):
     """Sources and destinations, int (E, 2), of `file`. FormatError if they are not, or if it is missing."""
     edges = table(file)

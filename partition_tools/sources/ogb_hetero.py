@@ -8,22 +8,24 @@ nodetype-has-label.csv.gz; then split/NAME/nodetype-has-split.csv.gz and split/N
 Here such a graph becomes one with numbered types. Types of nodes follow one another in the order of their file, so a
 node's id is the number of nodes of the types before its own plus its id there; relations are numbered in the order of
 theirs. Types without features get rows of zeros, which a projection with a bias per type turns into one learned vector
-of the type. Other tables (node_year, edge_reltype, edge features) are not read.
+of the type. Other tables (node_year, edge_reltype) are not read, which a warning says, nor are features of edges.
 """
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.raw import RawGraph
-from partition_tools.sources.ogb_files import SPLITS, edge_table, split_folder, split_ids, table
+from partition_tools.sources.ogb_files import SPLITS, edge_table, say_unread, split_folder, split_ids, table
 from partition_tools.tables import read_frame
 
 SEPARATOR = "___"
+_READ = ("num-node-dict", "triplet-type-list", "relations", "node-feat", "node-label", "nodetype-has-feat", "nodetype-has-label")
 
 
 def read(path, reporter):
     """The `RawGraph` of the folder that holds raw/ and split/. Raises FormatError naming the file that is wrong."""
     raw = path / "raw"
+    say_unread(raw, (file.name.removesuffix(".csv.gz") for file in raw.iterdir()), _READ, reporter)
     counts = _counts(raw / "num-node-dict.csv.gz")
     names = list(counts)
     starts = dict(zip(names, np.cumsum([0, *counts.values()])[:-1].tolist()))

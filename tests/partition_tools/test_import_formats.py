@@ -110,8 +110,9 @@ def test_edge_list_with_tables(cli, tmp_path, name, separator, head):
     words = np.array(["none", "train", "valid", "test"])[split_codes(masks)]
     shuffled = np.random.default_rng(1).permutation(N)
     write_text(tmp_path / "s.csv", ["id,split"] + [f"{node},{words[node]}" for node in shuffled])
+    named = () if "," in "".join(head) else ("--edge-columns", "src,dst,weight")
     code, _, err = cli("import", tmp_path / name, "-o", tmp_path / "g.h5", "--features", tmp_path / "x.npy",
-                       "--labels", tmp_path / "y.csv", "--splits", tmp_path / "s.csv")
+                       "--labels", tmp_path / "y.csv", "--splits", tmp_path / "s.csv", *named)
     assert code == 0, err
     seen = view(tmp_path / "g.h5")
     assert seen.edges == edge_list(src, dst, weight)

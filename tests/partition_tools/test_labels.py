@@ -1,0 +1,137 @@
+"""Labels that are no classes are refused, words are classes with names, and no label is lost beside a NaN."""
+
+import json
+
+import numpy as np
+import pytest
+from partition_helpers import node_data, odd_graph, save_npz, view
+
+from hpcgnn.graph.storage import GraphFile
+
+N = 60
+SRC, DST = odd_graph()
+_, LABELS, MASKS = node_data(N)
+WORDS = np.array(["politician", "company", "tv show", "government"])[LABELS]
+
+
+@pytest.fixture
+def words(tmp_path):
+    """words(option, ..., array=...) -> the words of an import of an archive with these arrays."""
+    def make(*options, **changes):
+        save_npz(tmp_path / "g.npz", SRC, DST, N, **{"num_classes": None} | changes)
+        return "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", *options
+    return make
+
+
+@pytest.fixture
+def table(tmp_path):
+    """table(lines, option, ...) -> the words of an import of an edge list with this table of labels."""
+    np.savetxt(tmp_path / "e.csv", np.stack([SRC, DST], 1), "%d", ",")
+
+    def make(lines, *options):
+        (tmp_path / "y.csv").write_text("\n".join(map(str, lines)) + "\n")
+        return "import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.csv", "--force", *options
+    return make
+
+
+@pytest.mark.parametrize("labels, members", [(LABELS * 1_000_000, 4), (LABELS + 1990, 4), (np.arange(N) * 3, N)])
+def test_numbers_that_are_no_classes(cli, fails, tmp_path, words, labels, members):
+    error = fails(*words(y=labels))
+    assert f"{labels.max() + 1:,} classes, of which {members} have a member" in error
+    assert f"--classes {labels.max() + 1}" in error and "regression" in error
+    assert cli(*words("--classes", labels.max() + 1, y=labels))[0] == 0
+    assert cli(*words("--num-classes", labels.max() + 1, "--force", y=labels))[0] == 0
+    assert cli(*words("--force", y=labels, num_classes=np.array(labels.max() + 1)))[0] == 0
+    seen = view(tmp_path / "g.h5")
+    np.testing.assert_array_equal(seen.labels, labels)
+    assert seen.meta.num_classes == labels.max() + 1
+
+
+def test_few_classes_may_be_empty(cli, tmp_path, words):
+    assert cli(*words(y=np.full(N, 9)))[0] == 0 and view(tmp_path / "g.h5").meta.num_classes == 10
+
+
+def test_a_class_for_each_node_is_warned_of(cli, words):
+    code, _, err = cli(*words(y=np.arange(N)))
+    assert code == 0 and "60 classes for 60 labelled nodes" in err
+
+
+def test_numbers_of_classes_that_are_none(fails, words):
+    for number in (-1, 2**31):
+        assert "number of classes must be" in fails(*words("--classes", number))
+
+
+def test_real_numbers_are_no_classes(fails, words):
+    values = np.random.default_rng(0).random((N, 3))
+    assert "regression) are not supported yet" in fails(*words(y=values[:, 0]))
+    assert "regression) are not supported yet" in fails(*words(y=values))
+
+
+def test_a_nan_beside_labels(cli, fails, tmp_path, words):
+    labels = np.random.default_rng(0).integers(0, 2, (N, 4)).astype(np.float32)
+    free = np.flatnonzero(~(MASKS["train"] | MASKS["val"] | MASKS["test"]))
+    labels[free[1], 2] = np.nan
+    assert f"node {free[1]} has some of its labels and NaN for others (1 such nodes)" in fails(*words(y=labels))
+    labels[free[1]] = np.nan
+    assert cli(*words(y=labels))[0] == 0
+    np.testing.assert_array_equal(view(tmp_path / "g.h5").labels, np.nan_to_num(labels))
+
+
+def test_one_hot_labels_are_warned_of(cli, words):
+    code, _, err = cli(*words(y=np.eye(4)[LABELS]))
+    assert code == 0 and "argmax" in err
+
+
+def check_words(cli, tmp_path, labels):
+    found = sorted(set(WORDS))
+    seen = view(tmp_path / "g.h5")
+    assert seen.meta.type_names == {"classes": found} and seen.meta.num_classes == 4
+    np.testing.assert_array_equal(seen.labels, [-1 if word == "" else found.index(word) for word in labels])
+    assert "government" in cli("inspect", tmp_path / "g.h5")[1]
+    assert json.loads(cli("inspect", tmp_path / "g.h5", "--json")[1])["class_names"] == found
+    assert cli("partition", tmp_path / "g.h5", "--ranks", 2, "--clusters", 4)[0] == 0
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert file.meta.type_names == {"classes": found}
+    assert cli("verify", tmp_path / "g.h5")[0] == 0
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_words_in_a_table(cli, tmp_path, table, keyed):
+    labels = WORDS.copy()
+    labels[:2] = ""
+    lines = ["id,page type"] + [f"{node},{labels[node]}" for node in reversed(range(N))] if keyed else ["label", *labels]
+    code, _, err = cli(*table(lines))
+    assert code == 0 and "labels of 4 classes" in err
+    check_words(cli, tmp_path, labels)
+
+
+def test_words_in_an_archive(cli, fails, tmp_path, words):
+    code, _, err = cli(*words(y=WORDS))
+    assert code == 0, err
+    check_words(cli, tmp_path, WORDS)
+    assert "3 classes were stated" in fails(*words("--force", "--classes", 3, y=WORDS))
+    assert cli(*words("--force", class_names=np.array(sorted(set(WORDS)))))[0] == 0
+    check_words(cli, tmp_path, np.array(sorted(set(WORDS)))[LABELS])
+    assert "distinct" in fails(*words("--force", class_names=np.array(["a", "a", "b", "c"])))
+    assert "--ignore class_names" in fails(*words("--force", y=WORDS, class_names=np.array(list("abcd"))))
+
+
+def test_numbers_as_texts_are_numbers(cli, tmp_path, words):
+    assert cli(*words(y=LABELS.astype(str)))[0] == 0
+    np.testing.assert_array_equal(view(tmp_path / "g.h5").labels, LABELS)
+
+
+def test_a_first_label_is_no_heading(cli, fails, table):
+    assert "give the column a heading" in fails(*table(WORDS))
+    code, _, err = cli(*table(["species", *WORDS]))
+    assert code == 0 and "'species', is taken for the heading" in err
+
+
+def test_names_of_classes_that_do_not_fit_fail_verify(cli, tmp_path, words):
+    import h5py
+    from hpcgnn.graph.attributes import write_attributes
+    assert cli(*words(y=WORDS))[0] == 0
+    with h5py.File(tmp_path / "g.h5", "r+", libver="latest") as file:
+        write_attributes(file, type_names=json.dumps({"classes": ["a"]}))
+    code, out, _ = cli("verify", tmp_path / "g.h5")
+    assert code == 1 and "4 classes but 1 names of them" in out

@@ -1,0 +1,129 @@
+"""Ids that are not row numbers: which row of a table is whose, and what is said where that cannot be told."""
+
+import numpy as np
+import pytest
+from partition_helpers import edge_list, view
+
+# Ids in the order of the rows of the tables, which is not their sorted order.
+ORDER = ["pear", "fig", "zebra", "apple"]
+EDGES = "src,dst\napple,pear\npear,fig\nzebra,fig\n"
+FEATURES = np.arange(8, dtype=np.float32).reshape(4, 2)
+LABELS = np.array([2, 0, 1, 1])
+SORTED = np.argsort(ORDER)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "e.csv").write_text(EDGES)
+    np.save(tmp_path / "x.npy", FEATURES)
+    np.save(tmp_path / "y.npy", LABELS)
+    (tmp_path / "s.csv").write_text("split\ntrain\nval\ntrain\ntest\n")
+    (tmp_path / "t.csv").write_text("type\na\nb\nb\nc\n")
+    (tmp_path / "ids.txt").write_text("\n".join(ORDER) + "\n")
+    return tmp_path
+
+
+def words(folder, *more):
+    return ("import", folder / "e.csv", "-o", folder / "g.h5", *more)
+
+
+@pytest.mark.parametrize("option, file", [("features", "x.npy"), ("labels", "y.npy"), ("splits", "s.csv"),
+                                          ("node-types", "t.csv")])
+def test_rows_without_ids_are_refused(fails, folder, option, file):
+    error = fails(*words(folder, "--relabel", f"--{option}", folder / file))
+    assert "--node-ids" in error and "heading id" in error
+
+
+@pytest.mark.parametrize("form", ["text", "headed", "npy"])
+def test_the_order_of_ids_is_given(cli, folder, form):
+    if form == "headed":
+        (folder / "ids.txt").write_text("# rows\nnode_id\n" + "\n".join(ORDER) + "\n")
+    ids = folder / "ids.npy" if form == "npy" else folder / "ids.txt"
+    np.save(folder / "ids.npy", np.array(ORDER))
+    code, _, err = cli(*words(folder, "--features", folder / "x.npy", "--labels", folder / "y.npy", "--splits", folder / "s.csv",
+                              "--node-types", folder / "t.csv", "--node-ids", ids))
+    assert code == 0, err
+    seen = view(folder / "g.h5")
+    assert seen.edges == edge_list([0, 2, 3], [2, 1, 1])
+    np.testing.assert_array_equal(seen.features, FEATURES[SORTED])
+    np.testing.assert_array_equal(seen.labels, LABELS[SORTED])
+    np.testing.assert_array_equal(seen.split, np.array([1, 2, 1, 3])[SORTED])
+    np.testing.assert_array_equal(seen.node_type, np.array([0, 1, 1, 2])[SORTED])
+
+
+def test_keyed_tables_beside_the_order_of_ids(cli, folder):
+    (folder / "y.csv").write_text("id,label\napple,1\npear,2\nfig,0\n")
+    tables = ("--features", folder / "x.npy", "--labels", folder / "y.csv")
+    code, _, err = cli(*words(folder, *tables, "--node-ids", folder / "ids.txt"))
+    assert code == 0, err
+    seen = view(folder / "g.h5")
+    np.testing.assert_array_equal(seen.features, FEATURES[SORTED])
+    assert seen.labels.tolist() == [1, 0, 2, -1]
+
+
+def test_row_numbers_need_no_ids(cli, folder):
+    """With ids 0..n-1 all of which occur, rows in node order are what they say."""
+    (folder / "e.csv").write_text("3 0\n1 2\n")
+    code, _, err = cli(*words(folder, "--relabel", "--features", folder / "x.npy"))
+    assert code == 0, err
+    np.testing.assert_array_equal(view(folder / "g.h5").features, FEATURES)
+
+
+def test_wrong_orders(fails, folder):
+    given = words(folder, "--features", folder / "x.npy", "--node-ids", folder / "ids.txt")
+    for text, message in (("pear\nfig\nzebra\n", "apple"), ("pear\nfig\nzebra\npear\napple\n", "pear twice"),
+                          ("pear\nfig\nzebra\napple\nplum\n", "4 rows but"), ("pear,1\nfig,2\n", "one node id per row"),
+                          ("pear\n\nzebra\napple\n", "empty node id"), ("", "columns")):
+        (folder / "ids.txt").write_text(text)
+        assert message in fails(*given)
+    (folder / "ids.txt").write_text("\n".join(ORDER))
+    (folder / "y.csv").write_text("id,label\nplum,1\n")
+    assert "plum" in fails(*words(folder, "--labels", folder / "y.csv", "--node-ids", folder / "ids.txt"))
+    assert "written alike" in fails(*words(folder, "--labels", folder / "y.csv", "--relabel"))
+    np.save(folder / "ids.npy", np.zeros((2, 2)))
+    assert "vector of node ids" in fails(*words(folder, "--labels", folder / "y.npy", "--node-ids", folder / "ids.npy"))
+
+
+def test_numbers_and_words(cli, fails, folder):
+    """01 and 1 are no two nodes and no one node; ids of one number each are numbers; NA is a word; 64 bits stay 64 bits."""
+    (folder / "e.csv").write_text("src,dst\n01,2\n1,2\n")
+    assert "01 and 1" in fails(*words(folder, "--relabel"))
+    (folder / "e.csv").write_text("src,dst\n1,2\n2,3\n")
+    (folder / "y.csv").write_text("id,label\n01,5\n2,6\n")
+    assert "01 and 1" in fails(*words(folder, "--relabel", "--labels", folder / "y.csv"))
+    cases = {"007,10\n10,0200\n": ([0, 1], [1, 2]),             # numbers, in the order of numbers
+             "NA,null\nnull,x\n": ([0, 1], [1, 2]),               # words, not nothing
+             "18446744073709551615,1\n18446744073709551614,1\n": ([2, 1], [0, 0]),
+             "18446744073709551615,18446744073709551614\n1,2\n": ([3, 0], [2, 1]),
+             "99999999999999999999999,a\n1,a\n": ([1, 0], [2, 2])}
+    for text, (src, dst) in cases.items():
+        (folder / "e.csv").write_text("src,dst\n" + text)
+        code, _, err = cli(*words(folder, "--relabel", "--force"))
+        assert code == 0, err
+        assert view(folder / "g.h5").edges == edge_list(src, dst)
+
+
+def test_a_column_of_ids_by_another_name_is_no_feature(cli, folder):
+    (folder / "e.csv").write_text("0 1\n1 2\n2 3\n")
+    (folder / "x.csv").write_text("paper_id,a,b\n3,6,7\n2,4,5\n1,2,3\n0,0,1\n")
+    code, _, err = cli(*words(folder, "--features", folder / "x.csv"))
+    assert code == 0 and "keyed by paper_id" in err
+    np.testing.assert_array_equal(view(folder / "g.h5").features, FEATURES)
+
+
+def test_ids_with_gaps(cli, fails, folder):
+    """What is the matter is said, and what to do about it."""
+    (folder / "e.csv").write_text("src,dst\n10,20\n20,40\n40,7\n")
+    (folder / "x.csv").write_text("id,a\n10,1\n20,2\n40,4\n7,0\n")
+    error = fails(*words(folder, "--features", folder / "x.csv"))
+    assert "node 0 has no row" in error and "gaps" in error and "--relabel" in error
+    error = fails(*words(folder, "--features", folder / "x.npy"))
+    assert "the table of features has 4 rows" in error and "4 ids from 7 to 40" in error and "--relabel" in error
+    code, _, err = cli(*words(folder))
+    assert code == 0 and "only 4 of the node ids 0..40 occur" in err and "--relabel" in err
+    code, _, err = cli(*words(folder, "--force", "--relabel", "--features", folder / "x.csv"))
+    assert code == 0 and "warning: only" not in err
+    np.testing.assert_array_equal(view(folder / "g.h5").features[:, 0], [0, 1, 2, 4])
+    (folder / "e.csv").write_text("1 2\n2 3\n3 4\n4 1\n")
+    code, _, err = cli(*words(folder, "--force"))
+    assert code == 0 and "the ids begin with 1" in err and "--relabel" in err
