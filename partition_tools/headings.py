@@ -24,6 +24,7 @@ _ABOUT_ENDS = ("nodeid", "vertexid", "node", "vertex", "id", "idx", "index")
 _ABOUT_EDGES = ("edge", "link", "relation")
 _PAIR = re.compile(r"(.*?)[_\-. ]?([12]|[ab]|[01])$", re.IGNORECASE)
 _PAIRS = (("1", "2"), ("0", "1"), ("a", "b"))
+_NO_IDS = ("class", "label", "type", "category", "target", "split")
 _IDS = ("id", "node", "nodeid", "vertex", "vertexid")
 
 
@@ -47,10 +48,13 @@ def _plain(name):
     return re.sub(r"[^a-z0-9]", "", str(name).lower())
 
 
-def is_id(name):
-    """Whether a column of this name holds the ids of nodes: id, node_id, paper_id, userId."""
+def is_id(name, others=1):
+    """Whether a column of this name, beside `others`, holds the ids of nodes: id, node_id, paper_id, userId. Not class_id."""
     name = str(name).strip()
-    return _plain(name) in _IDS or re.search(r"[_\-. ][iI][dD]$|[a-z]I[dD]$", name) is not None
+    if _plain(name) in _IDS:
+        return True
+    found = re.search(r"[_\-. ][iI][dD]$|[a-z]I[dD]$", name)
+    return found is not None and others > 0 and not _plain(name).startswith(_NO_IDS)
 
 
 def all_known(names):

@@ -33,7 +33,8 @@ def node_tables(options, exact, reporter):
         names |= {"classes": words} if words else {}
         tables["labels"] = ids, values
         _say(reporter, options.labels, ids, heading, f"{values.shape[1]} columns of labels" if not words else
-             f"labels of {len(words)} classes, numbered in the order of their names")
+             f"labels of {len(words)} classes, numbered in the order of their names; {np.count_nonzero(values != values):,} "
+             f"rows without")
     if options.splits is not None:
         ids, values, heading = _split_table(options.splits, exact)
         tables["splits"] = ids, _split_codes(values, options.splits, ids is not None or heading is not None)

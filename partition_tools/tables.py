@@ -163,7 +163,7 @@ def read_table(path, exact=False, data_words=()):
         shape = replace(shape, heading=False)
     frame = read_frame(path, shape=shape)
     names = [str(name).strip() for name in frame.columns] if shape.heading else None
-    keyed = bool(names) and is_id(names[0])
+    keyed = bool(names) and is_id(names[0], len(names) - 1)
     ids = (exact_ids(path, shape, frame, 0) if exact else frame.iloc[:, 0].to_numpy()) if keyed else None
     return ids, frame.iloc[:, 1 if keyed else 0:].to_numpy(), names
 
@@ -190,10 +190,6 @@ def numeric(values, path):
         raise FormatError(f"{path} has an entry that is not a number: {error}") from error
 
 
-# A number that is written otherwise than it is printed: 01, +1.
-_ODD_NUMBER = re.compile(rb"(?:^|[\s,\"])(?:[+-]?0|\+)\d", re.MULTILINE)
-
-
 def exact_ids(path, shape, frame, column):
     """A column of ids: integers where they are written as such, else the texts as they stand in the file, stripped.
 
@@ -208,11 +204,17 @@ def exact_ids(path, shape, frame, column):
     return frame.iloc[:, 0].str.strip().to_numpy().astype(str)
 
 
+# Bytes as what they are in a number: a zero, another digit, what may stand before one (white space, comma, quote, minus), a plus.
+_KINDS = bytes.maketrans(bytes(range(256)), b"," * ord("+") + b"+,,xx" + b"0" + b"1" * 9 + b"x" * (256 - 58))
+
+
 def _has_odd_numbers(path):
+    """Whether a file may have a number that is not written as it is printed: 01, -01, +1. (Others are not known as integers.)"""
     with (gzip.open if Path(path).suffix == ".gz" else open)(path, "rb") as file:
-        end = b""
-        while block := file.read(1 << 24):
-            if _ODD_NUMBER.search(end + block):
+        end = b","
+        while block := file.read(1 << 22):
+            kinds = end + block.translate(_KINDS)
+            if b"+" in kinds or b",0" in kinds and (b",00" in kinds or b",01" in kinds):
                 return True
-            end = block[-3:]
+            end = kinds[-2:]
     return False

@@ -43,7 +43,9 @@ def read(path, tables, reporter=None):
         if name in ENDS:
             columns[name] = _ids(path, shape, frame, position, name, relabel)
         elif name != "_":
-            columns[name] = numeric(frame.iloc[:, position].to_numpy(), path) if len(frame) else np.zeros(0)
+            column = heading[position] if heading else position + 1
+            where = f"{path}: column {column}, taken for the {name} of edges (--edge-columns says otherwise, _ ignores it),"
+            columns[name] = numeric(frame.iloc[:, position].to_numpy(), where) if len(frame) else np.zeros(0)
     return assemble(columns["src"], columns["dst"], tables, path.name.split(".")[0], reporter, weight=columns.get("weight"),
                     kind=columns.get("type"))
 
