@@ -82,7 +82,11 @@ def label_numbers(values, where):
     if values.dtype.kind not in "OU":
         return values, []
     words = np.array(["" if value != value or value is None else str(value).strip() for value in values.reshape(-1)])
-    if values.ndim == 2 and values.shape[1] != 1 or not _any_word(words):
+    if values.ndim == 2 and values.shape[1] != 1 and _any_word(words):
+        raise FormatError(f"{where} has {values.shape[1]} columns of labels, and words in them; expected one column of classes, "
+                          f"or several "
+                          "columns of 0 and 1: leave those that are meant")
+    if not _any_word(words):
         return numeric(np.where(words == "", "nan", words).reshape(values.shape), where), []
     found = np.unique(words[words != ""])
     return np.where(words == "", np.nan, np.searchsorted(found, words)).reshape(values.shape), found.tolist()

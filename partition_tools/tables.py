@@ -6,6 +6,7 @@ lines.
 """
 
 import contextlib
+import csv
 import gzip
 import re
 import tokenize
@@ -105,7 +106,11 @@ def layout(path, header=None, known=None):
 
 
 def _fields(line, separator):
-    return tuple(field.strip().strip('"') for field in re.split(separator, line.strip()))
+    fields = re.split(separator, line.strip())
+    if len(separator) == 1:
+        with contextlib.suppress(csv.Error):
+            fields = next(csv.reader([line.strip()], delimiter=separator, skipinitialspace=True), fields)
+    return tuple(field.strip().strip('"') for field in fields)
 
 
 def read_frame(path, header=None, shape=None, **options):

@@ -61,6 +61,10 @@ def _columns(path, shape, tables):
     heading = shape.fields if shape.heading else shape.comment if all_known(shape.comment) else None
     if not shape.fields:
         return tables.edge_columns or ENDS, None
+    if len(shape.fields) < 2:
+        raise FormatError(f"{path} has one column ({shape.fields[0][:40]}), expected at least a source and a destination, "
+                          f"separated by "
+                          "a comma, a tab or blanks")
     if tables.edge_columns:
         if len(tables.edge_columns) != len(shape.fields):
             raise FormatError(f"{path} has {len(shape.fields)} columns, expected {len(tables.edge_columns)} "
@@ -70,12 +74,10 @@ def _columns(path, shape, tables):
         return columns_of(heading, path), heading
     if len(shape.fields) == 2:
         return ENDS, None
-    what = "expected at least two" if len(shape.fields) < 2 else "and no heading says what the third is"
-    raise FormatError(f"{path} has {len(shape.fields)} columns, {what}; separate them by commas, tabs or blanks and say what "
-                      f"they are "
-                      f"with --edge-columns, such as --edge-columns "
-                      f"{','.join(('src', 'dst', 'weight', 'type')[:len(shape.fields)])}"
-                      " (_: ignored)")
+    raise FormatError(f"{path} has {len(shape.fields)} columns, and no heading says what the third is; say what they are with "
+                      f"--edge-columns, such as --edge-columns "
+                      f"{','.join(('src', 'dst', 'weight', 'type', *'_' * len(shape.fields))[:len(shape.fields)])} (_: "
+                      "ignored)")
 
 
 def _ids(path, shape, frame, position, name, relabel):

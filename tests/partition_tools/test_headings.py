@@ -90,6 +90,7 @@ def test_columns_without_a_known_name_are_asked_for(fails, imported, tmp_path):
     assert "rows have more columns" in fails("import", write(tmp_path / "n.csv", "src,dst", SRC, DST, TIME), *target)
     error = fails("import", write(tmp_path / "n.csv", "Source,Target,Type", SRC, DST, ["Undirected"] * len(SRC)), *target)
     assert "column Type, taken for the type of edges" in error and "_ ignores it" in error
+    assert "one column" in fails("import", write(tmp_path / "n.csv", "", ["0;1", "1;2"]), *target)
     for head in ("a,b", "node,neighbour", "head,tail"):
         assert "--edge-columns src,dst " in fails("import", write(tmp_path / "n.csv", head, SRC, DST), *target)
     seen, _ = imported("src,dst,rating", (SRC, DST, WEIGHT), "--edge-columns", "dst,src,weight")

@@ -86,8 +86,11 @@ def arrays():
 
 def sparse_arrays():
     rows = scipy.sparse.random(N, 9, 0.2, "csr", np.float32, np.random.default_rng(1))
-    rest = {name: array for name, array in arrays().items() if name != "x"}
+    rest = {name: array for name, array in arrays().items() if name not in ("x", "y", "train_mask", "val_mask")}
     return rest | {
+        "y": np.array(list("abcd"))[LABELS],
+        "train_idx": np.flatnonzero(MASKS["train"]),
+        "idx_val": np.flatnonzero(MASKS["val"]),
         "x_indptr": rows.indptr,
         "x_indices": rows.indices,
         "x_data": rows.data,
@@ -100,6 +103,10 @@ def write_texts(folder):
     np.savetxt(folder / "edges.csv", np.stack([SRC, DST], 1), "%d", ",")
     np.savetxt(folder / "x.csv", FEATURES, "%.4f", ",")
     (folder / "y.tsv").write_text("id\tlabel\n" + "".join(f"{i}\t{label}\n" for i, label in enumerate(LABELS)))
+    ids = [f"n{i}" for i in range(N)]
+    (folder / "words.csv").write_text("time,dst,src\n" + "".join(f"9,{ids[d]},{ids[s]}\n" for s, d in zip(SRC, DST)))
+    (folder / "ids.txt").write_text("\n".join(ids) + "\n")
+    (folder / "classes.csv").write_text("id,label\n" + "".join(f"{i},{'abcd'[label]}\n" for i, label in zip(ids, LABELS)))
     names = np.select([MASKS["train"], MASKS["val"], MASKS["test"]], ["train", "val", "test"], "")
     (folder / "split.csv").write_text("split\n" + "".join(f"{name or 'none'}\n" for name in names))
     scipy.io.mmwrite(folder / "g.mtx", scipy.sparse.coo_matrix((np.ones(len(SRC)), (SRC, DST)), (N, N)), field="real")
@@ -129,6 +136,9 @@ TEXTS = {
     "x.csv": ("edges.csv", "--features", "x.csv"),
     "y.tsv": ("edges.csv", "--features", "x.csv", "--labels", "y.tsv"),
     "split.csv": ("edges.csv", "--labels", "y.tsv", "--splits", "split.csv"),
+    "words.csv": ("words.csv", "--features", "x.csv", "--node-ids", "ids.txt"),
+    "ids.txt": ("words.csv", "--features", "x.csv", "--node-ids", "ids.txt"),
+    "classes.csv": ("words.csv", "--labels", "classes.csv", "--relabel"),
     "g.mtx": ("g.mtx",),
     "ogb/raw/edge.csv.gz": ("ogb",),
     "ogb/raw/num-node-list.csv.gz": ("ogb",),

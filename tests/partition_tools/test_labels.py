@@ -116,6 +116,10 @@ def test_words_in_an_archive(cli, fails, tmp_path, words):
     assert "--ignore class_names" in fails(*words("--force", y=WORDS, class_names=np.array(list("abcd"))))
 
 
+def test_words_in_several_columns(fails, table):
+    assert "expected one column of classes" in fails(*table(["id,name,type", *(f'{i},"a, b",{WORDS[i]}' for i in range(N))]))
+
+
 def test_numbers_as_texts_are_numbers(cli, tmp_path, words):
     assert cli(*words(y=LABELS.astype(str)))[0] == 0
     np.testing.assert_array_equal(view(tmp_path / "g.h5").labels, LABELS)
