@@ -32,3 +32,25 @@ def check_count(num_nodes):
             f"the graph would have {num_nodes:,} nodes, more than {MOST_NODES:,}; node ids must be contiguous from 0 (edge "
             "lists: --relabel)"
         )
+
+
+def warn_of_gaps(ids, num_nodes, remedy, reporter):
+    """Warn where the largest of the ids decided how many nodes there are and most of these never occur, or not the first.
+
+    An id that never occurs makes an isolated node; many of them mean that the ids are no row numbers. ids: integer arrays.
+    """
+    if not num_nodes or min(each.min(initial=0) for each in ids) < 0:
+        return
+    if num_nodes <= 4 * sum(map(len, ids)):
+        used = np.zeros(num_nodes, bool)
+        for each in ids:
+            used[each] = True
+        count, first = int(np.count_nonzero(used)), int(np.argmax(used))
+    else:
+        used = np.unique(np.concatenate(ids))
+        count, first = len(used), int(used[0]) if len(used) else 0
+    if 0 < count < num_nodes - num_nodes // 2:
+        reporter.warn(f"only {count:,} of the node ids 0..{num_nodes - 1:,} occur, and the others become isolated nodes; "
+                      f"{remedy}")
+    elif first:
+        reporter.warn(f"the ids begin with {first}, and nodes 0..{first - 1} become isolated nodes; {remedy}")

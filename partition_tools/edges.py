@@ -33,7 +33,7 @@ def check_endpoints(src, dst, num_nodes):
         if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
             edge = int(np.argmax((ids < 0) | (ids >= num_nodes)))
             raise GraphError(f"edge {edge} has {role} {ids[edge]}, outside the nodes 0..{num_nodes - 1}; node ids must "
-                             f"be contiguous from 0")
+                             f"be contiguous from 0 (those of arrays: numpy.unique(edge_index, return_inverse=True))")
 
 
 def rows(edges):

@@ -26,7 +26,7 @@ def canonical_labels(labels, n, split, num_classes=None, names=()):
         raise GraphError(f"{num_classes} classes were stated, but the labels have the names of {len(names)} "
                          f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})")
     if labels is None:
-        return np.full(n, -1, np.int64), num_classes or 0
+        return np.full(n, -1, np.int64), num_classes or len(names)
     labels = np.asarray(labels)
     if labels.ndim not in (1, 2) or len(labels) != n or 0 in labels.shape:
         raise GraphError(f"expected one label (or one row of labels) for each of {n} nodes, got shape {labels.shape}")
@@ -36,7 +36,7 @@ def canonical_labels(labels, n, split, num_classes=None, names=()):
         raise GraphError(f"labels must be numbers, got {labels.dtype}")
     missing = _missing(labels)
     if labels.ndim == 2:
-        return _multi_label(labels, missing, split, num_classes)
+        return _multi_label(labels, missing, split, num_classes or len(names) or None)
     whole = np.where(missing, -1, labels)
     # The file's reader takes so many classes at most; a column of larger numbers holds no classes.
     strange = (whole != np.rint(whole)) | (whole > MOST_LABEL) | (whole < -MOST_LABEL)
@@ -97,7 +97,7 @@ def _missing(labels):
 
 def _multi_label(labels, missing, split, num_classes):
     if num_classes not in (None, labels.shape[1]):
-        raise GraphError(f"the labels have {labels.shape[1]} columns but {num_classes} classes were stated")
+        raise GraphError(f"the labels have {labels.shape[1]} columns but {num_classes} classes were stated or named")
     wrong = ((labels != 0) & (labels != 1) & ~missing).any(axis=1)
     if wrong.any():
         raise GraphError(f"node {int(np.argmax(wrong))} has a label that is neither 0 nor 1{_regression(labels)}; several label "

@@ -124,6 +124,8 @@ def _split_codes(values, path, described):
         raise FormatError(f"{path} looks like a list of node ids; {SPLIT_TABLE}")
     if unknown:
         raise FormatError(f"{path} has the split {unknown[0]!r}; expected train, val, test or nothing")
+    if len({word.isdigit() for word in numbers}) > 1:
+        raise FormatError(f"{path} mixes words and numbers ({', '.join(sorted(numbers))}); write train, val, test or nothing")
     if "0" in found and "3" not in found and found <= set("0123") | {"", "nan"}:
         raise FormatError(f"{path} has the splits {', '.join(sorted(numbers))}, which could be none, train, val or train, val, "
                           f"test; "

@@ -7,7 +7,7 @@ kept and an edge beyond the last row is an error rather than a node without feat
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from partition_tools.counts import largest
+from partition_tools.counts import largest, warn_of_gaps
 from partition_tools.node_ids import numbered, read_node_ids
 from partition_tools.node_tables import node_tables, place_rows
 from partition_tools.progress import Reporter
@@ -35,7 +35,7 @@ def assemble(src, dst, options, source, reporter=None, *, weight=None, kind=None
         if lengths:
             _check_ends(src, dst, num_nodes, next(iter(lengths)))
         else:
-            _warn_of_gaps((src, dst, *keyed), num_nodes, reporter)
+            warn_of_gaps((src, dst, *keyed), num_nodes, RELABEL, reporter)
     placed = {name: place_rows(ids, values, num_nodes, name) for name, (ids, values) in tables.items()}
     for name, length in lengths.items():
         if length != num_nodes:
@@ -58,25 +58,6 @@ def _check_ends(src, dst, num_nodes, name):
                       f"{num_nodes} rows, and the edges name {used} ids from {first} to {largest(src, dst)}; {RELABEL}, with "
                       f"ids in "
                       "a first column id of the tables or in --node-ids FILE")
-
-
-def _warn_of_gaps(ids, num_nodes, reporter):
-    """An id that never occurs makes an isolated node; many of them mean that the ids are no row numbers."""
-    if not num_nodes or min(each.min(initial=0) for each in ids) < 0:
-        return
-    if num_nodes <= 4 * sum(map(len, ids)):
-        used = np.zeros(num_nodes, bool)
-        for each in ids:
-            used[each] = True
-        count, first = int(np.count_nonzero(used)), int(np.argmax(used))
-    else:
-        used = np.unique(np.concatenate(ids))
-        count, first = len(used), int(used[0]) if len(used) else 0
-    if 0 < count < num_nodes - num_nodes // 2:
-        reporter.warn(f"only {count:,} of the node ids 0..{num_nodes - 1:,} occur, and the others become isolated nodes; "
-                      f"{RELABEL}")
-    elif first:
-        reporter.warn(f"the ids begin with {first}, and nodes 0..{first - 1} become isolated nodes; {RELABEL}")
 
 
 def _relabel(src, dst, tables, options):

@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graph.storage import Csr
-from partition_tools.counts import largest, stated
+from partition_tools.counts import largest, stated, warn_of_gaps
 from partition_tools.node_tables import label_numbers
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
@@ -30,6 +30,8 @@ from partition_tools.tables import OF_ARCHIVES, TableOptions
 
 NAME = "npz"
 FEATURES = ("x", "feat", "feats", "features", "node_feat")
+RENUMBER = ("state num_nodes if they are meant, else number the nodes: "
+            "numpy.unique(edge_index, return_inverse=True)[1].reshape(2, -1)")
 LABELS = ("y", "label", "labels", "node_label")
 # What numpy, zipfile and zlib say of an archive or a header that is damaged.
 _DAMAGE = (ValueError, TypeError, OSError, EOFError, SyntaxError, NotImplementedError, zipfile.BadZipFile, zlib.error,
@@ -68,7 +70,7 @@ def member(archive, path, name):
 
 def read(path, tables=None, reporter=None):
     """The `RawGraph` of an archive. Raises FormatError naming what is missing, and what is there but would not be read."""
-    tables = tables or TableOptions()
+    tables, reporter = tables or TableOptions(), reporter or Reporter()
     tables.refuse(NAME, OF_ARCHIVES)
     with load(path) as archive:
         refuse_foreign(path, archive.files)
@@ -109,7 +111,7 @@ def read(path, tables=None, reporter=None):
         num_classes, num_nodes = get("num_classes", single=True), get("num_nodes", single=True)
         weight, kind, node_type = get("edge_weight"), get("edge_type"), get("node_type")
         type_names = {"nodes": get("node_type_names"), "edges": get("edge_type_names"), "classes": get("class_names")}
-        refuse_unread(path, [name for name in names if name not in used], reporter or Reporter())
+        refuse_unread(path, [name for name in names if name not in used], reporter)
     type_names = {what: given.tolist() for what, given in type_names.items() if given is not None}
     if labels is not None:
         labels, words = label_numbers(labels, f"{path}: the labels")
@@ -117,7 +119,7 @@ def read(path, tables=None, reporter=None):
             raise FormatError(f"{path} holds class_names beside labels that are words; leave them out with --ignore class_names")
         type_names |= {"classes": words} if words else {}
     masks = [array for name, array in members.items() if split_of(name)[1] == "mask" or array.dtype == bool]
-    n = _count_nodes(src, dst, features, (labels, node_type, *masks), num_nodes)
+    n = _count_nodes(src, dst, features, (labels, node_type, *masks), num_nodes, reporter)
     return RawGraph(src, dst, n, features, labels, splits(path, members, n, tables.split_column), num_classes, weight, kind,
                     path.stem, node_type=node_type, type_names=type_names)
 
@@ -142,7 +144,7 @@ def _features(path, get):
     return Csr(*parts[:3], stated(shape[1], f"{path}: the second number of x_shape"))
 
 
-def _count_nodes(src, dst, features, others, num_nodes):
+def _count_nodes(src, dst, features, others, num_nodes, reporter):
     """Stated, or the length of the first per-node array there is, or one more than the largest id."""
     if num_nodes is not None:
         return num_nodes
@@ -153,4 +155,6 @@ def _count_nodes(src, dst, features, others, num_nodes):
             return len(array)
     if src.dtype.kind not in "iu" or dst.dtype.kind not in "iu":
         raise FormatError(f"node ids must be integers, got {src.dtype} and {dst.dtype}")
+    if src.ndim == dst.ndim == 1:
+        warn_of_gaps((src, dst), largest(src, dst) + 1, RENUMBER, reporter)
     return largest(src, dst) + 1

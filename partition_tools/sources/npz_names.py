@@ -12,7 +12,8 @@ _MASK, _INDEX = {"mask", "masks"}, {"idx", "idxs", "index", "indexes", "indices"
 # In names of arrays that say something about the graph, its task, or who is in which split.
 _MEANING = ("edge", "adj", "label", "target", "mask", "idx", "index", "split", "feat", "weight", "attr", "time", "year", "date",
             "batch", "ptr", "rel", "train", "val", "valid", "test")
-_KNOWN = {"x", "y", "pos", "z", "t", "src", "dst", "row", "col", "data", "class", "classes", "graph", "num_classes", "num_nodes"}
+_KNOWN = {"x", "y", "pos", "z", "t", "src", "dst", "row", "col", "data", "class", "classes", "graph", "num_classes", "num_nodes",
+          "msg", "ts"}
 _REMARKS = {"num_nodes", "num_edges", "num_features", "num_feats", "num_node_features", "num_edge_types", "num_node_types",
             "num_labels", "num_targets"}
 

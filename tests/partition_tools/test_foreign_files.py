@@ -88,3 +88,6 @@ def test_splits_without_a_heading_lose_no_row(cli, fails, tmp_path):
     (tmp_path / "s.csv").write_text("split\n0\n1\n2\n0\n")
     error = fails("import", tmp_path / "e.csv", "-o", tmp_path / "h.h5", "--splits", tmp_path / "s.csv")
     assert "write words" in error
+    (tmp_path / "s.csv").write_text("train\n0\n1\n")
+    error = fails("import", tmp_path / "e.csv", "-o", tmp_path / "h.h5", "--splits", tmp_path / "s.csv")
+    assert "mixes words and numbers" in error

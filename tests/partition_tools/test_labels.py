@@ -112,6 +112,11 @@ def test_words_in_an_archive(cli, fails, tmp_path, words):
     assert "3 classes were stated" in fails(*words("--force", "--classes", 3, y=WORDS))
     assert cli(*words("--force", class_names=np.array(sorted(set(WORDS)))))[0] == 0
     check_words(cli, tmp_path, np.array(sorted(set(WORDS)))[LABELS])
+    multi = np.random.default_rng(0).integers(0, 2, (N, 4))
+    assert "3 classes were stated or named" in fails(*words("--force", y=multi, class_names=np.array(list("abc"))))
+    for arrays in ({"y": multi}, {"y": None} | {f"{name}_mask": None for name in MASKS}):
+        assert cli(*words("--force", class_names=np.array(list("abcd")), **arrays))[0] == 0
+        assert cli("verify", tmp_path / "g.h5")[0] == 0
     assert "distinct" in fails(*words("--force", class_names=np.array(["a", "a", "b", "c"])))
     assert "--ignore class_names" in fails(*words("--force", y=WORDS, class_names=np.array(list("abcd"))))
 

@@ -111,6 +111,22 @@ def test_a_column_of_ids_by_another_name_is_no_feature(cli, folder):
     np.testing.assert_array_equal(view(folder / "g.h5").features, FEATURES)
 
 
+def test_gaps_in_an_archive(cli, fails, folder):
+    np.savez(folder / "g.npz", edge_index=np.array([[10, 20, 40], [20, 40, 7]]))
+    code, _, err = cli("import", folder / "g.npz", "-o", folder / "g.h5")
+    assert code == 0 and "only 4 of the node ids 0..40 occur" in err and "numpy.unique" in err
+    np.savez(folder / "g.npz", edge_index=np.array([[10, 20, 40], [20, 40, 7]]), x=FEATURES)
+    assert "numpy.unique" in fails("import", folder / "g.npz", "-o", folder / "n.h5")
+
+
+@pytest.mark.parametrize("text", ["0,1,2\n5,6,7\n8,9,1\n", ",0,1\n0,6,7\n1,9,1\n", ",0\n0,6\n1,9\n"])
+def test_a_heading_of_numbers_is_no_row(fails, folder, text):
+    """What pandas writes for columns without names would be the features of node 0, and all others one row late."""
+    (folder / "x.csv").write_text(text)
+    (folder / "e.csv").write_text("0 1\n")
+    assert "header=False" in fails(*words(folder, "--features", folder / "x.csv"))
+
+
 def test_ids_with_gaps(cli, fails, folder):
     """What is the matter is said, and what to do about it."""
     (folder / "e.csv").write_text("src,dst\n10,20\n20,40\n40,7\n")
