@@ -83,22 +83,20 @@ def numbered(edges, keyed, order, order_path):
     """
     given = {**edges, **keyed} | ({} if order is None else {"--node-ids": order})
     same = alike(given)
-    used = {name: np.unique(ids) for name, ids in same.items()}
     if order is None:
-        names = np.unique(np.concatenate(list(used.values())))
-        ends = np.unique(np.concatenate([used[name] for name in edges]))
+        names = np.unique(np.concatenate([np.unique(ids) for ids in same.values()]))  # the uniques are freed before the last sort
         for name in keyed:
-            if len(ends) and len(used[name]) and not np.isin(used[name], ends).any():
-                raise FormatError(f"no id of the {name} (such as {used[name][0]}) is an id of the edges (such as {ends[0]}); "
-                                  f"the ids "
+            ids, ends = same[name], next((same[end] for end in edges if len(same[end])), ())
+            if len(ends) and len(ids) and not any(np.isin(ids, same[end]).any() for end in edges):
+                raise FormatError(f"no id of the {name} (such as {ids[0]}) is an id of the edges (such as {ends[0]}); the ids "
                                   "must be written alike")
     else:
-        names = used["--node-ids"]
-        for name, ids in used.items():
+        names = np.unique(same["--node-ids"])
+        for name, ids in same.items():
+            ids = np.unique(ids)
             unknown = ids[~np.isin(ids, names)]
             if len(unknown):
                 raise FormatError(f"the {name} have the id {unknown[0]}, which {order_path} does not ({len(unknown)} such ids); "
-                                  f"it "
-                                  "must name every node")
+                                  "it must name every node")
     places = {name: np.searchsorted(names, ids) for name, ids in same.items()}
     return names, places, places.get("--node-ids")
