@@ -7,19 +7,18 @@ hand.
 from hpcgnn.errors import FormatError
 from hpcgnn.graph.storage import GraphFile
 
-_PYG = ("import torch, numpy as np; data = torch.load('FILE', weights_only=False); data = data[0] if isinstance(data, (tuple, "
-        "list)) "
-        "else data; np.savez('g.npz', edge_index=data.edge_index.numpy(), x=data.x.numpy(), y=data.y.numpy(), "
-        "train_mask=data.train_mask.numpy(), val_mask=data.val_mask.numpy(), test_mask=data.test_mask.numpy())")
+_PYG = ("import torch, numpy as np; data = torch.load('FILE', weights_only=False); data = data[0] if isinstance(data, "
+        "(tuple, list)) else data; np.savez('g.npz', edge_index=data.edge_index.numpy(), x=data.x.numpy(), "
+        "y=data.y.numpy(), train_mask=data.train_mask.numpy(), val_mask=data.val_mask.numpy(), "
+        "test_mask=data.test_mask.numpy())")
 _DGL = ("import dgl, numpy as np; g = dgl.load_graphs('FILE')[0][0]; src, dst = g.edges(); np.savez('g.npz', src=src.numpy(), "
         "dst=dst.numpy(), num_nodes=g.num_nodes(), feat=g.ndata['feat'].numpy(), label=g.ndata['label'].numpy(), "
         "train_mask=g.ndata['train_mask'].numpy(), val_mask=g.ndata['val_mask'].numpy(), test_mask=g.ndata['test_mask'].numpy())")
 _SCIPY = ("import scipy.sparse, numpy as np; A = scipy.sparse.load_npz('FILE').tocoo(); np.savez('g.npz', src=A.row, dst=A.col, "
           "edge_weight=A.data, num_nodes=A.shape[0]), with src=A.col, dst=A.row if A[i, j] is the edge from j to i")
 _TABLE = "import pandas; pandas.READ('FILE').to_csv('edges.csv', index=False), with the columns src and dst"
-_NETWORKX = ("import networkx; networkx.write_edgelist(networkx.READ('FILE'), 'edges.txt', data=False), and import edges.txt "
-             "with "
-             "--relabel (--undirected for an undirected graph)")
+_NETWORKX = ("import networkx; networkx.write_edgelist(networkx.READ('FILE'), 'edges.txt', data=False), and import "
+             "edges.txt with --relabel (--undirected for an undirected graph)")
 _PICKLE = ("a pickle can run code when it is loaded: load it where you trust it, and save the arrays with numpy.savez('g.npz', "
            "edge_index=..., x=..., y=...)")
 _HDF5 = ("import h5py, numpy as np; f = h5py.File('FILE'); np.savez('g.npz', edge_index=f['edge_index'][:], x=f['x'][:], "
@@ -35,9 +34,8 @@ _REMEDIES = {
     ".pkl": ("pickle", _PICKLE), ".pickle": ("pickle", _PICKLE), ".gpickle": ("pickle", _PICKLE),
     ".mat": ("MATLAB", "import scipy.io; scipy.io.mmwrite('g.mtx', scipy.io.loadmat('FILE')['A']), with the name that the "
                        "matrix has"),
-    ".npy": ("a single numpy array", "import numpy as np; e = np.load('FILE'); np.savez('g.npz', edge_index=e), of shape (2, "
-                                     "E): row 0 "
-             "the sources, row 1 the destinations"),
+    ".npy": ("a single numpy array", "import numpy as np; e = np.load('FILE'); np.savez('g.npz', edge_index=e), of shape "
+                                     "(2, E): row 0 the sources, row 1 the destinations"),
 }
 
 
@@ -67,9 +65,8 @@ def refuse_suffix(path):
 def refuse_table(path):
     """FormatError for a table of features, labels, splits or ids that another library wrote."""
     if path.suffix.lower() in _REMEDIES and path.suffix.lower() != ".npy":
-        raise FormatError(f"{path} is a file of {_REMEDIES[path.suffix.lower()][0]}, which is not read here; give a text table "
-                          f"or a "
-                          "plain array: numpy.save('FILE.npy', array)")
+        raise FormatError(f"{path} is a file of {_REMEDIES[path.suffix.lower()][0]}, which is not read here; give a text "
+                          "table or a plain array: numpy.save('FILE.npy', array)")
 
 
 def refuse_foreign(path, names):

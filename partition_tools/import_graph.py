@@ -69,9 +69,8 @@ def configure(parser):
                           help="column (from 0) of masks of shape (n, several), which hold one split each")
     tables = parser.add_argument_group("edge lists and Matrix Market")
     tables.add_argument("--edge-columns", metavar="NAMES", type=_names,
-                        help="meaning of the edge list's columns, of src, dst, weight, type and _ (ignored), whatever its "
-                             "heading says; "
-                             "default: as the heading says, and without one two columns src,dst")
+                        help="meaning of the edge list's columns, of src, dst, weight, type and _ (ignored), whatever "
+                             "its heading says; default: as the heading says, and without one two columns src,dst")
     tables.add_argument("--heading", action=argparse.BooleanOptionalAction, default=None,
                         help="the edge list's first line is one (default: if it has no number in it, or names source and "
                              "destination)")
@@ -82,13 +81,11 @@ def configure(parser):
                             help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}; rows "
                                  f"in node order, or keyed by a first column with the heading id")
     tables.add_argument("--relabel", action="store_true",
-                        help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids. Tables "
-                             "need "
-                             "a column id then, or --node-ids")
+                        help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids. "
+                             "Tables need a column id then, or --node-ids")
     tables.add_argument("--node-ids", type=Path, metavar="FILE",
-                        help="the ids of all nodes (text, .npy), one per row: row k of each table without a column id belongs "
-                             "to id "
-                             "k; implies --relabel")
+                        help="the ids of all nodes (text, .npy), one per row: row k of each table without a column id "
+                             "belongs to id k; implies --relabel")
 
 
 def _names(text):

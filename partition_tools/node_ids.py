@@ -30,9 +30,8 @@ def read_node_ids(path):
         ids = exact_ids(path, shape, read_frame(path, shape=shape), 0)
     if len(np.unique(ids)) != len(ids):
         values, counts = np.unique(ids, return_counts=True)
-        raise FormatError(f"{path} has the id {values[np.argmax(counts)]} twice; expected each node once, in the order of the "
-                          f"rows "
-                          "of the other tables")
+        raise FormatError(f"{path} has the id {values[np.argmax(counts)]} twice; expected each node once, in the order of "
+                          "the rows of the other tables")
     return ids
 
 

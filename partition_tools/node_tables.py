@@ -10,9 +10,8 @@ from partition_tools.tables import numeric, read_table
 SPLIT_WORDS = {"train": 1, "training": 1, "val": 2, "valid": 2, "validation": 2, "test": 3, "testing": 3,
                "": 0, "none": 0, "nan": 0, "0": 0, "1": 1, "2": 2, "3": 3}
 _INDEX_FILE = re.compile(r"(?=.*(train|val|test))(?=.*(idx|index|indices|ids|nodes))", re.IGNORECASE)
-SPLIT_TABLE = ("--splits takes one row per node: train, val, test or nothing. Lists of node ids make such a table with (echo "
-               "id,split; "
-               "sed s/$/,train/ train.txt; sed s/$/,val/ val.txt; sed s/$/,test/ test.txt) > splits.csv")
+SPLIT_TABLE = ("--splits takes one row per node: train, val, test or nothing. Lists of node ids make such a table with "
+               "(echo id,split; sed s/$/,train/ train.txt; sed s/$/,val/ val.txt; sed s/$/,test/ test.txt) > splits.csv")
 
 
 def node_tables(options, exact, reporter):
@@ -62,9 +61,8 @@ def _check_heading(path, ids, heading, words, reporter):
     if not words or ids is not None or heading is None:
         return
     if heading[0] in words:
-        raise FormatError(f"{path}: the first line, {heading[0]!r}, is taken for a heading but is one of the words below it; "
-                          f"give the "
-                          "column a heading, such as label")
+        raise FormatError(f"{path}: the first line, {heading[0]!r}, is taken for a heading but is one of the words below "
+                          "it; give the column a heading, such as label")
     if heading[0].lower() not in ("label", "labels", "class", "target", "type", "category", "kind", "y"):
         reporter.warn(f"{path}: the first line, {heading[0]!r}, is taken for the heading")
 
@@ -83,9 +81,8 @@ def label_numbers(values, where):
         return values, []
     words = np.array(["" if value != value or value is None else str(value).strip() for value in values.reshape(-1)])
     if values.ndim == 2 and values.shape[1] != 1 and _any_word(words):
-        raise FormatError(f"{where} has {values.shape[1]} columns of labels, and words in them; expected one column of classes, "
-                          f"or several "
-                          "columns of 0 and 1: leave those that are meant")
+        raise FormatError(f"{where} has {values.shape[1]} columns of labels, and words in them; expected one column of "
+                          "classes, or several columns of 0 and 1: leave those that are meant")
     if not _any_word(words):
         return numeric(np.where(words == "", "nan", words).reshape(values.shape), where), []
     found = np.unique(words[words != ""])
@@ -127,9 +124,8 @@ def _split_codes(values, path, described):
     if len({word.isdigit() for word in numbers}) > 1:
         raise FormatError(f"{path} mixes words and numbers ({', '.join(sorted(numbers))}); write train, val, test or nothing")
     if "0" in found and "3" not in found and found <= set("0123") | {"", "nan"}:
-        raise FormatError(f"{path} has the splits {', '.join(sorted(numbers))}, which could be none, train, val or train, val, "
-                          f"test; "
-                          "write words: train, val, test or nothing")
+        raise FormatError(f"{path} has the splits {', '.join(sorted(numbers))}, which could be none, train, val or train, "
+                          "val, test; write words: train, val, test or nothing")
     return np.array([SPLIT_WORDS[word] for word in words], np.uint8)
 
 
@@ -141,9 +137,8 @@ def place_rows(ids, values, num_nodes, what):
     if ids is None:
         return values
     if ids.dtype.kind not in "iu" or (len(ids) and (ids.min() < 0 or ids.max() >= num_nodes)):
-        raise FormatError(f"the {what} table has an id outside the nodes 0..{num_nodes - 1}; for ids that are words or have "
-                          f"gaps use "
-                          "--relabel")
+        raise FormatError(f"the {what} table has an id outside the nodes 0..{num_nodes - 1}; for ids that are words or "
+                          "have gaps use --relabel")
     present = np.zeros(num_nodes, bool)
     present[ids] = True
     if np.count_nonzero(present) != len(ids):

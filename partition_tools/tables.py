@@ -168,9 +168,8 @@ def read_table(path, exact=False, data_words=()):
         shape = replace(shape, heading=False)
     counted = shape.fields[1:] if shape.fields[:1] == ("",) else shape.fields if len(shape.fields) > 2 else ()
     if not shape.heading and counted and counted == tuple(map(str, range(len(counted)))):
-        raise FormatError(f"{path}: the first row ({','.join(shape.fields)[:40]}) counts the columns, as pandas heads a table "
-                          f"without "
-                          "names; write it with to_csv(index=False, header=False), or name the columns")
+        raise FormatError(f"{path}: the first row ({','.join(shape.fields)[:40]}) counts the columns, as pandas heads a "
+                          "table without names; write it with to_csv(index=False, header=False), or name the columns")
     frame = read_frame(path, shape=shape)
     names = [str(name).strip() for name in frame.columns] if shape.heading else None
     keyed = bool(names) and is_id(names[0], len(names) - 1)

@@ -63,8 +63,7 @@ def _columns(path, shape, tables):
         return tables.edge_columns or ENDS, None
     if len(shape.fields) < 2:
         raise FormatError(f"{path} has one column ({shape.fields[0][:40]}), expected at least a source and a destination, "
-                          f"separated by "
-                          "a comma, a tab or blanks")
+                          "separated by a comma, a tab or blanks")
     if tables.edge_columns:
         if len(tables.edge_columns) != len(shape.fields):
             raise FormatError(f"{path} has {len(shape.fields)} columns, expected {len(tables.edge_columns)} "

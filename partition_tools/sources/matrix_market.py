@@ -23,9 +23,8 @@ def matches(path):
 def read(path, tables, reporter=None):
     """The `RawGraph` of a sparse square matrix and its tables."""
     if tables.edge_columns or tables.relabel or tables.node_ids or tables.heading is not None:
-        raise FormatError("--edge-columns, --relabel, --node-ids and --heading are for edge lists; Matrix Market defines its "
-                          "columns "
-                          "and ids")
+        raise FormatError("--edge-columns, --relabel, --node-ids and --heading are for edge lists; Matrix Market defines "
+                          "its columns and ids")
     tables.refuse(NAME, OF_TABLES)
     try:
         rows, columns, _, layout, field, _ = scipy.io.mminfo(path)

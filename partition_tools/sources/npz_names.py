@@ -41,10 +41,9 @@ def refuse_unread(path, unread, reporter):
     wrong = [name for name in unread if changes_meaning(name)]
     if wrong:
         hints = [hint for names, hint in _HINTS if any(re.search(names, name.lower()) for name in wrong)]
-        raise FormatError(f"{path} holds {', '.join(wrong)}, which {'are' if len(wrong) > 1 else 'is'} not read"
-                          f"{''.join(f' ({hint})' for hint in hints)}; a graph without would mean something else: rename what "
-                          f"has another "
-                          f"name here, or leave out by intent with --ignore {','.join(wrong)}")
+        raise FormatError(f"{path} holds {', '.join(wrong)}, which {'are' if len(wrong) > 1 else 'is'} not "
+                          f"read{''.join(f' ({hint})' for hint in hints)}; a graph without would mean something else: "
+                          f"rename what has another name here, or leave out by intent with --ignore {','.join(wrong)}")
     if unread:
         reporter.warn(f"{path}: not read: {', '.join(unread)}")
 
@@ -52,9 +51,8 @@ def refuse_unread(path, unread, reporter):
 _HINTS = (
     ("edge_(attr|feat)", "edge features are not supported yet; one number per edge can be edge_weight, or edge_type if it is a "
                          "kind"),
-    ("edge_label|pos_edge|neg_edge|edge_y", "labels of edges are for link prediction, which is not supported; the task here is "
-                                            "to "
-     "classify nodes"),
+    ("edge_label|pos_edge|neg_edge|edge_y", "labels of edges are for link prediction, which is not supported; the task "
+                                            "here is to classify nodes"),
     ("time|year|date", "graphs have no times"),
     ("batch|ptr", "one file holds one graph"),
     ("split", "give train_mask, val_mask and test_mask, or train_idx, val_idx and test_idx"),
