@@ -1,4 +1,6 @@
-"""Small pieces shared by everything that leaves a record: files that are complete or absent, strict JSON, spreads."""
+"""Small pieces shared by everything that leaves a record: files that are complete or absent, strict JSON, spreads, and from
+where epochs count.
+"""
 
 import contextlib
 import json
@@ -8,6 +10,8 @@ import tempfile
 from pathlib import Path
 
 from hpcgnn.errors import RunDirError
+
+FIRST_EPOCH = 1  # in all that a run writes; see counted_from_one
 
 
 @contextlib.contextmanager
@@ -69,3 +73,12 @@ def to_json(value, indent=None):
 def spread(values):
     """{max, mean, min} of numbers, one per rank."""
     return {"max": max(values), "mean": sum(values) / len(values), "min": min(values)}
+
+
+def counted_from_one(records):
+    """The records of `metrics.jsonl` with epochs that count from 1. Those of a run whose first epoch is called 0, as all were
+    once, are renumbered; others are returned as they are.
+    """
+    if not records or records[0].get("epoch") != 0:
+        return records
+    return [{**record, "epoch": record["epoch"] + FIRST_EPOCH} for record in records]

@@ -25,20 +25,20 @@ def draw_curves(run_dir):
         1, 2 if evaluated else 1, figsize=(10 if evaluated else 5.5, 3.8), squeeze=False, layout="constrained"
     )
     loss = axes[0, 0]
-    loss.plot([r["epoch"] + 1 for r in records], [r["loss"] for r in records], color="tab:blue", linewidth=1.4)
+    loss.plot([r["epoch"] for r in records], [r["loss"] for r in records], color="tab:blue", linewidth=1.4)
     loss.set(xlabel="epoch", ylabel="training loss (with dropout)", title="loss")
     if evaluated:
         metric = axes[0, 1]
         for split, color in (("train", "tab:blue"), ("val", "tab:orange"), ("test", "tab:green")):
             metric.plot(
-                [r["epoch"] + 1 for r in evaluated],
+                [r["epoch"] for r in evaluated],
                 [r[split] for r in evaluated],
                 color=color,
                 linewidth=1.4,
                 label=split,
             )
         if summary["best_epoch"] is not None:
-            metric.axvline(summary["best_epoch"] + 1, color="grey", linewidth=0.8, linestyle=":")
+            metric.axvline(summary["best_epoch"], color="grey", linewidth=0.8, linestyle=":")
         metric.set(
             xlabel="epoch",
             ylabel=summary["metric"],

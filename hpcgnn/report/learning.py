@@ -60,7 +60,7 @@ def loss(study, axis):
         _band(
             axis,
             groups[key],
-            lambda run: ([r["epoch"] + 1 for r in run.records], [r["loss"] for r in run.records]),
+            lambda run: ([r["epoch"] for r in run.records], [r["loss"] for r in run.records]),
             style,
             _name(key),
         )
@@ -75,7 +75,7 @@ def validation(study, axis):
         _band(
             axis,
             groups[key],
-            lambda run: ([r["epoch"] + 1 for r in _evaluated(run)], [r["val"] for r in _evaluated(run)]),
+            lambda run: ([r["epoch"] for r in _evaluated(run)], [r["val"] for r in _evaluated(run)]),
             style,
             _name(key),
         )

@@ -9,6 +9,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcgnn.records import FIRST_EPOCH, counted_from_one
+
 MARKS = ("config.toml", "metrics.jsonl", "summary.json")  # any of these makes a directory a run directory
 REQUIRED = (
     "ranks threads_per_rank schedule model parameters epochs final_loss metric best_val best_epoch test_at_best_val "
@@ -92,14 +94,15 @@ def _read(path):
         )
     if not records:
         raise _Unusable("no epoch was run")
+    if summary["best_epoch"] is not None:
+        summary["best_epoch"] += FIRST_EPOCH - summary.get("first_epoch", 0)  # runs of before counted from 0
     files = [path / "ranks" / f"rank-{rank:05d}.json" for rank in range(summary["ranks"])]
     return summary, records, [_object(file, _text(file), PER_RANK) for file in files]
 
 
 def _records(file):
-    return [
-        _object(file, line, PER_EPOCH, f"line {number} of ") for number, line in enumerate(_text(file).splitlines(), 1)
-    ]
+    lines = enumerate(_text(file).splitlines(), 1)
+    return counted_from_one([_object(file, line, PER_EPOCH, f"line {number} of ") for number, line in lines])
 
 
 def _text(file):

@@ -21,9 +21,11 @@ from hpcgnn.graph.structure import check_dataset
 from hpcgnn.graph.writing import written_file
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.records import to_json
+from hpcgnn.records import FIRST_EPOCH, to_json
 
-FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 2, 2
+# In version 2 `best` of the progress counted epochs from 0.
+FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 3, 2
+READABLE = (2, VERSION)
 
 
 def checkpoint_path(run_dir, epoch):
@@ -47,7 +49,7 @@ def save_checkpoint(run_dir, model, optimizer, best_state, progress, schedule_st
     for name, tensor in model.state_dict().items():
         if not torch.isfinite(tensor).all():
             raise TrainingError(
-                f"{name} is not finite after epoch {progress['epoch'] - 1}, so no checkpoint is written; expected finite "
+                f"{name} is not finite after epoch {progress['epoch']}, so no checkpoint is written; expected finite "
                 "parameters. Lower --lr or set --clip-norm, and continue from the checkpoint before with --resume"
             )
     try:
@@ -115,13 +117,13 @@ def read_checkpoint(path):
     try:
         with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
             attributes = read_attributes(file)
-            if attributes.get("format") != FORMAT or attributes.get("format_version") != VERSION:
+            if attributes.get("format") != FORMAT or attributes.get("format_version") not in READABLE:
                 raise CheckpointError(
-                    f"{path} is not a checkpoint of format version {VERSION}; it was written by another program"
+                    f"{path} is not a checkpoint of format version {' or '.join(map(str, READABLE))}; it was written by another program"
                 )
             groups = _within(file, file, "optimizer") if "optimizer" in file else ()
             return (
-                json.loads(attributes["progress"]),
+                _progress(attributes),
                 _read_tensors(file, "model"),
                 _read_tensors(file, "best_model") or None,
                 {int(index): _read_tensors(file, f"optimizer/{index}") for index in groups},
@@ -130,6 +132,13 @@ def read_checkpoint(path):
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f"checkpoint {path} cannot be read: {error}; it is truncated or corrupted") from error
+
+
+def _progress(attributes):
+    progress = json.loads(attributes["progress"])
+    if attributes["format_version"] == 2 and progress.get("best"):
+        progress["best"]["epoch"] += FIRST_EPOCH
+    return progress
 
 
 def read_schedule_state(path):

@@ -22,8 +22,9 @@ KINDS = (
 
 @dataclass
 class Progress:
-    """How far a run has come; saved with every checkpoint. best: {epoch, val, test, train} of the best validation so
-    far (of the present stage's predictor). stage: the schedule's present stage; begun: the epoch in which it began.
+    """How far a run has come; saved with every checkpoint. epoch: how many are done, which is the number of the last one, since
+    epochs count from 1 in all that is written. best: {epoch, val, test, train} of the best validation so far (of the present
+    stage's predictor). stage: the schedule's present stage; begun: the epochs that were done when it began.
     """
 
     epoch: int = 0
@@ -55,7 +56,7 @@ def run_epochs(trainer, config, progress, run_dir, best_state=None, stop=None):
             best_state = _next_stage(trainer, progress, best_state)
         epoch = progress.epoch
         loss = trainer.step(epoch)
-        record = {"epoch": epoch, "loss": loss, "lr": trainer.learning_rate(epoch), **trainer.stage.note}
+        record = {"epoch": epoch + 1, "loss": loss, "lr": trainer.learning_rate(epoch), **trainer.stage.note}
         progress.epoch = epoch + 1
         if every.eval_every and (_over(trainer, progress) or (epoch + 1) % every.eval_every == 0):
             record.update(trainer.evaluate())
@@ -87,7 +88,7 @@ def _over(trainer, progress):
         return True
     if not options.patience or progress.best is None:
         return False
-    return progress.epoch - 1 - max(progress.best["epoch"], progress.begun - 1) >= options.patience
+    return progress.epoch - max(progress.best["epoch"], progress.begun) >= options.patience
 
 
 def _next_stage(trainer, progress, best_state):
@@ -147,4 +148,4 @@ def _show(record, bar, due):
     bar.update()
     if due and bar.disable:
         parts = "  ".join(f"{key} {value}" for key, value in shown.items())
-        log.info("epoch %5d  %s  %.3f s", record["epoch"] + 1, parts, record["seconds"]["epoch"]["max"])
+        log.info("epoch %5d  %s  %.3f s", record["epoch"], parts, record["seconds"]["epoch"]["max"])

@@ -146,13 +146,13 @@ class Trainer:
         if overflows.any():
             raise _everywhere(
                 f"a number left the range of --halo-dtype fp16 (65504) on its way from rank {_ranks(overflows)} in epoch "
-                f"{epoch}; use --halo-dtype bf16, which has the range of fp32. The last checkpoint is kept"
+                f"{epoch + 1}; use --halo-dtype bf16, which has the range of fp32. The last checkpoint is kept"
             )
         if totals[1:].any():
             what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
             where = first_not_finite(self.model, self.graph, self.comm)
             raise _everywhere(
-                f"the {what} is not finite in epoch {epoch} on rank {_ranks(flags)}: {where}; expected a finite {what}. Lower "
+                f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite {what}. Lower "
                 "--lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
             )
         return float(totals[0])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hpcgnn.errors import RunDirError
 from hpcgnn.nn.plugin import COPY, plugin_source
-from hpcgnn.records import to_json, write_atomically
+from hpcgnn.records import counted_from_one, to_json, write_atomically
 
 log = logging.getLogger("hpcgnn")
 
@@ -72,20 +72,20 @@ class RunDir:
                 left.unlink()
 
     def records(self):
-        """The epoch records written so far, up to the first damaged line."""
+        """The epoch records written so far, up to the first damaged line, with epochs that count from 1 whatever wrote them."""
         result = []
         for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
             try:
                 result.append(json.loads(line))
             except json.JSONDecodeError:
                 break
-        return result
+        return counted_from_one(result)
 
     def begin(self, config, epochs):
         """Write the configuration, which names the graph from any directory and a copy of the plugin; drop the records of
-        epochs >= `epochs`, which the checkpoint does not know of.
+        epochs after `epochs`, of which the checkpoint does not know.
         """
-        kept = [record for record in self.records() if record["epoch"] < epochs]
+        kept = [record for record in self.records() if record["epoch"] <= epochs]
         if len(kept) < epochs:
             log.warning(
                 "metrics.jsonl has records of %d of the %d epochs done; the others were lost", len(kept), epochs

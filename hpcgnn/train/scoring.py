@@ -125,7 +125,7 @@ def _weights(config, spec, meta, comm, weights):
             raise CheckpointError(f"{path} has no best weights: its run never evaluated; use --weights last")
     if weights == "best":
         return path, progress, best, progress["best"]["epoch"]
-    return path, progress, last, progress["epoch"] - 1
+    return path, progress, last, progress["epoch"]
 
 
 def find_checkpoint(run_dir):
@@ -137,7 +137,7 @@ def find_checkpoint(run_dir):
 
 
 def _show(record, spec, run_dir):
-    rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch'] + 1}")]
+    rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
     rows += [(f"{split} {record['metric']}", f"{record[split]:.4f}") for split in ("train", "val", "test")]
     rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]
     rows += [("seconds", f"{record['seconds']:.3f}")]

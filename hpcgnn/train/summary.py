@@ -12,7 +12,7 @@ import torch
 from tabulate import tabulate
 
 from hpcgnn import __version__, kernels
-from hpcgnn.records import spread, to_json
+from hpcgnn.records import FIRST_EPOCH, spread, to_json
 from hpcgnn.report.curves import draw_curves
 from hpcgnn.train.products import bf16_instructions
 
@@ -118,6 +118,7 @@ def summarise(trainer, config, session, meta, spec, progress, quality, ranks, se
         "final_loss": records[-1]["loss"],
         "metric": trainer.evaluator.name,
         "best_val": progress.best and progress.best["val"],
+        "first_epoch": FIRST_EPOCH,
         "best_epoch": progress.best and progress.best["epoch"],
         "test_at_best_val": progress.best and progress.best["test"],
         "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
@@ -206,7 +207,7 @@ def show_result(summary, run_dir):
     ]
     if summary["best_val"] is not None:
         rows += [
-            (f"best validation {metric}", f"{summary['best_val']:.4f} (epoch {summary['best_epoch'] + 1})"),
+            (f"best validation {metric}", f"{summary['best_val']:.4f} (epoch {summary['best_epoch']})"),
             (f"test {metric} there", f"{summary['test_at_best_val']:.4f}"),
         ]
     seconds, growth, peak = summary["epoch_seconds"], summary["training_growth_bytes"], summary["peak_rss_bytes"]

@@ -45,6 +45,11 @@ def train(ranks, seed, run_dir, options):
     return json.loads(summary.read_text())
 
 
+def best_epoch(summary):
+    """The epoch of the best validation, counted from 1; runs of before counted from 0."""
+    return summary["best_epoch"] + 1 - summary.get("first_epoch", 0)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=4, help="MPI ranks of each run (default: 4)")
@@ -63,7 +68,7 @@ def main():
     tests = [summary["test_at_best_val"] for summary in summaries]
     print(
         tabulate(
-            [(seed, s["best_val"], s["best_epoch"] + 1, s["test_at_best_val"]) for seed, s in zip(seeds, summaries)],
+            [(seed, s["best_val"], best_epoch(s), s["test_at_best_val"]) for seed, s in zip(seeds, summaries)],
             headers=["seed", "best val", "epoch", "test there"],
             floatfmt=".4f",
         )

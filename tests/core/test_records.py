@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hpcgnn.errors import RunDirError
-from hpcgnn.records import replaced_by, spread, to_json, write_atomically
+from hpcgnn.records import counted_from_one, replaced_by, spread, to_json, write_atomically
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
@@ -56,3 +56,10 @@ def test_numbers_that_json_does_not_know():
 
 def test_spread():
     assert spread([1, 2, 6]) == {"max": 6, "mean": 3.0, "min": 1}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_epochs_count_from_one_whatever_wrote_them(first):
+    records = [{"epoch": first + index, "loss": 1.0} for index in range(3)]
+    assert [record["epoch"] for record in counted_from_one(records)] == [1, 2, 3]
+    assert counted_from_one([]) == []

@@ -118,7 +118,7 @@ def test_what_is_sent(comm, session_path, shared_path, kind, hidden, precision, 
     assert sent.get("halo_backward", 0) == sent.get("resume", 0) == 0
     assert (sent["input"] if halo else 0) + sent.get("halo_forward", 0) == size * halo * (FEATURES + 2 * width)
     first = [record["epoch"] for record in records if record["bytes"].keys() & {"input", "halo_forward"}]
-    assert first == ([0, EPOCHS, 2 * EPOCHS] if halo else [])
+    assert first == ([1, 1 + EPOCHS, 1 + 2 * EPOCHS] if halo else [])
     counts = 3 * 2 * 8 * comm.size
     assert sent.get("evaluation", 0) <= len(records) * counts, "three pairs of numbers, no rows"
     parameters = sum(record["bytes"].get("allreduce", {"sum": 0})["sum"] for record in records[-EPOCHS:])

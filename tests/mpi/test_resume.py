@@ -12,6 +12,7 @@ import pytest
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
+from hpcgnn.graph.attributes import read_attributes, write_attributes
 from hpcgnn.train.checkpoint import checkpoints
 from hpcgnn.train.job import train
 from partition_tools.generate_graph import generate_graph
@@ -100,7 +101,7 @@ def test_a_crash_after_the_checkpoint_changes_no_bit(comm, graph, options, unint
     if comm.rank == 0:
         checkpoints(run_dir)[-1].unlink()
         with open(run_dir / "metrics.jsonl", "a") as file:
-            file.write('{"epoch": 10, "lo')
+            file.write('{"epoch": 11, "lo')
     comm.barrier()
     assert [path.name for path in checkpoints(run_dir)] == ["epoch-000008.h5"]
     run(comm, graph, run_dir, **options, resume=True)
@@ -147,6 +148,39 @@ def test_resuming_a_finished_run_repeats_nothing(comm, graph, options, uninterru
     comm.barrier()
     run(comm, graph, run_dir, **options, resume=True)
     check_same(run_dir, uninterrupted)
+
+
+def count_from_zero(run_dir):
+    """Make the records, the summary and the checkpoints of a run those that it would have left when epochs counted from 0."""
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    (run_dir / "metrics.jsonl").write_text(
+        "".join(json.dumps({**record, "epoch": record["epoch"] - 1}) + "\n" for record in lines)
+    )
+    summary = json.loads((run_dir / "summary.json").read_text())
+    summary["best_epoch"] -= summary.pop("first_epoch")
+    (run_dir / "summary.json").write_text(json.dumps(summary))
+    for path in checkpoints(run_dir):
+        with h5py.File(path, "r+", libver="latest") as file:
+            progress = json.loads(read_attributes(file)["progress"])
+            progress["best"]["epoch"] -= 1
+            write_attributes(file, format_version=2, progress=json.dumps(progress))
+
+
+@pytest.mark.parametrize("patience", [0, 4])
+def test_a_run_that_counted_epochs_from_zero_goes_on(comm, graph, options, shared_path, patience):
+    """Its directory is then all of one kind: as that of a run that has counted from 1 throughout."""
+    options = {**options, "lr": 0.2, "patience": patience, "eval_every": 1}
+    run(comm, graph, shared_path / "run", **{**options, "epochs": 6})
+    if comm.rank == 0:
+        count_from_zero(shared_path / "run")
+    comm.barrier()
+    run(comm, graph, shared_path / "run", **options, resume=True)
+    run(comm, graph, shared_path / "whole", **options)
+    check_same(shared_path / "run", shared_path / "whole")
+    summary, best = (json.loads((shared_path / "run" / "summary.json").read_text())[k] for k in ("epochs", "best_epoch"))
+    found = learned(shared_path / "run")
+    assert [record["epoch"] for record in found] == list(range(1, summary + 1))
+    assert found[best - 1]["val"] == max(record["val"] for record in found)
 
 
 def test_resuming_nothing_starts_afresh(comm, graph, options, uninterrupted, shared_path):

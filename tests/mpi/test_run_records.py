@@ -88,7 +88,7 @@ def test_config_gives_the_same_run_again(finished):
 
 def test_one_record_per_epoch(finished):
     _, _, records, _ = finished
-    assert [record["epoch"] for record in records] == list(range(EPOCHS))
+    assert [record["epoch"] for record in records] == list(range(1, EPOCHS + 1))
     assert ["val" in record for record in records] == [False, True, False, True, True], (
         "every second epoch, and the last"
     )
@@ -115,6 +115,7 @@ def test_summary(comm, finished):
     assert summary["final_loss"] == records[-1]["loss"]
     best = max((record for record in records if "val" in record), key=lambda record: record["val"])
     assert (summary["best_val"], summary["test_at_best_val"]) == (best["val"], best["test"])
+    assert summary["best_epoch"] == best["epoch"] and summary["first_epoch"] == records[0]["epoch"] == 1
     assert {"median", "min", "max"} <= summary["epoch_seconds"].keys()
     parts = [summary[f"{name}_bytes"]["mean"] for name in ("peak_rss", "libraries_rss", "libraries_code")]
     assert parts == sorted(parts, reverse=True) and parts[-1] > 0
