@@ -70,6 +70,11 @@ def to_json(value, indent=None):
     return json.dumps(plain(value), indent=indent, allow_nan=False)
 
 
+def shown_number(value):
+    """A loss or a metric as people read it; a dash for what there is none of (None or NaN)."""
+    return "–" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
 def spread(values):
     """{max, mean, min} of numbers, one per rank."""
     return {"max": max(values), "mean": sum(values) / len(values), "min": min(values)}

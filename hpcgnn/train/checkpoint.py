@@ -119,7 +119,8 @@ def read_checkpoint(path):
             attributes = read_attributes(file)
             if attributes.get("format") != FORMAT or attributes.get("format_version") not in READABLE:
                 raise CheckpointError(
-                    f"{path} is not a checkpoint of format version {' or '.join(map(str, READABLE))}; it was written by another program"
+                    f"{path} is not a checkpoint of format version {' or '.join(map(str, READABLE))}; it was written by another "
+                    "program"
                 )
             groups = _within(file, file, "optimizer") if "optimizer" in file else ()
             return (

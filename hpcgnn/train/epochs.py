@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from tqdm import tqdm
 
+from hpcgnn.records import shown_number
 from hpcgnn.train import rank_state
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.clock import PHASES
@@ -143,7 +144,7 @@ def costs_of_epoch(trainer, stop=False):
 
 
 def _show(record, bar, due):
-    shown = {key: f"{record[key]:.4f}" for key in ("loss", "train", "val", "test") if key in record}
+    shown = {key: shown_number(record[key]) for key in ("loss", "train", "val", "test") if key in record}
     bar.set_postfix(shown, refresh=False)
     bar.update()
     if due and bar.disable:

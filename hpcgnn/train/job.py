@@ -39,6 +39,7 @@ from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.train.products import bf16_instructions, set_matmul
 from hpcgnn.train.rundir import RunDir, start_logging
+from hpcgnn.train.splits import check_splits
 from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.train.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.train.toy import toy_step
@@ -127,6 +128,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     if not peak.begin_span():
         log.warning("the kernel does not let the memory's high-water mark be reset: training_growth_bytes is unknown")
     trainer = Trainer(local, spec, config, comm, buffers, watch)
+    check_splits(trainer.evaluator.counts, config, comm.rank)
     trim_heap()
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir)
     log.info(

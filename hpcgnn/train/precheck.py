@@ -17,6 +17,7 @@ from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.job import check_lost_ranks, find_map, make_buffers, model_spec
 from hpcgnn.train.rundir import RunDir
 from hpcgnn.train.scoring import find_checkpoint
+from hpcgnn.train.splits import check_patience, has_nodes
 from hpcgnn.train.toy import toy_step
 
 # A log, some records and the first checkpoint of a small model.
@@ -49,6 +50,8 @@ def _check_graph(config, rank_counts):
             check_lost_ranks(config, ranks)
         choose_metric(config.run.metric, file.meta.multi_label)
         check_trainable(file)
+        if config.optim.patience and not has_nodes(file, "val"):
+            check_patience(config)
         spec = model_spec(file.meta, config)
         check_privacy(config, spec)
         make_buffers(toy_step(spec, config, file.meta.multi_label), config)

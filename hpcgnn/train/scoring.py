@@ -19,7 +19,7 @@ from hpcgnn.graph.original_order import write_in_original_order
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.records import to_json, write_atomically
+from hpcgnn.records import shown_number, to_json, write_atomically
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
@@ -122,7 +122,9 @@ def _weights(config, spec, meta, comm, weights):
         progress, last, best, _ = read_checkpoint(path)
         check_identity(path, progress["identity"], run_identity(config, spec, meta))
         if weights == "best" and best is None:
-            raise CheckpointError(f"{path} has no best weights: its run never evaluated; use --weights last")
+            raise CheckpointError(
+                f"{path} has no best weights: its run never evaluated, or its graph has no validation nodes; use --weights last"
+            )
     if weights == "best":
         return path, progress, best, progress["best"]["epoch"]
     return path, progress, last, progress["epoch"]
@@ -138,7 +140,7 @@ def find_checkpoint(run_dir):
 
 def _show(record, spec, run_dir):
     rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
-    rows += [(f"{split} {record['metric']}", f"{record[split]:.4f}") for split in ("train", "val", "test")]
+    rows += [(f"{split} {record['metric']}", shown_number(record[split])) for split in ("train", "val", "test")]
     rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]
     rows += [("seconds", f"{record['seconds']:.3f}")]
     print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True))

@@ -12,7 +12,7 @@ import torch
 from tabulate import tabulate
 
 from hpcgnn import __version__, kernels
-from hpcgnn.records import FIRST_EPOCH, spread, to_json
+from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
 from hpcgnn.report.curves import draw_curves
 from hpcgnn.train.products import bf16_instructions
 
@@ -121,6 +121,8 @@ def summarise(trainer, config, session, meta, spec, progress, quality, ranks, se
         "first_epoch": FIRST_EPOCH,
         "best_epoch": progress.best and progress.best["epoch"],
         "test_at_best_val": progress.best and progress.best["test"],
+        "test_at_end": records[-1].get("test"),
+        "split_nodes": trainer.evaluator.counts,
         "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
         "peak_rss_bytes": _bytes(r["peak_rss_bytes"] for r in ranks),
         "libraries_rss_bytes": _bytes(r["libraries_rss_bytes"] for r in ranks),
@@ -208,7 +210,13 @@ def show_result(summary, run_dir):
     if summary["best_val"] is not None:
         rows += [
             (f"best validation {metric}", f"{summary['best_val']:.4f} (epoch {summary['best_epoch']})"),
-            (f"test {metric} there", f"{summary['test_at_best_val']:.4f}"),
+            (f"test {metric} there", shown_number(summary["test_at_best_val"])),
+        ]
+    elif summary["config"]["run"]["eval_every"]:
+        why = "not defined in any epoch" if summary["split_nodes"]["val"] else "the graph has no validation nodes"
+        rows += [
+            (f"best validation {metric}", f"– ({why})"),
+            (f"test {metric} after the last epoch", shown_number(summary["test_at_end"])),
         ]
     seconds, growth, peak = summary["epoch_seconds"], summary["training_growth_bytes"], summary["peak_rss_bytes"]
     libraries, code = summary["libraries_rss_bytes"], summary["libraries_code_bytes"]

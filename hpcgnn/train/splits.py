@@ -1,0 +1,47 @@
+"""What the splits of a graph allow: without validation nodes no epoch is the best, and no patience can run out."""
+
+import logging
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.graph.storage import SPLITS
+
+log = logging.getLogger("hpcgnn")
+_CHUNK = 1 << 22
+
+
+def check_splits(counts, config, rank):
+    """Say once what cannot be had without validation or test nodes. counts: {split: nodes with a label, over all ranks}.
+
+    Raises ConfigError, on all ranks, if --patience would wait for a metric that never comes.
+    """
+    if not counts["val"]:
+        check_patience(config)
+    if rank == 0 and config.run.eval_every:
+        if not counts["val"]:
+            log.warning(
+                "the graph has no validation nodes: no best epoch can be chosen, and the test metric in the result is that "
+                "after the last epoch"
+            )
+        if not counts["test"]:
+            log.warning("the graph has no test nodes: there will be no test metric")
+
+
+def check_patience(config):
+    """Raise ConfigError, for a graph without validation nodes, if --patience is given."""
+    if config.optim.patience:
+        error = ConfigError(
+            f"--patience {config.optim.patience}: expected a graph with validation nodes, and {config.data.graph} has none; "
+            "leave --patience out, or import the graph with a validation split"
+        )
+        error.everywhere = True
+        raise error
+
+
+def has_nodes(file, split):
+    """Whether any node of a graph file is in a split and has a label. Holds some millions of nodes at a time."""
+    for start in range(0, file.meta.num_nodes, _CHUNK):
+        piece = [(start, min(start + _CHUNK, file.meta.num_nodes))]
+        found = file.read("nodes/split", piece) == SPLITS[split]
+        if found.any() and (file.meta.multi_label or (file.read("nodes/labels", piece)[found] >= 0).any()):
+            return True
+    return False
