@@ -19,9 +19,9 @@ runs on any machine; it needs neither torch nor MPI.
     hpcgnn report runs/gcn-* runs/gat-* --label-by model   a curve for each model
 
 Runs that differ in seed alone are repetitions: medians are shown, with the least and the most. Runs of one graph on
-several numbers of ranks are strong scaling; runs of a graph of its own for each number of ranks are weak scaling. Whatever
-else differs names the curves, but runs of different models or graphs share no curve unless --label-by tells them apart
-or --mix joins them."""
+several numbers of ranks are strong scaling; runs of a graph of its own for each number of ranks, of the same size for each
+rank, are weak scaling. Whatever else differs names the curves. Runs on different graphs or with different metrics are
+studies apart in one report, each in a folder of its own, unless --label-by graph or --mix joins them."""
 EPILOG = """\
 what it leaves in --out:
   report.html              the whole report in one file that needs no network
@@ -29,12 +29,15 @@ what it leaves in --out:
   TABLE.md .csv .tex       each table: scaling, cost, breakdown, bytes, memory, baseline, runs, problems
   FIGURE.png .svg          each figure: epoch_time, speedup, efficiency, memory, bytes, imbalance, breakdown, loss,
                            validation, accuracy_bytes, accuracy_seconds, memory_phases, memory_account
+  captions.md              how to read each figure
+  graph-NAME/              these, for each study, where there are several
 Files that do not apply are left out; those of an earlier report in the same folder are replaced. memory* tables and figures
 need runs made with --profile-memory.
 
 exit code:
-  0  the report is written, and every run was good
-  3  the report is written, but some run was missing or broken: it says which, and why
+  0  the report is written, and every run that was named was good; what was found below a folder and is unfinished, damaged
+     or not comparable is listed with the reason
+  3  the report is written, but some run that was named was missing or broken: it says which, and why
   2  nothing is written: no run was good, or what was asked makes no sense"""
 
 
@@ -74,20 +77,30 @@ def report(arguments):
         if importlib.util.find_spec(library) is None:
             raise ConfigError(f"{library} is not installed; reports need it: pip install 'hpcgnn[plot]'")
     from hpcgnn.report.read import read_runs
-    from hpcgnn.report.study import build_study
-    from hpcgnn.report.write import PAGE, TEXT, write_report
+    from hpcgnn.report.sections import make_sections
+    from hpcgnn.report.write import PAGE, TEXT, write_sections
 
     runs, broken = read_runs(arguments.runs)
-    for one in broken:
+    alone = not runs and len(broken) == 1
+    for one in broken[: 0 if alone else None]:
         print(f"hpcgnn: warning: {one.path}: {one.reason}", file=sys.stderr)
     if not runs:
+        why = f": {broken[0].path}: {broken[0].reason}" if alone else " (reasons above)"
         raise ConfigError(
-            f"none of the {len(broken)} run directories can be reported (reasons above); expected directories that "
-            "`hpcgnn train` has left behind"
+            f"none of the {len(broken)} run directories can be reported{why}; expected directories that `hpcgnn train` has "
+            "left behind"
         )
     keys = [key.strip().lstrip("-").replace("-", "_") for key in arguments.label_by.split(",") if key.strip()]
-    study = build_study(runs, keys, arguments.scaling, arguments.baseline, arguments.mix)
-    tables = write_report(study, broken, Path(arguments.out), arguments.title)
-    print(tables[0].markdown())
-    print(f"report of {len(runs)} runs in {arguments.out}/: {PAGE}, {TEXT}, tables and figures")
-    return SOME_BROKEN if broken else ALL_GOOD
+    sections, left_out = make_sections(runs, keys, arguments.scaling, arguments.baseline, arguments.mix)
+    for title, reason in left_out:
+        print(f"hpcgnn: warning: left out: {title}: {reason}", file=sys.stderr)
+    problems = [*((one.name, one.reason) for one in broken), *left_out]
+    tables = write_sections(sections, problems, Path(arguments.out), arguments.title)
+    for section, table in zip(sections, tables):
+        if section.title:
+            print(f"## {section.title}, in {arguments.out}/{section.folder}/\n")
+        print(table.markdown())
+    count = sum(len(section.study.runs) for section in sections)
+    apart = f", {len(sections)} studies apart" if len(sections) > 1 else ""
+    print(f"report of {count} runs{apart} in {arguments.out}/: {PAGE}, {TEXT}, tables and figures")
+    return SOME_BROKEN if any(one.asked for one in broken) else ALL_GOOD

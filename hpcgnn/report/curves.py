@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
-from hpcgnn.records import replaced_by
+from hpcgnn.records import counted_from_one, replaced_by
+
+COLOURS = {"train": "tab:blue", "val": "tab:orange", "test": "tab:green"}
 
 
 def draw_curves(run_dir):
@@ -18,40 +20,48 @@ def draw_curves(run_dir):
     import matplotlib.pyplot as plt
 
     run_dir = Path(run_dir)
-    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    records = counted_from_one([json.loads(line) for line in lines])
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
-    evaluated = [record for record in records if record.get("val") is not None]
+    curves = {split: _curve(records, split) for split in COLOURS}
+    curves = {split: curve for split, curve in curves.items() if curve[0]}
     figure, axes = plt.subplots(
-        1, 2 if evaluated else 1, figsize=(10 if evaluated else 5.5, 3.8), squeeze=False, layout="constrained"
+        1, 2 if curves else 1, figsize=(10 if curves else 5.5, 3.8), squeeze=False, layout="constrained"
     )
-    loss = axes[0, 0]
-    loss.plot([r["epoch"] for r in records], [r["loss"] for r in records], color="tab:blue", linewidth=1.4)
-    loss.set(xlabel="epoch", ylabel="training loss (with dropout)", title="loss")
-    if evaluated:
-        metric = axes[0, 1]
-        for split, color in (("train", "tab:blue"), ("val", "tab:orange"), ("test", "tab:green")):
-            metric.plot(
-                [r["epoch"] for r in evaluated],
-                [r[split] for r in evaluated],
-                color=color,
-                linewidth=1.4,
-                label=split,
-            )
-        if summary["best_epoch"] is not None:
-            metric.axvline(summary["best_epoch"], color="grey", linewidth=0.8, linestyle=":")
-        metric.set(
-            xlabel="epoch",
-            ylabel=summary["metric"],
-            title=f"test {summary['test_at_best_val']:.4f} at best validation"
-            if summary["test_at_best_val"] is not None
-            else summary["metric"],
-        )
-        metric.legend(frameon=False)
+    axes[0, 0].plot(*_curve(records, "loss"), color="tab:blue", linewidth=1.4)
+    axes[0, 0].set(xlabel="epoch", ylabel="training loss (with dropout)", title="loss")
     for axis in axes.flat:
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
+    if curves:
+        _draw_metrics(axes[0, 1], curves, summary)
     figure.suptitle(f"{summary['model']}, {summary['schedule']}, {summary['ranks']} ranks", fontsize=11)
     with replaced_by(run_dir / "curves.png") as temporary:
         figure.savefig(temporary, dpi=140, format="png")
     plt.close(figure)
     return run_dir / "curves.png"
+
+
+def _curve(records, name):
+    """([epochs], [values]) where there is a value."""
+    known = [record for record in records if record.get(name) is not None]
+    return [record["epoch"] for record in known], [record[name] for record in known]
+
+
+def _draw_metrics(axis, curves, summary):
+    from hpcgnn.report.coincide import merge_coinciding
+
+    series = {
+        split: axis.plot(*curve, color=COLOURS[split], linewidth=1.4, label=split) for split, curve in curves.items()
+    }
+    title = summary["metric"]
+    if summary["best_epoch"] is not None:
+        axis.axvline(summary["best_epoch"], color="grey", linewidth=0.8, linestyle=":")
+    if summary["test_at_best_val"] is not None:
+        title = f"test {summary['test_at_best_val']:.4f} at best validation (dotted)"
+    elif summary["best_val"] is None and summary["test_at_end"] is not None:
+        title = f"test {summary['test_at_end']:.4f} after the last epoch; no validation"
+    axis.set(xlabel="epoch", ylabel=summary["metric"], title=title)
+    axis.legend(frameon=False)
+    merge_coinciding(axis, series)
+    axis.legend(frameon=False)

@@ -4,18 +4,33 @@ import io
 from dataclasses import dataclass
 
 from hpcgnn.report import learning, memory, plots
-from hpcgnn.report.style import drawing
+from hpcgnn.report.captions import caption
+from hpcgnn.report.coincide import merge_coinciding
+from hpcgnn.report.remarks import remarks
+from hpcgnn.report.style import drawing, legend
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure on offer. draw(study, axis). applies(study): whether there is anything to draw. wide: a legend beside it."""
+    """A figure on offer. draw(study, axis) -> {name: [line, …]} of the series that could coincide, or None. applies(study):
+    whether there is anything to draw. wide: a legend beside it. timed: whether `remarks` belong to it.
+    """
 
     name: str
     title: str
     draw: callable
     applies: callable = lambda study: True
     wide: bool = False
+    timed: bool = False
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure as files: {'png': bytes, 'svg': bytes}, with the text that says how to read it."""
+
+    figure: Figure
+    images: dict
+    caption: str
 
 
 def _scaling(study):
@@ -31,9 +46,9 @@ def _sends(study):
 
 
 FIGURES = (
-    Figure("epoch_time", "Time of an epoch", plots.epoch_time),
-    Figure("speedup", "Speed-up", plots.speedup, _scaling),
-    Figure("efficiency", "Parallel efficiency", plots.efficiency, _scaling),
+    Figure("epoch_time", "Time of an epoch", plots.epoch_time, timed=True),
+    Figure("speedup", "Speed-up", plots.speedup, _scaling, timed=True),
+    Figure("efficiency", "Parallel efficiency", plots.efficiency, _scaling, timed=True),
     Figure("memory", "Training memory per rank", plots.memory, _grows),
     Figure("bytes", "Bytes sent per epoch", plots.bytes_sent, _sends),
     Figure("imbalance", "Load imbalance", plots.imbalances),
@@ -49,19 +64,25 @@ FORMATS = ("png", "svg")
 
 
 def draw_figures(study):
-    """{figure: {'png': bytes, 'svg': bytes}} of all that apply."""
-    drawn = {}
+    """A list of Drawn, of all that apply."""
     with drawing() as plt:
-        for figure in FIGURES:
-            if figure.applies(study):
-                picture, axis = plt.subplots(figsize=(7.4 if figure.wide else 4.8, 3.5))
-                figure.draw(study, axis)
-                drawn[figure] = {kind: _rendered(picture, kind) for kind in FORMATS}
-                plt.close(picture)
-    return drawn
+        return [_drawn(figure, study, plt) for figure in FIGURES if figure.applies(study)]
 
 
-def _rendered(picture, kind):
+def _drawn(figure, study, plt):
+    picture, axis = plt.subplots(figsize=(7.4 if figure.wide else 4.8, 3.5))
+    series = figure.draw(study, axis) or {}
+    legend(axis, figure.wide)  # takes its room, so that the axis is as large as it will be
+    notes = merge_coinciding(axis, series)
+    legend(axis, figure.wide, always=bool(notes))
+    text = " ".join([caption(figure.name, study), *notes, *(remarks(study) if figure.timed else [])])
+    images = {kind: _rendered(picture, kind, figure.title, text) for kind in FORMATS}
+    plt.close(picture)
+    return Drawn(figure, images, text)
+
+
+def _rendered(picture, kind, title, text):
     stream = io.BytesIO()
-    picture.savefig(stream, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+    words = {"Title": title, "Description": text}
+    picture.savefig(stream, format=kind, dpi=160, metadata={**words, "Date": None} if kind == "svg" else words)
     return stream.getvalue()

@@ -1,4 +1,6 @@
-"""Figures over the epochs: loss and metrics, and what accuracy costs in bytes and in seconds."""
+"""Figures over the epochs: loss and metrics, and what accuracy costs in bytes and in seconds. Each is a function of a study and
+an axis that returns {name: [line, what belongs to it]}.
+"""
 
 import numpy as np
 
@@ -18,21 +20,29 @@ def repetitions(study):
     return found
 
 
+def _bands(axis, groups, series):
+    """Of each group the median over repetitions, and the range that they cover. series(run) -> (x, y); cut to the shortest.
+    Returns {name: [line, band]}.
+    """
+    drawn = {}
+    for key, style in line_styles(groups).items():
+        artists = _band(axis, groups[key], series, {**style, "marker": None}, _name(key))
+        if artists:
+            drawn[_name(key)] = artists
+    return drawn
+
+
 def _band(axis, runs, series, style, label):
-    """The median over repetitions, and the range that they cover. series(run) -> (x, y); cut to the shortest."""
     drawn = [series(run) for run in runs]
     length = min(len(x) for x, _ in drawn)
     if length == 0:
-        return
+        return []
     x = np.median([x[:length] for x, _ in drawn], axis=0)
     y = np.array([y[:length] for _, y in drawn], float)
-    axis.plot(x, np.median(y, axis=0), label=label, **style)
+    artists = axis.plot(x, np.median(y, axis=0), label=label, **style)
     if len(runs) > 1:
-        axis.fill_between(x, y.min(0), y.max(0), color=style["color"], alpha=0.1, linewidth=0)
-
-
-def _styles(groups):
-    return {key: {**style, "marker": None} for key, style in line_styles(groups).items()}
+        artists.append(axis.fill_between(x, y.min(0), y.max(0), color=style["color"], alpha=0.1, linewidth=0))
+    return artists
 
 
 def _name(key):
@@ -55,47 +65,35 @@ def has_traffic(study):
 
 def loss(study, axis):
     """Training loss over the epochs."""
-    groups = repetitions(study)
-    for key, style in _styles(groups).items():
-        _band(
-            axis,
-            groups[key],
-            lambda run: ([r["epoch"] for r in run.records], [r["loss"] for r in run.records]),
-            style,
-            _name(key),
-        )
     axis.set(xlabel="epoch", ylabel="training loss (with dropout)")
-    _legend(axis, groups)
+    return _bands(
+        axis, repetitions(study), lambda run: ([r["epoch"] for r in run.records], [r["loss"] for r in run.records])
+    )
 
 
 def validation(study, axis):
     """The validation metric over the epochs."""
-    groups = repetitions(study)
-    for key, style in _styles(groups).items():
-        _band(
-            axis,
-            groups[key],
-            lambda run: ([r["epoch"] for r in _evaluated(run)], [r["val"] for r in _evaluated(run)]),
-            style,
-            _name(key),
-        )
     axis.set(xlabel="epoch", ylabel=f"validation {metric(study)}")
-    _legend(axis, groups)
+    return _bands(
+        axis, repetitions(study), lambda run: ([r["epoch"] for r in _evaluated(run)], [r["val"] for r in _evaluated(run)])
+    )
 
 
 def accuracy_against_bytes(study, axis):
     """The best validation metric so far against what training has sent until then."""
     groups = {key: runs for key, runs in repetitions(study).items() if cumulative_bytes(runs[0])[-1] > 0}
-    _best_so_far(study, axis, groups, lambda run: [total / MIB for total in cumulative_bytes(run)])
+    drawn = _best_so_far(study, axis, groups, lambda run: [total / MIB for total in cumulative_bytes(run)])
     log_axis(axis.xaxis)
     axis.set_xlabel("sent since the start, all ranks (MiB)")
+    return drawn
 
 
 def accuracy_against_seconds(study, axis):
     """The best validation metric so far against the time that training has taken until then, evaluation not counted."""
-    _best_so_far(study, axis, repetitions(study), cumulative_seconds)
+    drawn = _best_so_far(study, axis, repetitions(study), cumulative_seconds)
     log_axis(axis.xaxis)
     axis.set_xlabel("training time, slowest rank (s)")
+    return drawn
 
 
 def _best_so_far(study, axis, groups, costs):
@@ -107,16 +105,10 @@ def _best_so_far(study, axis, groups, costs):
         best = np.maximum.accumulate([r["val"] for r in evaluated] or [0.0])[: len(evaluated)]
         return [spent[r["epoch"]] for r in evaluated], best
 
-    for key, style in _styles(groups).items():
-        _band(axis, groups[key], series, style, _name(key))
     axis.set_ylabel(f"best validation {metric(study)} so far")
-    _legend(axis, groups)
+    return _bands(axis, groups, series)
 
 
 def metric(study):
     """The name of the metric, of all if they differ."""
     return " / ".join(sorted({run.summary["metric"] for run in study.runs}))
-
-
-def _legend(axis, groups):
-    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), ncols=1 + len(groups) // 16)

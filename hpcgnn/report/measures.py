@@ -8,6 +8,8 @@ import itertools
 import math
 import statistics
 
+from hpcgnn.report.remarks import halo_rounds, threads_per_core
+
 ROWS = ("halo_forward", "halo_backward", "input")
 SENT = (*ROWS, "allreduce", "average")  # what training sends; evaluation is counted apart
 PARTS = {
@@ -47,6 +49,9 @@ def measure(run):
         "final_loss": _number(summary["final_loss"]),
         "best_val": _number(summary["best_val"]),
         "test_at_best_val": _number(summary["test_at_best_val"]),
+        "test_at_end": _number(run.records[-1].get("test")),
+        "threads_per_core": threads_per_core(run),
+        "halo_rounds": halo_rounds(run),
     }
 
 

@@ -15,6 +15,10 @@ from hpcgnn.report.tables import Table, number
 
 MIB = 2**20
 SETTING_UP = ("load", "plan")
+# The item of the account that is resident and holds nothing at that moment; what it was called once.
+KEPT_FREE = "arena, resident but not in use then"
+_RENAMED = {"free pieces of the arena": KEPT_FREE}
+FREE_STYLE = {"color": "#FFFFFF", "hatch": "////", "edgecolor": "#8A8A8A", "linewidth": 0.6}
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,8 @@ class Profile:
 
     phases: {phase: high-water mark above the base}.
 
-    busiest: the phase of training with the highest mark. account: {item: bytes} of what is known to be live there.
+    busiest: the phase of training with the highest mark. account: {item: bytes} of what is known to be resident there;
+    KEPT_FREE is the item of them that holds nothing then.
     """
 
     label: str
@@ -62,7 +67,7 @@ def _profile(label, ranks, record):
         record.get("base_mpi_bytes", 0),
         phases,
         busiest,
-        record["account_bytes"][busiest],
+        {_RENAMED.get(item, item): size for item, size in record["account_bytes"][busiest].items()},
     )
 
 
@@ -81,8 +86,10 @@ def phases_over_ranks(study, axis):
     found = [profile for profile in found if profile.label == found[0].label]
     ranks = np.array([profile.ranks for profile in found])
     names = _phase_names(found)
-    for phase, style in line_styles(names).items():
-        axis.plot(ranks, [p.phases.get(phase, np.nan) / MIB for p in found], label=phase, **style)
+    drawn = {
+        phase: axis.plot(ranks, [p.phases.get(phase, np.nan) / MIB for p in found], label=phase, **style)
+        for phase, style in line_styles(names).items()
+    }
     first = max(found[0].phases.values()) / MIB
     axis.plot(
         ranks, first * ranks[0] / ranks if study.mode == "strong" else [first] * len(ranks), label="ideal", **IDEAL
@@ -92,7 +99,7 @@ def phases_over_ranks(study, axis):
     log_axis(axis.yaxis)
     axis.set_ylabel("high-water mark above the base (MiB)")
     axis.set_title(found[0].label, fontsize=9)
-    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return drawn
 
 
 def _highest_of_others(label, study, axis):
@@ -113,14 +120,14 @@ def account(study, axis):
     shown = [(x, found[key]) for x, key in zip(positions, keys) if key in found]
     x, bottom = np.array([x for x, _ in shown]), np.zeros(len(shown))
     items = dict.fromkeys(item for _, profile in shown for item in profile.account)
-    for item, style in bar_styles(items).items():
+    styles = bar_styles([item for item in items if item != KEPT_FREE])
+    for item, style in {**styles, KEPT_FREE: FREE_STYLE}.items():  # on top of what is in use
         heights = np.array([profile.account.get(item, 0) / MIB for _, profile in shown])
         axis.bar(x, heights, 0.6, bottom=bottom, label=item, **style)
         bottom += heights
     measured = [profile.phases[profile.busiest] / MIB for _, profile in shown]
     axis.plot(x, measured, "_", color="black", markersize=26, markeredgewidth=2, label="measured")
     axis.set_ylabel("memory above the base (MiB)")
-    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
 def memory_table(study):
@@ -140,6 +147,7 @@ def memory_table(study):
                 *cells,
                 profile.busiest,
                 number(known / MIB),
+                number(profile.account.get(KEPT_FREE, 0) / MIB),
             ]
             + [number((peak - known) / MIB), f"{100 * profile.explained:.1f} %"]
         )
@@ -150,10 +158,12 @@ def memory_table(study):
             | {"busiest": profile.busiest, "accounted_bytes": known, "difference_bytes": peak - known}
             | {f"account {item} (bytes)": size for item, size in profile.account.items()}
         )
-    head = ["curve", "ranks", "base", "of it MPI", *names, "busiest", "account", "difference", "explained"]
+    head = ["curve", "ranks", "base", "of it MPI", *names, "busiest", "account", "of it not in use", "difference", "explained"]
     note = (
         "The largest rank, one run of each point. Phases: the kernel's high-water mark of resident memory above the base, "
-        "which is what the process held before it read the graph, with what starting MPI took. Account: what is known, tensor by "
-        "tensor, to be live at the busiest phase, and the growth of MPI's shared memory."
+        "which is what the process held before it read the graph, with what starting MPI took. Account: what is known to "
+        "be resident in the busiest phase, which is the live tensors one by one, the growth of MPI's shared memory and, "
+        "not in use, the memory of the arena that holds nothing then and that other phases of a step use; that is neither "
+        "activations nor workspace."
     )
     return Table("memory", "Memory by phase (MiB per rank)", head, rows, pd.DataFrame(numbers), note)

@@ -23,7 +23,9 @@ thead th {{ border-bottom: 2px solid #444; vertical-align: bottom; }}
 .problems td {{ text-align: left; }} .problems h2 {{ color: #9b1c1c; }}
 .figures {{ display: flex; flex-wrap: wrap; gap: 1rem; }}
 figure {{ margin: 0; flex: 1 1 26rem; }} figure img {{ width: 100%; max-width: 46rem; }}
-figcaption {{ font-weight: 600; font-size: 0.9rem; }}
+figcaption {{ font-size: 0.85rem; max-width: 46rem; color: #333; margin-bottom: 0.3rem; }}
+figcaption strong {{ color: #1a1a1a; }}
+h1.part {{ font-size: 1.35rem; margin-top: 3rem; border-top: 2px solid #444; padding-top: 0.6rem; }}
 pre {{ white-space: pre-wrap; font-size: 0.8rem; background: #f5f5f5; padding: 0.6rem; }}
 </style>
 </head>
@@ -31,19 +33,28 @@ pre {{ white-space: pre-wrap; font-size: 0.8rem; background: #f5f5f5; padding: 0
 """
 
 
-def make_page(title, study, tables, figures, made):
-    """The text of the page. figures: {Figure: {'svg': bytes, …}}; made: lines that say by what and of what it was made."""
-    parts = [_HEAD.format(title=html.escape(title)), f"<h1>{html.escape(title)}</h1>"]
-    parts += [f'<p class="note">{html.escape(line)}</p>' for line in made]
-    parts += [_section(table, "problems") for table in tables if table.name == "problems"]
-    main = [table for table in tables if table.name not in ("problems", "runs")]
-    parts += [_section(table) for table in main[:1]]
+def make_page(title, made, problems, parts):
+    """The text of the page. made: lines that say by what and of what it was made. problems: a list of Table. parts: of each
+    study (heading or '', Study, list of Table, list of Drawn).
+    """
+    texts = [_HEAD.format(title=html.escape(title)), f"<h1>{html.escape(title)}</h1>"]
+    texts += [f'<p class="note">{html.escape(line)}</p>' for line in made]
+    texts += [_section(table, "problems") for table in problems]
+    for heading, study, tables, figures in parts:
+        texts += [f'<h1 class="part">{html.escape(heading)}</h1>'] if heading else []
+        texts += _study(study, tables, figures)
+    return "\n".join([*texts, "</body>\n</html>\n"])
+
+
+def _study(study, tables, figures):
+    main = [table for table in tables if table.name != "runs"]
+    parts = [_section(table) for table in main[:1]]
     parts.append('<h2>Figures</h2>\n<div class="figures">')
-    parts += [_figure(figure, images["svg"]) for figure, images in figures.items()]
+    parts += [_figure(drawn) for drawn in figures]
     parts.append("</div>")
     parts += [_section(table) for table in main[1:]]
     parts += [_section(table) for table in tables if table.name == "runs"]
-    return "\n".join([*parts, _provenance(study), "</body>\n</html>\n"])
+    return [*parts, _provenance(study)]
 
 
 def _section(table, kind=""):
@@ -51,10 +62,10 @@ def _section(table, kind=""):
     return f'<section class="{kind}"><h2>{html.escape(table.title)}</h2>\n<div class="wide">{table.html()}</div>{note}</section>'
 
 
-def _figure(figure, svg):
-    image = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
-    title = html.escape(figure.title)
-    return f'<figure><figcaption>{title}</figcaption><img alt="{title}" src="{image}"></figure>'
+def _figure(drawn):
+    image = f"data:image/svg+xml;base64,{base64.b64encode(drawn.images['svg']).decode()}"
+    title, text = html.escape(drawn.figure.title), html.escape(drawn.caption)
+    return f'<figure><figcaption><strong>{title}.</strong> {text}</figcaption><img alt="{title}. {text}" src="{image}"></figure>'
 
 
 def _provenance(study):

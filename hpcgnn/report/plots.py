@@ -1,31 +1,36 @@
-"""Figures over the number of ranks: times, speed-up, memory, bytes, balance, each a function of a study and an axis."""
+"""Figures over the number of ranks: times, speed-up, memory, bytes, balance, each a function of a study and an axis. Those of
+lines return {name: [line, what belongs to it]}.
+"""
 
 import textwrap
 
 import numpy as np
 
 from hpcgnn.report.measures import PARTS
-from hpcgnn.report.style import IDEAL, bar_styles, line_styles, log_axis, ranks_axis
+from hpcgnn.report.remarks import remarks
+from hpcgnn.report.style import IDEAL, bar_styles, line_styles, log_axis, note_below, ranks_axis
 
 MIB = 2**20
 
 
 def curves(study, axis, name, scale=1.0):
-    """The median of a measure over the ranks, one curve per label, with bars from the least to the most."""
-    styles = line_styles(study.labels)
+    """The median of a measure over the ranks, one curve per label, with bars from the least to the most where they differ.
+    Returns {label: [the line, its bars]}.
+    """
+    styles, drawn = line_styles(study.labels), {}
     for label in study.labels:
-        points = study.curve(label)
+        points = study.curve(label).dropna(subset=[name])
+        if points.empty:
+            continue
         middle = points[name] * scale
-        if f"{name}_min" in points:
-            least, most = points[f"{name}_min"] * scale, points[f"{name}_max"] * scale
-            axis.errorbar(
-                points["ranks"], middle, [middle - least, most - middle], label=label, capsize=3, **styles[label]
-            )
-        else:
-            axis.plot(points["ranks"], middle, label=label, **styles[label])
+        drawn[label] = axis.plot(points["ranks"], middle, label=label, **styles[label])
+        if f"{name}_min" in points and (points[f"{name}_min"] < points[f"{name}_max"]).any():
+            reach = [middle - points[f"{name}_min"] * scale, points[f"{name}_max"] * scale - middle]
+            colour = styles[label]["color"]
+            bars = axis.errorbar(points["ranks"], middle, reach, fmt="none", ecolor=colour, capsize=3, label="_nolegend_")
+            drawn[label] += [*bars[1], *bars[2]]
     ranks_axis(axis, study.points["ranks"])
-    if len(study.labels) > 1 or study.mode != "none":
-        axis.legend()
+    return drawn
 
 
 def _ideal(study, axis, value):
@@ -49,45 +54,53 @@ def epoch_time(study, axis):
     """Seconds of an epoch on the slowest rank."""
     if study.mode != "none":
         _ideal(study, axis, _shrinking(study, "epoch_seconds"))
-    curves(study, axis, "epoch_seconds")
+    drawn = curves(study, axis, "epoch_seconds")
     log_axis(axis.yaxis)
     axis.set_ylabel("time of an epoch, slowest rank (s)")
+    note_below(axis, remarks(study))
+    return drawn
 
 
 def speedup(study, axis):
     """Speed-up relative to the fewest ranks of each curve."""
     _ideal(study, axis, lambda curve: (curve["ranks"], curve["ranks"]))
-    curves(study, axis, "speedup")
+    drawn = curves(study, axis, "speedup")
     axis.set_yscale("log", base=2)
     ranks, least = sorted(set(study.points["ranks"])), study.points["speedup"].min()
     below = [2.0**-k for k in range(1, 8) if 2.0 ** (1 - k) > least]  # slower than on the fewest ranks
     axis.set_yticks([*below, *ranks], [f"{tick:g}" for tick in (*below, *ranks)])
     axis.minorticks_off()
     axis.set_ylabel("speed-up" if study.mode == "strong" else "scaled speed-up")
+    note_below(axis, remarks(study))
+    return drawn
 
 
 def efficiency(study, axis):
     """Parallel efficiency relative to the fewest ranks of each curve."""
     _ideal(study, axis, lambda curve: (curve["ranks"], 100 + 0 * curve["ranks"]))
-    curves(study, axis, "efficiency", 100)
+    drawn = curves(study, axis, "efficiency", 100)
     axis.set_ylim(bottom=0)
     axis.set_ylabel("parallel efficiency (%)")
+    note_below(axis, remarks(study))
+    return drawn
 
 
 def memory(study, axis):
     """Memory that training adds to the largest rank."""
     if study.mode != "none":
         _ideal(study, axis, _shrinking(study, "growth_bytes", 1 / MIB))
-    curves(study, axis, "growth_bytes", 1 / MIB)
+    drawn = curves(study, axis, "growth_bytes", 1 / MIB)
     log_axis(axis.yaxis)
     axis.set_ylabel("training memory, largest rank (MiB)")
+    return drawn
 
 
 def bytes_sent(study, axis):
     """What training sends in an epoch, over all ranks."""
-    curves(study, axis, "bytes_epoch", 1 / MIB)
+    drawn = curves(study, axis, "bytes_epoch", 1 / MIB)
     axis.set_ylim(bottom=0)
     axis.set_ylabel("sent per epoch, all ranks (MiB)")
+    return drawn
 
 
 def imbalances(study, axis):
@@ -101,7 +114,6 @@ def imbalances(study, axis):
     axis.axhline(1, **IDEAL)
     axis.set_ylim(bottom=0.9)
     axis.set_ylabel("largest rank / mean of ranks")
-    axis.legend()
 
 
 def breakdown(study, axis):
@@ -113,7 +125,6 @@ def breakdown(study, axis):
         axis.bar(positions, heights, 0.7, bottom=base, label=shown, **styles[part])
         base = base + heights
     axis.set_ylabel("time of an epoch (ms)")
-    axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
 def label_bars(study, axis):
@@ -128,8 +139,8 @@ def label_bars(study, axis):
     axis.grid(False, axis="x")
     if len(groups) > 1:
         places = [[x for x, own in zip(positions, labels) if own == label] for label in groups]
-        width = max(12, 60 // len(groups))  # letters that fit below a curve's bars
-        names = [textwrap.fill(label, width) for label in groups]
+        each = 64 / len(labels)  # letters that fit below a bar
+        names = [textwrap.fill(label, max(8, int(each * len(place)))) for label, place in zip(groups, places)]
         axis.xaxis.remove_overlapping_locs = False  # a name may stand below the bar in the middle
         axis.set_xticks([np.mean(place) for place in places], names, minor=True, fontsize=8)
         axis.tick_params(axis="x", which="minor", length=0, pad=16)

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcgnn.records import FIRST_EPOCH, counted_from_one
+from hpcgnn.report.measures import measure
 
 MARKS = ("config.toml", "metrics.jsonl", "summary.json")  # any of these makes a directory a run directory
+FOUND_BY = MARKS[1:]  # below a folder: a config.toml alone may be anything's
 REQUIRED = (
     "ranks threads_per_rank schedule model parameters epochs final_loss metric best_val best_epoch test_at_best_val "
     "epoch_seconds peak_rss_bytes training_growth_bytes partition graph graph_uuid seed versions hosts command config"
@@ -41,11 +43,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Broken:
-    """A directory that was asked for and cannot be used. reason: one line."""
+    """A directory that cannot be used. reason: one line. asked: whether it was named, or else found below a folder that was."""
 
     path: Path
     name: str
     reason: str
+    asked: bool = True
 
 
 class _Unusable(Exception):
@@ -54,23 +57,34 @@ class _Unusable(Exception):
 
 def read_runs(paths):
     """(list of Run, list of Broken) of run directories, or of directories that hold run directories at any depth."""
+    asked = {Path(path).resolve() for path in paths}
     found = list(dict.fromkeys(run.resolve() for path in paths for run in _expand(Path(path))))
     base = Path(os.path.commonpath([path.parent for path in found])) if found else Path()
     runs, broken = [], []
     for path in found:
         name = str(path.relative_to(base))
         try:
-            runs.append(Run(path, name, *_read(path)))
+            runs.append(_checked(Run(path, name, *_read(path))))
         except _Unusable as problem:
-            broken.append(Broken(path, name, str(problem)))
+            broken.append(Broken(path, name, str(problem), path in asked))
     return runs, broken
+
+
+def _checked(run):
+    """The run, if all that reports measure can be had from its files."""
+    try:
+        measure(run)
+        assert run.config.keys() >= {"model", "seed"}, "config lacks the model"
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
+        raise _Unusable(f"its files are not what a run leaves: {type(error).__name__}: {' '.join(str(error).split())}") from error
+    return run
 
 
 def _expand(path):
     """The run directories at or below a path; the path itself if there are none, so that it is reported."""
     if not path.is_dir() or _is_run(path):
         return [path]
-    below = sorted(folder for folder, _, files in os.walk(path) if any(mark in files for mark in MARKS))
+    below = sorted(folder for folder, _, files in os.walk(path) if any(mark in files for mark in FOUND_BY))
     return [Path(folder) for folder in below] or [path]
 
 
@@ -94,8 +108,10 @@ def _read(path):
         )
     if not records:
         raise _Unusable("no epoch was run")
-    if summary["best_epoch"] is not None:
+    if isinstance(summary["best_epoch"], int):
         summary["best_epoch"] += FIRST_EPOCH - summary.get("first_epoch", 0)  # runs of before counted from 0
+    if not isinstance(summary["ranks"], int) or not isinstance(summary["config"], dict):
+        raise _Unusable("summary.json is not what a run leaves: ranks is no number, or config no table")
     files = [path / "ranks" / f"rank-{rank:05d}.json" for rank in range(summary["ranks"])]
     return summary, records, [_object(file, _text(file), PER_RANK) for file in files]
 

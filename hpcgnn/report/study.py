@@ -5,19 +5,26 @@ the seed, and what does not change the result differs between them; whatever els
 has to be asked for (`--mix`).
 """
 
+import math
+import statistics
 from dataclasses import dataclass
 
 import pandas as pd
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.report.measures import measure
+from hpcgnn.report.remarks import ONE_SHOT_MIB
 
 # What may differ between runs of one curve: names of files, and of the section [run] all that decides neither time nor result.
 FREE = {"graph", "partition", "auto_partition", "folder"}
 RUN_MATTERS = {"threads", "precision", "matmul", "metric", "profile_memory"}
 LIKE = {"precision", "self_loops"}  # part of what is meant by "the model", besides the section of that name
-ONE_SHOT_MIB = 2**20  # a cap that no halo reaches: how jobs/lib/study.sh asks for the one-shot exchange
+LIKE_SHARES = 1.5  # nodes per rank differ by at most so much in what is taken for weak scaling without being told
 MODES = ("auto", "strong", "weak", "none")
+
+
+class UnlikeError(ConfigError):
+    """Runs that cannot be compared would share a curve or a figure."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ def build_study(runs, label_by=(), scaling="auto", baseline=None, mix=False):
     """A Study of a list of Run. label_by: configuration keys whose values name the curves (also `graph` and
     `folder`).
 
-    Raises ConfigError where unlike runs would share a curve, or for a key or label that does not exist.
+    Raises UnlikeError where unlike runs would share a curve, ConfigError for a key or label that does not exist.
     """
     keys = _label_keys(runs, label_by, scaling)
     whole = f"{runs[0].summary['model']}, {runs[0].summary['schedule']}"  # the one curve, where nothing names several
@@ -112,10 +119,46 @@ def _label_keys(runs, asked, scaling):
     return keys
 
 
+def telling_apart(runs):
+    """Configuration keys that tell unlike runs apart: model and schedule wherever they differ, and of the others the fewest, in
+    their order.
+    """
+    differing = _differing(runs)
+    keys = [key for key in ("model", "schedule") if key in differing]
+    for key in differing:
+        if _count(runs, [*keys, key]) > _count(runs, keys):
+            keys.append(key)
+    return keys
+
+
+def _count(runs, keys):
+    return len({tuple(repr(run.config.get(key)) for key in keys) for run in runs})
+
+
+def models_differ(runs):
+    """Whether the runs are not all of one model."""
+    return any(_of_model(runs[0], key) for key in _differing(runs))
+
+
+def setup(run, runs):
+    """What must be the same in two of `runs` for them to be one curve, whatever their graphs."""
+    return tuple((key, repr(run.config.get(key))) for key in _matters(runs))
+
+
+def looks_weak(group):
+    """Whether like runs on several graphs are a weak scaling."""
+    return _kind(group) == "weak"
+
+
+def _matters(runs):
+    """The configuration keys that decide time or result."""
+    free = FREE | {key for run in runs for key in run.summary["config"]["run"]} - RUN_MATTERS
+    return list(dict.fromkeys(key for run in runs for key in run.config if key not in free))
+
+
 def _differing(runs):
     """The configuration keys that are not free and differ between runs; those of the model first."""
-    free = FREE | {key for run in runs for key in run.summary["config"]["run"]} - RUN_MATTERS
-    keys = dict.fromkeys(key for run in runs for key in run.config if key not in free)
+    keys = _matters(runs)
     differing = [key for key in keys if len({repr(run.config.get(key)) for run in runs}) > 1]
     return sorted(differing, key=lambda key: not (key in runs[0].summary["config"]["model"]))
 
@@ -128,7 +171,7 @@ def _refuse_unlike(label, group):
     for key in _differing(group):
         values = ", ".join(sorted({str(run.config.get(key)) for run in group}))
         what = "models" if _of_model(group[0], key) else "configurations"
-        raise ConfigError(
+        raise UnlikeError(
             f"the runs of curve {label!r} are of different {what}: {key} is {values}; separate them with --label-by "
             f"{key}, leave some out, or join them with --mix"
         )
@@ -149,7 +192,14 @@ def _kind(group):
         return "none" if len(graphs) == 1 else "unclear"
     if len(graphs) == 1:
         return "strong"
-    return "weak" if len(graphs) == sum(map(len, by_ranks.values())) == len(by_ranks) else "unclear"
+    apart = len(graphs) == sum(map(len, by_ranks.values())) == len(by_ranks)
+    return "weak" if apart and _grows_with_ranks(group) else "unclear"
+
+
+def _grows_with_ranks(group):
+    """Whether graphs are such as weak scaling is measured on: one task, and about as many nodes for each rank."""
+    nodes = [statistics.fmean(rank["nodes"] for rank in run.ranks) for run in group]
+    return len({run.summary["parameters"] for run in group}) == 1 and max(nodes) <= LIKE_SHARES * min(nodes)
 
 
 def _detect(groups, mix):
@@ -157,7 +207,7 @@ def _detect(groups, mix):
     if mix:
         kinds.discard("unclear")
     if len(kinds) > 1:
-        raise ConfigError(
+        raise UnlikeError(
             f"the runs are of different kinds of scaling: {', '.join(sorted(kinds))}; report them apart, or say which "
             "with --scaling strong, weak or none"
         )
@@ -171,12 +221,12 @@ def _refuse_graphs(label, group, mode):
     names = ", ".join(sorted({f"{_shown(run, 'graph')} ({run.summary['graph_uuid'][:8]})" for run in group}))
     count = len(set().union(*by_ranks.values()))
     if several or (mode == "strong" and count > 1):
-        raise ConfigError(
+        raise UnlikeError(
             f"the runs of curve {label!r} are of different graphs: {names}; separate them with --label-by graph, leave "
             "some out, or join them with --mix"
         )
     if mode == "weak" and count < len(by_ranks):
-        raise ConfigError(
+        raise UnlikeError(
             f"--scaling weak: expected a graph of its own for each number of ranks in curve {label!r}, got {names} for "
             f"{', '.join(map(str, sorted(by_ranks)))} ranks; ask for --scaling strong, or join them with --mix"
         )
@@ -198,4 +248,6 @@ def _points(table, mode):
     # Relative to the fewest ranks of the curve, which are counted as perfect; weak scaling does `more` times the work.
     points["speedup"] = gain * (ranks if mode == "strong" else points["ranks"])
     points["efficiency"] = gain / more if mode == "strong" else gain
+    alone = points.groupby("label")["ranks"].transform("size") == 1
+    points.loc[alone, ["speedup", "efficiency"]] = math.nan  # one number of ranks says nothing of scaling
     return points

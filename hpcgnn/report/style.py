@@ -6,6 +6,7 @@ and Ito (2008), which people with any common colour blindness can tell apart, in
 
 import contextlib
 import itertools
+import textwrap
 
 COLOURS = ("#0072B2", "#E69F00", "#000000", "#56B4E9", "#D55E00", "#009E73", "#CC79A7")
 MARKERS = "osD^vPX"
@@ -26,6 +27,7 @@ SHADES = (
 )
 HATCHES = ("", "//", "", "..", "", "xx", "", "\\\\", "", "++", "", "oo")
 IDEAL = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 1}
+NOTE_LETTERS = 96  # of small print that fit below a figure
 SETTINGS = {
     "font.size": 9,
     "axes.grid": True,
@@ -35,6 +37,7 @@ SETTINGS = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "hatch.linewidth": 0.5,
+    "text.parse_math": False,  # a dollar in a name is a dollar
     "svg.hashsalt": "hpcgnn",  # otherwise the names inside an SVG are drawn at random
     "figure.constrained_layout.use": True,
 }
@@ -56,10 +59,13 @@ def drawing():
 
 
 def line_styles(names):
-    """{name: keyword arguments of `plot`}."""
+    """{name: keyword arguments of `plot`}. Markers are hollow, so that of two on one place both are seen."""
     looks = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES))
     return {
-        name: {"color": colour, "marker": marker, "linestyle": dash, "markersize": 5, "linewidth": 1.4}
+        name: {
+            **{"color": colour, "linestyle": dash, "linewidth": 1.4},
+            **{"marker": marker, "markersize": 5.5, "markerfacecolor": "none", "markeredgewidth": 1.2},
+        }
         for name, (colour, marker, dash) in zip(names, looks)
     }
 
@@ -84,6 +90,27 @@ def log_axis(axis):
     axis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
+
+
+def legend(axis, wide, always=False):
+    """The legend of a figure, in place of what it had: beside it if that is wide, else inside, and there none for a single
+    entry unless `always`.
+    """
+    if axis.get_legend() is not None:
+        axis.get_legend().remove()
+    handles, labels = axis.get_legend_handles_labels()
+    labels = [textwrap.fill(label, 36) if "\n" not in label else label for label in labels]
+    if wide:
+        axis.legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), ncols=1 + len(handles) // 17)
+    elif len(handles) > 1 or (handles and always):
+        axis.legend(handles, labels)
+
+
+def note_below(axis, lines):
+    """Small print under a figure."""
+    if lines:
+        text = "\n".join(textwrap.fill(line, NOTE_LETTERS) for line in lines)
+        axis.figure.supxlabel(text, fontsize=7, color="#444444", x=0.01, ha="left")
 
 
 def ranks_axis(axis, ranks):

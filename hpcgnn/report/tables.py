@@ -10,6 +10,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from hpcgnn.report.measures import PARTS
+from hpcgnn.report.remarks import SHARED, remarks
 
 MIB = 2**20
 TIMES = "×"
@@ -35,7 +36,7 @@ class Table:
     def latex(self):
         """A `tabular` with the rules of the package booktabs; special characters are escaped."""
         text = tabulate(self.rows, self.head, "latex_booktabs", disable_numparse=True)
-        text = text.replace(TIMES, r"$\times$").replace("–", "--")
+        text = text.replace(TIMES, r"$\times$").replace("–", "--").replace(SHARED, r"$\dagger$")
         return f"% {self.title}. {self.note}\n{text}\n"
 
     def html(self):
@@ -72,17 +73,19 @@ def spread(point, name, scale=1.0, digits=3):
 SPREAD_NOTE = "Median [least, most] over repetitions."
 
 
-def make_tables(study, broken):
-    """All tables that the study has something for."""
+def make_tables(study):
+    """All tables that the study has something for; `problems_table` is apart."""
     tables = [_scaling(study), _cost(study), _breakdown(study), _bytes(study)]
     if study.baseline is not None:
         tables.append(_against(study))
-    tables.append(_runs(study))
-    if broken:
-        rows = [[b.name, b.reason] for b in broken]
-        frame = pd.DataFrame(rows, columns=["run", "reason"])
-        tables.append(Table("problems", "Runs that are missing or broken", ["run", "reason"], rows, frame))
-    return tables
+    return [*tables, _runs(study)]
+
+
+def problems_table(problems):
+    """What was left out. problems: [(name, reason)]."""
+    rows = [list(problem) for problem in problems]
+    frame = pd.DataFrame(rows, columns=["run", "reason"])
+    return Table("problems", "Runs that are missing, broken or left out", ["run", "reason"], rows, frame)
 
 
 def _points(study, columns):
@@ -99,12 +102,12 @@ def _scaling(study):
         ["curve", "ranks", "runs", "epoch (s)"],
         [
             lambda p: str(p["repetitions"]),
-            lambda p: spread(p, "epoch_seconds"),
+            lambda p: spread(p, "epoch_seconds") + (_mark(p) if study.mode == "none" else ""),
         ],
     )
     if study.mode != "none":
         head += ["speed-up", "efficiency"]
-        columns += [lambda p: number(p["speedup"]), lambda p: f"{100 * p['efficiency']:.0f} %"]
+        columns += [lambda p: number(p["speedup"]), _efficiency]
     head += ["training memory (MiB/rank)", "peak memory (MiB/rank)", "sent per epoch (MiB)", "best val", "test there"]
     columns += [
         lambda p: spread(p, "growth_bytes", 1 / MIB),
@@ -119,7 +122,30 @@ def _scaling(study):
         note += " Speed-up and efficiency are relative to the fewest ranks of the curve."
     if study.mode == "weak":
         note += " Speed-up is scaled: ranks × time on the fewest / time."
+    if study.mode != "none" and study.points["speedup"].isna().any():
+        note += " A curve with one number of ranks has none."
+    note = " ".join([note, *remarks(study), *_without_validation(study)])
     return Table("scaling", title, head, _points(study, columns), study.points, note)
+
+
+def _efficiency(point):
+    return "–" if math.isnan(point["efficiency"]) else f"{100 * point['efficiency']:.0f} %{_mark(point)}"
+
+
+def _mark(point):
+    """The sign of a point whose ranks had fewer cores than threads."""
+    return f" {SHARED}" if point["threads_per_core_max"] > 1 else ""
+
+
+def _without_validation(study):
+    """[what the dashes mean], where runs have no best epoch."""
+    count = int(study.table["best_val"].isna().sum())
+    if not count:
+        return []
+    return [
+        f"–: without a validation metric no epoch is the best ({count} of {len(study.runs)} runs); the table of runs has the "
+        "test metric at the end."
+    ]
 
 
 def _cost(study):
@@ -210,7 +236,7 @@ def _against(study):
             row["label"],
             str(row["ranks"]),
             *["–" if math.isnan(row[n]) else f"{number(row[n])} {TIMES}" for n in names],
-            f"{row['test_difference']:+.4f}",
+            "–" if math.isnan(row["test_difference"]) else f"{row['test_difference']:+.4f}",
         ]
         for row in rows
     ]
@@ -231,6 +257,7 @@ def _runs(study):
             number(row["final_loss"], 4),
             number(row["best_val"], 4),
             number(row["test_at_best_val"], 4),
+            number(row["test_at_end"], 4),
         ]
         for _, row in study.table.iterrows()
     ]
@@ -245,5 +272,6 @@ def _runs(study):
         "final loss",
         "best val",
         "test there",
+        "test at the end",
     ]
     return Table("runs", "All runs", head, rows, study.table, "Epoch: median [least, most] over the epochs of the run.")

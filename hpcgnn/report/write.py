@@ -1,4 +1,4 @@
-"""From a study to the files of its report: all made first, then each written complete, the page last."""
+"""From studies to the files of a report: all made first, then each written complete, the page last."""
 
 import datetime
 import itertools
@@ -10,51 +10,79 @@ from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
 from hpcgnn.report.memory import has_profiles, memory_table
 from hpcgnn.report.page import make_page
 from hpcgnn.report.read import MARKS
-from hpcgnn.report.tables import make_tables
+from hpcgnn.report.sections import Section
+from hpcgnn.report.tables import make_tables, problems_table
 
-PAGE, TEXT = "report.html", "report.md"
+PAGE, TEXT, CAPTIONS = "report.html", "report.md", "captions.md"
 TABLES = ("scaling", "cost", "breakdown", "bytes", "memory", "baseline", "runs", "problems")
 KINDS = ("md", "csv", "tex")
 TITLES = {"strong": "Strong scaling", "weak": "Weak scaling", "none": "Runs"}
 
 
 def write_report(study, broken, out, title=""):
-    """Write all files of a report into the folder `out`, made if need be; returns the tables. Raises ConfigError."""
-    tables = make_tables(study, broken)
-    if has_profiles(study):
-        tables.append(memory_table(study))
-    figures = draw_figures(study)
-    title = title or TITLES[study.mode]
-    made = [
-        _about(study, broken),
-        f"Made by hpcgnn {__version__} on {datetime.date.today()}, from run directories alone.",
-    ]
+    """Write the report of one study; see `write_sections`."""
+    return write_sections([Section("", "", study)], [(one.name, one.reason) for one in broken], out, title)
+
+
+def write_sections(sections, problems, out, title=""):
+    """Write all files of a report into the folder `out`, made if need be; returns the first table of each section.
+
+    sections: list of Section; the tables and figures of each go into its folder. problems: [(name, reason)] of what is not
+    in it. Raises ConfigError.
+    """
+    files, parts, texts = {}, [], []
+    for section in sections:
+        study, folder = section.study, f"{section.folder}/" if section.folder else ""
+        tables = make_tables(study) + ([memory_table(study)] if has_profiles(study) else [])
+        figures = draw_figures(study)
+        files |= {folder + name: content for name, content in _files(tables, figures).items()}
+        parts.append((section.title, study, tables, figures))
+        texts += [f"# {section.title}"] * bool(section.title) + [table.markdown() for table in tables]
+    left_out = [problems_table(problems)] if problems else []
+    files |= _files(left_out, [])
+    modes = {section.study.mode for section in sections}
+    title = title or (TITLES[modes.pop()] if len(modes) == 1 else "Runs")
+    made = [_about(sections, problems), f"Made by hpcgnn {__version__} on {datetime.date.today()}, from run directories alone."]
+    files[TEXT] = "\n\n".join([f"# {title}", *made, *[table.markdown() for table in left_out], *texts])
+    files[PAGE] = make_page(title, made, left_out, parts)
+    _write_files(out, files)
+    return [tables[0] for _, _, tables, _ in parts]
+
+
+def _files(tables, figures):
+    """{name: text or bytes} of tables and figures, with the captions of these."""
     files = {}
     for table in tables:
-        files |= {
-            f"{table.name}.{kind}": text for kind, text in zip(KINDS, (table.markdown(), table.csv(), table.latex()))
-        }
-    for figure, images in figures.items():
-        files |= {f"{figure.name}.{kind}": data for kind, data in images.items()}
-    files[TEXT] = "\n\n".join([f"# {title}", *made, *[table.markdown() for table in tables]])
-    files[PAGE] = make_page(title, study, tables, figures, made)
-    _write_files(out, files)
-    return tables
+        texts = zip(KINDS, (table.markdown(), table.csv(), table.latex()))
+        files |= {f"{table.name}.{kind}": text for kind, text in texts}
+    for drawn in figures:
+        files |= {f"{drawn.figure.name}.{kind}": data for kind, data in drawn.images.items()}
+    if figures:
+        captions = [
+            f"![{_plain(one.figure.title)}]({one.figure.name}.png)\n\n**{one.figure.title}.** {_plain(one.caption)}"
+            for one in figures
+        ]
+        files[CAPTIONS] = "\n\n".join(["# How to read the figures", *captions]) + "\n"
+    return files
 
 
-def _about(study, broken):
-    graphs = sorted(
-        {f"{run.summary['graph'].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})" for run in study.runs}
-    )
-    failed = f", and {len(broken)} that could not be used" if broken else ""
-    return f"{len(study.runs)} runs{failed}; graphs: {', '.join(graphs)}."
+def _plain(text):
+    """Text that Markdown shows as it is."""
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in text)
+
+
+def _about(sections, problems):
+    runs = [run for section in sections for run in section.study.runs]
+    graphs = sorted({f"{run.summary['graph'].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})" for run in runs})
+    failed = f", and {len(problems)} entries that could not be used" if problems else ""
+    return f"{len(runs)} runs{failed}; graphs: {', '.join(graphs)}."
 
 
 def _ours():
-    """The names of all files that any report may have."""
+    """The names of all files that any study of a report may have."""
     tables = itertools.product(TABLES, KINDS)
     figures = itertools.product((figure.name for figure in FIGURES), FORMATS)
-    return {f"{name}.{kind}" for name, kind in itertools.chain(tables, figures)}
+    return {CAPTIONS, *(f"{name}.{kind}" for name, kind in itertools.chain(tables, figures))}
 
 
 def _write_files(out, files):
@@ -62,11 +90,15 @@ def _write_files(out, files):
     if any((out / mark).exists() for mark in MARKS):
         raise ConfigError(f"--out {out} is a run directory; choose another folder for the report")
     try:
-        out.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
             with replaced_by(out / name) as temporary, open(temporary, "wb") as file:
                 file.write(content if isinstance(content, bytes) else content.encode())
-        for name in _ours() - files.keys():
-            (out / name).unlink(missing_ok=True)
+        for folder in [out, *out.glob("graph-*/")]:
+            prefix = "" if folder == out else f"{folder.name}/"
+            for name in (name for name in _ours() if prefix + name not in files):
+                (folder / name).unlink(missing_ok=True)
+            if folder != out and not any(folder.iterdir()):
+                folder.rmdir()
     except OSError as error:
         raise ConfigError(f"cannot write the report to {out}: {error.strerror}; choose another --out") from error

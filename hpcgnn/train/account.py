@@ -2,10 +2,10 @@
 
 What lasts is counted, not estimated: every tensor that can be reached from the trainer, each storage once, and the shared
 memory that the MPI library passes messages through, as the kernel counts it. What lives only inside a step (activations
-kept for the backward pass, workspace) is what was taken of the arena; its pieces that were free at that time are resident
-all the same; and what torch's operations make outside of it, counted as they are done. Nothing is fitted to a measurement;
-what the account does not explain is left standing as the difference: what libraries hold, and the workspace inside of single
-operations.
+kept for the backward pass, workspace) is what was taken of the arena. The arena keeps the rest of its memory for other phases,
+and that stays resident: it has a line of its own, since it is neither activations nor workspace. What torch's operations make
+outside of the arena is counted as they are done. Nothing is fitted to a measurement; what the account does not explain is left
+standing as the difference: what libraries hold, and the workspace inside of single operations.
 """
 
 import dataclasses
@@ -16,7 +16,8 @@ import torch
 from hpcgnn.train.clock import PHASES
 
 MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
-TAKEN, FREE, MADE = "activations and workspace", "free pieces of the arena", "tensors outside the arena"
+TAKEN, MADE = "activations and workspace", "tensors outside the arena"
+FREE = "arena, resident but not in use then"
 
 
 def make_account(trainer, local, profile, mpi_bytes=0):

@@ -89,6 +89,7 @@ def gather_rank_records(trainer, local, memory):
         "plan_bytes": sum({id(each): each.nbytes for each in adjacencies}.values()),
         "rows_computed": trainer.rows_computed(local),
         "halo_rows_by_layer": [(share or local).inward.plan.num_halo for share in trainer.shares],
+        "halo_rounds": max(len(each.plan.rounds) for each in adjacencies),
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
         "libraries_rss_bytes": memory["libraries"],

@@ -34,7 +34,7 @@ def test_nothing_good(tmp_path):
 @pytest.mark.parametrize(
     "names, options, words",
     [
-        (["p1-a", "gcn-p2"], [], "different models"),
+        (["p1-a", "p2-a", "fine-p2"], ["--label-by", "model"], "different configurations"),
         (["p1-a"], ["--scaling", "superb"], "invalid choice"),
         ([], [], "required: RUN_DIR"),
         (["p1-a"], ["--lable-by", "model"], "unknown option --lable-by"),

@@ -1,21 +1,24 @@
 """Memory profiles from training on two ranks: the account explains what the kernel measured, and the report shows both."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from core.launching import start
-from hpcgnn.report.memory import profiles
+from hpcgnn.report.memory import KEPT_FREE, profiles
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
 from hpcgnn.report.write import write_report
+from hpcgnn.train.account import FREE, MADE, TAKEN
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
-from .conftest import summary
+from .conftest import change, summary
 
 RANKS, MODELS = 2, ("sage", "gcn", "gat")
 
@@ -63,8 +66,36 @@ def test_the_report_shows_it(profiled, tmp_path):
         accounts = [row[name] for name in frame.columns if name.startswith("account ")]
         assert sum(accounts) == row["accounted_bytes"]
     for name, word in (("memory_phases", "backward"), ("memory_account", "activations and workspace")):
-        assert f"<!-- {word} -->" in (tmp_path / f"{name}.svg").read_text()
+        words = re.findall("<!-- (.*) -->", (tmp_path / f"{name}.svg").read_text())
+        assert any(word in re.split(" ?= ?", text) for text in words), "alone, or with the phases that coincide with it"
 
 
 def test_without_profiles_nothing_is_shown(runs, tmp_path):
     assert profiles(build_study(runs("p1-a"))) == []
+
+
+def test_what_is_not_in_use_is_not_called_activations(profiled, tmp_path):
+    """In the busiest phase nothing may be taken of the arena, all of which is resident: all that shows it tells that apart."""
+    assert FREE == KEPT_FREE and FREE not in (TAKEN, MADE)
+    found, _ = read_runs([profiled / "sage"])
+    write_report(build_study(found), [], tmp_path)
+    (profile,) = profiles(build_study(found))
+    frame, shown = pd.read_csv(tmp_path / "memory.csv"), (tmp_path / "memory.md").read_text()
+    assert frame[f"account {FREE} (bytes)"].item() == profile.account[FREE] > 0
+    assert "of it not in use" in shown and "neither activations nor workspace" in shown
+    svg = (tmp_path / "memory_account.svg").read_text()
+    assert f"<!-- {FREE} -->" in svg and "nothing is stored there at that moment" in (tmp_path / "captions.md").read_text()
+
+
+def test_a_profile_that_had_another_name_for_it(profiled, tmp_path):
+    path = shutil.copytree(profiled / "sage", tmp_path / "sage")
+    for rank in range(RANKS):
+        change(path, f"ranks/rank-{rank:05d}.json", rename_free)
+    found, _ = read_runs([path])
+    (profile,) = profiles(build_study(found))
+    assert FREE in profile.account and "free pieces of the arena" not in profile.account
+
+
+def rename_free(record):
+    for account in record["memory_profile"]["account_bytes"].values():
+        account["free pieces of the arena"] = account.pop(FREE)

@@ -121,7 +121,7 @@ def test_folders_name_the_variants_of_a_study(copied):
     found, broken = read_runs(paths)
     study = build_study(found, ["folder"], baseline="exact")
     assert not broken and study.labels == ["exact", "fine"]
-    table = next(table for table in make_tables(study, broken) if table.name == "cost")
+    table = next(table for table in make_tables(study) if table.name == "cost")
     exact, fine = (study.points.set_index("label").loc[label] for label in ("exact", "fine"))
     assert [row[0] for row in table.rows] == ["exact", "fine"] and table.head[6] == "times fewer than exact"
     assert table.rows[1][6] == number(exact["bytes_rows_total"] / fine["bytes_rows_total"])
