@@ -34,6 +34,8 @@ def merge_coinciding(axis, series):
             artist.set_color(lines[same].get_color())
     for name, names in left.items():
         lines[name].set_label(_joined(names))
+        for artist in (artist for one in names for artist in series[one][1:] if artist.get_alpha()):
+            artist.set_alpha(artist.get_alpha() / len(names))  # several bands on one place are as light as one
         if len(names) > 1:
             said.append(f"{_joined(names)}: one line, since they coincide within its width.")
     for name, names in left.items():
@@ -63,12 +65,19 @@ def _within(few, many, line):
 
 
 def _joined(names):
-    """'a, 1 = 2 ranks' of ['a, 1 rank', 'a, 2 ranks']: what they begin with alike is said once."""
-    parts = [name.split(", ") for name in names]
-    alike = 0
-    while all(len(own) > alike + 1 and own[: alike + 1] == parts[0][: alike + 1] for own in parts):
-        alike += 1
-    ends = [", ".join(own[alike:]) for own in parts]
-    if all(re.fullmatch(r"\d+ ranks?", end) for end in ends[:-1]):
-        ends[:-1] = [end.split()[0] for end in ends[:-1]]  # '1 = 2 ranks'
-    return ", ".join([*parts[0][:alike], " = ".join(ends)])
+    """'a = b, 1 = 2 ranks' of ['a, 1 rank', 'a, 2 ranks', 'b, 1 rank', 'b, 2 ranks']: what is alike is said once."""
+    ends = {}  # what a name ends with, by what it begins with
+    for name in names:
+        begin, _, end = name.rpartition(", ")
+        ends.setdefault(begin, []).append(end)
+    if len(set(map(tuple, ends.values()))) == 1:
+        alike = _counts(next(iter(ends.values())))
+        return f"{' = '.join(ends)}, {alike}" if "" not in ends else alike
+    return " = ".join(f"{begin}, {_counts(own)}" if begin else _counts(own) for begin, own in ends.items())
+
+
+def _counts(ends):
+    """'1 = 2 ranks' of ['1 rank', '2 ranks']."""
+    if all(re.fullmatch(r"\d+ ranks?", end) for end in ends):
+        ends = [*(end.split()[0] for end in ends[:-1]), ends[-1]]
+    return " = ".join(ends)

@@ -51,7 +51,7 @@ FIGURES = (
     Figure("efficiency", "Parallel efficiency", plots.efficiency, _scaling, timed=True),
     Figure("memory", "Training memory per rank", plots.memory, _grows),
     Figure("bytes", "Bytes sent per epoch", plots.bytes_sent, _sends),
-    Figure("imbalance", "Load imbalance", plots.imbalances),
+    Figure("imbalance", "Load imbalance", plots.imbalances, wide=True),
     Figure("breakdown", "Where the time of an epoch goes", plots.breakdown, wide=True),
     Figure("loss", "Training loss", learning.loss, wide=True),
     Figure("validation", "Validation metric", learning.validation, learning.has_metrics, True),

@@ -69,7 +69,7 @@ def _on_caps(study):
         same.setdefault(tuple(sorted(values)), []).append(ranks)
     return [
         f"At {_listed(sorted(ranks))} ranks the whole halo passed in one round: the cap of {_listed(values, ' MiB')} never bit, "
-        "and --halo-buffer makes no difference here."
+        "and a larger --halo-buffer would change nothing."
         for values, ranks in sorted(same.items())
     ]
 
