@@ -56,9 +56,8 @@ def add_arguments(parser):
         "--label-by",
         default="",
         metavar="KEY[,KEY]",
-        help="a curve for each value of these configuration keys, such as schedule, model, halo_buffer, graph, or the folder "
-        "that run directories lie in "
-        "(default: whatever differs between the runs, model and graph excepted)",
+        help="a curve for each value of these configuration keys, such as schedule, model, halo_buffer, graph, or the "
+             "folder that run directories lie in (default: whatever differs between the runs, model and graph excepted)",
     )
     parser.add_argument(
         "--scaling",
