@@ -3,7 +3,8 @@
 They look like a Stream to the operators of ops/pushed.py: `used` yields blocks with the rows that others sent r epochs ago,
 and sends this epoch's; `pushed` yields the transposed blocks with the same rows and room for their gradients, which leave in
 the background, and adds those that others sent r epochs ago. So a rank's gradient of what it computed in an epoch is whole
-and consistent, and reaches the owners of the rows r epochs later.
+and consistent, and reaches the owners of the rows r epochs later. The two are not each other's adjoint: an operator over them
+must take the gradient of weights from the rows that it used (ops/used.py), not from what `pushed` returns.
 """
 
 from hpcgnn import kernels

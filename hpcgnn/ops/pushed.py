@@ -6,6 +6,9 @@ gradient of what it computed is a matter of those rows alone: it is summed here,
 travels back in its place. So forwards and backwards see the same edges, and the gradient is that of the function that was
 evaluated (BNS-GCN: Wan et al., MLSys'22; PipeGCN: Wan et al., ICLR'22).
 
+With a sample, which is the same in both directions, `multiply_transposed` is the adjoint of `multiply` of this epoch, and
+ops/convolution.py holds as it is. With rows of the past it is not: see ops/used.py.
+
 A row that is used costs F numbers forwards and F backwards. In attention it costs F + H forwards; backwards it is fetched
 again (F + H), unless the stream has kept it, and F + H go back.
 

@@ -5,6 +5,8 @@ pass of it. Rows are multiplied by 1/p, and degrees are those of the whole graph
 right in the mean, given the layer's input. In attention −log p is added to the logits of sampled edges instead: numerator and
 denominator of the softmax are right in the mean, and their ratio tends to the right one.
 
+Both directions have the same sample, so that gradients are those of the sampled function, exactly.
+
 A sample of the blocks of edges and its transpose are made in each epoch: 2p of the memory of the blocks between ranks.
 """
 

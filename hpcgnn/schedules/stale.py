@@ -5,6 +5,15 @@ to arrive and nothing waits for them. Gradients go the other way in the same man
 used, the whole gradient of what it made of them in that epoch (in attention with the softmax, its denominator and D of that
 same epoch, so that it is the gradient of a function), and their owners add it r epochs later. Nothing is fetched twice.
 
+What is delayed is the rows that travel and what goes back for them; all else is the exact derivative of what was computed:
+
+    Y = A_own V + A_halo V_used        gV = A_ownᵀ gY + what came home (A_haloᵀ gY of r epochs ago)
+
+In a layer that widens its input X or keeps its width, V = X and gW = (A X_used)ᵀ gY, which is PipeGCN to the letter. Where
+d_out < d_in the narrower product V = X W travels, as in `sar`, so that the bytes are the same: its old rows are those of old
+weights as well, and gW = Xᵀ gV has old gradients of others in it, as the gradients of all layers below have in PipeGCN. With
+attention V = [X W | a_src] in every layer. The first layer's aggregate of the features, where it is kept, is exact.
+
 In the first r epochs, and where a run goes on at another number of ranks, there are no old rows yet: the new ones are waited
 for. With smoothing γ an average ĥ ← γ ĥ + (1 − γ) h of the old rows is used instead of them, and of their gradients likewise.
 
@@ -20,6 +29,7 @@ from hpcgnn.graph.blocks import transposed
 from hpcgnn.graph.delayed import DelayedLayer
 from hpcgnn.graph.norms import scales
 from hpcgnn.ops.pushed import PushedAggregation, PushedAttention
+from hpcgnn.ops.used import convolve_used
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule
 from hpcgnn.schedules.halo import Facts, FullHalo
@@ -63,6 +73,12 @@ class StaleHalo(PushedHalo):
         """Bytes of rows and edges that are kept for the delay, on this rank."""
         boxes = [box for layer in self._layers for box in (layer.ahead, layer.home)]
         return sum(box.kept_bytes for box in boxes) + sum(block.nbytes for block in self._pushed[1])
+
+    def convolve(self, x, neighbour, own, bias, norm, activation, kept=None):
+        """See HaloPolicy. Products travel where they are narrower, else the layer's input; see the top of this file."""
+        if neighbour.shape[1] < neighbour.shape[0]:
+            return super().convolve(x, neighbour, own, bias, norm, activation, kept)
+        return convolve_used(x, neighbour, own, bias, self._aggregation(norm, x.dtype), activation)
 
     def _aggregation(self, norm, dtype):
         def make(layer):

@@ -1,0 +1,59 @@
+"""A linear convolution y = A(x) W_n + x W_s + b whose remote rows are not those of now: the gradient is that of the rows used.
+
+    gW_n = (A x_used)ᵀ gy        gW_s = xᵀ gy        gx = Aᵀ(gy W_nᵀ) + gy W_sᵀ
+
+ops/convolution.py makes gW_n of xᵀ t with t = Aᵀ gy, for (A x)ᵀ gy = xᵀ (Aᵀ gy), and keeps no aggregate. With delayed rows
+that does not hold: A was applied to old rows, and what comes home of Aᵀ gy belongs to an older gy. So the aggregate is kept
+here, one matrix (n_p, d_in) more, and what goes back is Aᵀ(gy W_nᵀ) with the weights that were used, as PipeGCN has it (Wan et
+al., ICLR'22, algorithm 1).
+"""
+
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.ops.room import row_tiles
+
+
+def convolve_used(x, neighbour, own, bias, operator, activation=None):
+    """y (n_p, d_out) of own rows x (n_p, d_in), differentiable, collective; arguments as those of ops.convolution.convolve."""
+    return _ConvolveUsed.apply(x, neighbour, own, bias, operator, activation)
+
+
+class _ConvolveUsed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, neighbour, own, bias, operator, activation):
+        x = x.contiguous()
+        if activation is not None:
+            for rows in row_tiles(len(x)):
+                activation.apply_(x[rows], rows)
+        used = operator.multiply(x)
+        ctx.operator, ctx.activation = operator, activation
+        ctx.x, ctx.used, ctx.weights = x, used, (neighbour, own)  # x and used are written to: autograd must not watch them
+        y = operator.arena.empty(len(x), neighbour.shape[1], dtype=x.dtype)
+        for rows in row_tiles(len(x)):
+            kernels.multiply(y[rows], used[rows], neighbour, bias)
+            if own is not None:
+                kernels.multiply(y[rows], x[rows], own, add=True)
+        return y
+
+    @staticmethod
+    def backward(ctx, gy):
+        x, used, (neighbour, own), operator, activation = ctx.x, ctx.used, ctx.weights, ctx.operator, ctx.activation
+        gy, tiles, needs_x = gy.contiguous(), row_tiles(len(x)), ctx.needs_input_grad[0]
+        g_neighbour, g_own = (weight if weight is None else weight.new_zeros(weight.shape) for weight in (neighbour, own))
+        g_bias, gx = torch.zeros_like(neighbour[0]), None
+        spare = operator.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
+        for rows in tiles:
+            out = spare[: rows.stop - rows.start] if needs_x else None
+            kernels.project_backward(out, g_neighbour, used[rows], gy[rows], neighbour, y_sums=g_bias)
+            if needs_x:
+                used[rows] = out  # it has done its work
+        if needs_x:
+            gx = operator.multiply_transposed(used)
+        for rows in tiles if own is not None else ():
+            kernels.project_backward(gx[rows] if needs_x else None, g_own, x[rows], gy[rows], own, add=needs_x)
+        if activation is not None and needs_x:
+            activation.gradient(gx, x, x)
+            gx = x
+        ctx.x = ctx.used = None
+        return gx, g_neighbour, g_own, g_bias, None, None
