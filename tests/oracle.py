@@ -171,12 +171,15 @@ def model(
         def get(name):
             return parameters[f"convs.{layer}.{name}"]
 
+        def last_bias(name):  # there is none before a batch norm
+            return 0 if norm == "batch" and layer + 1 < (1 if kind == "sgc" else layers) else get(name)
+
         if kind in ("gcn", "sgc"):
-            return aggregated @ get("linear.weight") + get("linear.bias")
+            return aggregated @ get("linear.weight") + last_bias("linear.bias")
         if kind == "sage":
-            return aggregated @ get("neighbour.weight") + own @ get("own.weight") + get("own.bias")
+            return aggregated @ get("neighbour.weight") + own @ get("own.weight") + last_bias("own.bias")
         hidden = torch.relu((aggregated + (1 + get("eps")) * own) @ get("first.weight") + get("first.bias"))
-        return hidden @ get("second.weight") + get("second.bias")
+        return hidden @ get("second.weight") + last_bias("second.bias")
 
     first = torch.linalg.matrix_power(matrix, layers) if kind == "sgc" else matrix
     own = mask(0, DROPOUT, x, p_in)

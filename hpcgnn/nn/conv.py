@@ -27,6 +27,10 @@ class Conv(nn.Module):
         super().__init__()
         self.d_in, self.d_out = d_in, d_out
 
+    def drop_bias(self):
+        """Do without the bias that is added last: a batch norm comes next, which takes it away again (see nn/norm.py)."""
+        raise NotImplementedError
+
     def gather(self, graph, x):
         """The aggregate of raw inputs x (n_p, d_in) -> (n_p, d_in). Collective."""
         return graph.aggregate(x, self.norm)
@@ -67,7 +71,7 @@ class LinearConv(Conv):
     kept = None  # dtype of the output, where it is not that of the weights: set by the model
 
     def weights(self):
-        """(W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,))."""
+        """(W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None)."""
         raise NotImplementedError
 
     def begin_as(self, weight, bias):
@@ -84,7 +88,7 @@ class LinearConv(Conv):
 
     def combine(self, aggregate, x):
         neighbour, own, bias = self.weights()
-        y = torch.addmm(bias, aggregate, neighbour)
+        y = aggregate @ neighbour if bias is None else torch.addmm(bias, aggregate, neighbour)
         return y if own is None else y.addmm_(x, own)
 
     def combine_constants(self, graph, aggregate, x, p, layer=0):
@@ -96,13 +100,17 @@ class LinearConv(Conv):
     def transform_first(self, graph, x):
         neighbour, own, bias = self.weights()
         y = graph.aggregate(x @ neighbour, self.norm)
-        return y.add_(bias) if own is None else y.add_(graph.own(x @ own)).add_(bias)
+        y = y if own is None else y.add_(graph.own(x @ own))
+        return y if bias is None else y.add_(bias)
 
 
 def begin_as(neighbour, own, added, weight, bias):
-    """Set a convolution's W_n, W_s (or None) and b such that it gives x W + b of own rows or, without W_s, of the aggregate."""
+    """Set a convolution's W_n, W_s (or None) and b (or None: it has none) such that it gives x W + b of own rows or, without
+    W_s, of the aggregate.
+    """
     with torch.no_grad():
-        added.copy_(bias)
+        if added is not None:
+            added.copy_(bias)
         if own is None:
             neighbour.copy_(weight)
         else:

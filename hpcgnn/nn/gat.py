@@ -38,6 +38,10 @@ class GATConv(nn.Module):
         self.terms = nn.Parameter(torch.zeros(kinds, heads, dtype=dtype)) if kinds else None
         self.bias = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
 
+    def drop_bias(self):
+        """As that of nn.conv.Conv."""
+        self.bias = None
+
     def glorot(self):
         """The attention vectors, as maps from `width` columns to one."""
         return [(vector, self.shape.width, 1) for vector in (self.att_src, self.att_dst)]
@@ -46,7 +50,8 @@ class GATConv(nn.Module):
         """Let every head's rows be x W (of concatenated heads: its part of them), and b the bias. Attention stays as it is."""
         with torch.no_grad():
             self.linear.weight.copy_(weight.repeat(1, self.shape.heads if self.shape.average else 1))
-            self.bias.copy_(bias)
+            if self.bias is not None:
+                self.bias.copy_(bias)
 
     def forward(self, graph, x, activation=None):
         """activation: done to x first; see ops/attention_layer.py."""
@@ -57,4 +62,5 @@ class GATConv(nn.Module):
         rule = self.shape, self.layer, self.attention_dropout if self.training else 0.0, self.terms
         if isinstance(x, torch.Tensor):
             return graph.attention_layer(x, weight, self.bias, *rule, activation)
-        return graph.attend(x @ weight, *rule) + self.bias
+        y = graph.attend(x @ weight, *rule)
+        return y if self.bias is None else y + self.bias

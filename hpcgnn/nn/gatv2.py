@@ -29,6 +29,10 @@ class GATv2Conv(nn.Module):
         self.attention = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.bias = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
 
+    def drop_bias(self):
+        """As that of nn.conv.Conv. That of the sources stays: the scores have it as well."""
+        self.bias = None
+
     def glorot(self):
         """The attention vectors, as maps from `width` columns to one."""
         return [(self.attention, self.width, 1)]
@@ -43,4 +47,5 @@ class GATv2Conv(nn.Module):
         y = graph.propagate(
             self.message, "softmax", x_src=self.source(x), x_dst=self.target(x), dropout=p, layer=self.layer
         )
-        return (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y) + self.bias
+        y = y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y
+        return y if self.bias is None else y + self.bias

@@ -12,5 +12,8 @@ class GCNConv(LinearConv):
         super().__init__(d_in, d_out)
         self.linear = Linear(d_in, d_out, dtype=dtype)
 
+    def drop_bias(self):
+        self.linear.bias = None
+
     def weights(self):
         return self.linear.weight, None, self.linear.bias

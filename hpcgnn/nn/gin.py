@@ -22,6 +22,9 @@ class GINConv(Conv):
         self.second = Linear(d_out, d_out, dtype=dtype)
         self.eps = nn.Parameter(torch.zeros((), dtype=dtype))
 
+    def drop_bias(self):
+        self.second.bias = None
+
     def combine(self, aggregate, x):
         return self.second(torch.relu(self.first(aggregate + (1 + self.eps) * x)))
 

@@ -26,6 +26,8 @@ class Model(nn.Module):
         self.convs = nn.ModuleList(convs)
         for conv in convs[:-1]:
             conv.kept = spec.kept
+            if not spec.hidden_bias:
+                conv.drop_bias()
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
 
     def forward(self, whole):

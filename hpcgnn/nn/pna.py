@@ -28,6 +28,10 @@ class PNAConv(nn.Module):
         self.own = Linear(d_in, d_out, dtype=dtype)
         self.scaled = nn.ModuleList(Linear(len(AGGREGATORS) * d_in, d_out, bias=False, dtype=dtype) for _ in range(3))
 
+    def drop_bias(self):
+        """As that of nn.conv.Conv."""
+        self.own.bias = None
+
     def forward(self, graph, x):
         aggregate, size = graph.propagate(_row, AGGREGATORS, x_src=x), torch.log1p(graph.in_degree)
         average = graph.constant("mean log degree", lambda: graph.total(size.sum()) / graph.num_nodes)

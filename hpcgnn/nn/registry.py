@@ -29,7 +29,8 @@ class Entry:
 
     constant_input(spec): whether the first layer's aggregate of the features has no parameters in it. edges: whether it
     reads what edges carry (weights as features, types). features_again(spec): whether rows of the features themselves are
-    sent in every step, or in every evaluation, rather than once in a run or as projections.
+    sent in every step, or in every evaluation, rather than once in a run or as projections. can_drop_bias: whether its layers
+    have a method `drop_bias`.
     """
 
     build: Callable
@@ -37,6 +38,7 @@ class Entry:
     constant_input: Callable = lambda spec: True
     edges: Callable = lambda spec: False
     features_again: Callable = lambda spec: True
+    can_drop_bias: bool = True
 
 
 def _never(spec):
@@ -152,7 +154,8 @@ def register(name, self_loops="keep"):
         conv_class.prunable = vars(conv_class).get("prunable", False)
         conv_class.begin_as = vars(conv_class).get("begin_as")
         # Not in place: what a layer returns may be what its gradient needs.
-        MODELS[name] = Entry(_stacked(conv_class, torch.relu, hand_over=False), self_loops, _never, _always)
+        build = _stacked(conv_class, torch.relu, hand_over=False)
+        MODELS[name] = Entry(build, self_loops, _never, _always, can_drop_bias=False)
         return conv_class
 
     return add
@@ -160,4 +163,6 @@ def register(name, self_loops="keep"):
 
 def complete(spec):
     """The spec with what follows from its model."""
-    return replace(spec, constant_input=MODELS[spec.model].constant_input(spec))
+    entry, hidden = MODELS[spec.model], spec.model != "sgc" and spec.layers > 1
+    bare = hidden and spec.norm == "batch" and entry.can_drop_bias
+    return replace(spec, constant_input=entry.constant_input(spec), hidden_bias=not bare)

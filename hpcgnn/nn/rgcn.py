@@ -25,6 +25,10 @@ class RGCNConv(nn.Module):
         self.bases = nn.Parameter(torch.zeros(num_bases, d_in, d_out, dtype=dtype))
         self.own = Linear(d_in, d_out, dtype=dtype)
 
+    def drop_bias(self):
+        """As that of nn.conv.Conv."""
+        self.own.bias = None
+
     def glorot(self):
         """Each basis by itself, and the coefficients so that W_r varies about as one basis does."""
         each = [(basis, self.d_in, self.d_out) for basis in self.bases.data]

@@ -14,5 +14,8 @@ class SAGEConv(LinearConv):
         self.neighbour = Linear(d_in, d_out, bias=False, dtype=dtype)
         self.own = Linear(d_in, d_out, dtype=dtype)
 
+    def drop_bias(self):
+        self.own.bias = None
+
     def weights(self):
         return self.neighbour.weight, self.own.weight, self.own.bias

@@ -19,6 +19,9 @@ class SAGEMaxConv(Conv):
         self.neighbour = Linear(d_in, d_out, bias=False, dtype=dtype)
         self.own = Linear(d_in, d_out, dtype=dtype)
 
+    def drop_bias(self):
+        self.own.bias = None
+
     def begin_as(self, weight, bias):
         """As `conv.begin_as` says."""
         begin_as(self.neighbour.weight, self.own.weight, self.own.bias, weight, bias)

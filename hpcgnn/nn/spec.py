@@ -11,8 +11,9 @@ class ModelSpec:
 
     input_dropout: 'aggregate' drops elements of the kept aggregate, 'raw' of the features (at the price of one exchange
     per epoch where they are dense), 'none' drops nothing there. constant_input: whether the first layer's aggregate of the
-    features has no parameters in it, so that it can be kept. dtype: of parameters and arithmetic; kept: of what hidden
-    layers hand on and exchange (None: the same).
+    features has no parameters in it, so that it can be kept. hidden_bias: whether hidden layers add a bias; it is of no use
+    before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on and exchange
+    (None: the same).
     """
 
     model: str
@@ -37,6 +38,7 @@ class ModelSpec:
     node_types: int = 0
     edge_term: str = "none"
     constant_input: bool = True
+    hidden_bias: bool = True
     dtype: torch.dtype = torch.float32
     kept: torch.dtype | None = None
 

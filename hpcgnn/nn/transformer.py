@@ -28,6 +28,12 @@ class TransformerConv(nn.Module):
         self.key_value = Linear(d_in, 2 * heads * width, dtype=spec.dtype)
         self.own = Linear(d_in, self.d_out, dtype=spec.dtype)
 
+    def drop_bias(self):
+        """As that of nn.conv.Conv; that of the values as well, which softmaxes pass on as it is, and that of the keys, which no
+        softmax sees.
+        """
+        self.own.bias = self.key_value.bias = None
+
     def message(self, key_value, query):
         """(logits (E, H), values (E, F)) of edges."""
         key, value = key_value.chunk(2, 1)

@@ -17,14 +17,15 @@ from hpcgnn.ops.room import in_rows, row_tiles, tile_rows
 def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=None):
     """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
-    weight: (d_in, F + 2H), to [z | a_src | a_dst]. operator: AdditiveAttention; terms, shape, key, p: see there. activation:
-    None, or what is done to x first (EluDropout); x then must be the caller's to give away: its gradient is written over it.
+    weight: (d_in, F + 2H), to [z | a_src | a_dst]. bias: (F,), or (width,) for averaged heads, or None. operator:
+    AdditiveAttention; terms, shape, key, p: see there. activation: None, or what is done to x first (EluDropout); x then must be
+    the caller's to give away: its gradient is written over it.
     """
     # What the layer below returned brings along where to leave D and the gradient of its bias. They are left there only where x
     # was given away, and so has no other consumer: else these would be of a part of its gradient.
     below = None if activation is None else getattr(x, "below", None)
     y, dots, sums = _Layer.apply(x, *(below or (None, None, None)), weight, bias, terms, operator, shape, key, p, activation)
-    y.below = None if shape.average else (dots, sums, bias.detach())
+    y.below = None if shape.average or bias is None else (dots, sums, bias.detach())
     return y
 
 
@@ -39,7 +40,9 @@ class _Layer(torch.autograd.Function):
         y, _, _ = operator.forward(projected, shape, key, p, terms, into, None if shape.average else bias)
         if shape.average:
             out = arena.empty(n, shape.width, dtype=x.dtype)
-            torch.mean(y.view(n, h, shape.width), 1, out=out).add_(bias)
+            torch.mean(y.view(n, h, shape.width), 1, out=out)
+            if bias is not None:
+                out.add_(bias)
         else:
             out = y
         ctx.settings = operator, shape, key, p, activation
@@ -85,13 +88,15 @@ def _bundle(gy, dots, sums, bundle, bias, shape, arena):
                 place.copy_(given)
         return bundle, sums
     # Without a layer above that has taken the output over, somebody may still want to read it.
-    sent, g_bias = arena.empty(len(gy), width + 3 * h, dtype=gy.dtype), torch.zeros_like(bias)
+    sent = arena.empty(len(gy), width + 3 * h, dtype=gy.dtype)
+    g_bias = None if bias is None else torch.zeros_like(bias)
     sent[:, width : width + 2 * h] = bundle[:, f : f + 2 * h]
     product = sent[:, width + 2 * h :]
     if not shape.average:
         kernels.elu_gradient(sent[:, :width], gy, None, bundle[:, :f], product, bias, g_bias)  # the output has the bias in it
         return sent, g_bias
-    kernels.bias_gradient(g_bias, gy)
+    if g_bias is not None:
+        kernels.bias_gradient(g_bias, gy)
     torch.div(gy, h, out=sent[:, :width])
     spare = arena.empty(min(tile_rows(), len(gy)), h, shape.width, dtype=gy.dtype)
     for rows in row_tiles(len(gy)):

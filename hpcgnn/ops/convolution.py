@@ -27,7 +27,7 @@ from hpcgnn.ops.room import Room, in_rows, read_type, row_tiles, tile_rows
 def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):
     """y (m, d_out) of own rows x (n_p, d_in), differentiable; m = n_p unless the operator computes some rows only. Collective.
 
-    neighbour, own: weights W_n and W_s (d_in, d_out), d_out <= d_in; own may be None. bias: (d_out,). operator:
+    neighbour, own: weights W_n and W_s (d_in, d_out), d_out <= d_in; own may be None. bias: (d_out,) or None. operator:
     LinearAggregation. x may be of bfloat16 where the weights are of float32; products and sums are of float32 all the same.
     activation: None, or what is to be done to x first; x then must be the caller's to give away: it is overwritten.
     kept: dtype of y (None: that of the weights).
@@ -36,21 +36,22 @@ def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):
 
 
 def combine(parts, bias, arena, outputs=None, kept=None):
-    """Σ_k dropout_k(x_k) W_k + b for constant inputs: (m, d_out), differentiable in the weights. Local.
+    """Σ_k dropout_k(x_k) W_k + b for constant inputs: (m, d_out), differentiable in the weights and b (d_out,), or None. Local.
 
     parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes what dropout leaves of these rows of the
     output to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. kept: dtype of the result (None: that of
     the weights). Nothing is kept for the gradient: masks are drawn again.
     """
     inputs, weights, drops = zip(*parts)
-    return _Combine.apply(_Constants(inputs, drops, outputs, bias.dtype, arena), kept or bias.dtype, bias, *weights)
+    dtype = weights[0].dtype
+    return _Combine.apply(_Constants(inputs, drops, outputs, dtype, arena), kept or dtype, bias, *weights)
 
 
 class _Convolve(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, neighbour, own, bias, operator, activation, kept):
         x, arena, dtype = x.contiguous(), operator.arena, neighbour.dtype
-        ctx.operator, ctx.activation = operator, activation
+        ctx.operator, ctx.activation, ctx.has_bias = operator, activation, bias is not None
         ctx.x, ctx.weights = x, (neighbour, own)  # x is written to: autograd must not watch it
         y = arena.empty(operator.num_outputs, neighbour.shape[1], dtype=kept)
         first = y.shape[1] < x.shape[1]  # the narrower side is aggregated
@@ -66,7 +67,7 @@ class _Convolve(torch.autograd.Function):
 
             def result(out):
                 if first:
-                    torch.add(aggregate, bias, out=out)
+                    out.copy_(aggregate) if bias is None else torch.add(aggregate, bias, out=out)
                 else:
                     kernels.multiply(out, aggregate, neighbour, bias)
                 if own is not None:
@@ -85,7 +86,7 @@ class _Convolve(torch.autograd.Function):
         sent = arena.empty(*gy.shape, dtype=x.dtype).copy_(gy) if wider else gy
         needs_x = ctx.needs_input_grad[0]
         g_neighbour, g_own = (weight if weight is None else weight.new_zeros(weight.shape) for weight in (neighbour, own))
-        g_bias = torch.zeros_like(neighbour[0])
+        g_bias = torch.zeros_like(neighbour[0]) if ctx.has_bias else None
         gx = None
         if needs_x:
             gx = x if activation is not None else arena.empty_like(x)
@@ -103,7 +104,8 @@ class _Convolve(torch.autograd.Function):
             out = None if not needs_x else gx[rows] if in_place else spare[: len(part)]
             kernels.project_backward(out, g_neighbour, part, t, neighbour)
             if own is None:
-                kernels.bias_gradient(g_bias, g)
+                if g_bias is not None:
+                    kernels.bias_gradient(g_bias, g)
             elif place is None:
                 kernels.project_backward(out, g_own, part, g, own, y_sums=g_bias, add=needs_x)
             else:
@@ -139,9 +141,9 @@ class _Taken:
 class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(ctx, constants, kept, bias, *weights):
-        ctx.constants, ctx.weights = constants, weights
+        ctx.constants, ctx.weights, ctx.has_bias = constants, weights, bias is not None
         y = constants.arena.empty(constants.count, weights[0].shape[1], dtype=kept)
-        results = Room(constants.arena, y, bias.dtype)
+        results = Room(constants.arena, y, constants.dtype)
         for rows, parts in constants.dropped():
 
             def result(out):
@@ -156,7 +158,7 @@ class _Combine(torch.autograd.Function):
     def backward(ctx, gy):
         constants, gy = ctx.constants, in_rows(gy)
         gradients = Room(constants.arena, gy, read_type(gy, constants.dtype))
-        g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype)
+        g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype) if ctx.has_bias else None
         g_weights = [weight.new_zeros(weight.shape) for weight in ctx.weights]
         for rows, parts in constants.dropped():
             g = gradients.read(gy[rows])

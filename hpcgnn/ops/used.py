@@ -27,7 +27,7 @@ class _ConvolveUsed(torch.autograd.Function):
             for rows in row_tiles(len(x)):
                 activation.apply_(x[rows], rows)
         used = operator.multiply(x)
-        ctx.operator, ctx.activation = operator, activation
+        ctx.operator, ctx.activation, ctx.has_bias = operator, activation, bias is not None
         ctx.x, ctx.used, ctx.weights = x, used, (neighbour, own)  # x and used are written to: autograd must not watch them
         y = operator.arena.empty(len(x), neighbour.shape[1], dtype=x.dtype)
         for rows in row_tiles(len(x)):
@@ -41,7 +41,7 @@ class _ConvolveUsed(torch.autograd.Function):
         x, used, (neighbour, own), operator, activation = ctx.x, ctx.used, ctx.weights, ctx.operator, ctx.activation
         gy, tiles, needs_x = gy.contiguous(), row_tiles(len(x)), ctx.needs_input_grad[0]
         g_neighbour, g_own = (weight if weight is None else weight.new_zeros(weight.shape) for weight in (neighbour, own))
-        g_bias, gx = torch.zeros_like(neighbour[0]), None
+        g_bias, gx = torch.zeros_like(neighbour[0]) if ctx.has_bias else None, None
         spare = operator.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
         for rows in tiles:
             out = spare[: rows.stop - rows.start] if needs_x else None

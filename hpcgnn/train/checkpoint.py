@@ -219,6 +219,11 @@ def check_identity(path, saved, present):
                 f"{value or 'no plugin'}): take the copy that the run keeps, --plugin {Path(path).parents[1] / COPY}, or choose "
                 "a new --run-dir for the new code"
             )
+        if there != value and key == "hidden_bias":
+            raise CheckpointError(
+                f"{path} was written before hidden layers went without the bias that batch norm takes away: expected a "
+                "checkpoint of a model without it; train again in a new --run-dir, or go on with the version that wrote it"
+            )
         if there != value:
             raise CheckpointError(
                 f"{path} belongs to another run: {key} is {there!r} there and {value!r} here; resume with the "
