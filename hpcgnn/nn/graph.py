@@ -36,7 +36,7 @@ class Graph:
     ids; in_degree: float64 (n_p,), the number of in-edges; node_type: int64 (n_p,).
 
     edge_weight, edge_type: (E_p,) of the in-edges of own nodes, in the order that `propagate` takes edge rows in; None where
-    the graph has none.
+    the graph has none. Added self loops have the weight 1 and the number of types as their type.
     aggregate(x, norm): own rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum', 'mean' or 'sym'.
     largest(x): the largest of the in-neighbours' rows by column, likewise. relate(x, coefficients, bases): see
     ops/relational.py. total(tensor): the float64 sum over ranks, collective.

@@ -90,7 +90,8 @@ def _build_rgcn(spec):
     if spec.node_types > 1 or spec.sparse_input:
         before = TypedProjection(spec.d_in, spec.hidden, max(1, spec.node_types), spec.dtype)
         widths = (spec.hidden, *widths[1:])
-    convs = [RGCNConv(a, b, spec.edge_types, spec.bases, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+    relations = spec.edge_types + spec.loop_relation
+    convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
     return Model(spec, convs, widths[1:-1], before=before)
 
 

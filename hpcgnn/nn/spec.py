@@ -11,7 +11,8 @@ class ModelSpec:
 
     input_dropout: 'aggregate' drops elements of the kept aggregate, 'raw' of the features (at the price of one exchange
     per epoch where they are dense), 'none' drops nothing there. constant_input: whether the first layer's aggregate of the
-    features has no parameters in it, so that it can be kept. hidden_bias: whether hidden layers add a bias; it is of no use
+    features has no parameters in it, so that it can be kept. loop_relation: whether added self loops are a relation of their
+    own (rgcn with --self-loops add), the last. hidden_bias: whether hidden layers add a bias; it is of no use
     before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on and exchange
     (None: the same).
     """
@@ -35,6 +36,7 @@ class ModelSpec:
     bases: int = 4
     weighted: bool = False
     edge_types: int = 0
+    loop_relation: bool = False
     node_types: int = 0
     edge_term: str = "none"
     constant_input: bool = True

@@ -108,6 +108,8 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     if config.run.matmul == "medium" and not bf16_instructions():
         log.warning("--matmul medium changes nothing here: this processor has no bf16 instructions (see `hpcgnn doctor`)")
     self_loops = config.data.self_loops
+    if spec.loop_relation:
+        log.info("added self loops are relation %d of rgcn, besides the weights that it has for a node itself", spec.edge_types)
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()
     peak, before_graph, shared, code = PeakMemory(), resident_bytes(), shared_bytes(), file_bytes()
@@ -280,6 +282,7 @@ def model_spec(meta, config):
         bases=options.bases,
         weighted=meta.weighted,
         edge_types=meta.num_edge_types,
+        loop_relation=options.model == "rgcn" and config.data.self_loops == "add",
         node_types=meta.num_node_types,
         edge_term=options.edge_term,
         dtype=DTYPES[config.run.precision],

@@ -29,7 +29,8 @@ def toy_graph(spec, multi_label):
         kinds = (pairs.reshape(-1) % spec.edge_types).astype(np.int32)
     weight = np.ones(2 * NODES, np.float32) if spec.weighted else None
     found = find_ends(Edges(indptr, around.reshape(-1).astype(np.int32), weight, kinds), ownership)
-    edges = build_adjacency(found, LocalOrder(), SoloCommunicator(), 1, "keep", spec.dtype, keep_edges=True)
+    loops = "add" if spec.loop_relation else "keep"
+    edges = build_adjacency(found, LocalOrder(), SoloCommunicator(), 1, loops, spec.dtype, True, spec.edge_types)
     if spec.sparse_input:
         features = sparse_rows(
             np.arange(NODES + 1),

@@ -65,7 +65,7 @@ def build_trainer(comm, config, map_name=None, rows=None):
             cluster_to_rank,
             comm,
             buffers.cap(row),
-            MODELS[spec.model].self_loops,
+            MODELS[spec.model].self_loops if config.data.self_loops == "auto" else config.data.self_loops,
             spec.dtype,
             MODELS[spec.model].edges(spec),
         )
