@@ -13,6 +13,7 @@ import numpy as np
 
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graph.storage import SLAB_ROWS, SPLITS, GraphFile
+from hpcgnn.graph.sums import weight_sums
 from partition_tools.edges import count_self_loops, rows, transpose
 from partition_tools.loading import load_edges
 from partition_tools.progress import Reporter
@@ -21,7 +22,8 @@ from partition_tools.quality import cluster_graph, partition_quality
 HELP = "check a graph file: checksums, ranges, symmetry, splits, maps"
 DESCRIPTION = """Read every dataset of a graph file and check all that the format promises.
 Exit code: 0 all checks passed, 1 at least one failed, 2 the file cannot be opened as a graph.
-Peak memory: about 25 E + 40 n bytes (30 E + 40 n for directed graphs, 20 E more with weights and types)."""
+Peak memory: about 25 E + 40 n bytes (30 E + 40 n for directed graphs, 20 E more with weights and types,
+and 40 E more where weights are not all above 0)."""
 
 
 def configure(parser):
@@ -136,6 +138,8 @@ class _Verification:
             self.check(f"finite weights{suffix}", (f"edges{suffix}/weight",),
                        lambda: _first(~np.isfinite(read(f"edges{suffix}/weight")),
                                       "edge {} has a weight that is not finite"))
+            if not self.bad & {indptr, indices, pointers, ends, f"edges{suffix}/weight", f"finite weights{suffix}"}:
+                self._weight_sums(suffix)
         if self.meta.typed:
             self.check(f"edge types{suffix}", (f"edges{suffix}/type",),
                        lambda: _range(read(f"edges{suffix}/type"), 0, self.meta.num_edge_types, "edge"))
@@ -144,6 +148,29 @@ class _Verification:
                 found = count_self_loops(load_edges(self.file))
                 return "" if found == self.meta.num_self_loops else f"found {found}, stated {self.meta.num_self_loops}"
             self.check("self loops", (indices, indptr, pointers), loops)
+
+    def _weight_sums(self, suffix):
+        """A remark on nodes whose weights sum to 0 or less, by what models divide by. No fault: other models take such graphs."""
+        edges = load_edges(self.file, suffix)
+        if not len(edges.weight) or edges.weight.min() > 0:
+            return
+        row, n, found = rows(edges), self.meta.num_nodes, []
+        lonely = np.ones(n, bool)
+        lonely[row[row == edges.indices]] = False
+        everywhere = np.append(row, np.flatnonzero(lonely))
+        with_loops = weight_sums(everywhere, np.append(edges.weight, np.ones(lonely.sum())), n)
+        if (with_loops < 0).any():
+            found.append(f"below 0 with added self loops at {int((with_loops < 0).sum())} nodes (gcn and sgc refuse this graph)")
+        if (with_loops == 0).any():
+            found.append(f"0 with added self loops at {int((with_loops == 0).sum())} nodes (gcn and sgc give 0 there)")
+        if not suffix:
+            found += _odd_sums(row, edges.weight, "nodes", "sage's mean")
+            if edges.type is not None:
+                pairs = row.astype(np.int64) * self.meta.num_edge_types + edges.type
+                found += _odd_sums(pairs, edges.weight, "pairs of a node and a type", "rgcn's mean")
+        if found:
+            ends = "out-edges" if suffix else "in-edges"
+            self.checks.append(Check(f"sums of weights{suffix}", True, f"weights of {ends} sum to " + "; to ".join(found)))
 
     def _transposes(self):
         needs = [name for suffix in ("", "_out") for name in (
@@ -256,6 +283,14 @@ class _Verification:
         wrong = [key for key in ("edge_cut", "halo_rows_total", "halo_rows_max")
                  if key in stored and stored[key] != quality[key]]
         return "".join(f"{key} is stated as {stored[key]} but is {quality[key]}" for key in wrong[:1])
+
+
+def _odd_sums(keys, weight, what, mean):
+    """What is to be said of weights (E,) that sum to less than 0, or to 0, by key int (E,)."""
+    present, keys = np.unique(keys, return_inverse=True)
+    sums = weight_sums(keys, weight, len(present))
+    said = (sums < 0, "below 0", "is then no average"), (sums == 0, "0", "is 0 there")
+    return [f"{amount} at {int(odd.sum())} {what} ({mean} {is_then})" for odd, amount, is_then in said if odd.any()]
 
 
 def _pointers(pointers, last):

@@ -11,6 +11,7 @@ import torch
 from hpcgnn.graph.blocks import own_block
 from hpcgnn.graph.halo import HaloPlan, gather_halo
 from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph, SparseRows, sparse_rows
+from hpcgnn.graph.sums import weight_sums
 
 _NO_HALO = HaloPlan(0, 1, [], [], [], np.zeros(1, np.int64))
 
@@ -42,7 +43,9 @@ def with_halo(local, comm):
 
 
 def induced(local):
-    """The LocalGraph of the own nodes and the edges between them. Not collective."""
+    """The LocalGraph of the own nodes and the edges between them. Not collective. A node whose weights sum to less than 0 there
+    is as one without edges under symmetric normalisation.
+    """
     inward = _alone(local.inward)
     outward = inward if local.outward is local.inward else _alone(local.outward)
     return LocalGraph(
@@ -86,7 +89,7 @@ def _alone(adjacency):
     block, kept = adjacency.own, adjacency.edges
     rows = torch.repeat_interleave(torch.arange(len(block.indptr) - 1), torch.diff(block.indptr))
     weight = torch.ones(block.num_edges) if block.weight is None else block.weight
-    degree = torch.zeros(len(block.indptr) - 1, dtype=torch.float64).index_add_(0, rows, weight.double())
+    degree = torch.from_numpy(weight_sums(rows.numpy(), weight.double().numpy(), len(block.indptr) - 1))
     if kept is not None:
         taken = block.edge.long()
         kept = EdgeList(len(taken), *(None if t is None else t[taken] for t in (kept.weight, kept.type)))

@@ -12,6 +12,7 @@ from hpcgnn.graph.compact import Compact
 from hpcgnn.graph.halo import HaloPlan, build_halo_plan
 from hpcgnn.graph.order import LocalOrder
 from hpcgnn.graph.storage import SPLITS
+from hpcgnn.graph.sums import weight_sums
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class EdgeList:
 
 @dataclass(frozen=True)
 class Adjacency:
-    """One direction of the edges of a rank, ready to be streamed along. degree: (rows,) weighted sum of each row's
-    edges in the whole graph. edges: EdgeList, or None where no model asks for one.
+    """One direction of the edges of a rank, ready to be streamed along. degree: float64 (rows,), the sum of the weights of each
+    row's edges in the whole graph, 0 where they cancel (see sums.py). edges: EdgeList, or None where no model asks for one.
     """
 
     own: Block
@@ -135,7 +136,7 @@ def build_adjacency(edges, order, comm, cap, self_loops, dtype, keep_edges=False
     owner, local_id, weight, kind = edges.owner, edges.local_id, edges.weight, edges.type
     if self_loops == "add":
         rows, owner, local_id, weight, kind = _add_self_loops(rows, owner, local_id, weight, kind, loop_type, num_rows, comm)
-    degree = np.bincount(rows, weight, minlength=num_rows).astype(np.float64)
+    degree = weight_sums(rows, weight, num_rows)
     weight = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
     narrow = len(rows) <= owning.MOST_INT32
     place = torch.arange(len(rows), dtype=torch.int32 if narrow else torch.int64) if keep_edges else None

@@ -1,14 +1,15 @@
 """Degree normalisation as row scalings, so that no edge weight is ever read for it.
 
 An aggregation is y = R A S x with diagonal R (destinations) and S (sources). Degrees are those of the whole graph,
-never of a part, so results do not change with the partition. A node without in-edges aggregates to zero.
+never of a part, so results do not change with the partition. A node without in-edges aggregates to zero, and so does one whose
+weights sum to zero (see sums.py).
 """
 
 import torch
 
 
-def _power(degree, exponent, dtype):
-    return torch.where(degree > 0, degree.clamp_min(torch.finfo(degree.dtype).tiny) ** exponent, 0.0).to(dtype)
+def _inverse_root(degree, dtype):
+    return torch.where(degree > 0, degree.clamp_min(torch.finfo(degree.dtype).tiny) ** -0.5, 0.0).to(dtype)
 
 
 def _sum(graph, dtype):
@@ -16,15 +17,16 @@ def _sum(graph, dtype):
 
 
 def _mean(graph, dtype):
-    """Σ w x / Σ w over the in-edges; w = 1 without weights."""
-    return _power(graph.inward.degree, -1.0, dtype), None
+    """Σ w x / Σ w over the in-edges, where Σ w is not 0; w = 1 without weights."""
+    degree = graph.inward.degree
+    return torch.where(degree != 0, 1 / degree, 0.0).to(dtype), None
 
 
 def _sym(graph, dtype):
     """D_in^-1/2 A D_out^-1/2 (Kipf and Welling, ICLR'17, eq. 2; with out-degrees of sources where the graph is
-    directed).
+    directed). Degrees below 0 are refused before (train/weights.py).
     """
-    return _power(graph.inward.degree, -0.5, dtype), _power(graph.outward.degree, -0.5, dtype)
+    return _inverse_root(graph.inward.degree, dtype), _inverse_root(graph.outward.degree, dtype)
 
 
 NORMS = {"sum": _sum, "mean": _mean, "sym": _sym}

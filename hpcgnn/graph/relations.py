@@ -1,12 +1,13 @@
 """The weight of each typed edge in the mean of its relation: w_e / Σ w over the in-edges of its destination of its type.
 
 It does not factor into a number for each row, as other normalisations do, so that both directions keep it per edge. Sums
-are those of the whole graph.
+are those of the whole graph. Where weights sum to 0 (see sums.py), the mean is 0.
 """
 
 import torch
 
 from hpcgnn.graph.halo import gather_halo
+from hpcgnn.graph.sums import weight_sums
 
 
 def relation_weights(local, num_types, comm, dtype):
@@ -17,12 +18,31 @@ def relation_weights(local, num_types, comm, dtype):
     outward, out_order, out_bounds = _by_type(local.outward.edges, num_types)
     for kind in range(num_types):
         edges = in_order[in_bounds[kind] : in_bounds[kind + 1]]
-        total = torch.zeros(local.num_owned, dtype=torch.float64).index_add_(0, rows[edges], inward[edges])
+        total = _sums(rows[edges], inward[edges], local.num_owned)
+        total.masked_fill_(total == 0, torch.inf)  # a weight divided by that is 0
         others = torch.cat([total, gather_halo(local.outward.plan, total, comm)])
         inward[edges] /= total[rows[edges]]
         edges = out_order[out_bounds[kind] : out_bounds[kind + 1]]
         outward[edges] /= others[columns[edges]]
     return inward.to(dtype), outward.to(dtype)
+
+
+def odd_relations(local, num_types):
+    """int64 (2,): of how many pairs of an own node and a type of its in-edges the weights sum to less than 0, and to 0. Local."""
+    rows, _ = _ends(local.inward, local.num_owned)
+    weight, order, bounds = _by_type(local.inward.edges, num_types)
+    counts = torch.zeros(2, dtype=torch.int64)
+    for kind in range(num_types):
+        edges = order[bounds[kind] : bounds[kind + 1]]
+        total = _sums(rows[edges], weight[edges], local.num_owned)
+        here = torch.zeros(local.num_owned, dtype=torch.bool)
+        here[rows[edges]] = True
+        counts += torch.stack([(total < 0).sum(), (here & (total == 0)).sum()])
+    return counts
+
+
+def _sums(rows, weight, num_rows):
+    return torch.from_numpy(weight_sums(rows.numpy(), weight.numpy(), num_rows))
 
 
 def _by_type(edges, num_types):

@@ -30,7 +30,8 @@ class Entry:
     constant_input(spec): whether the first layer's aggregate of the features has no parameters in it. edges: whether it
     reads what edges carry (weights as features, types). features_again(spec): whether rows of the features themselves are
     sent in every step, or in every evaluation, rather than once in a run or as projections. can_drop_bias: whether its layers
-    have a method `drop_bias`.
+    have a method `drop_bias`. divides(spec): by which sums of edge weights it divides: 'sym', 'mean' (see graph/norms.py),
+    'relation' or ''.
     """
 
     build: Callable
@@ -39,6 +40,7 @@ class Entry:
     edges: Callable = lambda spec: False
     features_again: Callable = lambda spec: True
     can_drop_bias: bool = True
+    divides: Callable = lambda spec: ""
 
 
 def _never(spec):
@@ -47,6 +49,10 @@ def _never(spec):
 
 def _always(spec):
     return True
+
+
+def _roots(spec):
+    return "sym"
 
 
 def _sends_narrower_side(spec):
@@ -121,16 +127,17 @@ def _build_gat(spec):
 
 
 MODELS = {
-    "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops, features_again=_sends_narrower_side),
+    "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops, features_again=_sends_narrower_side, divides=_roots),
     "sage": Entry(
-        _build_sage, SAGEConv.self_loops, lambda spec: spec.aggregator != "pool", features_again=_sage_sends
+        _build_sage, SAGEConv.self_loops, lambda spec: spec.aggregator != "pool", features_again=_sage_sends,
+        divides=lambda spec: "mean" if spec.aggregator == "mean" else "",
     ),
     "gin": Entry(_stacked(GINConv), GINConv.self_loops, features_again=_sends_narrower_side),
-    "sgc": Entry(_build_sgc, SGCConv.self_loops, features_again=_sends_narrower_side),
+    "sgc": Entry(_build_sgc, SGCConv.self_loops, features_again=_sends_narrower_side, divides=_roots),
     "gat": Entry(_build_gat, GATConv.self_loops, _never, lambda spec: spec.edge_term != "none", _never),
     "gatv2": Entry(_attentive(GATv2Conv), GATv2Conv.self_loops, _never, features_again=_never),
     "transformer": Entry(_attentive(TransformerConv), TransformerConv.self_loops, _never, features_again=_never),
-    "rgcn": Entry(_build_rgcn, RGCNConv.self_loops, _never, _always, _rgcn_sends),
+    "rgcn": Entry(_build_rgcn, RGCNConv.self_loops, _never, _always, _rgcn_sends, divides=lambda spec: "relation"),
     "pna": Entry(_stacked(PNAConv), PNAConv.self_loops, _never),
 }
 

@@ -43,6 +43,7 @@ from hpcgnn.train.splits import check_splits
 from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.train.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.train.toy import toy_step
+from hpcgnn.train.weights import check_weights
 
 log = logging.getLogger("hpcgnn")
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
@@ -117,6 +118,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     watch = profile or unwatched
     keep_edges = MODELS[spec.model].edges(spec)
     local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch)
+    check_weights(local, spec, comm)
     quality = partition_quality(local, map_name, comm)
     if quality["imbalance_nodes"] > IMBALANCE_WARNING:
         log.warning(

@@ -203,3 +203,23 @@ def test_inspect_of_an_import(cli, files, tmp_path):
     import_graph(files / "directed.npz", tmp_path / "g.h5")
     code, out, _ = cli("inspect", tmp_path / "g.h5")
     assert code == 0 and "no partitionings" in out
+
+
+def test_sums_of_weights(cli, tmp_path):
+    """Weights that cancel or sum to less than 0 are no fault, but models divide by the sums: each is told what it finds."""
+    def remarks(weight, **more):
+        src, dst = np.array([0, 1, 1, 2, 3, 4]), np.array([5, 5, 6, 6, 7, 8])
+        save_npz(tmp_path / "g.npz", src, dst, 10, edge_weight=np.array(weight, np.float32), **more)
+        import_graph(tmp_path / "g.npz", tmp_path / "g.h5", force=True)
+        code, out, err = cli("verify", tmp_path / "g.h5", "--json")
+        assert code == 0, err
+        return {check["name"]: check["detail"] for check in json.loads(out)["checks"] if check["name"].startswith("sums")}
+
+    assert remarks([1, 2, 3, 4, 5, 6]) == {}
+    found = remarks([1, -1, -2, 0.5, -1, 3], edge_type=np.array([0, 1, 0, 0, 1, 1]))
+    assert found["sums of weights"] == (
+        "weights of in-edges sum to below 0 with added self loops at 1 nodes (gcn and sgc refuse this graph); to 0 with added self "
+        "loops at 1 nodes (gcn and sgc give 0 there); to below 0 at 2 nodes (sage's mean is then no average); to 0 at 1 nodes "
+        "(sage's mean is 0 there); to below 0 at 3 pairs of a node and a type (rgcn's mean is then no average)"
+    )
+    assert "out-edges sum to below 0 with added self loops at 1 nodes" in found["sums of weights_out"]
