@@ -98,6 +98,8 @@ def run(arguments, reporter):
     fractions = _fractions(*fractions) if any(f is not None for f in fractions) else None
     if arguments.resplit and fractions is None:
         raise ConfigError("--resplit needs the fractions of the new split: --train, --val or --test")
+    if not 0 <= arguments.seed < 2**63:
+        raise ConfigError(f"--seed must be from 0 to 2^63 - 1, got {arguments.seed}")
     options = ImportOptions(arguments.undirected, arguments.self_loops, arguments.drop_duplicates,
                             arguments.drop_weights, arguments.row_normalize, arguments.feature_dtype,
                             arguments.num_classes, arguments.name, fractions, arguments.seed, arguments.add_reverse,

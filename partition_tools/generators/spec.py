@@ -46,7 +46,7 @@ class Spec:
         possible = self.nodes - 1
         for name, good, range_ in (
                 ("nodes", self.nodes >= 1, "at least 1"), ("features", self.features >= 0, "at least 0"),
-                ("classes", self.classes >= 1, "at least 1"), ("seed", self.seed >= 0, "at least 0"),
+                ("classes", self.classes >= 1, "at least 1"), ("seed", 0 <= self.seed < 2**63, "from 0 to 2^63 - 1"),
                 ("degree", 0 <= self.degree <= max(possible / 2, 0),
                  f"from 0 to half the other nodes ({possible / 2:g})"),
                 ("homophily", 0 <= self.homophily <= 1, "from 0 to 1"), ("noise", self.noise >= 0, "at least 0"),
