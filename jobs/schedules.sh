@@ -2,15 +2,27 @@
 # Communication schedules on the same graph and model: accuracy against bytes and time. Run it on a login node; it submits, and ends
 # with a report.
 #
-#   bash jobs/schedules.sh --graph graph.h5 --out runs/schedules --ranks 4 [options] -- [options of hpcgnn train]
+# Usage: bash jobs/schedules.sh --graph FILE --out DIR --ranks N [options] -- [options of hpcgnn train]
 #
-# --only NAME,NAME          these variants alone (all that are listed below)         --repeat N      seeds of each, 0, 1, 2, … (3)
+# --graph FILE     a graph file with a map for each number of ranks (jobs/partition.sbatch)
+# --out DIR        the directory of the study
+# --ranks N,N      the numbers of ranks (1,2,4)
+# --repeat N       seeds of each, 0, 1, 2, … (3)
+# --only A,B       these variants alone (all that are listed below)
 # --variant NAME="OPTIONS"  one more variant, or other options for one of these; may be given again
-# --baseline NAME           sar, with which all others are compared, or none         --dry-run       check everything, submit nothing
-# --launch "mpiexec -n"     submit nothing: run here, one after another, each run as `mpiexec -n RANKS COMMAND`. With
-#                           --launch "bash jobs/bench/slow_network.sh 100mbit" that is over links of a given bandwidth.
-# --site NAME               a file of jobs/sites (plain)     --at-once N   tasks of a job array that may run together
-# --sbatch "…"              more options of sbatch for the runs
+# --baseline NAME  sar, with which all others are compared, or none
+# --launch "…"     submit nothing: run here, one after another, each as `… RANKS COMMAND`, such as --launch "mpiexec -n"
+#                  With --launch "bash jobs/bench/slow_network.sh 100mbit" the runs go over links of a given bandwidth.
+# --at-once N      tasks of a job array that may run together
+# --site NAME      what differs between clusters: a file of jobs/sites, or a path (HPCGNN_SITE, or plain)
+# --dry-run        check everything, submit nothing
+# --sbatch "…"     more options of sbatch for the runs
+#
+# Examples:
+#   bash jobs/schedules.sh --dry-run --graph graph.h5 --out runs/schedules --ranks 4 -- --model sage --hidden 128
+#   bash jobs/schedules.sh --graph graph.h5 --out runs/schedules --ranks 4 -- --model sage --hidden 128
+#
+# hpcgnn train --help lists the options after --.
 script=schedules.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 . "$jobs/lib/study.sh"

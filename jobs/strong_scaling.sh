@@ -1,11 +1,24 @@
 #!/usr/bin/env bash
 # Strong scaling: one graph, more and more ranks. Run it on a login node; it submits, and ends with a report.
 #
-#   bash jobs/strong_scaling.sh --graph graph.h5 --out runs/strong --ranks 1,2,4,8 [options] -- [options of hpcgnn train]
+# Usage: bash jobs/strong_scaling.sh --graph FILE --out DIR --ranks N,N [options] -- [options of hpcgnn train]
 #
-# --repeat N       runs of each point (3): the report shows medians and spread    --site NAME    a file of jobs/sites (plain)
-# --baseline NAME  compared with one-shot exchange, or none                       --dry-run      check everything, submit nothing
-# --at-once N      tasks of a job array that may run together                     --sbatch "…"   more options of sbatch for the runs
+# --graph FILE     a graph file with a map for each number of ranks (jobs/partition.sbatch)
+# --out DIR        the directory of the study
+# --ranks N,N      the numbers of ranks (1,2,4)
+# --repeat N       runs of each point (3): the report shows medians and spread
+# --baseline NAME  compared with one-shot exchange (one-shot), or none
+# --launch "…"     submit nothing: run here, one after another, each as `… RANKS COMMAND`, such as --launch "mpiexec -n"
+# --at-once N      tasks of a job array that may run together
+# --site NAME      what differs between clusters: a file of jobs/sites, or a path (HPCGNN_SITE, or plain)
+# --dry-run        check everything, submit nothing
+# --sbatch "…"     more options of sbatch for the runs
+#
+# Examples:
+#   bash jobs/strong_scaling.sh --dry-run --graph graph.h5 --out runs/strong --ranks 1,2,4,8
+#   bash jobs/strong_scaling.sh --graph graph.h5 --out runs/strong --ranks 1,2,4,8
+#
+# hpcgnn train --help lists the options after --.
 script=strong_scaling.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 . "$jobs/lib/study.sh"

@@ -2,12 +2,24 @@
 # Weak scaling: generated graphs that grow with the number of ranks. Each graph is made by a job of its own, and the runs on it wait
 # for that job. Run it on a login node; it submits, and ends with a report.
 #
-#   bash jobs/weak_scaling.sh --out runs/weak --nodes-per-rank 100000 --ranks 1,2,4,8 [options] -- [options of hpcgnn train]
+# Usage: bash jobs/weak_scaling.sh --out DIR --nodes-per-rank N --ranks N,N [options] -- [options of hpcgnn train]
 #
-# --nodes-per-rank N  graph nodes for each rank     --generate "…"  what is generated ("planted --degree 15 --features 128 --classes 16")
-# --repeat N          runs of each point (3)        --baseline NAME compared with one-shot exchange, or none
-# --at-once N         tasks of a job array that may run together
-# --site NAME         a file of jobs/sites (plain)  --dry-run       check everything, submit nothing    --sbatch "…"  for the runs
+# --out DIR            the directory of the study, graphs included
+# --nodes-per-rank N   graph nodes for each rank
+# --generate "…"       what is generated ("planted --degree 15 --features 128 --classes 16 --seed 1")
+# --ranks N,N          the numbers of ranks (1,2,4)
+# --repeat N           runs of each point (3)
+# --baseline NAME      compared with one-shot exchange (one-shot), or none
+# --at-once N          tasks of a job array that may run together
+# --site NAME          what differs between clusters: a file of jobs/sites, or a path (HPCGNN_SITE, or plain)
+# --dry-run            check everything, submit nothing
+# --sbatch "…"         more options of sbatch for the runs
+#
+# Examples:
+#   bash jobs/weak_scaling.sh --dry-run --out runs/weak --nodes-per-rank 100000 --ranks 1,2,4,8
+#   bash jobs/weak_scaling.sh --out runs/weak --nodes-per-rank 100000 --ranks 1,2,4,8
+#
+# hpcgnn train --help lists the options after --.
 script=weak_scaling.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 . "$jobs/lib/study.sh"

@@ -3,12 +3,19 @@
 # ends of every link limited by the kernel's token bucket filter (tc tbf). Needs root, ip and tc (Debian: iproute2), and the MPICH
 # of the `mpi` extra. Nothing of it is in the program: what is measured is what users run.
 #
-#   bash jobs/bench/slow_network.sh RATE RANKS COMMAND...        RATE: 100mbit, 1gbit, … or unlimited
+# Usage: bash jobs/bench/slow_network.sh RATE RANKS COMMAND...
+#
+# RATE       of every link, both ways: 100mbit, 1gbit, … or unlimited
+# RANKS      how many ranks, each with a link of its own
+# COMMAND    what each of them runs
+#
+# Example:
 #   bash jobs/bench/slow_network.sh 100mbit 4 hpcgnn train --graph graph.h5 --schedule lazy --run-dir runs/lazy-100mbit
 set -euo pipefail
 
+case ${1:-} in -h | --help) sed -n '2,$ { /^#/!q; s/^# \{0,1\}//p }' "${BASH_SOURCE[0]}"; exit 0 ;; esac
 fail() { echo "slow_network.sh: $*" >&2; exit 2; }
-[ $# -ge 3 ] || fail "expected RATE RANKS COMMAND..., got: $*; see the head of this file"
+[ $# -ge 3 ] || fail "expected RATE RANKS COMMAND..., got: $*; --help says more"
 rate=$1 ranks=$2
 shift 2
 [[ $rate =~ ^(unlimited|[0-9]+(k|m|g)bit)$ ]] || fail "RATE: expected a number with kbit, mbit or gbit, or unlimited, got '$rate'"

@@ -1,5 +1,5 @@
 # Sourced by every script in jobs/: a strict shell whose failures name the command, one-line errors, the site, and the checks that can
-# be made before a job is queued. Defines: jobs, project, script; fail, need, load_site, hpcgnn, partition_tools.
+# be made before a job is queued. Defines: jobs, project, script; fail, need, usage, load_site, hpcgnn, partition_tools.
 set -Eeuo pipefail
 
 jobs=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -11,7 +11,10 @@ trap 'code=$?; echo "$script: failed with code $code at line $LINENO of $(basena
 fail() { trap - ERR; echo "$script: error: $*" >&2; exit 2; }
 
 # need "$@": there is a value that follows an option on the command line
-need() { [ $# -ge 2 ] || fail "$1 needs a value; see the head of jobs/$script"; }
+need() { [ $# -ge 2 ] || fail "$1 needs a value; see bash jobs/$script --help"; }
+
+# --help: the comment at the head of the script, without the options of sbatch. Ends the script.
+usage() { sed -n '2,$ { /^#SBATCH/d; /^#/!q; s/^# \{0,1\}//p }' "$jobs/$script"; exit 0; }
 
 # quoted WORDS...: as a shell would read them again, with a blank before each
 quoted() { [ $# = 0 ] || printf ' %q' "$@"; }

@@ -20,8 +20,9 @@ parse_study() {
             --at-once) need "$@"; at_once=$2; shift 2 ;;
             --sbatch) need "$@"; sbatch_options=$2; shift 2 ;;
             --dry-run) dry=yes; shift ;;
+            -h | --help) usage ;;
             --) shift; options=("$@"); break ;;
-            --*) need "$@"; study_option "$1" "$2" || fail "unknown option $1; the head of jobs/$script lists them"; shift 2 ;;
+            --*) need "$@"; study_option "$1" "$2" || fail "unknown option $1; bash jobs/$script --help lists them"; shift 2 ;;
             *) fail "unknown argument $1; options of hpcgnn train come after --" ;;
         esac
     done

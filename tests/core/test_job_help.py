@@ -1,0 +1,38 @@
+"""Every script in jobs/ answers --help, on any machine and without an environment."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted(path for pattern in ("*.sh", "*.sbatch", "bench/*.sh") for path in (ROOT / "jobs").glob(pattern))
+
+
+def call(*words, cwd):
+    return subprocess.run(words, cwd=cwd, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.skipif(not SCRIPTS, reason="there are no job scripts beside the tests")
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help(script, option, tmp_path):
+    done = call("bash", str(script), option, cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    usage = done.stdout
+    assert "Usage: " in usage and "Example" in usage and f"jobs/{script.relative_to(ROOT / 'jobs')}" in usage
+    assert "#SBATCH" not in usage and "script=" not in usage and not any(line.startswith("#") for line in usage.splitlines())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("script", [path for path in SCRIPTS if path.parent.name == "jobs"], ids=lambda path: path.name)
+def test_every_option_is_explained(script):
+    text = script.read_text()
+    parsed = set(re.findall(r"^ +(--[a-z-]+)(?: \| --[a-z-]+)*\) ", text, re.MULTILINE))
+    if "parse_study" in text:
+        study = (ROOT / "jobs" / "lib" / "study.sh").read_text()
+        parsed |= set(re.findall(r"^ +(--[a-z-]+)\) ", study, re.MULTILINE))
+    parsed -= {"--"} | ({"--graph", "--launch"} if script.name == "weak_scaling.sh" else set())  # it makes its graphs, by jobs
+    head = text.split("\nscript=")[0]
+    assert {option for option in parsed if option not in head} == set()
