@@ -11,8 +11,10 @@ from dataclasses import dataclass, fields
 
 import tomli_w
 
+from hpcgnn.declaring import LARGEST
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig
+from hpcgnn.suggestions import suggest
 
 
 SECTION_OF = {f.name: section for section, kind in SECTIONS.items() for f in fields(kind)}
@@ -70,31 +72,28 @@ def make_config(values, choices, origin="the command line"):
 def _checked(declared, value, choices, origin):
     flag, kind, rules = "--" + declared.name.replace("_", "-"), declared.type, declared.metadata
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        value = float(value) if abs(value) <= LARGEST[float] else float("inf")
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"{flag}: expected {kind.__name__}, got {value!r} ({origin})")
+        wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
+        raise ConfigError(f"{flag}: expected {wanted}, got {value!r} ({origin})")
     allowed = choices[rules["choices"]] if isinstance(rules["choices"], str) else rules["choices"]
     if allowed is not None and value not in allowed:
         raise ConfigError(f"{flag}: expected one of {', '.join(allowed)}, got {value!r} ({origin})")
-    too_small = rules["least"] is not None and not value >= rules["least"]
-    too_large = (rules["below"] is not None and not value < rules["below"]) or (
-        rules["most"] is not None and not value <= rules["most"]
-    )
-    if too_small or too_large or value in (float("inf"),):
-        upper = "" if rules["below"] is None else f" and below {rules['below']}"
-        upper += "" if rules["most"] is None else f" and at most {rules['most']}"
-        raise ConfigError(f"{flag}: expected at least {rules['least']}{upper}, got {value} ({origin})")
+    if kind in LARGEST:
+        _check_range(flag, value, rules, LARGEST[kind], origin)
     return value
 
 
-# Options that say something to one schedule only.
-_OPTIONS_OF = {
-    "sar": ("prune",),
-    "lazy": ("layer_epochs", "layer_lr", "warm_start", "finetune", "finetune_lr", "frozen_halo"),
-    "tma": ("average_steps", "average_seconds", "average_weights", "average_optimizer", "correct_every", "drop_ranks"),
-    "bns": ("boundary_rate",),
-    "stale": ("stale_epochs", "stale_smoothing"),
-}
+def _check_range(flag, value, rules, largest, origin):
+    """Raise ConfigError for a number outside its range. Comparisons with NaN are false."""
+    least, below = rules["least"], rules["below"]
+    most = largest if rules["most"] is None else rules["most"]
+    if value >= least and (value < below if below is not None else value <= most):
+        return
+    upper = f" and below {below}" if below is not None else ""
+    if not upper and (rules["most"] is not None or value > most):
+        upper = f" and at most {most}"
+    raise ConfigError(f"{flag}: expected at least {least}{upper}, got {value} ({origin})")
 
 
 def check_precision(config):
@@ -122,10 +121,10 @@ def check_schedule(config):
     """Raise ConfigError for options that do not go together with the schedule."""
     options = config.schedule
     for declared in fields(options):
-        owner = next((name for name, names in _OPTIONS_OF.items() if declared.name in names), options.schedule)
-        if owner != options.schedule and getattr(options, declared.name) != declared.default:
+        owners = declared.metadata["schedules"] or (options.schedule,)
+        if options.schedule not in owners and getattr(options, declared.name) != declared.default:
             raise ConfigError(
-                f"--{declared.name.replace('_', '-')} belongs to --schedule {owner}, got --schedule {options.schedule}; "
+                f"--{declared.name.replace('_', '-')} belongs to --schedule {owners[0]}, got --schedule {options.schedule}; "
                 "leave it out, or choose that schedule"
             )
     stages = 1 if config.model.model == "sgc" else config.model.layers
@@ -168,7 +167,7 @@ def listed(flag, text, kind, least):
         values = [kind(part) for part in text.split(",")] if text.strip() else []
     except ValueError:
         values = [least - 1]
-    if not all(least <= value < float("inf") for value in values):
+    if not all(least <= value <= LARGEST[kind] for value in values):
         wanted = "whole numbers" if kind is int else "numbers"
         raise ConfigError(f"{flag}: expected {wanted} of at least {least}, joined by commas, got {text!r}")
     return values
@@ -198,18 +197,22 @@ def read_toml(path):
     values = {}
     for section, entries in document.items():
         if section not in SECTIONS or not isinstance(entries, dict):
-            raise ConfigError(f"{path}: unknown section [{section}]; expected {_nearest(section, SECTIONS)}")
+            home = f"[{SECTION_OF[section]}], where {section!r} belongs" if section in SECTION_OF else ""
+            close = difflib.get_close_matches(section, SECTIONS, 1)
+            wanted = home or (f"{close[0]!r} perhaps, one of: " if close else "one of: ") + ", ".join(SECTIONS)
+            raise ConfigError(f"{path}: unknown section [{section}]; expected {wanted}")
         known = [f.name for f in fields(SECTIONS[section])]
         for key, value in entries.items():
             if key not in known:
-                elsewhere = f" (it belongs in [{SECTION_OF[key]}])" if key in SECTION_OF else ""
-                raise ConfigError(
-                    f"{path}: unknown key {key!r} in [{section}]{elsewhere}; expected {_nearest(key, known)}"
-                )
+                raise ConfigError(f"{path}: unknown key {key!r} in [{section}]{_meant(key, section, known)}")
             values[key] = value
     return values
 
 
-def _nearest(name, known):
-    close = difflib.get_close_matches(name, known, 1, 0.0)
-    return f"{close[0]!r} perhaps, one of: {', '.join(known)}"
+def _meant(key, section, known):
+    name, remark = suggest(key, SECTION_OF)
+    if remark:
+        return f": {remark}"
+    if name and SECTION_OF[name] != section:
+        return f": expected {name!r} in [{SECTION_OF[name]}]" if name != key else f": it belongs in [{SECTION_OF[name]}]"
+    return f"; expected {f'{name!r} perhaps, ' if name else ''}one of: {', '.join(known)}"

@@ -3,22 +3,20 @@
 The command line, the TOML file and the errors are derived from these declarations (see config.py).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-
-def option(default, help, *, choices=None, least=None, below=None, most=None, required=False):
-    """A documented field. choices: allowed values, or a name that the program resolves; least/below/most: the valid
-    range.
-    """
-    rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
-    return field(default=default, metadata={"help": help, **rules})
+from hpcgnn.declaring import YEAR, Above, AtLeast, Named, option
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
     graph: str = option("", "graph file made by `python -m partition_tools`", required=True)
     partition: str = option("", "name of the stored cluster map to use (default: the one made by default)")
-    auto_partition: bool = option(False, "make a map for this number of ranks if the file has none")
+    auto_partition: bool = option(
+        False,
+        "make a map for this number of ranks if the file has none",
+        needs={"assignment": ("metis",)},
+    )
     self_loops: str = option(
         "auto",
         "add a self loop to nodes that have none, keep the edges as they are, or what the model wants",
@@ -30,8 +28,14 @@ class DataConfig:
 class ModelConfig:
     model: str = option("gcn", "model to train", choices="models")
     plugin: str = option("", "Python file that registers further models (see `hpcgnn.nn.registry.register`)")
-    layers: int = option(3, "number of layers (hops for sgc)", least=1)
-    hidden: int = option(256, "width of hidden layers", least=1)
+    layers: int = option(3, "number of layers (hops for sgc)", least=1, most=10_000)
+    hidden: int = option(
+        256,
+        "width of hidden layers",
+        least=1,
+        by_model=True,
+        needs={"layers": AtLeast(2), "model": ("rgcn",)},
+    )
     dropout: float = option(0.5, "dropout probability before every layer", least=0.0, below=1.0)
     input_dropout: str = option(
         "aggregate",
@@ -43,55 +47,111 @@ class ModelConfig:
         "auto",
         "aggregate constant dense features once and keep the result: where it pays, always, or never",
         choices=("auto", "always", "never"),
+        by_model=True,
+        needs={"input_dropout": ("aggregate", "none")},
+        strict=True,
     )
     aggregator: str = option(
         "mean",
         "what sage takes of the neighbours: their mean, their largest elements, or those after a layer of their own",
         choices=("mean", "max", "pool"),
+        by_model=True,
+        strict=True,
     )
     heads: int = option(
-        4, "attention heads of hidden layers (gat, gatv2, transformer); --hidden is the width of each", least=1
+        4,
+        "attention heads of hidden layers (gat, gatv2, transformer); --hidden is the width of each",
+        least=1,
+        by_model=True,
+        needs={"layers": AtLeast(2)},
     )
-    out_heads: int = option(1, "attention heads of the last layer, each as wide as the classes, averaged", least=1)
-    attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0)
-    negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat, gatv2)", least=0.0)
+    out_heads: int = option(
+        1,
+        "attention heads of the last layer, each as wide as the classes, averaged",
+        least=1,
+        by_model=True,
+    )
+    attention_dropout: float = option(
+        0.0,
+        "dropout of attention coefficients",
+        least=0.0,
+        below=1.0,
+        by_model=True,
+    )
+    negative_slope: float = option(
+        0.2,
+        "slope of LeakyReLU in attention (gat, gatv2)",
+        least=0.0,
+        by_model=True,
+    )
     edge_term: str = option(
         "none",
         "what an edge adds to its logits in gat: nothing, its weight times a learned number per head, or a learned number "
         "per head for its type",
         choices=("none", "weight", "type"),
+        by_model=True,
+        strict=True,
     )
-    bases: int = option(4, "bases that the relations of rgcn share", least=1)
+    bases: int = option(4, "bases that the relations of rgcn share", least=1, by_model=True)
     norm: str = option(
-        "none", "normalisation after hidden layers; batch uses the statistics of all nodes", choices="norms"
+        "none",
+        "normalisation after hidden layers; batch uses the statistics of all nodes",
+        choices="norms",
+        by_model=True,
+        needs={"layers": AtLeast(2)},
     )
-    residual: bool = option(False, "add the input of hidden layers to their output")
+    residual: bool = option(
+        False,
+        "add the input of hidden layers to their output",
+        by_model=True,
+        needs={"layers": AtLeast(3)},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
     optimizer: str = option("adam", "optimizer", choices=("adam", "adamw", "sgd"))
-    lr: float = option(0.01, "learning rate", least=0.0)
-    momentum: float = option(0.9, "momentum of sgd", least=0.0, below=1.0)
+    lr: float = option(0.01, "learning rate", least=0.0, needs={"layer_lr": ("",), "finetune": AtLeast(1)})
+    momentum: float = option(0.9, "momentum of sgd", least=0.0, below=1.0, needs={"optimizer": ("sgd",)})
     weight_decay: float = option(0.0, "weight decay (L2 for adam and sgd, decoupled for adamw)", least=0.0)
-    weight_decay_layers: str = option("all", "layers that weight decay acts on", choices=("all", "first"))
+    weight_decay_layers: str = option(
+        "all",
+        "layers that weight decay acts on",
+        choices=("all", "first"),
+        needs={"weight_decay": Above(0)},
+    )
     lr_schedule: str = option(
         "constant", "learning rate over the epochs", choices=("constant", "cosine", "linear", "step")
     )
     warmup_epochs: int = option(0, "epochs in which the learning rate rises linearly to --lr", least=0)
-    lr_step_epochs: int = option(100, "epochs between decays of --lr-schedule step", least=1)
-    lr_step_factor: float = option(0.5, "factor of each decay of --lr-schedule step", least=0.0)
+    lr_step_epochs: int = option(
+        100,
+        "epochs between decays of --lr-schedule step",
+        least=1,
+        needs={"lr_schedule": ("step",)},
+        strict=True,
+    )
+    lr_step_factor: float = option(
+        0.5,
+        "factor of each decay of --lr-schedule step",
+        least=0.0,
+        needs={"lr_schedule": ("step",)},
+        strict=True,
+    )
     clip_norm: float = option(0.0, "clip the global gradient norm to this value; 0 for no clipping", least=0.0)
     epochs: int = option(
         200,
         "number of epochs; each is one full-batch step (lazy: of every layer; tma: steps of every rank, or averages "
         "with --average-seconds)",
         least=1,
+        needs={"layer_epochs": ("",)},
     )
     patience: int = option(
         0,
         "stop (lazy: go on to the next layer) when the validation metric has not risen for so many epochs; 0 never",
         least=0,
+        needs={"eval_every": AtLeast(1)},
+        strict=True,
     )
 
 
@@ -103,45 +163,82 @@ class ScheduleConfig:
         "MiB for all communication buffers of a rank, whatever the number of ranks; large values give "
         "the one-shot exchange, small ones sequential aggregation in fine steps",
         least=0.0,
+        most=2.0**33,
     )
     layer_epochs: str = option(
-        "", "lazy: epochs of each layer, one number or a list such as 100,100,200 (default: --epochs)"
+        "",
+        "lazy: epochs of each layer, one number or a list such as 100,100,200 (default: --epochs)",
+        schedules=("lazy",),
     )
     layer_lr: str = option(
-        "", "lazy: learning rate of each layer, one number or a list such as 0.01,0.005 (default: --lr)"
+        "",
+        "lazy: learning rate of each layer, one number or a list such as 0.01,0.005 (default: --lr)",
+        schedules=("lazy",),
     )
     warm_start: bool = option(
         False,
         "lazy: start a layer where the one before it ended, as the identity with that one's head (sage, gcn, gat), or else with "
         "its parameters of the same shapes",
+        schedules=("lazy",),
     )
     finetune: int = option(
-        0, "lazy: epochs of exact training (as sar) of all layers together after the last layer", least=0
+        0,
+        "lazy: epochs of exact training (as sar) of all layers together after the last layer",
+        least=0,
+        schedules=("lazy",),
     )
-    finetune_lr: float = option(0.0, "lazy: learning rate of --finetune; 0 takes --lr", least=0.0)
+    finetune_lr: float = option(
+        0.0,
+        "lazy: learning rate of --finetune; 0 takes --lr",
+        least=0.0,
+        schedules=("lazy",),
+    )
     frozen_halo: str = option(
         "keep",
         "lazy, for layers whose neighbours are weighed anew every epoch (gat and others) or whose features are sparse: keep "
         "a copy of the halo's rows, which on bad maps is larger than a rank's share, or refetch them every epoch",
         choices=("keep", "refetch"),
+        schedules=("lazy",),
     )
-    average_steps: int = option(0, "tma: average the ranks' parameters after so many steps of each", least=0)
+    average_steps: int = option(
+        0,
+        "tma: average the ranks' parameters after so many steps of each",
+        least=0,
+        schedules=("tma",),
+        on_resume="same",
+    )
     average_seconds: float = option(
-        0.0, "tma: average the ranks' parameters after so many seconds on rank 0's clock", least=0.0
+        0.0,
+        "tma: average the ranks' parameters after so many seconds on rank 0's clock",
+        least=0.0,
+        schedules=("tma",),
+        most=YEAR,
     )
     average_weights: str = option(
-        "uniform", "tma: weigh every trainer alike, or by its training nodes", choices=("uniform", "train")
+        "uniform",
+        "tma: weigh every trainer alike, or by its training nodes",
+        choices=("uniform", "train"),
+        schedules=("tma",),
     )
     average_optimizer: str = option(
         "keep",
         "tma: what becomes of the optimizers' states at an average: each rank keeps its own, starts anew, or takes their "
         "average",
         choices=("keep", "reset", "average"),
+        schedules=("tma",),
     )
     correct_every: int = option(
-        0, "tma: one exact step on the whole graph, as sar, after so many averages; 0 never", least=0
+        0,
+        "tma: one exact step on the whole graph, as sar, after so many averages; 0 never",
+        least=0,
+        schedules=("tma",),
     )
-    drop_ranks: str = option("", "tma: ranks that are lost from the start, to see what that costs, such as 1,3")
+    drop_ranks: str = option(
+        "",
+        "tma: ranks that are lost from the start, to see what that costs, such as 1,3",
+        schedules=("tma",),
+        on_resume="same",
+    )
     assignment: str = option(
         "metis",
         "which nodes a rank owns: those of the stored map; super-nodes: the file's clusters dealt at random; random-nodes: "
@@ -159,6 +256,7 @@ class ScheduleConfig:
         "bf16 or fp16 in half the bytes, int8 in a fourth with a scale per row and random rounding; logits of attention, "
         "evaluation and what is exchanged once stay as they are",
         choices=("fp32", "bf16", "fp16", "int8"),
+        needs={"schedule": ("sar", "bns", "stale"), "correct_every": AtLeast(1)},
     )
     prune: str = option(
         "auto",
@@ -166,6 +264,7 @@ class ScheduleConfig:
         "their neighbours too, and so on), where the model can and it saves half of the rows (gat: four in ten); exact. none "
         "computes all rows",
         choices=("auto", "none"),
+        schedules=("sar",),
     )
     boundary_rate: float = option(
         0.1,
@@ -173,30 +272,41 @@ class ScheduleConfig:
         "(gat: 3/2 of that), p = 1 gives what sar gives, p = 0 leaves the ranks by themselves; evaluation uses all nodes",
         least=0.0,
         most=1.0,
+        schedules=("bns",),
     )
     stale_epochs: int = option(
         1,
         "stale: use the rows and gradients that other ranks sent so many epochs ago, and exchange new ones in the background; 0 "
         "is sar. Takes memory for so many epochs, and one more, of the halo of all layers",
         least=0,
+        schedules=("stale",),
     )
     stale_smoothing: float = option(
         0.0,
         "stale: use an average of the old rows that keeps this part of itself in every epoch; 0 uses them as they are",
         least=0.0,
         below=1.0,
+        schedules=("stale",),
+        needs={"stale_epochs": AtLeast(1)},
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     run_dir: str = option("", "directory for everything the run leaves behind (default: runs/MODEL-RANKSr-DATE)")
-    resume: bool = option(False, "continue from the last checkpoint in --run-dir; start afresh if there is none")
-    seed: int = option(0, "seed of all randomness: initial parameters and dropout")
+    resume: bool = option(
+        False,
+        "continue from the last checkpoint in --run-dir, with the options in its config.toml unless others are given; start "
+        "afresh if there is no run yet",
+        needs={"run_dir": Named()},
+        strict=True,
+    )
+    seed: int = option(0, "seed of all randomness: initial parameters and dropout", least=-(2**63), most=2**63 - 1)
     threads: int = option(
         0,
         "threads per rank (0: SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, or the node's cores divided by its ranks)",
         least=0,
+        most=4096,
     )
     precision: str = option(
         "fp32",
@@ -215,6 +325,7 @@ class RunConfig:
         "auto",
         "metric of train, val and test: accuracy for single-label tasks, micro-f1 or roc-auc for multi-label",
         choices=("auto", "accuracy", "micro-f1", "roc-auc"),
+        on_resume="same",
     )
     eval_every: int = option(1, "evaluate every so many epochs, and after the last; 0 never evaluates", least=0)
     checkpoint_every: int = option(
@@ -230,13 +341,20 @@ class RunConfig:
         "stop with a checkpoint and exit code 85 when the batch job has fewer seconds left than this, as SIGUSR1 makes "
         "it do at any time; 0 never (the job's end is read from SLURM_JOB_END_TIME)",
         least=0.0,
+        most=YEAR,
     )
     watchdog: float = option(
         300.0,
         "end the job, naming the ranks that did not arrive, when ranks wait and none has got on for so many seconds; 0 never",
         least=0.0,
+        most=YEAR,
     )
-    log_every: int = option(10, "epochs between lines of the log when the output is not a terminal", least=1)
+    log_every: int = option(
+        0,
+        "epochs between lines of the log when the output is not a terminal; 0: a line after the first epoch, then at growing "
+        "intervals of 10 seconds to 5 minutes",
+        least=0,
+    )
 
 
 SECTIONS = {

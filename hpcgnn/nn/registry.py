@@ -29,9 +29,10 @@ class Entry:
 
     constant_input(spec): whether the first layer's aggregate of the features has no parameters in it. edges: whether it
     reads what edges carry (weights as features, types). features_again(spec): whether rows of the features themselves are
-    sent in every step, or in every evaluation, rather than once in a run or as projections. can_drop_bias: whether its layers
-    have a method `drop_bias`. divides(spec): by which sums of edge weights it divides: 'sym', 'mean' (see graph/norms.py),
-    'relation' or ''.
+    sent in every step, or in every evaluation, rather than once in a run or as projections. uses: which of the options that are
+    declared `by_model` it uses, None where that is not known; weights(spec): whether it reads the weights of edges, likewise.
+    can_drop_bias: whether its layers have a method `drop_bias`. divides(spec): by which sums of edge weights it divides: 'sym',
+    'mean' (see graph/norms.py), 'relation' or ''.
     """
 
     build: Callable
@@ -39,6 +40,8 @@ class Entry:
     constant_input: Callable = lambda spec: True
     edges: Callable = lambda spec: False
     features_again: Callable = lambda spec: True
+    uses: tuple | None = None
+    weights: Callable = lambda spec: True
     can_drop_bias: bool = True
     divides: Callable = lambda spec: ""
 
@@ -126,20 +129,72 @@ def _build_gat(spec):
     return _attentive(GATConv, _ELU)(spec)  # its gradient needs its output
 
 
+_STACK = ("hidden", "norm", "residual")
+_LINEAR = (*_STACK, "keep_input")
+_ATTENTION = (*_STACK, "heads", "out_heads", "attention_dropout")
+
 MODELS = {
-    "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops, features_again=_sends_narrower_side, divides=_roots),
+    "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops, features_again=_sends_narrower_side, uses=_LINEAR, divides=_roots),
     "sage": Entry(
-        _build_sage, SAGEConv.self_loops, lambda spec: spec.aggregator != "pool", features_again=_sage_sends,
+        _build_sage,
+        SAGEConv.self_loops,
+        lambda spec: spec.aggregator != "pool",
+        features_again=_sage_sends,
+        uses=(*_LINEAR, "aggregator"),
+        weights=lambda spec: spec.aggregator == "mean",
         divides=lambda spec: "mean" if spec.aggregator == "mean" else "",
     ),
-    "gin": Entry(_stacked(GINConv), GINConv.self_loops, features_again=_sends_narrower_side),
-    "sgc": Entry(_build_sgc, SGCConv.self_loops, features_again=_sends_narrower_side, divides=_roots),
-    "gat": Entry(_build_gat, GATConv.self_loops, _never, lambda spec: spec.edge_term != "none", _never),
-    "gatv2": Entry(_attentive(GATv2Conv), GATv2Conv.self_loops, _never, features_again=_never),
-    "transformer": Entry(_attentive(TransformerConv), TransformerConv.self_loops, _never, features_again=_never),
-    "rgcn": Entry(_build_rgcn, RGCNConv.self_loops, _never, _always, _rgcn_sends, divides=lambda spec: "relation"),
-    "pna": Entry(_stacked(PNAConv), PNAConv.self_loops, _never),
+    "gin": Entry(_stacked(GINConv), GINConv.self_loops, features_again=_sends_narrower_side, uses=_LINEAR),
+    "sgc": Entry(
+        _build_sgc, SGCConv.self_loops, features_again=_sends_narrower_side, uses=("keep_input",), divides=_roots
+    ),
+    "gat": Entry(
+        _build_gat,
+        GATConv.self_loops,
+        _never,
+        lambda spec: spec.edge_term != "none",
+        _never,
+        (*_ATTENTION, "negative_slope", "edge_term"),
+        lambda spec: spec.edge_term == "weight",
+    ),
+    "gatv2": Entry(
+        _attentive(GATv2Conv),
+        GATv2Conv.self_loops,
+        _never,
+        features_again=_never,
+        uses=(*_ATTENTION, "negative_slope"),
+        weights=_never,
+    ),
+    "transformer": Entry(
+        _attentive(TransformerConv),
+        TransformerConv.self_loops,
+        _never,
+        features_again=_never,
+        uses=_ATTENTION,
+        weights=_never,
+    ),
+    "rgcn": Entry(
+        _build_rgcn,
+        RGCNConv.self_loops,
+        _never,
+        _always,
+        _rgcn_sends,
+        (*_STACK, "bases"),
+        divides=lambda spec: "relation",
+    ),
+    "pna": Entry(_stacked(PNAConv), PNAConv.self_loops, _never, uses=_STACK, weights=_never),
 }
+
+
+def weights_ignored(spec):
+    """One line where the graph has weights that the model does not read, else None."""
+    if not spec.weighted or MODELS[spec.model].weights(spec):
+        return None
+    kind = f" --aggregator {spec.aggregator}" if spec.model == "sage" else ""
+    remedy = {"gat": "--edge-term weight", "sage": "--aggregator mean"}.get(
+        spec.model, "--model gat --edge-term weight, or gcn, sage, gin or sgc"
+    )
+    return f"the weights of this graph's edges are ignored by --model {spec.model}{kind}; {remedy} reads them"
 
 
 def register(name, self_loops="keep"):

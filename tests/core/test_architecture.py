@@ -11,9 +11,12 @@ ROOT = Path(hpcgnn.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # Rooms import strictly lower ones. `report` reads files only, and is below `train`, which draws the picture of its run.
 LEVELS = {
+    "declaring": -1,
     "errors": 0,
     "options": 0,
     "resident": 0,
+    "suggestions": 0,
+    "effects": 1,
     "records": 1,
     "config": 1,
     "comm": 2,
@@ -25,6 +28,7 @@ LEVELS = {
     "report": 7,
     "plan": 7,
     "train": 8,
+    "arguments": 9,
     "doctor": 9,
     "__main__": 10,
 }

@@ -46,7 +46,7 @@ def test_toml_round_trip(tmp_path):
         ("halo_buffer", -1.0),
         ("momentum", 1.0),
         ("lr_step_epochs", 0),
-        ("log_every", 0),
+        ("log_every", -1),
     ],
 )
 def test_ranges(key, wrong):

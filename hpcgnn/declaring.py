@@ -1,0 +1,75 @@
+"""How an option is declared: its default, its help, its range, and what it needs to have an effect.
+
+options.py declares all options with it; config.py, effects.py and the command line read the declarations.
+"""
+
+from dataclasses import dataclass, field
+
+# Whole numbers are 32 bits wide somewhere below, floating-point numbers at least in fp32.
+LARGEST = {int: 2**31 - 1, float: 3e38}
+YEAR = 365 * 86400.0
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """A need: the other option is at least this."""
+
+    value: int
+
+    def __contains__(self, value):
+        return value >= self.value
+
+    def __str__(self):
+        return f"of at least {self.value}"
+
+
+@dataclass(frozen=True)
+class Above:
+    """A need: the other option is above this."""
+
+    value: float
+
+    def __contains__(self, value):
+        return value > self.value
+
+    def __str__(self):
+        return f"above {self.value:g}"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A need: the other option is given at all."""
+
+    def __contains__(self, value):
+        return value != ""
+
+    def __str__(self):
+        return "of an earlier run"
+
+
+def option(
+    default,
+    help,
+    *,
+    choices=None,
+    least=None,
+    below=None,
+    most=None,
+    required=False,
+    schedules=None,
+    by_model=False,
+    needs=None,
+    strict=False,
+    on_resume="said",
+):
+    """A documented field. choices: allowed values, or a name that the program resolves; least/below/most: the valid
+    range.
+
+    What an option needs to have an effect: schedules: names of those that it says something to; by_model: a model that names it
+    (`uses` in nn/registry.py); needs: {another option: its values}, one of which is enough. Given in vain it is warned of,
+    strict: refused (see effects.py). on_resume: whether a run that goes on may have another value, which is then `said`, or
+    must have the `same`.
+    """
+    rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
+    effect = {"schedules": schedules, "by_model": by_model, "needs": needs or {}, "strict": strict}
+    return field(default=default, metadata={"help": help, **rules, **effect, "on_resume": on_resume})

@@ -1,0 +1,71 @@
+"""Options that were given and have no effect with what else was chosen: said in one line, or refused.
+
+What an option needs is declared beside it (declaring.py), and what a model uses beside the model (nn/registry.py). What the
+command line gives always counts; of a file only what is not the default, since the config.toml of a run holds every option.
+"""
+
+from dataclasses import fields
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.options import SECTIONS
+
+# More models than these are not listed.
+_FEW = 4
+
+
+def flag(name):
+    """An option as it is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def without_effect(config, typed, filed, uses):
+    """One line about the options that were given in vain, or None. Raises ConfigError if one of them cannot have been meant so.
+
+    config: Config, of all; typed, filed: {option: value} from the command line and from a file; uses: {model: names of the
+    options by_model that it uses, or None where that is not known, as of a plugin}.
+    """
+    chosen = {name: value for section in config.to_dict().values() for name, value in section.items()}
+    reasons = {}
+    for declared in (declared for kind in SECTIONS.values() for declared in fields(kind)):
+        name = declared.name
+        usual = chosen[name] == declared.default
+        if name in typed and chosen[name] is not False or name in filed and not usual:
+            reason = _in_vain(declared, chosen, uses)
+            if reason and declared.metadata["strict"] and not usual:
+                shown = "" if chosen[name] is True else f" {chosen[name]}"
+                raise ConfigError(
+                    f"{flag(name)}{shown} has no effect as it stands ({reason}); leave it out, or change that"
+                )
+            if reason:
+                reasons.setdefault(reason, []).append(flag(name))
+    if not reasons:
+        return None
+    return "without effect: " + "; ".join(f"{', '.join(flags)} ({reason})" for reason, flags in reasons.items())
+
+
+def _in_vain(declared, chosen, uses):
+    """Why an option has no effect, or None."""
+    name, rules, model = declared.name, declared.metadata, chosen["model"]
+    used = uses.get(model)
+    if name == "plugin":
+        return used is not None and f"--model {model} is not one that it registers"
+    if rules["schedules"] and chosen["schedule"] not in rules["schedules"]:
+        return f"for --schedule {', '.join(rules['schedules'])}, got {chosen['schedule']}"
+    if rules["by_model"]:
+        if used is None:
+            return None
+        if name not in used:
+            users = [other for other, names in uses.items() if names and name in names]
+            wanted = f"for --model {', '.join(users)}, got" if len(users) <= _FEW else "not for --model"
+            return f"{wanted} {model}"
+    if not rules["needs"] or any(chosen[other] in values for other, values in rules["needs"].items()):
+        return None
+    alternatives = [(other, values, chosen[other]) for other, values in rules["needs"].items()]
+    got = f", got {alternatives[0][2]}" if len(alternatives) == 1 and alternatives[0][2] != "" else ""
+    return "needs " + " or ".join(_need(*each[:2]) for each in alternatives) + got
+
+
+def _need(other, values):
+    if values == ("",):
+        return f"no {flag(other)}"
+    return f"{flag(other)} " + (" or ".join(values) if isinstance(values, tuple) else str(values))

@@ -1,0 +1,107 @@
+"""What is suggested for options that do not exist goes by meaning, then by spelling, and else nothing is."""
+
+import pytest
+
+from hpcgnn.__main__ import main
+from hpcgnn.config import SECTION_OF, read_toml
+from hpcgnn.errors import ConfigError
+from hpcgnn.suggestions import suggest
+
+
+@pytest.mark.parametrize(
+    "given, option",
+    [
+        ("--learning-rate", "lr"),
+        ("--learning_rate", "lr"),
+        ("--num-layers", "layers"),
+        ("--n-layers", "layers"),
+        ("--hidden-channels", "hidden"),
+        ("--hidden-dim", "hidden"),
+        ("--num-hidden", "hidden"),
+        ("--n_hidden", "hidden"),
+        ("--n-epochs", "epochs"),
+        ("--num-epochs", "epochs"),
+        ("--wd", "weight_decay"),
+        ("--num-heads", "heads"),
+        ("--drop", "dropout"),
+        ("--feat-drop", "dropout"),
+        ("--attn-drop", "attention_dropout"),
+        ("--dataset", "graph"),
+        ("--data", "graph"),
+        ("--out", "run_dir"),
+        ("--output-dir", "run_dir"),
+        ("--num-workers", "threads"),
+        ("--seeds", "seed"),
+        ("--early-stopping", "patience"),
+        ("--early-stop", "patience"),
+        ("--amp", "precision"),
+        ("--fp16", "precision"),
+        ("--scheduler", "lr_schedule"),
+        ("--grad-clip", "clip_norm"),
+        ("--hiden", "hidden"),
+        ("--eval_every", "eval_every"),
+        ("--Epochs", "epochs"),
+        ("--halo-bufer", "halo_buffer"),
+        ("--lr=3", "lr"),
+    ],
+)
+def test_an_option(given, option):
+    assert suggest(given, SECTION_OF) == (option, None)
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ("--batch-size", "there are no batches"),
+        ("--gpu", "runs on CPUs"),
+        ("--device", "runs on CPUs"),
+        ("--cuda", "runs on CPUs"),
+        ("--fanout", "nothing is sampled"),
+        ("--num-neighbors", "nothing is sampled"),
+        ("--sample-size", "nothing is sampled"),
+        ("--np", "mpiexec -n"),
+        ("--nprocs", "mpiexec -n"),
+    ],
+)
+def test_what_there_is_no_option_for(capsys, given, words):
+    assert words in suggest(given, SECTION_OF)[1]
+    assert main(["train", "--graph", "g.h5", given, "3"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"hpcgnn: error: unknown option {given}: ") and words in error and error.count("\n") == 1
+    assert "perhaps" not in error
+
+
+@pytest.mark.parametrize("given", ["--quux", "--verbose", "--x", "--zebra-crossing"])
+def test_nothing_rather_than_a_guess(capsys, given):
+    assert suggest(given, SECTION_OF) == (None, None)
+    assert main(["train", "--graph", "g.h5", given]) == 2
+    assert capsys.readouterr().err == f"hpcgnn: error: unknown option {given}; see `hpcgnn train --help`\n"
+
+
+def test_what_an_evaluation_takes_from_the_run(capsys):
+    assert main(["evaluate", "runs/x", "--hidden", "3"]) == 2
+    assert "an evaluation takes all else from the run's config.toml" in capsys.readouterr().err
+    assert main(["evaluate", "runs/x", "--prediction", "3"]) == 2
+    assert "expected --predictions" in capsys.readouterr().err
+
+
+def test_a_word_too_many(capsys):
+    assert main(["train", "g.h5"]) == 2
+    assert "unexpected argument 'g.h5'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("[optim]\nlearning_rate = 1.0", "expected 'lr' perhaps, one of: optimizer, lr,"),
+        ("[model]\nlearning_rate = 1.0", "expected 'lr' in [optim]"),
+        ("[optim]\nbatch_size = 1", "there are no batches"),
+        ("[optim]\nquux = 1", "; expected one of: optimizer, lr,"),
+        ("hidden = 3", "expected [model], where 'hidden' belongs"),
+    ],
+)
+def test_keys_of_a_file(tmp_path, text, words):
+    (tmp_path / "c.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_toml(tmp_path / "c.toml")
+    assert words in str(caught.value) and "\n" not in str(caught.value)

@@ -1,0 +1,67 @@
+"""What the registry says of a model is so: an option that it names changes the curve, one that it does not name changes no bit
+of it, and weights of edges are read or not.
+"""
+
+import numpy as np
+import pytest
+
+from hpcgnn.comm import SoloCommunicator
+from hpcgnn.nn.registry import MODELS
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+
+from .training import build_trainer, configure
+
+OTHER = {
+    "hidden": 6,
+    "norm": "layer",
+    "residual": True,
+    "keep_input": "never",
+    "aggregator": "max",
+    "heads": 3,
+    "out_heads": 2,
+    "attention_dropout": 0.5,
+    "negative_slope": 0.7,
+    "edge_term": "weight",
+    "bases": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    """{whether it has weights: graph file}, with types of edges and the same edges."""
+    found = {weighted: session_path / f"used-{weighted}.h5" for weighted in (True, False)}
+    if comm.rank == 0:
+        for weighted, path in found.items():
+            spec = Spec(nodes=120, degree=6, features=8, classes=3, seed=1, weighted=weighted, edge_types=5)
+            generate_graph("planted", path, spec)
+    comm.barrier()
+    return found
+
+
+def losses(path, **options):
+    config = configure(path, **{"hidden": 4, "heads": 2, "lr": 0.05, "precision": "fp64", **options})
+    trainer = build_trainer(SoloCommunicator(), config)
+    return np.array([trainer.step(epoch) for epoch in range(2)])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_options(paths, model):
+    base = losses(paths[True], model=model)
+    for option, value in OTHER.items():
+        changed = losses(paths[True], model=model, **{option: value})
+        if option not in MODELS[model].uses:
+            assert (changed == base).all(), option
+        elif option != "keep_input":  # which changes the order of sums at most
+            assert (changed != base).any(), option
+
+
+@pytest.mark.parametrize("model", [*MODELS, "sage max", "gat weight"])
+def test_weights(paths, model):
+    name, *more = model.split()
+    options = {"sage max": {"aggregator": "max"}, "gat weight": {"edge_term": "weight"}}.get(model, {})
+    trainer = build_trainer(SoloCommunicator(), configure(paths[True], model=name, **options))
+    reads = MODELS[name].weights(trainer.model.spec)
+    options.pop("edge_term", None)
+    same = (losses(paths[True], model=name, **options) == losses(paths[False], model=name, **options)).all()
+    assert reads == bool(more == ["weight"] or not same)
