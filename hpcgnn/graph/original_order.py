@@ -7,7 +7,7 @@ original ids, gets the rows of that range from their owners, and hands them slab
 import numpy as np
 import torch
 
-from hpcgnn.graph.storage import SLAB_ROWS, write_arrays
+from hpcgnn.graph.storage import SLAB_ROWS, replacing, write_arrays
 
 _IDS, _ROWS, _SLABS = 1, 2, 3
 
@@ -21,6 +21,23 @@ def write_in_original_order(path, name, rows, original_id, num_nodes, comm, **at
     kept = _Kept(rows, original_id, num_nodes, comm)
     if comm.rank == 0:
         write_arrays(path, {name: kept}, num_nodes=num_nodes, **attributes)
+    else:
+        kept.hand_over()
+    comm.barrier()
+
+
+def write_table_in_original_order(path, columns, rows, original_id, num_nodes, comm):
+    """Write `rows` of all ranks as a CSV file with a heading: each line a node and its row, in order. Collective.
+
+    columns: names of the C columns; all else as of `write_in_original_order`.
+    """
+    kept = _Kept(rows, original_id, num_nodes, comm)
+    if comm.rank == 0:
+        with replacing(path) as temporary, open(temporary, "w", encoding="ascii") as file:
+            file.write(",".join(("node", *columns)) + "\n")
+            for start in range(0, num_nodes, SLAB_ROWS):
+                stop = min(start + SLAB_ROWS, num_nodes)
+                np.savetxt(file, np.column_stack([np.arange(start, stop), kept[start:stop]]), "%d", ",")
     else:
         kept.hand_over()
     comm.barrier()

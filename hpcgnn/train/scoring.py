@@ -15,7 +15,6 @@ from hpcgnn.resident import resident_bytes
 from hpcgnn.config import read_toml
 from hpcgnn.errors import CheckpointError, RunDirError
 from hpcgnn.graph.load import check_trainable, load_local_graph
-from hpcgnn.graph.original_order import write_in_original_order
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.registry import MODELS
@@ -24,6 +23,7 @@ from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
 from hpcgnn.train.loop import Trainer
+from hpcgnn.train.predictions import write_predictions
 from hpcgnn.train.products import set_matmul
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.summary import versions
@@ -92,9 +92,7 @@ def evaluate(config, session, weights="best", predictions=""):
             "checkpoint": path.name,
             "weights": weights,
         }
-        write_in_original_order(
-            predictions, "prediction", chosen.to(torch.int32), local.original_id, local.num_nodes, comm, **origin
-        )
+        write_predictions(predictions, chosen.to(torch.int32), local, comm, origin)
     sent = comm.allgather_object(sum(entry["bytes_sent"] for entry in comm.ledger.total().values()))
     resident = comm.allgather_object(resident_bytes())
     record = {

@@ -1,0 +1,42 @@
+"""The file of `hpcgnn evaluate --predictions`: its name decides what it is, and nothing is overwritten unasked."""
+
+import os
+from pathlib import Path
+
+from hpcgnn.errors import RunDirError
+from hpcgnn.graph.original_order import write_in_original_order, write_table_in_original_order
+
+ARRAYS, TABLE = (".h5", ".hdf5"), ".csv"
+
+
+def check_predictions(path, force=False):
+    """Raise RunDirError unless a file of predictions can be written to `path`, as far as that can be known without doing it.
+
+    force: an existing file is to be replaced.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in (*ARRAYS, TABLE):
+        raise RunDirError(
+            f"--predictions {path}: expected a name that ends with .h5 or .hdf5 (an array), or with .csv (a table), got "
+            f"{path.suffix or 'none of them'!r}"
+        )
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        what = "is a directory" if path.is_dir() else "is in no directory that exists"
+        raise RunDirError(f"--predictions {path} {what}; expected a file name in a directory that exists")
+    if path.exists() and not force:
+        raise RunDirError(f"--predictions {path} exists; choose another name, or replace it with --force")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise RunDirError(f"--predictions {path}: its directory cannot be written; choose another one")
+
+
+def write_predictions(path, rows, local, comm, origin):
+    """Write what was predicted in the original node order. Collective.
+
+    rows: int32 (n_p, 1) classes, or (n_p, C) of 0 and 1 for C labels; local: LocalGraph; origin: attributes for an HDF5 file.
+    """
+    ids, nodes = local.original_id, local.num_nodes
+    if Path(path).suffix.lower() == TABLE:
+        columns = [f"label_{label}" for label in range(rows.shape[1])] if local.multi_label else ["class"]
+        write_table_in_original_order(path, columns, rows, ids, nodes, comm)
+    else:
+        write_in_original_order(path, "prediction", rows, ids, nodes, comm, **origin)
