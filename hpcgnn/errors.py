@@ -4,6 +4,9 @@ Every error that a user can cause derives from `HpcgnnError` and is shown as one
 Anything else that escapes is a fault of this program and keeps its traceback.
 """
 
+import errno
+import re
+
 
 class HpcgnnError(ValueError):
     """A mistake in what was asked for or given; the message says what was expected, what came and the remedy."""
@@ -35,3 +38,34 @@ class TrainingError(HpcgnnError):
 
 class RemoteError(HpcgnnError):
     """Raised on the ranks that were well when another rank failed in a step that all take together."""
+
+
+class MemoryShortage(HpcgnnError):
+    """This rank's memory is used up."""
+
+
+_SHORT_OF_MEMORY = re.compile(
+    "can't allocate memory|cannot allocate memory|not enough memory|bad_alloc|out of memory|unable to allocate|"
+    "memory allocation failed|size calculation overflowed",
+    re.IGNORECASE,
+)
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def memory_shortage(error):
+    """A MemoryShortage in words where `error` says that memory could not be had (Python's, numpy's, torch's, the system's), else
+    None.
+    """
+    text = " ".join(str(error).split())
+    short = isinstance(error, MemoryError) or isinstance(error, OSError) and error.errno == errno.ENOMEM
+    if not short and not (isinstance(error, (OSError, RuntimeError)) and _SHORT_OF_MEMORY.search(text)):
+        return None
+    amount = re.search(r"(?:allocate:?|asked for) ([\d.]+) ([KMGTPE]?i?B|bytes)", text)
+    wanted = f"{_readable(float(amount[1]), amount[2])} more were asked for" if amount else "more was asked for than there is"
+    return MemoryShortage(f"out of memory: {wanted}")
+
+
+def _readable(amount, unit):
+    size = amount * 1024 ** _UNITS.index(unit if unit in _UNITS else "bytes")
+    power = min(len(_UNITS) - 1, max(0, (int(size).bit_length() - 1) // 10))
+    return f"{size / 1024**power:.3g} {_UNITS[power]}"

@@ -11,7 +11,7 @@ import torch
 
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.pulse import Pulse
-from hpcgnn.errors import HpcgnnError, RemoteError
+from hpcgnn.errors import HpcgnnError, RemoteError, memory_shortage
 
 
 class Communicator:
@@ -76,6 +76,10 @@ class Communicator:
             yield
         except HpcgnnError as error:
             failure = error
+        except (MemoryError, OSError, RuntimeError) as error:
+            failure = memory_shortage(error)
+            if failure is None:
+                raise
         # Anything else is a fault of the program: it leaves here at once and aborts the job with its traceback.
         self.pulse.at = what
         messages = self.allgather_object(None if failure is None else (type(failure), str(failure)))

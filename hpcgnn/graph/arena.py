@@ -89,7 +89,10 @@ class Arena:
 
 
 def _new_piece(size):
-    piece = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        piece = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"asked for {size} bytes: {error.strerror}") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             piece.madvise(mmap.MADV_HUGEPAGE)
