@@ -12,6 +12,7 @@ from hpcgnn.records import shown_number
 from hpcgnn.train import rank_state
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.clock import PHASES
+from hpcgnn.train.pace import Pace
 from hpcgnn.train.rundir import terminal
 
 log = logging.getLogger("hpcgnn")
@@ -49,6 +50,7 @@ def run_epochs(trainer, config, progress, run_dir, best_state=None, stop=None):
         disable=run_dir is None or not terminal(),
         dynamic_ncols=True,
     )
+    pace = Pace(every.log_every, progress.epoch)
     last = stopping = False
     while not (stopping or last):
         if _over(trainer, progress):
@@ -77,7 +79,7 @@ def run_epochs(trainer, config, progress, run_dir, best_state=None, stop=None):
                 if due:
                     run_dir.flush_to_disk()
                     save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress), state)
-        _show(record, bar, last or stopping or (epoch + 1) % every.log_every == 0)
+        _show(record, bar, pace, trainer, progress, last or stopping)
     bar.close()
     return last or not stopping
 
@@ -143,10 +145,24 @@ def costs_of_epoch(trainer, stop=False):
     return result, bool(extremes[-1])
 
 
-def _show(record, bar, due):
+def _show(record, bar, pace, trainer, progress, last):
     shown = {key: shown_number(record[key]) for key in ("loss", "train", "val", "test") if key in record}
     bar.set_postfix(shown, refresh=False)
     bar.update()
-    if due and bar.disable:
-        parts = "  ".join(f"{key} {value}" for key, value in shown.items())
-        log.info("epoch %5d  %s  %.3f s", record["epoch"], parts, record["seconds"]["epoch"]["max"])
+    if bar.disable and trainer.comm.rank == 0:
+        place, left = whereabouts(trainer, progress)
+        text = pace.line(record, place, left, any(options.patience for options in trainer.plan), last)
+        if text:
+            log.info("%s", text)
+
+
+def whereabouts(trainer, progress):
+    """(the epoch just done, of how many, in words; how many are left)."""
+    here = progress.epoch - progress.begun
+    left = sum(options.epochs for options in trainer.plan[progress.stage :]) - here
+    total, layer = progress.epoch + left, trainer.stage.note.get("layer")
+    if layer is None:
+        return f"epoch {progress.epoch}/{total}", left
+    layers = len(trainer.model.convs)
+    what = "all layers" if layer == "all" else f"layer {layer}/{layers}"
+    return f"{what}, epoch {here}/{trainer.stage.options.epochs} ({progress.epoch}/{total} in all)", left
