@@ -5,13 +5,14 @@ set, for both are read when its libraries load.
 """
 
 import argparse
-import difflib
 import os
 import sys
 from dataclasses import fields
 
 from hpcgnn import __version__
+from hpcgnn.arguments import about_unknown, real, whole
 from hpcgnn.config import SECTION_OF, SECTIONS, make_config, read_toml
+from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.report import command as report_command
 
@@ -68,7 +69,8 @@ def build_parser(choices):
         "several:\n"
         "    mpiexec -n 4 hpcgnn train --graph graph.h5 --model sage --layers 3 --hidden 256\n"
         "    srun hpcgnn train --graph graph.h5 --config run.toml --lr 0.003",
-        epilog="Options come from --config FILE.toml (sections as above), and the command line overrides them.",
+        epilog="Options come from --config FILE.toml (sections as above), and the command line overrides them. With --resume\n"
+        "the config.toml in --run-dir comes before both. Options without effect on what else is chosen are pointed out.",
     )
     train.add_argument(
         "--config", metavar="FILE.toml", help="read options from this file, such as the config.toml of an earlier run"
@@ -92,6 +94,8 @@ def build_parser(choices):
         "something is wrong.",
     )
     doctor.set_defaults(process=process_doctor)
+    for command in commands.choices.values():
+        command.set_defaults(flags=[flag for action in command._actions for flag in action.option_strings])
     return parser
 
 
@@ -125,8 +129,13 @@ def _add_evaluate(commands, choices):
         "--weights", choices=("best", "last"), default="best", help="of the best validation, or the last"
     )
     evaluate.add_argument(
-        "--predictions", metavar="FILE.h5", default="", help="also write each node's class, in the original node order"
+        "--predictions",
+        metavar="FILE",
+        default="",
+        help="also write each node's class, in the original node order: to FILE.h5 (.hdf5), or to FILE.csv with a line for each "
+        "node",
     )
+    evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
     _add_dry_run(evaluate)
     for declared in (f for kind in SECTIONS.values() for f in fields(kind) if f.name in EVALUATION_OPTIONS):
         _add_option(evaluate, declared, choices)
@@ -145,7 +154,7 @@ def _add_option(group, declared, choices):
     default = "" if declared.default == "" else f" (default: {declared.default})"
     group.add_argument(
         flag,
-        type=declared.type,
+        type={int: whole, float: real, str: str}[declared.type],
         choices=allowed and list(allowed),
         default=None,
         help=help_text + default,
@@ -154,12 +163,13 @@ def _add_option(group, declared, choices):
 
 
 def registry_choices():
-    """The names that the registries offer."""
+    """The names that the registries offer, those of models with the options that they use."""
     from hpcgnn.nn.registry import MODELS
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.schedules.registry import SCHEDULES
 
-    return {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
+    models = {name: entry.uses for name, entry in MODELS.items()}
+    return {"models": models, "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
 
 
 def load_wanted_plugin(argv):
@@ -178,16 +188,26 @@ def load_wanted_plugin(argv):
 def process_train(arguments, choices):
     """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
     from hpcgnn.comm.launch import run
+    from hpcgnn.nn.plugin import load_plugin
     from hpcgnn.train.job import train
+    from hpcgnn.train.resuming import options_to_continue
+    from hpcgnn.train.shortage import advising
 
-    given = read_toml(arguments.config) if arguments.config else {}
-    given.update(_options(arguments))
-    config = make_config(given, choices, arguments.config or "the command line")
+    filed, typed = read_toml(arguments.config) if arguments.config else {}, _options(arguments)
+    given, origin = {**filed, **typed}, arguments.config or "the command line"
+    saved = options_to_continue(given, arguments.dry_run)
+    if saved.get("plugin") and "plugin" not in given:
+        load_plugin(saved["plugin"])
+        choices = registry_choices()
+    config = make_config({**saved, **given}, choices, origin)
+    remark = without_effect(config, typed, filed, choices["models"])
+    remarks = {"remarks": [remark]} if remark else {}
     if arguments.dry_run is not None:
         from hpcgnn.train.precheck import check_training
 
-        return _dry_run(arguments.dry_run, lambda: check_training(config, arguments.dry_run))
-    return run(lambda session: train(config, session), config.run.threads or None, watchdog=config.run.watchdog)
+        return _dry_run(arguments.dry_run, lambda: check_training(config, arguments.dry_run, **remarks))
+    with_advice = advising(lambda session: train(config, session, **remarks), config)
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
 
 
 def process_report(arguments, choices):
@@ -198,8 +218,12 @@ def process_report(arguments, choices):
 def process_evaluate(arguments, choices):
     """Evaluate a run."""
     from hpcgnn.comm.launch import run
+    from hpcgnn.train.predictions import check_predictions
     from hpcgnn.train.scoring import evaluate, options_of_run
+    from hpcgnn.train.shortage import advising
 
+    if arguments.predictions:
+        check_predictions(arguments.predictions, arguments.force)
     options = options_of_run(arguments.run_dir, _options(arguments))
     if options.get("plugin") and not arguments.plugin:  # one that is named on the command line is loaded already
         from hpcgnn.nn.plugin import load_plugin
@@ -211,11 +235,8 @@ def process_evaluate(arguments, choices):
         from hpcgnn.train.precheck import check_evaluation
 
         return _dry_run(arguments.dry_run, lambda: check_evaluation(config, arguments.dry_run, arguments.predictions))
-    return run(
-        lambda session: evaluate(config, session, arguments.weights, arguments.predictions),
-        config.run.threads or None,
-        watchdog=config.run.watchdog,
-    )
+    with_advice = advising(lambda session: evaluate(config, session, arguments.weights, arguments.predictions), config)
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
 
 
 def _options(arguments):
@@ -246,10 +267,7 @@ def main(argv=None):
         choices = None if files_only else load(argv)
         arguments, unknown = build_parser(choices).parse_known_args(argv)
         if unknown:
-            flags = ["--" + key.replace("_", "-") for key in SECTION_OF] if arguments.command == "train" else []
-            close = difflib.get_close_matches(unknown[0], flags, 1, 0.0)
-            nearest = f"expected {close[0]} perhaps; " if close else ""
-            raise ConfigError(f"unknown option {unknown[0]}; {nearest}see `hpcgnn {arguments.command} --help`")
+            raise ConfigError(about_unknown(unknown[0], arguments.command, arguments.flags))
         return arguments.process(arguments, choices)
     except HpcgnnError as error:
         if files_only or _is_first_rank():

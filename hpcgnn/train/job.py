@@ -16,7 +16,7 @@ from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.plugin import plugin_hash
-from hpcgnn.nn.registry import MODELS, complete
+from hpcgnn.nn.registry import MODELS, complete, weights_ignored
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train import rank_state
@@ -38,6 +38,7 @@ from hpcgnn.train.live import LiveTensors
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.train.products import bf16_instructions, set_matmul
+from hpcgnn.train.resuming import changes
 from hpcgnn.train.rundir import RunDir, start_logging
 from hpcgnn.train.splits import check_splits
 from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
@@ -51,8 +52,9 @@ IMBALANCE_WARNING = 1.05
 MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
 
 
-def train(config, session):
-    """Run one training job. Collective over the session's ranks. config: Config; session: comm.launch.Session.
+def train(config, session, remarks=()):
+    """Run one training job. Collective over the session's ranks. config: Config; session: comm.launch.Session; remarks: lines
+    about the options, for the log.
 
     Returns 0, or EXIT_STOPPED if it was asked to stop before the last epoch.
     """
@@ -85,6 +87,11 @@ def train(config, session):
                 else None
             )
         comm.show_heartbeats(config.run.run_dir)
+        if comm.rank == 0:
+            for remark in (*remarks, *remarks_on_graph(config, spec)):
+                log.warning("%s", remark)
+            if config.run.stop_before and job_end_time() is None:
+                log.warning("without effect: --stop-before (the batch system does not say when this job ends)")
         return _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir, stop)
 
 
@@ -182,6 +189,16 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
             with comm.pulse.computing():
                 show_result(summary, run_dir)
     return 0
+
+
+def remarks_on_graph(config, spec):
+    """Lines about options that have no effect on this graph, and about what the model leaves unread of it."""
+    ignored = weights_ignored(spec)
+    lines = [ignored] if ignored else []
+    raw = spec.input_dropout == "raw" and spec.dropout > 0
+    if config.schedule.frozen_halo == "refetch" and spec.constant_input and not (spec.sparse_input or raw):
+        lines.append(f"without effect: --frozen-halo ({spec.model} keeps the aggregate of its input, and nothing of the halo)")
+    return lines
 
 
 def _with_nan(values):
@@ -337,6 +354,7 @@ def _resume(trainer, config, spec, meta, run_dir):
         saved, model_state, best_state, optimizer_state = read_checkpoint(path)
         check_identity(path, saved["identity"], identity)
         check_stage(path, saved, len(trainer.plan))
+        changed = changes(run_dir.path, config) if run_dir is not None else ""
         progress.stage, progress.begun = saved.get("stage", 0), saved.get("begun", 0)
         trainer.begin_stage(progress.stage, progress.begun)
         restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
@@ -346,5 +364,7 @@ def _resume(trainer, config, spec, meta, run_dir):
             run_dir.begin(config, progress.epoch)
     trainer.schedule.sync.restore(schedule_state, trainer.optimizers)
     log.info("resuming from %s: %d epochs are done", path, progress.epoch)
+    if changed:
+        log.info("options that change from epoch %d on: %s", progress.epoch + 1, changed)
     rank_state.load(trainer, config, progress.epoch)
     return progress, best_state

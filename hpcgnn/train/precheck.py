@@ -6,6 +6,7 @@ and has space; it starts no MPI and leaves nothing behind.
 
 import contextlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hpcgnn.graph.load import check_trainable
 from hpcgnn.graph.storage import GraphFile
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train.evaluate import choose_metric
-from hpcgnn.train.job import check_lost_ranks, find_map, make_buffers, model_spec
+from hpcgnn.train.job import check_lost_ranks, find_map, make_buffers, model_spec, remarks_on_graph
 from hpcgnn.train.rundir import RunDir
 from hpcgnn.train.scoring import find_checkpoint
 from hpcgnn.train.splits import check_patience, has_nodes
@@ -24,14 +25,18 @@ from hpcgnn.train.toy import toy_step
 _SPACE = 4 << 20
 
 
-def check_training(config, rank_counts):
-    """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on any of so many ranks."""
-    _check_graph(config, rank_counts)
+def check_training(config, rank_counts, remarks=()):
+    """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on any of so many ranks. remarks: lines
+    to show besides what is found, if it could.
+    """
+    spec = _check_graph(config, rank_counts)
     run_dir = Path(config.run.run_dir or "runs")
     with _removed_again(run_dir):
         if config.run.run_dir:
             RunDir(run_dir, config.run.resume).close()
         _check_space(run_dir)
+    for remark in (*remarks, *remarks_on_graph(config, spec)):
+        print(f"hpcgnn: warning: {remark}", file=sys.stderr)
 
 
 def check_evaluation(config, rank_counts, predictions=""):
@@ -55,6 +60,7 @@ def _check_graph(config, rank_counts):
         spec = model_spec(file.meta, config)
         check_privacy(config, spec)
         make_buffers(toy_step(spec, config, file.meta.multi_label), config)
+        return spec
 
 
 def _check_space(folder):

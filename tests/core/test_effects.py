@@ -1,0 +1,162 @@
+"""Options that have no effect with what else is chosen are said in one line, or refused, whether typed or in a file; a file that
+holds every option, as the config.toml of a run does, is no reason to speak.
+"""
+
+from dataclasses import fields
+
+import pytest
+
+from hpcgnn.__main__ import main, registry_choices
+from hpcgnn.config import make_config
+from hpcgnn.effects import without_effect
+from hpcgnn.nn.registry import MODELS, register
+from hpcgnn.options import SECTIONS
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+
+CHOICES = registry_choices()
+DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    """{name: graph file}, plain and with weights."""
+    folder, found = tmp_path_factory.mktemp("effects"), {}
+    for name, weighted in (("plain", False), ("weighted", True)):
+        found[name] = folder / f"{name}.h5"
+        generate_graph("planted", found[name], Spec(nodes=200, degree=6, features=8, classes=3, seed=1, weighted=weighted))
+    return found
+
+
+def said(capsys, graph, *options):
+    """(exit code, lines on standard error) of a dry run."""
+    code = main(["train", "--graph", str(graph), "--hidden", "8", "--dry-run", "1", *map(str, options)])
+    return code, capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ("--heads 8", "--heads (for --model gat, gatv2, transformer, got gcn)"),
+        ("--out-heads 2 --attention-dropout 0.1", "--out-heads, --attention-dropout (for --model gat"),
+        ("--model transformer --negative-slope 0.1", "--negative-slope (for --model gat, gatv2, got transformer)"),
+        ("--model gat --bases 3", "--bases (for --model rgcn, got gat)"),
+        ("--aggregator mean", "--aggregator (for --model sage, got gcn)"),
+        ("--model sgc --norm batch --residual", "--hidden, --norm, --residual (not for --model sgc)"),
+        ("--model gat --keep-input auto", "--keep-input (for --model gcn, sage, gin, sgc, got gat)"),
+        ("--layers 1 --norm layer", "--hidden (needs --layers of at least 2 or --model rgcn); --norm (needs --layers of at"),
+        ("--layers 2 --residual", "--residual (needs --layers of at least 3, got 2)"),
+        ("--model gat --layers 1 --heads 2", "--heads (needs --layers of at least 2, got 1)"),
+        ("--momentum 0.5", "--momentum (needs --optimizer sgd, got adam)"),
+        ("--weight-decay-layers first", "--weight-decay-layers (needs --weight-decay above 0, got 0.0)"),
+        ("--lr-step-epochs 100", "--lr-step-epochs (needs --lr-schedule step, got constant)"),
+        ("--boundary-rate 0.1", "--boundary-rate (for --schedule bns, got sar)"),
+        ("--schedule bns --prune auto", "--prune (for --schedule sar, got bns)"),
+        ("--stale-epochs 1", "--stale-epochs (for --schedule stale, got sar)"),
+        ("--schedule stale --stale-epochs 0 --stale-smoothing 0.5", "--stale-smoothing (needs --stale-epochs of at least 1"),
+        ("--average-optimizer keep", "--average-optimizer (for --schedule tma, got sar)"),
+        ("--schedule tma --average-steps 2 --halo-dtype bf16", "--halo-dtype (needs --schedule sar or bns or stale or"),
+        ("--schedule lazy --layer-epochs 3 --epochs 9", "--epochs (needs no --layer-epochs, got 3)"),
+        ("--schedule lazy --layer-lr 0.1 --lr 0.2", "--lr (needs no --layer-lr or --finetune of at least 1"),
+        ("--schedule lazy --frozen-halo refetch", "--frozen-halo (gcn keeps the aggregate"),
+        ("--assignment random-nodes --auto-partition", "--auto-partition (needs --assignment metis"),
+    ],
+)
+def test_what_has_no_effect_is_said_in_one_line(capsys, paths, options, words):
+    code, lines = said(capsys, paths["plain"], *options.split())
+    assert code == 0 and len(lines) == 1, lines
+    assert lines[0].startswith("hpcgnn: warning: without effect: ") and words in lines[0]
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ("--aggregator max", "--aggregator max has no effect as it stands (for --model sage, got gcn)"),
+        ("--model gatv2 --edge-term weight", "--edge-term weight has no effect as it stands (for --model gat, got gatv2)"),
+        ("--patience 5 --eval-every 0", "--patience 5 has no effect as it stands (needs --eval-every of at least 1, got 0)"),
+        ("--lr-step-factor 0.1", "(needs --lr-schedule step, got constant)"),
+        ("--keep-input always --input-dropout raw", "(needs --input-dropout aggregate or none, got raw)"),
+        ("--boundary-rate 0.2", "belongs to --schedule bns"),
+        ("--resume", "--resume: expected --run-dir"),
+    ],
+)
+def test_what_cannot_have_been_meant_so_is_refused(capsys, paths, options, words):
+    code, lines = said(capsys, paths["plain"], *options.split())
+    assert code == 2 and len(lines) == 1 and words in lines[0], lines
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--model gat --heads 2 --out-heads 2 --attention-dropout 0.1 --negative-slope 0.1",
+        "--model sage --aggregator max",
+        "--optimizer sgd --momentum 0.5 --weight-decay 0.1 --weight-decay-layers first",
+        "--lr-schedule step --lr-step-epochs 3 --lr-step-factor 0.3 --patience 4 --norm batch --residual --keep-input never",
+        "--schedule lazy --layer-lr 0.1 --finetune 2 --lr 0.2 --layer-epochs 2 --model gat --frozen-halo refetch",
+        "--schedule bns --boundary-rate 0.2 --halo-dtype bf16",
+        "--schedule tma --average-steps 2 --correct-every 2 --halo-dtype bf16",
+        "--layers 1 --model gat --out-heads 2 --no-residual",
+    ],
+)
+def test_nothing_is_said_of_what_has_an_effect(capsys, paths, options):
+    code, lines = said(capsys, paths["plain"], *options.split())
+    assert code == 0 and [line for line in lines if "--hidden" not in line] == []
+
+
+@pytest.mark.parametrize("model", [name for name in MODELS if name != "rgcn"])
+def test_the_config_of_a_run_can_be_given_back_without_a_word(capsys, tmp_path, paths, model):
+    """It holds all options, most of which are not for this model and schedule."""
+    values = {"graph": str(paths["plain"]), "model": model, **({} if model == "sgc" else {"hidden": 8})}
+    (tmp_path / "c.toml").write_text(make_config(values, CHOICES).to_toml())
+    assert main(["train", "--config", str(tmp_path / "c.toml"), "--dry-run", "1"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_what_a_file_changes_in_vain_is_said(capsys, tmp_path, paths):
+    (tmp_path / "c.toml").write_text("[model]\nheads = 8\nout_heads = 1\n[optim]\nmomentum = 0.5\n")
+    code, lines = said(capsys, paths["plain"], "--config", tmp_path / "c.toml")
+    assert code == 0 and len(lines) == 1
+    assert lines[0].split(": ", 3)[3] == (
+        "--heads (for --model gat, gatv2, transformer, got gcn); --momentum (needs --optimizer sgd, got adam)"
+    )
+
+
+def test_of_the_options_of_a_plugin_nothing_is_known(monkeypatch):
+    monkeypatch.setattr("hpcgnn.nn.registry.MODELS", dict(MODELS))
+    register("own")(type("Own", (), {}))
+    choices = registry_choices()
+    typed = {"graph": "g.h5", "model": "own", "heads": 8, "plugin": "own.py", "momentum": 0.5}
+    config = make_config(typed, choices)
+    assert without_effect(config, typed, {}, choices["models"]) == "without effect: --momentum (needs --optimizer sgd, got adam)"
+    typed["model"] = "gcn"
+    said = without_effect(make_config(typed, choices), typed, {}, choices["models"])
+    assert "--plugin (--model gcn is not one that it registers)" in said
+
+
+def test_rules_name_what_there_is():
+    by_model = {name for name, declared in DECLARED.items() if declared.metadata["by_model"]}
+    used = {name for entry in MODELS.values() for name in entry.uses}
+    assert by_model == used
+    for declared in DECLARED.values():
+        assert set(declared.metadata["needs"]) <= set(DECLARED)
+        assert set(declared.metadata["schedules"] or ()) <= set(CHOICES["schedules"])
+        assert declared.metadata["on_resume"] in ("said", "same")
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ("--model gat", "--edge-term weight reads them"),
+        ("--model gatv2", "ignored by --model gatv2"),
+        ("--model transformer", "ignored by --model transformer"),
+        ("--model pna", "ignored by --model pna"),
+        ("--model sage --aggregator max", "--aggregator mean reads them"),
+        ("--model gat --edge-term weight", ""),
+        ("--model gcn", ""),
+        ("--model sage", ""),
+    ],
+)
+def test_weights_that_the_model_ignores_are_pointed_out(capsys, paths, options, words):
+    code, lines = said(capsys, paths["weighted"], *options.split())
+    assert code == 0 and len(lines) == bool(words) and all(words in line for line in lines), lines
+    assert said(capsys, paths["plain"], *[o for o in options.split() if o not in ("--edge-term", "weight")]) == (0, [])
