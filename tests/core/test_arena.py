@@ -71,6 +71,7 @@ def test_small_tensors_use_the_space_of_a_large_one():
 
 
 def test_what_is_used_again_faults_no_page():
+    """A new piece faults at least once for each of its huge pages. The interpreter may fault now and then, hence the least."""
     arena = Arena()
     size = 64 * ROW
 
@@ -79,8 +80,9 @@ def test_what_is_used_again_faults_no_page():
         arena.empty(size).zero_()
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-    faults()
-    assert faults() < 64 * SMALL // GRAIN / 10
+    if not faults():
+        pytest.skip("this kernel does not count the pages that a process faults")
+    assert min(faults() for _ in range(10)) == 0
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (3, 0), (7,), (2, 3)])

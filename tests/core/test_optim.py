@@ -117,7 +117,11 @@ def test_the_compiler_of_torch_is_not_loaded():
 
 
 def test_one_layer_has_one_group():
-    build_optimizer(MODELS["sgc"].build(ModelSpec("sgc", 4, 3, 2, 5)), options())
+    model = MODELS["sgc"].build(ModelSpec("sgc", 4, 3, 2, 5))
+    chosen = options(weight_decay=0.01, weight_decay_layers="first")
+    (group,) = build_optimizer(model, chosen).param_groups
+    assert [id(p) for p in group["params"]] == [id(p) for p in model.parameters()]
+    assert group["weight_decay"] == 0.01 and group["lr"] == 0.1
 
 
 def test_gradients_are_views_of_one_buffer():

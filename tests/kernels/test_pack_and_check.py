@@ -43,8 +43,16 @@ def test_rounding_to_bfloat16_is_torchs(kernels):
     assert torch.equal(out[~out.isnan()].view(torch.int16), expected[~expected.isnan()].view(torch.int16))
 
 
-def test_pack_nothing(kernels):
-    pack(torch.zeros(0, 3), torch.zeros(5, 3), torch.zeros(0, dtype=torch.int32))
+@pytest.mark.parametrize("x_dtype, out_dtype", PAIRS)
+@pytest.mark.parametrize("scaled", [False, True])
+def test_pack_nothing(kernels, threads, x_dtype, out_dtype, scaled):
+    """No rows, or no columns: what lies around them stays as it is."""
+    storage, x = torch.full((4, 3), 7.0, dtype=out_dtype), torch.ones(5, 3, dtype=x_dtype)
+    scale = torch.ones(5, dtype=torch.float64 if x_dtype == torch.float64 else torch.float32) if scaled else None
+    pack(storage[2:2], x, torch.zeros(0, dtype=torch.int32), scale)
+    pack(storage[2:2], x[:0], torch.zeros(0, dtype=torch.int32), None if scale is None else scale[:0])
+    pack(storage[1:3, 1:1], x[:, :0], torch.zeros(2, dtype=torch.int32), scale)
+    assert (storage == 7).all()
 
 
 def test_pack_wrong_arguments():

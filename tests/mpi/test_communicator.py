@@ -131,8 +131,12 @@ def test_allgather_of_objects_of_unequal_size(verbs):
 
 
 def test_together_passes_when_all_are_well(verbs):
-    with verbs.together("nothing"):
-        pass
+    verbs.pulse.at = "before"
+    times = 0
+    with verbs.together("reading"):
+        times += 1
+    assert times == 1 and verbs.pulse.at == "reading", "what a rank that is stuck is said to be at"
+    assert verbs.allgather_object(verbs.rank) == list(range(verbs.size)), "the ranks are still in step"
 
 
 def test_an_error_on_one_rank_is_raised_on_all_and_names_it(verbs):
