@@ -23,6 +23,40 @@ def test_philox_gives_the_published_words(counter, key, words):
     assert " ".join(f"{word:08x}" for word in oracle.philox(np.array(counter, np.uint32), key)) == words
 
 
+def test_keys_are_splitmix64s():
+    """The first word of the published SplitMix64 from seed 0; parts are told apart, and so are their places."""
+    assert oracle.stream_key(0) == 0xE220A8397B1DCDAF
+    assert len({oracle.stream_key(*parts) for parts in ((0,), (1,), (0, 1), (1, 0), (0, 0), (2**64 - 1,))}) == 6
+    assert oracle.stream_key(2**64 + 5) == oracle.stream_key(5)
+
+
+def test_words_are_those_of_their_counters():
+    """Column c of node i: word c % 4 of the counter (c // 4, low word of i, high word of i, 0)."""
+    words = oracle.random_words(7 << 32 | 3, np.array([5, 2**32 + 1]), 6)
+    for row, low, high in ((0, 5, 0), (1, 1, 1)):
+        whole = [*oracle.philox(np.array([0, low, high, 0]), (3, 7)), *oracle.philox(np.array([1, low, high, 0]), (3, 7))]
+        assert words[row].tolist() == [int(word) for word in whole[:6]]
+
+
+def test_dropout_keeps_its_share_and_the_mean():
+    mask = oracle.dropout_mask(1, 2, 3, oracle.DROPOUT, 2000, 10, 0.25)
+    assert sorted(mask.unique().tolist()) == [0.0, pytest.approx(4 / 3)]
+    assert float(mask.mean()) == pytest.approx(1, abs=5 * (1 / 3 / 20_000) ** 0.5)
+    assert (oracle.dropout_mask(1, 2, 3, oracle.DROPOUT, 5, 2, 0.0) == 1).all()
+
+
+def test_metrics_by_hand():
+    logits = np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 3.0], [0.0, 1.0, 0.0]])
+    assert oracle.accuracy(logits, np.array([0, 2, 0])) == pytest.approx(2 / 3), "the first of equal ones counts"
+    # tp 1, fp 1, fn 2; a logit of 0 says no
+    assert oracle.micro_f1(np.array([[1.0, -1.0], [2.0, 0.0]]), np.array([[1, 1], [0, 1]])) == pytest.approx(2 / 5)
+    scores = np.array([[0.1, 1.0, 0.0], [0.4, 1.0, 0.0], [0.35, 1.0, 0.0], [0.8, 2.0, 0.0]])
+    labels = np.array([[0, 1, 1], [0, 0, 1], [1, 0, 1], [1, 0, 1]])
+    # 3 of 4 pairs; of 3 pairs two are ties and one is wrong; the last label has no pair
+    assert oracle.roc_auc(scores, labels) == pytest.approx((3 / 4 + 1 / 3) / 2)
+    assert np.isnan(oracle.roc_auc(scores[:, 2:], labels[:, 2:]))
+
+
 def test_symmetric_normalisation():
     """A path of three nodes by hand: degrees 1, 2, 1."""
     a = oracle.adjacency(3, np.array([0, 1, 1, 2]), np.array([1, 0, 2, 1]))
