@@ -14,6 +14,8 @@ import torch
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError
+from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.schedules.tma import Averaging
 from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.train.job import train
 from hpcgnn.train.loop import Trainer
@@ -148,6 +150,18 @@ def test_rounds_by_the_clock(comm, session_path, shared_path, map_name):
     assert [result[s] for s in ("train", "val", "test")] == pytest.approx(
         [best[s] for s in ("train", "val", "test")], abs=0.06
     )
+
+
+def test_ranks_step_until_rank_0_says_that_the_time_is_up(comm, session_path):
+    _, where, file = stored(comm, session_path, "random undirected")
+    options = configure(file, schedule="tma", average_seconds=1e-9).schedule
+    averaging = Averaging(graphs.load(file, where.maps["dealt"], comm), comm, HaloBuffers(1 << 16), options)
+    for _ in range(2):
+        steps = averaging._until_the_clock()
+        taken = [next(steps, None) for _ in range(4)] if comm.rank else []
+        comm.barrier()  # the others have taken four steps when rank 0 looks at its clock
+        taken += list(steps)
+        assert taken == list(range(len(taken))) and (len(taken) >= 4 if comm.rank else taken == [0])
 
 
 @pytest.mark.parametrize("assignment", ["super-nodes", "random-nodes"])

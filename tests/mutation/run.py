@@ -125,6 +125,7 @@ def main():
     parser.add_argument("files", nargs="+", help="files or folders below hpcgnn/")
     parser.add_argument("--count", type=int, default=100, help="mutants of each file or folder that is named")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[0, 1, 2], help="0: the tests without MPI")
     parser.add_argument("--limit", type=float, default=120, help="seconds for the tests of a mutant at each number of ranks")
     parser.add_argument("--out", type=Path, default="mutants.jsonl")
     options = parser.parse_args()
@@ -149,7 +150,9 @@ def main():
         name, started, outcome, ran = str(path.relative_to(ROOT / "hpcgnn")), time.monotonic(), "no test", []
         (copy / "hpcgnn" / name).write_text(mutated)
         for part, ranks, most in STAGES:
-            if outcome in ("no test", "passed") and (tests := reach[part].tests(name, first, last, most)):
+            if ranks not in options.ranks or outcome not in ("no test", "passed"):
+                continue
+            if tests := reach[part].tests(name, first, last, most):
                 outcome = run(copy, tests, ranks, options.limit)
                 ran.append([ranks, len(tests), outcome])
         shutil.copy2(path, copy / "hpcgnn" / name)
