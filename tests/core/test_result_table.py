@@ -1,0 +1,60 @@
+"""The table on the screen says what summary.json says, in the units that it names."""
+
+import logging
+import re
+from types import SimpleNamespace
+
+from hpcgnn.train import summary
+
+MIB = 2**20
+RESULT = {
+    "model": "gcn",
+    "parameters": 12345,
+    "ranks": 4,
+    "threads_per_rank": 2,
+    "epochs": 7,
+    "final_loss": 0.123456,
+    "metric": "accuracy",
+    "best_val": 0.81234,
+    "best_epoch": 2,
+    "test_at_best_val": 0.79876,
+    "epoch_seconds": {"median": 0.5, "min": 0.25, "max": 1.75},
+    "training_growth_bytes": {"max": 30 * MIB, "mean": 20.5 * MIB, "sum": 82 * MIB},
+    "peak_rss_bytes": {"max": 400 * MIB, "mean": 300 * MIB, "sum": 1200 * MIB},
+    "partition": {"halo_rows_total": 54321},
+    "halo_bytes_per_epoch": 3 * MIB // 2,
+}
+
+
+def shown(result, picture, capsys, monkeypatch):
+    """(the table as {name: value}, the last line)."""
+    monkeypatch.setattr(summary, "draw_curves", lambda path: picture)
+    summary.show_result(result, SimpleNamespace(path="runs/x"))
+    *table, last = capsys.readouterr().out.splitlines()
+    rows = [re.split(r"\s*│\s*", line.strip("│ ")) for line in table if line.startswith("│")]
+    assert all(len(row) == 2 for row in rows)
+    return dict(rows), last
+
+
+def test_every_row(capsys, monkeypatch):
+    rows, last = shown(RESULT, SimpleNamespace(name="curves.png"), capsys, monkeypatch)
+    assert rows.pop("best validation accuracy").startswith("0.8123 ")
+    assert rows == {
+        "model": "gcn, 12,345 parameters",
+        "ranks × threads": "4 × 2",
+        "epochs": "7",
+        "final loss": "0.1235",
+        "test accuracy there": "0.7988",
+        "seconds per epoch": "0.5000 (0.2500 to 1.7500)",
+        "memory of training per rank": "30.0 MiB at most, 20.5 MiB in the mean",
+        "peak resident memory": "400 MiB at most, 1200 MiB over all ranks",
+        "halo": "54,321 rows in the map, 1.50 MiB sent per epoch",
+    }
+    assert "runs/x/" in last and all(name in last for name in ("summary.json", "metrics.jsonl", "curves.png"))
+
+
+def test_without_validation_and_without_a_picture(capsys, monkeypatch, caplog):
+    with caplog.at_level(logging.WARNING, "hpcgnn"):
+        rows, last = shown({**RESULT, "best_val": None}, None, capsys, monkeypatch)
+    assert not any("validation" in name or name.startswith("test") for name in rows) and "curves.png" not in last
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["no curves.png"]
