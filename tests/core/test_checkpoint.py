@@ -6,7 +6,7 @@ import torch
 
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
-from hpcgnn.errors import CheckpointError, RunDirError
+from hpcgnn.errors import CheckpointError, RunDirError, TrainingError
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train import checkpoint
@@ -53,6 +53,30 @@ def test_round_trip(tmp_path, optimizer):
     )
 
 
+def assert_same(one, other):
+    """Of nested dicts and tuples of tensors and plain values."""
+    assert type(one) is type(other)
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+    if isinstance(one, (dict, tuple)):
+        for key in one if isinstance(one, dict) else range(len(other)):
+            assert_same(one[key], other[key])
+    else:
+        assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("name", ["convs.1.first.bias", "norms.0.running_var"])
+def test_what_is_not_finite_replaces_no_good_checkpoint(tmp_path, name, value):
+    """Neither parameters nor buffers."""
+    model, optimizer = make()
+    good = save(tmp_path, 6, model, optimizer)
+    model.state_dict()[name].view(-1)[1] = value
+    with pytest.raises(TrainingError, match=rf"^{name} is not finite after epoch 6, .* --resume$"):
+        save(tmp_path, 7, model, optimizer)
+    assert checkpoint.checkpoints(tmp_path) == [good] and list((tmp_path / "checkpoints").iterdir()) == [good]
+
+
 def test_the_last_two_are_kept(tmp_path):
     for epoch in (1, 2, 3, 10):
         save(tmp_path, epoch, *make())
@@ -64,13 +88,12 @@ def test_any_flipped_byte_of_the_data_is_noticed_and_the_one_before_is_used(tmp_
     """HDF5's wrapper gives None for a tensor whose header is damaged; the TypeError of that once ended the run."""
     save(tmp_path, 1, *make())
     path = save(tmp_path, 2, *make())
-    whole, said = path.read_bytes(), []
+    whole, said, good = path.read_bytes(), [], checkpoint.read_checkpoint(path)
     for position in range(16, len(whole), len(whole) // 30):
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
         newest = checkpoint.newest_readable(tmp_path, said.append)
         if newest == path:  # then the byte was not used
-            state = checkpoint.read_checkpoint(path)[1]
-            assert all(torch.equal(state[name], tensor) for name, tensor in make()[0].state_dict().items())
+            assert_same(checkpoint.read_checkpoint(path), good)
     assert said and "trying the one before" in said[0]
     path.write_bytes(whole[:-500])
     assert checkpoint.newest_readable(tmp_path, said.append).name == "epoch-000001.h5"
