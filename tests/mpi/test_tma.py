@@ -154,18 +154,23 @@ def test_rounds_by_the_clock(comm, session_path, shared_path, map_name):
 
 
 def test_ranks_step_until_rank_0_says_that_the_time_is_up(comm, session_path, monkeypatch):
-    """The clock of rank 0 goes on by a second whenever it is looked at; the others have taken four steps when it is started."""
+    """The clock of rank 0 goes on by a second whenever it is looked at; the others have taken four steps when it is started. In
+    the second round rank 0 has nothing to train, and waits.
+    """
     _, where, file = stored(comm, session_path, "random undirected")
     options = configure(file, schedule="tma", average_seconds=3.0).schedule
     averaging = Averaging(graphs.load(file, where.maps["dealt"], comm), comm, HaloBuffers(1 << 16), options)
-    clock = SimpleNamespace(monotonic=itertools.count().__next__, sleep=lambda seconds: None)
+    slept = []
+    clock = SimpleNamespace(monotonic=itertools.count().__next__, sleep=slept.append)
     monkeypatch.setattr("hpcgnn.schedules.tma.time", clock)
-    for _ in range(2):
+    for trains in (True, False):
+        averaging._trains = trains or comm.rank > 0
         steps = averaging._until_the_clock()
         taken = [next(steps, None) for _ in range(4)] if comm.rank else []
         comm.barrier()
         taken += list(steps)
-        assert taken == list(range(len(taken))) and (len(taken) >= 4 if comm.rank else taken == [0, 1, 2])
+        assert taken == list(range(len(taken))) and (len(taken) >= 4 if comm.rank else len(taken) == 3 * trains)
+    assert slept == ([] if comm.rank else [0, 2])
 
 
 @pytest.mark.parametrize("assignment", ["super-nodes", "random-nodes"])
