@@ -6,6 +6,10 @@ NeurIPS 2022): `attend_forward` once per block, then `attend_finish`; a single b
 gradient is formed at the owner of the *source*, from the destinations' [gy | a_dst, lse, D] streamed past it, with nothing
 fetched twice: `attend_backward` once per transposed block.
 
+Features may be large, the softmax then saturated and the gradient of a logit 0, though it is a difference of inner products as
+large as the features. Hence what is subtracted is rounded alike, and lse = max + log(denominator), which would lose the
+logarithm, may be given as the maximum, gy being divided by the denominator (where heads are not averaged).
+
 Attention weights exist for a few edges at a time only. Notation: H heads of width D, F = H·D; columns h·D to
 h·D + D - 1 of a row belong to head h.
 """
@@ -129,12 +133,14 @@ def attend_finish(
     denominator: torch.Tensor,
     lse: torch.Tensor,
     bias: torch.Tensor | None = None,
+    share: torch.Tensor | None = None,
 ) -> None:
     """After the last block: y[r, h] = y[r, h] / denominator[r, h] + bias[h], and lse = running_max + log(denominator).
 
-    y (n, F), or None where `attend_forward` has done its part; bias (F,) or None, the others (n, H), of one dtype; lse may be
-    running_max, and denominator is used up. Rows without edges get y = bias and lse = +inf, so that exp(logit - lse) = 0. y is
-    passed over once. Raises ValueError for a wrong dtype or shape.
+    share: (n, H), gets 1 / denominator, and lse then running_max alone; or None. y (n, F), or None where `attend_forward` has
+    done its part; bias (F,) or None, the others (n, H), of one dtype; lse may be running_max, and denominator is used up. Rows
+    without edges get y = bias, lse = +inf, so that exp(logit - lse) = 0, and a share of 1. y is passed over once. Raises
+    ValueError for a wrong dtype or shape.
     """
     heads = lse.shape[1] if isinstance(lse, torch.Tensor) and lse.dim() == 2 else 1
     checks.matrix("lse", lse, _FLOATS)
@@ -143,6 +149,8 @@ def attend_finish(
     like = lse if y is None else y
     for name, tensor in (("running_max", running_max), ("denominator", denominator), ("lse", lse)):
         checks.matrix(name, tensor, (like.dtype,), rows=like.shape[0], columns=heads)
+    if share is not None:
+        checks.matrix("share", share, (like.dtype,), rows=like.shape[0], columns=heads)
     if y is None and bias is not None:
         raise ValueError("bias: expected None without y")
     if bias is not None:
@@ -151,7 +159,11 @@ def attend_finish(
         kernels().normalise(y, denominator, bias)
         checks.written(y)
     empty = denominator == 0
-    torch.add(running_max, denominator.log_(), out=lse).masked_fill_(empty, torch.inf)
+    if share is None:
+        torch.add(running_max, denominator.log_(), out=lse).masked_fill_(empty, torch.inf)
+    else:
+        torch.reciprocal(denominator.masked_fill_(empty, 1), out=share)
+        lse.copy_(running_max).masked_fill_(empty, torch.inf)
 
 
 def attend_backward(
@@ -171,6 +183,7 @@ def attend_backward(
     g_edge_term: torch.Tensor | None = None,
     dropout: tuple[float, int, torch.Tensor, torch.Tensor] | None = None,
     complete: bool = False,
+    bias: torch.Tensor | None = None,
 ) -> None:
     """Adds the gradients that come over the edges of one transposed block, at the owner of the sources.
 
@@ -180,15 +193,18 @@ def attend_backward(
         s         = a_dst[i, h] + a_src[j, h] + edge_term[e, h]
         alpha     = exp(leaky_relu(s; slope) - lse[i, h])
         gz[j, h] += m * alpha * gy[i, h]
-        da        = alpha * (m * <gy[i, h], z[j, h]> - D[i, h]) * (1 if s > 0 else slope)
+        da        = alpha * (<gy[i, h], m * z[j, h] + bias[h]> - D[i, h]) * (1 if s > 0 else slope)
         ga_src[j, h] += da;  ga_dst[i, h] += da;  g_edge_term[e, h] = da
 
     gz           (n, F), ga_src (n, H): added to; float32 or float64, as all that follow
     ga_dst       (n_cols, H): added to; must not overlap the others
     z_src        (n, F + H)
     remote       (n_cols, G + 3 H) with G = F or, with `shared` (heads are averaged), G = F / H: one gy for every head,
-                 which the caller has divided by H. D[i, h] = <gy[i, h], y[i, h]>, y and lse being `attend_finish`'s
+                 which the caller has divided by H. D[i, h] = <gy[i, h], y[i, h]>, y and lse being `attend_finish`'s. With a
+                 share, gy is times that, and so D; not with `shared`, where one gy serves several shares
     edge_term    (E, H) or None, in the order of this block's edges, and so its gradient g_edge_term, which is written
+    bias         (F,), if the y of D has it in it, or None. Where a row has one edge, or one that outweighs all others, y is
+                 m z + bias to the bit, and da exactly 0 if `elu_gradient` has made D
     dropout      as forwards: (p, key, dst_ids (n_cols,), src_ids (n,)), with the ids of the same ends
     complete     whether the block has all edges of all rows (then rows is None): gz and ga_src become the gradients, whatever
                  they hold before, and may be the very columns of z_src (and nothing else of it); ga_dst is added to
@@ -205,11 +221,13 @@ def attend_backward(
     edge_terms = {"edge_term": edge_term, "g_edge_term": g_edge_term}
     _structure(indptr, indices, rows, num, edge_terms, gz.dtype, heads)
     rule = _dropout_rule(dropout, num, remote.shape[0], forward=False)
+    if bias is not None:
+        checks.vector("bias", bias, gz.dtype, width)
     if complete and rows is not None:
         raise ValueError("complete: expected no rows with it")
     kernels().attend_backward(
         gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, float(slope), bool(shared), rows, edge_term,
-        g_edge_term, rule, bool(complete),
+        g_edge_term, rule, bool(complete), bias,
     )
     for written in (gz, ga_src, ga_dst, *(() if g_edge_term is None else (g_edge_term,))):
         checks.written(written)

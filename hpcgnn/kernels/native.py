@@ -126,7 +126,7 @@ class Native:
 
     def attend_backward(
         self, gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term,
-        rule, complete,
+        rule, complete, bias,
     ) -> None:
         operands = {
             "streamed": remote,
@@ -138,7 +138,8 @@ class Native:
             "g_edge": g_edge_term,
         }
         self._attend(
-            "hg_attend_backward", operands, indptr, indices, heads, slope, rows, rule, shared=shared, complete=complete
+            "hg_attend_backward", operands, indptr, indices, heads, slope, rows, rule, shared=shared, complete=complete,
+            bias=_pointer(bias),
         )
 
     def _attend(self, function, operands, indptr, indices, heads, slope, rows, rule, **more) -> None:
@@ -243,18 +244,18 @@ class Native:
             *x.shape,
         )
 
-    def elu_gradient(self, out, gy, y, x, dots, bias, sums) -> None:
+    def elu_gradient(self, out, gy, y, x, dots, scaled, sums) -> None:
         heads = 1 if dots is None else dots.shape[1]
         partial = None if sums is None else _partial_sums(gy)
         self._library.hg_elu_gradient(
             *self._how(gy.dtype),
             *(value for tensor in (out, gy, y, x, dots) for value in _rows(tensor)),
-            _pointer(bias),
             _pointer(sums),
             _pointer(partial),
             gy.shape[0],
             heads,
             gy.shape[1] // heads,
+            scaled,
         )
 
     def normalise(self, y, denominator, bias) -> None:
@@ -317,13 +318,13 @@ class Native:
         """rule: (key, threshold, scale, ids) of dropout after ELU, with ids of None if there is no dropout; None: neither."""
         self._project("hg_project", y, x, weight, rule)
 
-    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, bias, sums, y_sums, add) -> None:
+    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, scaled, sums, y_sums, add) -> None:
         more = {
             "add": add,
             "gx": _pointer(gx),
             "g_weight": _pointer(g_weight),
             "dots": _pointer(dots),
-            "bias": _pointer(bias),
+            "scaled": scaled,
             "sums": _pointer(sums),
             "y_sums": _pointer(y_sums),
             "heads": 1 if dots is None else dots.shape[1],

@@ -206,7 +206,8 @@ def attend_forward(
 
 
 def attend_backward(
-    gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term, rule, complete
+    gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term, rule, complete,
+    bias,
 ) -> None:
     width, g_width = gz.shape[1], remote.shape[1] - 3 * heads
     if complete:
@@ -215,18 +216,20 @@ def attend_backward(
         ga_src.zero_()
     for edges, own, columns, duplicate in _edge_pieces(indptr, indices, rows, width):
         tail = remote[columns, g_width:]
-        a_dst, lse, shift = tail[:, :heads], tail[:, heads : 2 * heads], tail[:, 2 * heads :]
+        a_dst, top, shift = tail[:, :heads], tail[:, heads : 2 * heads], tail[:, 2 * heads :]
         logit = a_dst + z_src[own, width:]
         if edge_term is not None:
             logit = logit + edge_term[edges]
         derivative = torch.full_like(logit, slope).masked_fill_(logit > 0, 1)
-        alpha = torch.exp(logit * derivative - lse)
-        coefficient = alpha
+        alpha = torch.exp(logit * derivative - top)
+        coefficient, alone = alpha, z_src[own, :width].unflatten(1, (heads, -1))
         if rule is not None:
-            coefficient = alpha * _edge_factors(rule, False, own, columns, duplicate, heads).to(alpha.dtype)
+            factors = _edge_factors(rule, False, own, columns, duplicate, heads).to(alpha.dtype)
+            coefficient, alone = alpha * factors, alone * factors[..., None]
+        if bias is not None:
+            alone = alone + bias.view(heads, -1)
         gy = remote[columns, :g_width].unflatten(1, (1 if shared else heads, -1))
-        dot = (gy * z_src[own, :width].unflatten(1, (heads, -1))).sum(2)
-        gradient = (coefficient * dot - alpha * shift) * derivative
+        gradient = ((gy * alone).sum(2) - shift) * (alpha * derivative)
         gz.index_add_(0, own, (gy * coefficient[..., None]).flatten(1))
         ga_src.index_add_(0, own, gradient)
         ga_dst.index_add_(0, columns, gradient)
@@ -238,12 +241,14 @@ def elu(out, x) -> None:
     out.copy_(torch.where(x > 0, x, torch.exp(x.clamp_max(0)) - 1))
 
 
-def elu_gradient(out, gy, y, x, dots, bias, sums) -> None:
+def elu_gradient(out, gy, y, x, dots, scaled, sums) -> None:
     gradient = gy if y is None else gy * torch.where(y > 0, torch.ones_like(y), y + 1)
     if sums is not None:
         sums += gradient.sum(0)
+    if scaled:
+        gradient = (gradient.unflatten(1, (dots.shape[1], -1)) * dots[..., None]).flatten(1)
     if dots is not None:
-        dots.copy_((gradient * (x if bias is None else x - bias)).unflatten(1, (dots.shape[1], -1)).sum(2))
+        dots.copy_((gradient * x).unflatten(1, (dots.shape[1], -1)).sum(2))
     out.copy_(gradient)
 
 

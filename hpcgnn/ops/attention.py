@@ -2,11 +2,17 @@
 
 Forward, at the owner of the destination i: rows [z_j | a_src_j] stream by; an online softmax per destination and head
 (running maximum, running denominator, rescaled sum, as in flash attention) gives y_i = Σ_j α_ij z_j. Saved are only y, the
-log-sum-exp, and the rank's own z, a_src, a_dst.
+maximum m and the inverse of the denominator s, and the rank's own z, a_src, a_dst.
 
 Backward, at the owner of the *source* j: rows [gy_i | a_dst_i, lse_i, D_i] stream by along the out-edges, D_i = <gy_i, y_i>
-per head. With its own z_j the rank recomputes α_ij and has gz_j = Σ_i α_ij gy_i and da_ij = α_ij (<gy_i, z_j> − D_i)·leaky',
-whose sums over i are ga_src_j; the sums over j, one number per head and row, go back to the owner of i as ga_dst_i.
+per head, lse_i = m_i + log s_i. With its own z_j the rank recomputes α_ij = exp(e_ij − lse_i) and has gz_j = Σ_i α_ij gy_i and
+da_ij = α_ij (<gy_i, z_j> − D_i)·leaky', whose sums over i are ga_src_j; the sums over j, one number per head and row, go back to
+the owner of i as ga_dst_i.
+
+Where features are large, so are m and D, and one edge outweighs the others: then y_i = z_j to the bit, and the sums of the two
+inner products are made in the same order, so that da_ij is 0 and not a rounding error as large as the features. lse_i would lose
+log s_i beside m_i. So m_i travels in its place, and gy_i / s_i for gy_i (and D_i is of that). Averaged heads share one gy_i but
+have s_i of their own, and keep lse_i.
 
 An edge may add a term to its logits before LeakyReLU: what it carries (a number c_e) times a coefficient per head, or the
 coefficients of its type. Terms are made for some edges at a time, from what both directions store, and their gradient is
@@ -22,6 +28,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.graph.tiles import tiles
+from hpcgnn.ops.room import row_tiles
 
 # Edges whose terms exist at a time, where edges have terms.
 TILE_EDGES = 1 << 16
@@ -72,11 +79,14 @@ class AdditiveAttention:
         return _Attend.apply(projected, terms, self, shape, key, p)
 
     def forward(self, projected, shape, key, p, terms=None, into=None, bias=None):
-        """(y (m, F), a_dst (m, H), lse (m, H)) without autograd. into: where to write the three, or None; bias: (F,), added to y,
-        or None.
+        """(y (m, F), a_dst (m, H), top (m, H), share (m, H)) without autograd. into: where to write them, or None; bias: (F,),
+        added to y, or None.
+
+        top, share: the maximum and the inverse of the denominator, or, for averaged heads, the log-sum-exp and None.
         """
         n, f, h = self.num_outputs, shape.columns, shape.heads
-        y, a_dst, lse = into or (projected.new_empty(n, columns) for columns in (f, h, h))
+        widths = (f, h, h) if shape.average else (f, h, h, h)
+        y, a_dst, top, *share = into or [projected.new_empty(n, columns) for columns in widths]
         maximum, denominator = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(2))
         inner = self._first_interior(self.forward_stream, terms)
         outer, interior = slice(0, inner), slice(inner, n)
@@ -112,23 +122,26 @@ class AdditiveAttention:
                         complete=complete,
                         bias=bias if complete else None,
                     )
-        kernels.attend_finish(y[outer], maximum[outer], denominator[outer], lse[outer], bias)
-        kernels.attend_finish(None, maximum[interior], denominator[interior], lse[interior])
+        for rows, of_y, of_bias in ((outer, y[outer], bias), (interior, None, None)):
+            kernels.attend_finish(
+                of_y, maximum[rows], denominator[rows], top[rows], of_bias, share[0][rows] if share else None
+            )
         if shifted:
-            lse += self.remote_logit
-        return y, a_dst, lse
+            top += self.remote_logit
+        return y, a_dst, top, share[0] if share else None
 
-    def backward(self, gy, projected, y, a_dst, lse, shape, key, p, terms=None):
+    def backward(self, gy, projected, y, a_dst, top, share, shape, key, p, terms=None):
         """The gradients of `projected` (n_p, F + 2H) and of terms. gy: of y, already divided by H if heads are averaged."""
-        per_head = gy.unsqueeze(1) if shape.average else gy.view(len(y), shape.heads, shape.width)
-        product = (per_head * y.view(len(y), shape.heads, shape.width)).sum(-1)
-        sent = torch.cat([gy, a_dst, lse, product], 1)
+        width, h = gy.shape[1], shape.heads
+        sent = torch.cat([gy, a_dst, top, torch.empty_like(top) if share is None else share], 1)
+        inner_products(sent[:, width + 2 * h :], sent[:, :width], y, shape)
         (gradient,), g_terms = self.from_bundle(sent, projected, shape, key, p, terms)
         return gradient, g_terms
 
-    def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
-        """(the gradient of `projected` in parts of consecutive rows, that of terms) from sent = [gy | a_dst | lse | D] of own
-        rows. overwrite: whether it may stand in `projected`; without, it is one part.
+    def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False, bias=None):
+        """(the gradient of `projected` in parts of consecutive rows, that of terms) from sent = [gy | a_dst | top | D] of own
+        rows, gy being times the share. overwrite: whether it may stand in `projected`; without, it is one part. bias: (F,), if
+        the y of D has it in it, or None.
 
         The gradient of a row needs no row of `projected` but its own. So those of interior rows, made in one pass, take the
         place of these; those of the others are sums until the last message has come.
@@ -151,7 +164,9 @@ class AdditiveAttention:
             for piece, at, complete in _cut(stream, block, inner):
                 dropout = p and (p, key, columns, self.ids[at])
                 to = gradient[at, : f + h] if complete else sums[at]
-                self._spread(to, back, own[at], rows, piece, self.backward_edges, shape, dropout, terms, g_terms, complete)
+                self._spread(
+                    to, back, own[at], rows, piece, self.backward_edges, shape, dropout, terms, g_terms, complete, bias
+                )
         for part, of_part in zip(parts, self._placed(ga_dst, len(projected)).split([len(part) for part in parts])):
             part[:, f + h :] = of_part
         return parts, g_terms
@@ -177,10 +192,12 @@ class AdditiveAttention:
         gradient[self.outputs] = of_computed
         return gradient
 
-    def _spread(self, gradient, ga_dst, own, sent, block, edges, shape, dropout, terms=None, g_terms=None, complete=False):
+    def _spread(
+        self, gradient, ga_dst, own, sent, block, edges, shape, dropout, terms=None, g_terms=None, complete=False, bias=None
+    ):
         """Add what a block's edges give to the gradients of [z | a_src], which `complete` makes anew, of a_dst, and of terms.
 
-        gradient, own: (rows of the block, F + H) of the sources; ga_dst, sent: (columns, H) and [gy | a_dst | lse | D] of the
+        gradient, own: (rows of the block, F + H) of the sources; ga_dst, sent: (columns, H) and [gy | a_dst | top | D] of the
         destinations. complete: the block has all edges of its rows, and `gradient`, which may be `own`, is theirs alone.
         """
         f = shape.columns
@@ -202,6 +219,7 @@ class AdditiveAttention:
                 g_edge_term=g_term,
                 dropout=dropout or None,
                 complete=complete,
+                bias=bias,
             )
             if what:
                 what.add_gradient(g_terms, g_term)
@@ -220,6 +238,17 @@ class AdditiveAttention:
                 tile.rows,
                 _Carried(carried, None if carried is not None else edges.type[edge]),
             )
+
+
+def inner_products(out, gy, y, shape):
+    """D (n, H) = <gy, y> per head, into `out`. Unless heads are averaged that holds the shares, and gy becomes times these."""
+    if not shape.average:
+        kernels.elu_gradient(gy, gy, None, y, out, scaled=True)
+        return
+    for rows in row_tiles(len(gy)):  # which stay in the cache from head to head
+        for head in range(shape.heads):
+            columns = y[rows, head * shape.width : (head + 1) * shape.width]
+            kernels.elu_gradient(gy[rows], gy[rows], None, columns, out[rows, head : head + 1])
 
 
 def _cut(stream, block, inner):
@@ -255,14 +284,14 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx, projected, terms, operator, shape, key, p):
         projected = projected.contiguous()
-        y, a_dst, lse = operator.forward(projected, shape, key, p, terms)
-        ctx.save_for_backward(projected, y, a_dst, lse, terms)
+        y, a_dst, top, share = operator.forward(projected, shape, key, p, terms)
+        ctx.save_for_backward(projected, y, a_dst, top, share, terms)
         ctx.settings = operator, shape, key, p
         return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y
 
     @staticmethod
     def backward(ctx, gy):
-        projected, y, a_dst, lse, terms = ctx.saved_tensors
+        projected, y, a_dst, top, share, terms = ctx.saved_tensors
         operator, shape, key, p = ctx.settings
         gy = gy / shape.heads if shape.average else gy.contiguous()
-        return *operator.backward(gy, projected, y, a_dst, lse, shape, key, p, terms), None, None, None, None
+        return *operator.backward(gy, projected, y, a_dst, top, share, shape, key, p, terms), None, None, None, None

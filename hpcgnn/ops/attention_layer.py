@@ -1,17 +1,19 @@
 """A layer of additive attention as one operator: projection, attention, bias, and the activation before it.
 
 It keeps its input h, the projections, and its own output; those of a constant input are computed again for the gradient. Its
-output stands in a matrix that has what its gradient will send beside it, [gy | a_dst | lse | D]. A layer above that is given
-this output writes the gradient over it, and sending it copies nothing. D_i = <gy_i, y_i> is then beyond computing, so the layer
-above makes it while it still has both, beside its rows, and the gradient of the bias in the same pass: as the gradients of two
-more outputs, `dots` (m, H) and `sums` (F,), which have no other meaning.
+output stands in a matrix that has what its gradient will send beside it, [gy | a_dst | top | D], where gy is times the shares
+(see ops/attention.py), which stand in the place of D until then. A layer above that is given this output writes the gradient
+over it, times the shares, and sending it copies nothing. D_i = <gy_i, y_i> is then beyond computing, so the layer above makes it
+while it still has both, beside its rows, and the gradient of the bias in the same pass: as the gradients of two more outputs,
+`dots` (m, H) and `sums` (F,), which have no other meaning.
 """
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.ops.attention import inner_products
 from hpcgnn.ops.projection import project, project_backward
-from hpcgnn.ops.room import in_rows, row_tiles, tile_rows
+from hpcgnn.ops.room import in_rows
 
 
 def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=None):
@@ -24,20 +26,20 @@ def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=
     # What the layer below returned brings along where to leave D and the gradient of its bias. They are left there only where x
     # was given away, and so has no other consumer: else these would be of a part of its gradient.
     below = None if activation is None else getattr(x, "below", None)
-    y, dots, sums = _Layer.apply(x, *(below or (None, None, None)), weight, bias, terms, operator, shape, key, p, activation)
-    y.below = None if shape.average or bias is None else (dots, sums, bias.detach())
+    y, dots, sums = _Layer.apply(x, *(below or (None, None)), weight, bias, terms, operator, shape, key, p, activation)
+    y.below = None if shape.average or bias is None else (dots, sums)
     return y
 
 
 class _Layer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, dots, sums, bias_below, weight, bias, terms, operator, shape, key, p, activation):
+    def forward(ctx, x, dots, sums, weight, bias, terms, operator, shape, key, p, activation):
         ctx.set_materialize_grads(False)
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         projected = project(x, weight, activation, arena)
         bundle = arena.empty(n, f + (2 if shape.average else 3) * h, dtype=x.dtype)
-        into = bundle[:, :f], bundle[:, f : f + h], bundle[:, f + h : f + 2 * h]
-        y, _, _ = operator.forward(projected, shape, key, p, terms, into, None if shape.average else bias)
+        into = [bundle[:, :f], *(bundle[:, f + k * h : f + (k + 1) * h] for k in range(2 if shape.average else 3))]
+        y, *_ = operator.forward(projected, shape, key, p, terms, into, None if shape.average else bias)
         if shape.average:
             out = arena.empty(n, shape.width, dtype=x.dtype)
             torch.mean(y.view(n, h, shape.width), 1, out=out)
@@ -46,7 +48,7 @@ class _Layer(torch.autograd.Function):
         else:
             out = y
         ctx.settings = operator, shape, key, p, activation
-        ctx.x, ctx.below = x, None if dots is None else (dots.shape[1], bias_below)
+        ctx.x, ctx.heads_below = x, None if dots is None else dots.shape[1]
         ctx.projected = projected if ctx.needs_input_grad[0] else None
         ctx.rest = weight, bias, terms, bundle
         return out, out.new_zeros(1).expand(n, h), out.new_zeros(1).expand(f)
@@ -61,24 +63,25 @@ class _Layer(torch.autograd.Function):
             projected = project(x, weight, activation, arena)
         sent, g_bias = _bundle(in_rows(gy), dots, sums, bundle, bias, shape, arena)
         del bundle
-        parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True)
+        own_bias = None if shape.average else bias
+        parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True, bias=own_bias)
         del projected, sent
-        wanted, dots, sums, bias_below = ctx.needs_input_grad[0], None, None, None
-        if wanted and ctx.below:
-            heads, bias_below = ctx.below
-            dots, sums = _beside(x, heads), torch.zeros_like(bias_below)
-        gx, g_weight = project_backward(parts, x, weight, activation, wanted, dots, bias_below, sums, arena)
-        return gx, dots, sums, None, g_weight, g_bias, g_terms, None, None, None, None, None
+        wanted, dots, sums = ctx.needs_input_grad[0], None, None
+        if wanted and ctx.heads_below:
+            dots, sums = _beside(x, ctx.heads_below), x.new_zeros(x.shape[1])
+        gx, g_weight = project_backward(parts, x, weight, activation, wanted, dots, dots is not None, sums, arena)
+        return gx, dots, sums, g_weight, g_bias, g_terms, None, None, None, None, None
 
 
 def _beside(y, heads):
-    """The place of D in the matrix in which the output y (m, F) of a layer of concatenated heads stands."""
+    """The place of the shares, and of D, in the matrix in which the output y (m, F) of a layer of concatenated heads stands."""
     return y.detach().as_strided((len(y), heads), y.stride(), y.storage_offset() + y.shape[1] + 2 * heads)
 
 
 def _bundle(gy, dots, sums, bundle, bias, shape, arena):
-    """([gy | a_dst | lse | D] of own rows, the gradient of the bias). dots, sums: D and that gradient if the layer above has made
-    them, and written gy over the output; else None. bundle: [y | a_dst | lse | room for D, unless heads are averaged].
+    """([gy | a_dst | top | D] of own rows, gy being times the shares, and the gradient of the bias). dots, sums: D and that
+    gradient if the layer above has made them, and written gy over the output; else None. bundle: [y | a_dst | top | shares,
+    unless heads are averaged].
     """
     f, h, width = shape.columns, shape.heads, gy.shape[1]
     if dots is not None:
@@ -93,14 +96,11 @@ def _bundle(gy, dots, sums, bundle, bias, shape, arena):
     sent[:, width : width + 2 * h] = bundle[:, f : f + 2 * h]
     product = sent[:, width + 2 * h :]
     if not shape.average:
-        kernels.elu_gradient(sent[:, :width], gy, None, bundle[:, :f], product, bias, g_bias)  # the output has the bias in it
+        product.copy_(bundle[:, f + 2 * h :])
+        kernels.elu_gradient(sent[:, :width], gy, None, bundle[:, :f], product, True, g_bias)  # the output has the bias in it
         return sent, g_bias
     if g_bias is not None:
         kernels.bias_gradient(g_bias, gy)
     torch.div(gy, h, out=sent[:, :width])
-    spare = arena.empty(min(tile_rows(), len(gy)), h, shape.width, dtype=gy.dtype)
-    for rows in row_tiles(len(gy)):
-        room = spare[: rows.stop - rows.start]
-        torch.mul(sent[rows, :width].unsqueeze(1), bundle[rows, :f].unflatten(1, (h, -1)), out=room)
-        torch.sum(room, -1, out=product[rows])
+    inner_products(product, sent[:, :width], bundle[:, :f], shape)
     return sent, g_bias

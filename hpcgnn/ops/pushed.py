@@ -79,12 +79,12 @@ class PushedAttention(AdditiveAttention):
         """One past the last row: no row is done in one pass where only some edges are used."""
         return stream.own.num_rows
 
-    def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False):
-        """The gradients of `projected` (n_p, F + 2H), in one part, and of terms from sent = [gy | a_dst | lse | D] of own rows,
+    def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False, bias=None):
+        """The gradients of `projected` (n_p, F + 2H), in one part, and of terms from sent = [gy | a_dst | top | D] of own rows,
         which is used up.
         """
         n, f, h = len(projected), shape.columns, shape.heads
-        lse, lowered = sent[:, -2 * h : -h], False
+        top, lowered = sent[:, -2 * h : -h], False
         gradient = torch.zeros_like(projected)
         total, ga_dst = projected.new_zeros(n, f + h), projected.new_zeros(n, h)
         g_terms = None if terms is None else torch.zeros_like(terms)
@@ -92,10 +92,10 @@ class PushedAttention(AdditiveAttention):
         for block, rows, _, back in rows_of:
             remote = block.first_column is not None
             if remote and not lowered:  # the own block came first
-                lse -= self.remote_logit
+                top -= self.remote_logit
                 lowered = True
             dropout = p and (p, key, self.ids, column_ids(block, self.ids, self.backward_ids, len(rows)))
             edges = self.forward_edges if remote else self.backward_edges
-            self._spread(back, ga_dst, rows, sent, block, edges, shape, dropout, terms, g_terms)
+            self._spread(back, ga_dst, rows, sent, block, edges, shape, dropout, terms, g_terms, bias=bias)
         gradient[:, : f + h], gradient[:, f + h :] = total, ga_dst
         return (gradient,), g_terms

@@ -1,7 +1,9 @@
 """The softmax reducer: y_i = Σ_e softmax(logit)_e value_e per head, formed online as in ops/attention.py.
 
-Kept per row: y, log-sum-exp, and in the backward pass D = <gy, y>. With α_e = exp(logit_e − lse_i), dropout m̃_e of α:
-g_value = m̃ α gy_i,  g_logit = α (m̃ <gy_i, value_e> − D_i).
+Kept per row: y, the maximum m and the inverse of the denominator s, and in the backward pass D = <gy, y>. With
+α_e = exp(logit_e − m_i) / s_i, dropout m̃_e of α: g_value = m̃ α gy_i,  g_logit = α (<gy_i, m̃ value_e> − D_i).
+
+Where one edge outweighs the others y_i is m̃ value_e to the bit, and that difference exactly 0, however large both are.
 """
 
 import torch
@@ -41,8 +43,8 @@ class Softmax:
         """y (n, F), after the last tile; the reducer does not keep it."""
         y, top, total = (self.__dict__.pop(name) for name in ("y", "top", "total"))
         empty = total == 0
-        self.lse = total.log().add_(top).masked_fill_(empty, torch.inf)
-        return self._by_head(y, total.reciprocal_().masked_fill_(empty, 0))
+        self.top, self.share = top, total.reciprocal_().masked_fill_(empty, 0)
+        return self._by_head(y, self.share)
 
     def prepare(self, gy, y):
         """Take y and its gradient, before the first tile of the backward pass."""
@@ -51,10 +53,13 @@ class Softmax:
     def gradient(self, tile, message):
         """The gradients of a tile's logits and values."""
         logit, value = message
-        alpha = (logit - self.lse[tile.owner]).exp_()
-        gy, kept = self.gy[tile.owner], self._dropped(tile, alpha)
+        alpha = (logit - self.top[tile.owner]).exp_().mul_(self.share[tile.owner])
+        gy, kept = self.gy[tile.owner], alpha
+        if self.p:
+            mask = self._dropped(tile, torch.ones_like(alpha))
+            value, kept = self._by_head(value, mask), alpha * mask
         along = (gy * value).unflatten(1, (self.heads, -1)).sum(-1)
-        return kept * along - alpha * self.product[tile.owner], self._by_head(gy, kept)
+        return alpha * (along - self.product[tile.owner]), self._by_head(gy, kept)
 
     def _dropped(self, tile, weight):
         if self.p == 0:

@@ -150,7 +150,7 @@ class Trainer:
             )
         if totals[1:].any():
             what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
-            where = first_not_finite(self.model, self.graph, self.comm)
+            where = first_not_finite(self.model, self.graph, self.comm, what)
             raise _everywhere(
                 f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite {what}. "
                 "Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"

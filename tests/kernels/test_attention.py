@@ -5,6 +5,7 @@ copy, head) array, `copy` telling duplicates of an edge apart, and masks come fr
 """
 
 import ctypes
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.kernels import attention, library, reference
+from hpcgnn.kernels import activation, attention, library, reference
 from hpcgnn.kernels.interface import VECTOR_PATHS
 from hpcgnn.kernels.native import Native
 
@@ -34,7 +35,8 @@ def implementation(request, monkeypatch):
     chosen = reference
     if request.param in VECTOR_PATHS:
         chosen = Native(ctypes.CDLL(library.load().file), request.param)
-    monkeypatch.setattr(attention, "kernels", lambda: chosen)
+    for module in (attention, activation):
+        monkeypatch.setattr(module, "kernels", lambda: chosen)
     return request.param
 
 
@@ -151,8 +153,9 @@ def bounds_of(size, pieces):
     return np.linspace(0, size, pieces + 1).astype(int)
 
 
-def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, complete=False):
-    """y and lse; complete: in one pass over a single block, into memory that holds anything."""
+def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, complete=False, share=None):
+    """y and lse, or, given room for the shares, y and the maximum. complete: in one pass over a single block, into memory that
+    holds anything."""
     n_dst, n_src = len(case.a_dst), len(case.a_src)
     y = spread(torch.zeros(n_dst, case.heads * case.width), dtype)
     running_max = spread(torch.full((n_dst, case.heads), -torch.inf), dtype)
@@ -170,18 +173,19 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
             dropout=dropout and (*dropout[:3], dropout[3][columns]), complete=complete, bias=bias if complete else None,
         )
     if complete:
-        kernels.attend_finish(None, running_max, denominator, lse)
+        kernels.attend_finish(None, running_max, denominator, lse, None, share)
     else:
-        kernels.attend_finish(y, running_max, denominator, lse, bias)
+        kernels.attend_finish(y, running_max, denominator, lse, bias, share)
     return y, lse
 
 
-def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, complete=""):
-    """complete: "over anything" into memory that holds anything, "in place" over z_src, of a single block."""
+def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, complete="", remote=None, bias=None):
+    """remote: instead of that of y and lse, which have no bias in them. complete: "over anything" into memory that holds
+    anything, "in place" over z_src, of a single block."""
     n_dst, n_src, heads = len(case.a_dst), len(case.a_src), case.heads
     gy = case.gy[:, : case.width] / heads if shared else case.gy
     shift = (gy.repeat(1, heads if shared else 1) * y).unflatten(1, (heads, -1)).sum(2)
-    remote = spread(torch.cat([gy, case.a_dst, lse, shift], 1), dtype)
+    remote = spread(torch.cat([gy, case.a_dst, lse, shift], 1) if remote is None else remote, dtype)
     own = spread(torch.cat([case.z, case.a_src], 1), dtype)
     gz, ga_src = spread(torch.zeros(n_src, heads * case.width), dtype), torch.zeros(n_src, heads, dtype=dtype)
     for tensor in (gz, ga_src) if complete else ():
@@ -199,6 +203,7 @@ def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, com
             gz, ga_src, ga_dst[columns], own, remote[columns], indptr, indices, heads=heads, slope=SLOPE, shared=shared,
             rows=rows, edge_term=None if case.edge is None else case.edge[edges].to(dtype), g_edge_term=g_block,
             dropout=dropout and (*dropout[:2], dropout[2][columns], dropout[3]), complete=bool(complete),
+            bias=bias,
         )
         if g_edge is not None:
             g_edge[edges] = g_block
@@ -325,6 +330,81 @@ def test_equal_logits_and_zero_logits(implementation):
     case.a_src = torch.zeros_like(case.a_src)
     case.a_dst = torch.zeros_like(case.a_dst)
     check(case, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+@pytest.mark.parametrize("slope", [0.0, 1.0, 2.5])
+def test_other_slopes(implementation, monkeypatch, slope, dtype):
+    """Of 0, where what stands behind a tile's edges must not become 0 times infinity, also for logits of -0; of 1; and of more
+    than 1, where LeakyReLU is no maximum. One edge, full tiles, and tiles that end within a register."""
+    monkeypatch.setattr(sys.modules[__name__], "SLOPE", slope)
+    for heads, width in SHAPES[:8]:
+        for edges in (1, 150, 1200):
+            case = make_case(heads, width, edges=edges, edge=True, rate=0.3)
+            case.a_dst[:5], case.a_src[::3], case.edge[::7] = -0.0, -0.0, -0.0
+            case.a_src[1::3] -= 3
+            check(case, dtype, pieces=2, factor=10)  # sums of more and of larger numbers than elsewhere
+
+
+def distinct(case):
+    """The case without edges that are there twice."""
+    ends = np.unique(np.stack([case.dst, case.src], 1), axis=0)
+    case.dst, case.src, case.copy = ends[:, 0], ends[:, 1], np.zeros(len(ends), np.int64)
+    return case
+
+
+def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
+    """The gradients (gz, ga_src, ga_dst) by the maximum and the share, and by the D and the bias of y, as layers have them."""
+    n, heads, width = len(case.a_dst), case.heads, case.width
+    share, gy = torch.zeros(n, heads, dtype=dtype), case.gy.to(dtype)
+    y, lse = forward(case, dtype, pieces, bias=bias, share=None if shared else share)
+    remote = torch.cat([gy[:, :width] / heads if shared else gy, case.a_dst.to(dtype), lse, share], 1)
+    sent, dots = remote[:, : -3 * heads], remote[:, -heads:]
+    if shared:
+        for h in range(heads):
+            kernels.elu_gradient(sent, sent, None, y[:, h * width : (h + 1) * width], dots[:, h : h + 1])
+    else:
+        kernels.elu_gradient(sent, sent, None, y, dots, True)
+    return backward(case, y, lse, dtype, pieces, shared=shared, remote=remote, bias=bias)[:3]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+@pytest.mark.parametrize("heads, width", SHAPES)
+def test_one_edge_that_outweighs_all_others(implementation, heads, width, dtype):
+    """Then no logit has a gradient, and none may come of rounding, which is as large as the features: with a bias and without,
+    with dropout, for averaged heads, over several blocks."""
+    for rate, bias, shared, pieces in ((0, 0, 0, 1), (0, 1, 0, 3), (0.4, 0, 0, 1), (0.4, 1, 0, 2), (0.4, 0, 1, 1), (0, 0, 1, 2)):
+        case = distinct(make_case(heads, width, rate=rate, scale=1e12))
+        case.z *= 1e12
+        added = torch.linspace(-3e11, 3e11, heads * width, dtype=dtype) if bias else None
+        gz, ga_src, ga_dst = as_a_layer(case, dtype, added, pieces, bool(shared))
+        assert not ga_src.any() and not ga_dst.any(), (rate, bias, shared)
+        assert_close(gz, expected(case, bool(shared))[2], dtype, "gz")
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e9])
+@pytest.mark.parametrize("heads, width", [(1, 40), (4, 8), (3, 5)])
+def test_edges_that_outweigh_all_others_together(implementation, heads, width, scale):
+    """Equal ones have equal shares of the gradient, whatever the size of their logits; their logits have none."""
+    case = distinct(make_case(heads, width, scale=scale))
+    case.dst, case.src = np.repeat(case.dst, 2), np.repeat(case.src, 2)
+    case.copy = np.tile([0, 1], len(case.dst) // 2)
+    case.z *= scale
+    gz, ga_src, ga_dst = as_a_layer(case, torch.float32, torch.ones(heads * width))
+    _, _, *wanted = expected(case)
+    assert_close(gz, wanted[0], torch.float32, "gz", factor=100 if scale == 1e3 else 1)  # float32's logits of 1e3 end at 3e-5
+    for one, other in ((ga_src, wanted[1]), (ga_dst, wanted[2])):
+        assert (one.double() - other).abs().max() <= 1e-5 * scale
+
+
+def test_a_layer_of_ordinary_logits(implementation):
+    for heads, width in ((4, 12), (3, 5)):
+        case = make_case(heads, width, edges=400, rate=0.3)
+        for shared in (False, True):
+            bias = None if shared else torch.linspace(-1, 1, heads * width, dtype=torch.float64)
+            found = as_a_layer(case, torch.float64, bias, 3, shared)
+            for name, one, other in zip(("gz", "ga_src", "ga_dst"), found, expected(case, shared)[2:]):
+                assert_close(one, other, torch.float64, name)
 
 
 def test_no_edges_at_all(implementation):

@@ -65,30 +65,31 @@ def test_elu_gradient(kernels, set_threads, dtype, heads, width, rows):
     y, before = torch.nn.functional.elu(x), around.clone()
     wanted = x.double().clone().requires_grad_()
     torch.nn.functional.elu(wanted).backward(gy.double())
-    wanted, bias = wanted.grad, gy.new_ones(heads * width).cumsum(0) / 10
-    dots, sums = torch.empty(rows, heads, dtype=dtype), gy.new_full((heads * width,), 2)
-    elu_gradient(out, gy, y, x, dots, bias, sums)
+    wanted, factors = wanted.grad, torch.linspace(0.5, 2, rows * heads, dtype=dtype).view(rows, heads)
+    dots, sums = factors.clone(), gy.new_full((heads * width,), 2)
+    elu_gradient(out, gy, y, x, dots, True, sums)
     right = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-11}
-    torch.testing.assert_close(out.double(), wanted, **right)
+    scaled = wanted * factors.double().repeat_interleave(width, 1)
+    torch.testing.assert_close(out.double(), scaled, **right)
     torch.testing.assert_close(sums.double(), 2 + wanted.sum(0), **right)
-    product = (wanted * (x.double() - bias.double())).unflatten(1, (heads, -1)).sum(2)
-    torch.testing.assert_close(dots.double(), product, **right)
+    torch.testing.assert_close(dots.double(), (scaled * x.double()).unflatten(1, (heads, -1)).sum(2), **right)
     assert torch.equal(around[:, [0, -1, -2]], before[:, [0, -1, -2]]), "nothing beside the columns is touched"
     found, plain = out.clone(), torch.empty_like(dots)
     elu_gradient(out, gy, y, x, plain)
+    torch.testing.assert_close(out.double(), wanted, **right)
     product = (wanted * x.double()).unflatten(1, (heads, -1)).sum(2)
     torch.testing.assert_close(plain.double(), product, **right)
-    dots_again, sums_again = torch.empty_like(dots), gy.new_full((heads * width,), 2)
+    unscaled, dots_again, sums_again = out.clone(), factors.clone(), gy.new_full((heads * width,), 2)
     set_threads(3)
-    elu_gradient(x, gy, y, x, dots_again, bias, sums_again)
+    elu_gradient(x, gy, y, x, dots_again, True, sums_again)
     assert torch.equal(x, found) and torch.equal(dots_again, dots), "over x itself"
     assert torch.equal(sums_again, sums), "the same bits with any number of threads"
     summed = gy.new_full((heads * width,), 2)
     elu_gradient(gy, gy, y, sums=summed)
-    assert torch.equal(gy, found) and torch.equal(summed, sums), "over gy, without inner products"
-    elu_gradient(out, gy, None, y, dots, bias, summed.zero_())
+    assert torch.equal(gy, unscaled) and torch.equal(summed, sums), "over gy, without inner products"
+    elu_gradient(out, gy, None, y, dots, False, summed.zero_())
     assert torch.equal(out, gy), "without ELU"
-    product = (gy.double() * (y.double() - bias.double())).unflatten(1, (heads, -1)).sum(2)
+    product = (gy.double() * y.double()).unflatten(1, (heads, -1)).sum(2)
     torch.testing.assert_close(dots.double(), product, **right)
     torch.testing.assert_close(summed.double(), gy.double().sum(0), **right)
 
@@ -115,7 +116,8 @@ def test_wrong_arguments_of_gradients_are_refused(kernels):
         (lambda: elu_gradient(x, x, x, x, torch.empty(2, 4)), "divide 6"),
         (lambda: elu_gradient(x, x, x, x, torch.empty(3, 2)), "dots"),
         (lambda: elu_gradient(x, x, x.double()), "y"),
-        (lambda: elu_gradient(x, x, x, x, torch.empty(2, 2), torch.zeros(5)), "bias"),
+        (lambda: elu_gradient(x, x, x, x, torch.empty(2, 2), sums=torch.zeros(5)), "sums"),
+        (lambda: elu_gradient(x, x, x, x, None, True), "scaled: expected dots"),
         (lambda: elu_gradient(x, x, x, sums=torch.zeros(6, dtype=torch.float64)), "sums"),
         (lambda: bias_gradient(torch.zeros(5), x), "sums"),
     ):

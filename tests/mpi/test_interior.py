@@ -130,13 +130,13 @@ def test_attention_and_its_gradient_in_place_are_those_of_one_rank(comm, nearby,
     def attended(local, communicator, overwrite):
         halo = FullHalo(local, communicator, HaloBuffers(4 * ROWS * 16 * 8))
         given, g = (torch.from_numpy(each[local.original_id.numpy()]) for each in (projected, gy))
-        y, a_dst, lse = halo._attention.forward(given, shape, 7, p)
-        per_head = g.unsqueeze(1) if average else g.view(-1, 2, 3)
+        y, a_dst, top, share = halo._attention.forward(given, shape, 7, p)
+        per_head = g.unsqueeze(1) if average else g.view(-1, 2, 3) * share.unsqueeze(2)
         product = (per_head * y.view(-1, 2, 3)).sum(-1)
-        sent = torch.cat([g, a_dst, lse, product], 1)
+        sent = torch.cat([g if average else per_head.flatten(1), a_dst, top, product], 1)
         parts, _ = halo._attention.from_bundle(sent, given, shape, 7, p, overwrite=overwrite)
         assert (parts[-1].data_ptr() == given[-len(parts[-1]) :].data_ptr()) == overwrite
-        return [whole(communicator, local, each) for each in (y, lse, torch.cat(parts))]
+        return [whole(communicator, local, each) for each in (y, top, torch.cat(parts))]
 
     alone = graphs.load(session_path / "rings.h5", None, None)
     expected = attended(alone, SoloCommunicator(), False)

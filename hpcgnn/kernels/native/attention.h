@@ -5,7 +5,7 @@
  *
  *                forward                               backward
  *   stored row   a destination                         an own node as a source
- *   streamed     [z | a_src] of the sources            [gy | a_dst, lse, D] of the destinations
+ *   streamed     [z | a_src] of the sources            [gy | a_dst, lse, D] of the destinations (see attention.py)
  *   own          a_dst                                 [z | a_src]
  *   sums         y                                     gz
  *
@@ -44,7 +44,7 @@ typedef struct {
     void *g_edge_term;          /* backwards: (edges, H) or NULL */
     const int64_t *row_ids;     /* (n), NULL without dropout */
     const int64_t *column_ids;  /* (columns), NULL without dropout */
-    const void *bias;           /* forwards, complete: (F), added at the end, or NULL */
+    const void *bias;           /* (F) or NULL: forwards, complete, added at the end; backwards it is in the y of D */
     int64_t num_rows;
     int64_t heads;
     int64_t head_width;
@@ -73,13 +73,14 @@ typedef struct {
     hg_round_keys keys;
     uint32_t *counters[4], *words;
     void *coefficient;          /* (HG_TILE, H): what multiplies the streamed row */
-    void *shift;                /* (HG_TILE, H): alpha * D, backwards */
-    void *derivative;           /* (HG_TILE, H): of the leaky ReLU, backwards */
+    void *shift;                /* (HG_TILE, H): D, backwards */
+    void *derivative;           /* (HG_TILE, H): alpha * that of the leaky ReLU, backwards */
     void *other;                /* (HG_TILE, H) */
     void *dots;                 /* (HG_TILE, H), backwards */
     void *factor;               /* (H); backwards ga_src of a complete block's row */
     void *sums;                 /* (F, padded to whole vectors per head) */
-    void *z;                    /* the same */
+    void *z;                    /* the same: z', backwards */
+    void *nothing;              /* the same: the bias, or zeros */
 } hg_attention_scratch;
 
 typedef struct {
@@ -102,8 +103,10 @@ typedef struct {
                            void *after);
     /* One row of what stands between layers of attention (between.h); here because it shares the exponential. */
     void (*elu)(void *out, const void *x, int64_t width);
-    void (*elu_gradient)(void *out, const void *gy, const void *y, const void *x, const void *bias, void *dots, void *sums,
-                         int64_t heads, int64_t width);
+    /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...), or gy if y is NULL; unless NULL, sums += out, then, if `scaled`, out of
+     * head h is multiplied by dots[h], and, unless NULL, dots[h] = <out, x> of head h. out may be any of the others. */
+    void (*elu_gradient)(void *out, const void *gy, const void *y, const void *x, void *dots, void *sums, int64_t heads,
+                         int64_t width, int scaled);
     void (*normalise)(void *y, const void *denominator, const void *bias, int64_t heads, int64_t width);
     /* The only one of several rows: their sums stay in registers for longer. */
     void (*bias_gradient)(void *sums, const void *gy, int64_t gy_stride, int64_t rows, int64_t width);

@@ -81,50 +81,63 @@
 
 #if HG_VECTOR_BYTES >= 64
 #define HG_CHOOSE_f32(name, ...)                                                                                       \
-    if (a->head_width >= 16) name##_f32_16(__VA_ARGS__);                                                               \
-    else if (a->head_width >= 8) name##_f32_8(__VA_ARGS__);                                                            \
+    if (head_width >= 16) name##_f32_16(__VA_ARGS__);                                                                  \
+    else if (head_width >= 8) name##_f32_8(__VA_ARGS__);                                                               \
     else HG_CHOOSE_NARROW(name##_f32, __VA_ARGS__)
 #define HG_CHOOSE_f64(name, ...)                                                                                       \
-    if (a->head_width >= 8) name##_f64_8(__VA_ARGS__);                                                                 \
+    if (head_width >= 8) name##_f64_8(__VA_ARGS__);                                                                    \
     else HG_CHOOSE_NARROW(name##_f64, __VA_ARGS__)
 #elif HG_VECTOR_BYTES >= 32
 #define HG_CHOOSE_f32(name, ...)                                                                                       \
-    if (a->head_width >= 8) name##_f32_8(__VA_ARGS__);                                                                 \
+    if (head_width >= 8) name##_f32_8(__VA_ARGS__);                                                                    \
     else HG_CHOOSE_NARROW(name##_f32, __VA_ARGS__)
 #define HG_CHOOSE_f64(name, ...) HG_CHOOSE_NARROW(name##_f64, __VA_ARGS__)
 #else
 #define HG_CHOOSE_f32(name, ...) HG_CHOOSE_NARROW(name##_f32, __VA_ARGS__)
 #define HG_CHOOSE_f64(name, ...)                                                                                       \
-    if (a->head_width >= 2) name##_f64_2(__VA_ARGS__);                                                                 \
+    if (head_width >= 2) name##_f64_2(__VA_ARGS__);                                                                    \
     else name##_f64_1(__VA_ARGS__);
 #endif
 #define HG_CHOOSE_NARROW(name, ...)                                                                                    \
-    if (a->head_width >= 4) name##_4(__VA_ARGS__);                                                                     \
-    else if (a->head_width >= 2) name##_2(__VA_ARGS__);                                                                \
+    if (head_width >= 4) name##_4(__VA_ARGS__);                                                                        \
+    else if (head_width >= 2) name##_2(__VA_ARGS__);                                                                   \
     else name##_1(__VA_ARGS__);
 
 #define HG_ENTRIES(type)                                                                                               \
     static void forward_rows_##type(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last)  \
     {                                                                                                                  \
+        const int64_t head_width = a->head_width;                                                                      \
         HG_CHOOSE_##type(forward_rows, a, s, first, last)                                                              \
     }                                                                                                                  \
     static void forward_chunk_##type(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,    \
                                      int64_t last, void *partial)                                                      \
     {                                                                                                                  \
+        const int64_t head_width = a->head_width;                                                                      \
         HG_CHOOSE_##type(forward_chunk, a, s, i, first, last, partial)                                                 \
     }                                                                                                                  \
     static void backward_rows_##type(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last, \
                                      void *gradient, int64_t stride)                                                   \
     {                                                                                                                  \
+        const int64_t head_width = a->head_width;                                                                      \
         HG_CHOOSE_##type(backward_rows, a, s, first, last, gradient, stride)                                           \
     }                                                                                                                  \
     static void backward_chunk_##type(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,   \
                                       int64_t last, void *partial, void *gradient, int64_t stride)                     \
     {                                                                                                                  \
+        const int64_t head_width = a->head_width;                                                                      \
         HG_CHOOSE_##type(backward_chunk, a, s, i, first, last, partial, gradient, stride)                              \
     }
 HG_ENTRIES(f32)
 HG_ENTRIES(f64)
+
+#define HG_GRADIENT(type)                                                                                              \
+    static void elu_gradient_##type(void *out, const void *gy, const void *y, const void *x, void *dots, void *sums,   \
+                                    int64_t heads, int64_t head_width, int scaled)                                     \
+    {                                                                                                                  \
+        HG_CHOOSE_##type(elu_gradient, out, gy, y, x, dots, sums, heads, head_width, scaled)                           \
+    }
+HG_GRADIENT(f32)
+HG_GRADIENT(f64)
 
 #define HG_ENTRY(type)                                                                                                 \
     {forward_rows_##type, forward_chunk_##type, forward_merge_##type, backward_rows_##type, backward_chunk_##type,     \

@@ -17,9 +17,11 @@
 #define HG_GROUP 4
 
 #if HG_LANES == 1
+#define HG_PICK(mask, yes, no) ((mask) ? (yes) : (no))
 typedef HG_E HG_N(vec);
 typedef HG_E HG_N(loose) __attribute__((may_alias));
 #else
+#define HG_PICK(mask, yes, no) ((HG_N(vec))HG_SELECT(HG_N(lanes), mask, yes, no))
 typedef HG_E HG_N(vec) __attribute__((vector_size(HG_LANES * sizeof(HG_E))));
 typedef HG_E HG_N(loose) __attribute__((vector_size(HG_LANES * sizeof(HG_E)), aligned(sizeof(HG_E)), may_alias));
 typedef HG_I HG_N(lanes) __attribute__((vector_size(HG_LANES * sizeof(HG_E))));
@@ -28,12 +30,12 @@ typedef HG_I HG_N(lanes) __attribute__((vector_size(HG_LANES * sizeof(HG_E))));
 /* Columns of a head, and of all, in padded sums. */
 #define HG_PADDED(width) (((width) + HG_LANES - 1) / HG_LANES * HG_LANES)
 /* First column of unit u of a head of `units`. */
-#define HG_AT(u) ((u) + 1 < units ? (u) * HG_LANES : a->head_width - HG_LANES)
+#define HG_AT(u) ((u) + 1 < units ? (u) * HG_LANES : width - HG_LANES)
 
 HG_INLINE void HG_N(pad)(const hg_attention_args *a, HG_E *padded, const HG_E *row, const int zero_overlap)
 {
-    const int64_t units = HG_PADDED(a->head_width) / HG_LANES, overlap = units * HG_LANES - a->head_width;
-    for (int64_t h = 0; h < a->heads; h++, row += a->head_width, padded += units * HG_LANES) {
+    const int64_t width = a->head_width, units = HG_PADDED(width) / HG_LANES, overlap = units * HG_LANES - width;
+    for (int64_t h = 0; h < a->heads; h++, row += width, padded += units * HG_LANES) {
         for (int64_t u = 0; u < units; u++)
             *(HG_N(loose) *)(padded + u * HG_LANES) = *(const HG_N(loose) *)(row + HG_AT(u));
         for (int64_t c = 0; zero_overlap && c < overlap; c++)
@@ -43,10 +45,31 @@ HG_INLINE void HG_N(pad)(const hg_attention_args *a, HG_E *padded, const HG_E *r
 
 HG_INLINE void HG_N(unpad)(const hg_attention_args *a, HG_E *row, const HG_E *padded)
 {
-    const int64_t units = HG_PADDED(a->head_width) / HG_LANES;
-    for (int64_t h = 0; h < a->heads; h++, row += a->head_width, padded += units * HG_LANES)
+    const int64_t width = a->head_width, units = HG_PADDED(width) / HG_LANES;
+    for (int64_t h = 0; h < a->heads; h++, row += width, padded += units * HG_LANES)
         for (int64_t u = 0; u < units; u++)
             *(HG_N(loose) *)(row + HG_AT(u)) = *(const HG_N(loose) *)(padded + u * HG_LANES);
+}
+
+/* What y would be of a destination whose only edge comes from a row z: z' = m z + bias, in padded columns, rounded as it is
+ * forwards. s->nothing is the same of an edge that is dropped. */
+HG_INLINE const HG_E *HG_N(alone)(const hg_attention_args *a, const hg_attention_scratch *s, const HG_E *z)
+{
+    const int64_t columns = a->heads * HG_PADDED(a->head_width);
+    HG_E *restrict alone = (HG_E *)s->z, *restrict nothing = (HG_E *)s->nothing;
+    HG_N(pad)(a, alone, z, 1);
+    if (a->bias)
+        HG_N(pad)(a, nothing, (const HG_E *)a->bias, 1);
+    if (a->row_ids) {
+        const HG_E scale = (HG_E)a->scale;
+        for (int64_t c = 0; c < columns; c++)
+            alone[c] *= scale;
+        __asm__ volatile("" : : : "memory");    /* the product is rounded before the bias is added */
+    }
+    if (a->bias)
+        for (int64_t c = 0; c < columns; c++)
+            alone[c] += nothing[c];
+    return alone;
 }
 
 /* Lane k (k < 4) of the result is the sum of the lanes of v[k]; stored to out[k * stride], k < num. */
@@ -134,32 +157,35 @@ HG_INLINE void HG_N(forward_group)(const hg_attention_args *a, const hg_attentio
     }
 }
 
-/* The same for gz, with the dots of each row and z. */
+/* The same for gz, with the dots of each row and z' (`alone`), or of edges that are dropped and s->nothing. */
 HG_INLINE void HG_N(backward_group)(const hg_attention_args *a, const hg_attention_scratch *s, HG_E *sums,
                                     const HG_E *z, int64_t e, int64_t t, int64_t ahead, int64_t readable,
-                                    const int num, const int single)
+                                    const int num, const int single, const int dropping)
 {
     const int64_t units = single ? 1 : HG_PADDED(a->head_width) / HG_LANES, heads = a->heads, width = a->head_width;
     const HG_E *row[HG_GROUP], *next[HG_GROUP], *coefficients = (const HG_E *)s->coefficient + t * heads;
+    const HG_E *nothing = (const HG_E *)s->nothing;
     HG_N(find)(a, e, num, ahead, readable, row, next);
-    for (int64_t h = 0; h < heads; h++, sums += units * HG_LANES, z += units * HG_LANES) {
+    for (int64_t h = 0; h < heads; h++, sums += units * HG_LANES, z += units * HG_LANES, nothing += units * HG_LANES) {
         const int64_t start = a->shared ? 0 : h * width;
+        const HG_E *other[HG_GROUP];
         HG_E coefficient[HG_GROUP];
         HG_N(vec) dot[HG_GROUP] = {0};
         if (!a->shared || h == 0)
             HG_N(prefetch)(next, num, start, start + width);
         HG_UNROLL
-        for (int k = 0; k < num; k++)
+        for (int k = 0; k < num; k++) {
             coefficient[k] = coefficients[k * heads + h];
+            other[k] = dropping && coefficient[k] == 0 ? nothing : z;
+        }
         for (int64_t u = 0; u < units; u++) {
             HG_N(vec) sum = *(const HG_N(loose) *)(sums + u * HG_LANES);
-            const HG_N(vec) own = *(const HG_N(loose) *)(z + u * HG_LANES);
             const int64_t at = start + HG_AT(u);
             HG_UNROLL
             for (int k = 0; k < num; k++) {
                 const HG_N(vec) gy = *(const HG_N(loose) *)(row[k] + at);
                 sum += coefficient[k] * gy;
-                dot[k] += gy * own;
+                dot[k] += gy * *(const HG_N(loose) *)((dropping ? other[k] : z) + u * HG_LANES);
             }
             *(HG_N(loose) *)(sums + u * HG_LANES) = sum;
         }
@@ -209,7 +235,7 @@ HG_INLINE void HG_N(forward_row)(const hg_attention_args *a, hg_attention_scratc
 
 HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,
                                   int64_t last, HG_E *gz, HG_E *ga_src, HG_E *gradient, int64_t stride,
-                                  const int single)
+                                  const int single, const int dropping)
 {
     const int padded = !single && a->head_width % HG_LANES != 0;
     const int64_t readable = a->indptr[a->num_rows], r = a->rows ? a->rows[i] : i;
@@ -221,14 +247,12 @@ HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scrat
         memset(ga, 0, (size_t)a->heads * sizeof *ga);
     } else if (padded)
         HG_N(pad)(a, sums, gz, 0);
-    if (padded) {
-        HG_N(pad)(a, (HG_E *)s->z, z, 1);
-        z = (const HG_E *)s->z;
-    }
+    if (padded || dropping || a->bias)
+        z = HG_N(alone)(a, s, z);
     for (int64_t e = first; e < last; e += HG_TILE) {
         const int64_t num = last - e < HG_TILE ? last - e : HG_TILE;
         HG_T(backward_weights)(a, s, i, e, num);
-#define HG_CALL(n) HG_N(backward_group)(a, s, sums, z, e + t, t, ahead, readable, n, single)
+#define HG_CALL(n) HG_N(backward_group)(a, s, sums, z, e + t, t, ahead, readable, n, single, dropping)
         HG_GROUPS(HG_CALL)
 #undef HG_CALL
         HG_T(backward_finish)(a, s, num, ga, gradient + e * stride, stride);
@@ -249,6 +273,16 @@ HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scrat
         else                                                                                                           \
             row(__VA_ARGS__, 0);                                                                                       \
     }
+/* Backwards the same, without dropout or with it. */
+#define HG_BACKWARD_ROW(...)                                                                                           \
+    {                                                                                                                  \
+        if (a->row_ids)                                                                                                \
+            HG_SINGLE(HG_DROPPING, __VA_ARGS__)                                                                        \
+        else                                                                                                           \
+            HG_SINGLE(HG_KEEPING, __VA_ARGS__)                                                                         \
+    }
+#define HG_DROPPING(...) HG_N(backward_row)(__VA_ARGS__, 1)
+#define HG_KEEPING(...) HG_N(backward_row)(__VA_ARGS__, 0)
 
 static __attribute__((noinline)) void HG_N(forward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
                                                          int64_t first, int64_t last)
@@ -294,7 +328,7 @@ static __attribute__((noinline)) void HG_N(backward_rows)(const hg_attention_arg
             hg_prefetch_row((HG_E *)a->own + next * a->own_stride, bytes + a->heads * (int64_t)sizeof(HG_E));
         }
         if ((begin < end || a->complete) && end - begin <= HG_HUB_EDGES)
-            HG_SINGLE(HG_N(backward_row), a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
+            HG_BACKWARD_ROW(a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
                       (HG_E *)a->ga_src + r * a->ga_src_stride, (HG_E *)gradient, stride)
     }
 }
@@ -307,8 +341,10 @@ static __attribute__((noinline)) void HG_N(backward_chunk)(const hg_attention_ar
     HG_E *gz = (HG_E *)partial;
     for (int64_t c = 0; c < width + a->heads; c++)
         gz[c] = 0;
-    HG_SINGLE(HG_N(backward_row), a, s, i, first, last, gz, gz + width, (HG_E *)gradient, stride)
+    HG_BACKWARD_ROW(a, s, i, first, last, gz, gz + width, (HG_E *)gradient, stride)
 }
+
+#include "between_rows.h"
 
 #undef HG_N
 #undef HG_GROUP
@@ -325,4 +361,8 @@ static __attribute__((noinline)) void HG_N(backward_chunk)(const hg_attention_ar
 #undef HG_GROUPS
 #undef HG_AHEAD
 #undef HG_SINGLE
+#undef HG_BACKWARD_ROW
+#undef HG_DROPPING
+#undef HG_KEEPING
+#undef HG_PICK
 #undef HG_LANES

@@ -35,6 +35,14 @@ HG_INLINE HG_T(full) HG_T(slopes)(HG_T(full) x, HG_E slope)
     return HG_CHOICE(x > zero, one, below);
 }
 
+/* LeakyReLU. Chosen, not multiplied by 1 or the slope: a compiler may then not join the product with a difference that follows,
+ * and both directions round it alike. */
+HG_INLINE HG_T(full) HG_T(leaky)(HG_T(full) x, HG_E slope)
+{
+    const HG_T(full) zero = {0};
+    return HG_CHOICE(x > zero, x, x * slope);
+}
+
 /* Lane l holds an element of head l % heads: joins those of the same head, in all lanes. `heads` a power of two. */
 #define HG_STEP1(l) (((l) ^ 1) % HG_FULL)
 #define HG_STEP2(l) (((l) ^ 2) % HG_FULL)
@@ -72,15 +80,17 @@ HG_INLINE HG_T(full) HG_T(each)(const HG_E *p, const int64_t heads)
     return HG_AS_FULL(lanes);
 }
 
-/* Fills the elements behind the tile up to a whole register. */
-HG_INLINE void HG_T(fill)(HG_E *tile, int64_t num, HG_E value)
+/* The first `num` lanes of v, and `value` in those behind. */
+#define HG_ITSELF(l) (l)
+HG_INLINE HG_T(full) HG_T(first)(HG_T(full) v, int64_t num, HG_E value)
 {
-    for (int64_t k = num; k % HG_FULL; k++)
-        tile[k] = value;
+    const HG_T(full_ints) lane = {HG_JOIN(HG_LANES_, HG_FULL)(HG_ITSELF)};
+    const HG_T(full) zero = {0}, others = zero + value;
+    return HG_CHOICE(lane < (HG_I)num, v, others);
 }
 
 /* s = a_dst + a_src + edge_term of a tile, `own` being the row's a_dst or a_src and the other one at the end of the
- * streamed rows; backwards lse and D, which follow there, go to tiles of their own. */
+ * streamed rows; backwards lse (or the maximum) and D, which follow there, go to tiles of their own. */
 HG_INLINE void HG_T(logits)(const hg_attention_args *a, hg_attention_scratch *s, const HG_E *restrict own, int64_t e,
                             int64_t num, const int64_t heads, const int forward)
 {
@@ -88,7 +98,7 @@ HG_INLINE void HG_T(logits)(const hg_attention_args *a, hg_attention_scratch *s,
     const int64_t readable = a->indptr[a->num_rows] - HG_WEIGHTS_AHEAD, stride = a->streamed_stride;
     const HG_E *streamed = (const HG_E *)a->streamed + width;
     const int32_t *indices = a->indices;
-    HG_E *restrict logit = (HG_E *)s->coefficient, *restrict lse = (HG_E *)s->other, *restrict shift = (HG_E *)s->shift;
+    HG_E *restrict logit = (HG_E *)s->coefficient, *restrict top = (HG_E *)s->other, *restrict shift = (HG_E *)s->shift;
     for (int64_t t = 0; t < num; t++) {
         const HG_E *restrict tail = streamed + indices[e + t] * stride;
         if (e + t < readable) {
@@ -108,7 +118,7 @@ HG_INLINE void HG_T(logits)(const hg_attention_args *a, hg_attention_scratch *s,
                 logit[t * heads + h] = own[h] + tail[h];
         }
         if (!forward) {
-            memcpy(lse + t * heads, tail + heads, (size_t)heads * sizeof *lse);
+            memcpy(top + t * heads, tail + heads, (size_t)heads * sizeof *top);
             memcpy(shift + t * heads, tail + 2 * heads, (size_t)heads * sizeof *shift);
         }
     }
@@ -144,15 +154,18 @@ HG_INLINE int HG_T(forward_tile)(const hg_attention_args *a, hg_attention_scratc
     HG_E *restrict logit = (HG_E *)s->coefficient, *restrict factor = (HG_E *)s->factor;
     int rescale = 0;
     HG_T(logits)(a, s, a_dst, e, num, heads, 1);
-    HG_T(fill)(logit, num * heads, HG_MINUS_INFINITY);
     if (whole) {
         const HG_T(full) before = HG_T(each)(maximum, heads);
+        const int64_t last = (num * heads - 1) / HG_FULL * HG_FULL;
         HG_T(full) top = lowest, sum = zero;
-        for (int64_t k = 0; k < num * heads; k += HG_FULL) {
-            const HG_T(full) x = HG_AS_FULL(logit + k);
-            HG_AS_FULL(logit + k) = x * HG_T(slopes)(x, (HG_E)a->slope);
+        for (int64_t k = 0; k < last; k += HG_FULL) {
+            HG_AS_FULL(logit + k) = HG_T(leaky)(HG_AS_FULL(logit + k), (HG_E)a->slope);
             top = HG_T(larger)(HG_AS_FULL(logit + k), top);
         }
+        /* Behind the tile, whatever the slope: -inf times 0 would be NaN. */
+        HG_AS_FULL(logit + last) = HG_T(first)(HG_T(leaky)(HG_AS_FULL(logit + last), (HG_E)a->slope), num * heads - last,
+                                               HG_MINUS_INFINITY);
+        top = HG_T(larger)(HG_AS_FULL(logit + last), top);
         top = HG_T(larger)(HG_T(largest)(top, heads), before);
         const HG_T(full) shift = HG_CHOICE(top > lowest, top, zero);    /* -inf - -inf would be NaN */
         for (int64_t k = 0; k < num * heads; k += HG_FULL) {
@@ -170,7 +183,7 @@ HG_INLINE int HG_T(forward_tile)(const hg_attention_args *a, hg_attention_scratc
         }
     } else {
         for (int64_t k = 0; k < num * heads; k += HG_FULL)
-            HG_AS_FULL(logit + k) *= HG_T(slopes)(HG_AS_FULL(logit + k), (HG_E)a->slope);
+            HG_AS_FULL(logit + k) = HG_T(leaky)(HG_AS_FULL(logit + k), (HG_E)a->slope);
         for (int64_t h = 0; h < heads; h++)
             factor[h] = maximum[h];
         for (int64_t t = 0; t < num; t++)
@@ -197,39 +210,39 @@ HG_INLINE int HG_T(forward_tile)(const hg_attention_args *a, hg_attention_scratc
     return rescale;
 }
 
-/* coefficient = m alpha, shift = alpha D, derivative = that of the leaky ReLU. a_src is the row's own. */
+/* coefficient = m alpha, derivative = alpha times that of the leaky ReLU. a_src is the row's own. */
 HG_INLINE void HG_T(backward_tile)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t e,
                                    int64_t num, const HG_E *a_src, const int64_t heads)
 {
-    HG_E *restrict coefficient = (HG_E *)s->coefficient, *restrict shift = (HG_E *)s->shift;
-    HG_E *restrict derivative = (HG_E *)s->derivative, *restrict lse = (HG_E *)s->other;
+    HG_E *restrict coefficient = (HG_E *)s->coefficient;
+    HG_E *restrict derivative = (HG_E *)s->derivative, *restrict top = (HG_E *)s->other;
     HG_T(logits)(a, s, a_src, e, num, heads, 0);
     for (int64_t k = 0; k < num * heads; k += HG_FULL) {
-        const HG_T(full) x = HG_AS_FULL(coefficient + k), slopes = HG_T(slopes)(x, (HG_E)a->slope);
-        const HG_T(full) alpha = HG_T(exp)(x * slopes - HG_AS_FULL(lse + k));
-        HG_AS_FULL(derivative + k) = slopes;
+        const HG_T(full) x = HG_AS_FULL(coefficient + k);
+        const HG_T(full) alpha = HG_T(exp)(HG_T(leaky)(x, (HG_E)a->slope) - HG_AS_FULL(top + k));
+        HG_AS_FULL(derivative + k) = alpha * HG_T(slopes)(x, (HG_E)a->slope);
         HG_AS_FULL(coefficient + k) = alpha;
-        HG_AS_FULL(shift + k) *= alpha;
     }
     if (a->row_ids)
         HG_T(drop)(a, s, i, e, num, heads, 0);
 }
 
-/* gradient of the logits from the dots <gy, z>, which include neither alpha nor the mask; adds them to ga_src. */
+/* gradient of the logits from the dots <gy, z'>; adds them to ga_src. The difference from D comes first: where one alpha is 1
+ * it is exactly 0, and anything else would be a share of z that large features make larger than the gradient. */
 HG_INLINE void HG_T(backward_logits)(hg_attention_scratch *s, int64_t num, HG_E *restrict ga_src,
                                      HG_E *restrict gradient, int64_t stride, const int64_t heads, const int whole)
 {
-    const HG_E *restrict coefficient = (const HG_E *)s->coefficient, *restrict shift = (const HG_E *)s->shift;
-    const HG_E *restrict derivative = (const HG_E *)s->derivative;
+    const HG_E *restrict shift = (const HG_E *)s->shift, *restrict derivative = (const HG_E *)s->derivative;
     HG_E *restrict dots = (HG_E *)s->dots;
+    const int64_t last = (num * heads - 1) / HG_FULL * HG_FULL;
     HG_T(full) sum = {0};
-    for (int64_t k = 0; k < num * heads; k += HG_FULL)
-        HG_AS_FULL(dots + k) = (HG_AS_FULL(coefficient + k) * HG_AS_FULL(dots + k) - HG_AS_FULL(shift + k))
-            * HG_AS_FULL(derivative + k);
-    if (whole) {
-        HG_T(fill)(dots, num * heads, 0);
-        for (int64_t k = 0; k < num * heads; k += HG_FULL)
+    for (int64_t k = 0; k <= last; k += HG_FULL) {
+        HG_AS_FULL(dots + k) = (HG_AS_FULL(dots + k) - HG_AS_FULL(shift + k)) * HG_AS_FULL(derivative + k);
+        if (whole && k < last)
             sum += HG_AS_FULL(dots + k);
+    }
+    if (whole) {
+        sum += HG_T(first)(HG_AS_FULL(dots + last), num * heads - last, 0);
         sum = HG_T(total)(sum, heads);
         HG_UNROLL
         for (int64_t h = 0; h < heads; h++)

@@ -1,8 +1,5 @@
-/* Template: what is done to the rows between two layers, of f32 or f64, in one pass: ELU, its gradient, the gradient of
- * a bias, the end of attention.
- *
- * ELU's gradient is read and written a head at a time, since attention wants an inner product per head beside it; torch
- * needs a pass over the row for each of these. Every step is of `num` columns: a whole register, or what is left of a head.
+/* Template: what is done to the rows between two layers, of f32 or f64, in one pass: ELU, the gradient of a bias, the end of
+ * attention. Every step is of `num` columns: a whole register, or what is left of a head. ELU's gradient is in between_rows.h.
  */
 #define HG_STEPS(first, last, step)                                                                                    \
     {                                                                                                                  \
@@ -30,12 +27,6 @@
         const ints positive = x > zero;                                                                                \
         return (vector)HG_SELECT(ints, positive, x, exponential(x) - (zero + 1));                                      \
     }                                                                                                                  \
-    HG_INLINE vector elu_slope_##type(vector y)                                                                        \
-    {                                                                                                                  \
-        const vector zero = {0};                                                                                       \
-        const ints positive = y > zero;                                                                                \
-        return (vector)HG_SELECT(ints, positive, zero + 1, y + 1);                                                     \
-    }                                                                                                                  \
     HG_INLINE element lane_sum_##type(vector v)                                                                        \
     {                                                                                                                  \
         element sum = 0;                                                                                               \
@@ -49,19 +40,6 @@
     {                                                                                                                  \
         const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
         HG_STEPS(0, width, HG_ELU_##type)                                                                              \
-    }                                                                                                                  \
-    /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...), or gy if y is NULL; unless NULL, sums += out and dots[h] =      \
-     * <out, x - bias> of head h. out may be x. */                                                                     \
-    static void elu_gradient_##type(void *out, const void *gy, const void *y, const void *x, const void *bias,         \
-                                    void *dots, void *sums, int64_t heads, int64_t width)                              \
-    {                                                                                                                  \
-        const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
-        for (int64_t h = 0; h < heads; h++) {                                                                          \
-            vector dot = {0};                                                                                          \
-            HG_STEPS(h * width, (h + 1) * width, HG_ELU_GRADIENT_##type)                                               \
-            if (dots)                                                                                                  \
-                ((element *)dots)[h] = lane_sum_##type(dot);                                                           \
-        }                                                                                                              \
     }                                                                                                                  \
     /* y = y / denominator of its head (0 where that is 0) + bias, unless NULL. */                                     \
     static void normalise_##type(void *y, const void *denominator, const void *bias, int64_t heads, int64_t width)     \
@@ -89,16 +67,6 @@
     }
 
 #define HG_ELU_STEP(type, c, num) store_##type(out, c, num, elu_lanes_##type(load_##type(x, c, num)));
-#define HG_ELU_GRADIENT_STEP(type, vector, c, num)                                                                     \
-    {                                                                                                                  \
-        const vector above = load_##type(gy, c, num);                                                                  \
-        const vector gradient = y ? above * elu_slope_##type(load_##type(y, c, num)) : above;                          \
-        if (dots)                                                                                                      \
-            dot += gradient * (bias ? load_##type(x, c, num) - load_##type(bias, c, num) : load_##type(x, c, num));    \
-        if (sums)                                                                                                      \
-            store_##type(sums, c, num, load_##type(sums, c, num) + gradient);                                          \
-        store_##type(out, c, num, gradient);                                                                           \
-    }
 #define HG_BIAS_GRADIENT_STEP(type, vector, c, width)                                                                  \
     {                                                                                                                  \
         vector sum = load_##type(sums, c, width);                                                                      \
@@ -116,8 +84,6 @@
 #define HG_NORMALISE_f64(c, num) HG_NORMALISE_STEP(f64, hg_exp_f64, c, num)
 #define HG_ELU_f32(c, num) HG_ELU_STEP(f32, c, num)
 #define HG_ELU_f64(c, num) HG_ELU_STEP(f64, c, num)
-#define HG_ELU_GRADIENT_f32(c, num) HG_ELU_GRADIENT_STEP(f32, hg_exp_f32, c, num)
-#define HG_ELU_GRADIENT_f64(c, num) HG_ELU_GRADIENT_STEP(f64, hg_exp_f64, c, num)
 #define HG_BIAS_GRADIENT_f32(c, n) HG_BIAS_GRADIENT_STEP(f32, hg_exp_f32, c, n)
 #define HG_BIAS_GRADIENT_f64(c, n) HG_BIAS_GRADIENT_STEP(f64, hg_exp_f64, c, n)
 

@@ -10,8 +10,7 @@ typedef struct {
     void *y;                    /* (rows, width): the product; backwards its gradient, which is only read, of y_type */
     float *gx;                  /* backwards: (rows, depth), may be x, or NULL; without ELU added to if `add` */
     float *g_weight;            /* backwards: (depth, width), contiguous, added to */
-    float *dots;                /* backwards, with ELU: (rows, heads) or NULL, as of hg_elu_gradient; likewise bias and sums */
-    const float *bias;          /* (depth) or NULL */
+    float *dots;                /* backwards, with ELU: (rows, heads) or NULL, as of hg_elu_gradient; likewise sums, scaled */
     float *sums;                /* (depth) or NULL, added to */
     float *y_sums;              /* backwards: (width) or NULL, to which the columns' sums of y are added */
     const int64_t *ids;         /* (rows), NULL without dropout */
@@ -31,6 +30,7 @@ typedef struct {
     int32_t elu;                /* whether rows pass through ELU, and then dropout, before they are multiplied */
     int32_t rounded;            /* whether factors are rounded, see products.h */
     int32_t add;
+    int32_t scaled;
     int32_t x_type;
     int32_t y_type;
 } hg_projection_args;
