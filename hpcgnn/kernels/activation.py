@@ -30,29 +30,32 @@ def elu_gradient(
     y: torch.Tensor | None,
     x: torch.Tensor | None = None,
     dots: torch.Tensor | None = None,
-    scaled: bool = False,
+    bias: torch.Tensor | None = None,
     sums: torch.Tensor | None = None,
+    scaled: bool = False,
 ) -> None:
     """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input x, from its result y. y of None: out = gy, without ELU.
 
-    Where they are asked for, sums (F,) += the sums of out's columns, and dots[i, h] = <out_i, x_i> of head h: what a layer of
-    attention below needs of its output's gradient. scaled: what dots holds before multiplies out of its head, after the sums.
-    Dots are summed in the order of `attend_backward`: to the bits of its <gy, z>, wherever x is that z.
+    dots[i, h] = <out_i, x_i - bias> of head h, and sums (F,) += the sums of out's columns, where they are asked for: what a
+    layer of attention below needs of its output's gradient. scaled: what dots holds before multiplies its head of out, after the
+    sums. Dots are summed in the order of `attend_backward`'s <gy, z>, to the same bits where x - bias is that z.
 
-    out, gy, y and x (n, F) of one dtype, float32 or float64, rows contiguous; out may be any of the others itself. dots: (n, H)
-    of the same dtype, H a divisor of F, or None; x is needed with it. No result depends on the number of threads. Raises
-    ValueError for a wrong dtype, shape or layout.
+    out, gy, y and x (n, F) of one dtype, float32 or float64, rows
+    contiguous; out may be any of the others itself. dots: (n, H) of the same dtype, H a divisor of F, or None; x is needed with
+    it, and a bias (F,), or None for zeros, serves dots alone. No result depends on the number of threads. Raises ValueError for
+    a wrong dtype, shape or layout.
     """
     checks.matrix("gy", gy, _TYPES)
     given = {"out": out} | ({} if y is None else {"y": y}) | ({} if dots is None else {"x": x})
     for name, tensor in given.items():
         checks.matrix(name, tensor, (gy.dtype,), rows=gy.shape[0], columns=gy.shape[1])
-    checks.vector("sums", sums, gy.dtype, gy.shape[1], optional=True)
+    for name, tensor in (("bias", bias), ("sums", sums)):
+        checks.vector(name, tensor, gy.dtype, gy.shape[1], optional=True)
     if dots is not None:
         checks.heads("dots", dots, gy)
     elif scaled:
         raise ValueError("scaled: expected dots with it, which hold the factors")
-    kernels().elu_gradient(out, gy, y, None if dots is None else x, dots, bool(scaled), sums)
+    kernels().elu_gradient(out, gy, y, None if dots is None else x, dots, bias, sums, bool(scaled))
     for written in (out, dots, sums):
         if written is not None:
             checks.written(written)

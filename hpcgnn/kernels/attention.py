@@ -193,7 +193,7 @@ def attend_backward(
         s         = a_dst[i, h] + a_src[j, h] + edge_term[e, h]
         alpha     = exp(leaky_relu(s; slope) - lse[i, h])
         gz[j, h] += m * alpha * gy[i, h]
-        da        = alpha * (<gy[i, h], m * z[j, h] + bias[h]> - D[i, h]) * (1 if s > 0 else slope)
+        da        = alpha * (<gy[i, h], m * z[j, h]> - D[i, h]) * (1 if s > 0 else slope)
         ga_src[j, h] += da;  ga_dst[i, h] += da;  g_edge_term[e, h] = da
 
     gz           (n, F), ga_src (n, H): added to; float32 or float64, as all that follow
@@ -203,8 +203,8 @@ def attend_backward(
                  which the caller has divided by H. D[i, h] = <gy[i, h], y[i, h]>, y and lse being `attend_finish`'s. With a
                  share, gy is times that, and so D; not with `shared`, where one gy serves several shares
     edge_term    (E, H) or None, in the order of this block's edges, and so its gradient g_edge_term, which is written
-    bias         (F,), if the y of D has it in it, or None. Where a row has one edge, or one that outweighs all others, y is
-                 m z + bias to the bit, and da exactly 0 if `elu_gradient` has made D
+    bias         (F,), that was added to y and taken off again for D, which has rounded it: so is m z then; or None. Where one
+                 edge outweighs all others y is m z to the bit, and da exactly 0 if `elu_gradient` has made D
     dropout      as forwards: (p, key, dst_ids (n_cols,), src_ids (n,)), with the ids of the same ends
     complete     whether the block has all edges of all rows (then rows is None): gz and ga_src become the gradients, whatever
                  they hold before, and may be the very columns of z_src (and nothing else of it); ga_dst is added to

@@ -56,7 +56,7 @@ class ProjectionArguments(ctypes.Structure):
     """hg_projection_args of native/projection.h, field by field."""
 
     _fields_ = _fields(
-        (c_void_p, "x weight y gx g_weight dots sums y_sums ids"),
+        (c_void_p, "x weight y gx g_weight dots bias sums y_sums ids"),
         (c_int64, "rows depth width heads x_stride y_stride gx_stride dots_stride weight_down weight_across"),
         (c_double, "scale"),
         (c_uint64, "key"),
@@ -90,7 +90,7 @@ SIGNATURES = {
         [c_int, c_int, c_uint64, c_uint32, c_double, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int64],
     ),
     "hg_elu": (None, [c_int, c_int, c_int, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64]),
-    "hg_elu_gradient": (None, [c_int] * 3 + [c_void_p, c_int64] * 5 + [c_void_p] * 2 + [c_int64] * 3 + [c_int]),
+    "hg_elu_gradient": (None, [c_int] * 3 + [c_void_p, c_int64] * 5 + [c_void_p] * 3 + [c_int64] * 3 + [c_int]),
     "hg_relu_gradient": (None, [c_int] * 3 + [c_void_p, c_int64] * 3 + [c_int64] * 2 + [c_double]),
     "hg_bias_gradient": (None, [c_int] * 3 + [c_void_p, c_void_p, c_int64, c_void_p] + [c_int64] * 2),
     "hg_multiplies": (c_int, []),

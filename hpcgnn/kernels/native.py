@@ -244,12 +244,13 @@ class Native:
             *x.shape,
         )
 
-    def elu_gradient(self, out, gy, y, x, dots, scaled, sums) -> None:
+    def elu_gradient(self, out, gy, y, x, dots, bias, sums, scaled) -> None:
         heads = 1 if dots is None else dots.shape[1]
         partial = None if sums is None else _partial_sums(gy)
         self._library.hg_elu_gradient(
             *self._how(gy.dtype),
             *(value for tensor in (out, gy, y, x, dots) for value in _rows(tensor)),
+            _pointer(bias),
             _pointer(sums),
             _pointer(partial),
             gy.shape[0],
@@ -318,12 +319,13 @@ class Native:
         """rule: (key, threshold, scale, ids) of dropout after ELU, with ids of None if there is no dropout; None: neither."""
         self._project("hg_project", y, x, weight, rule)
 
-    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, scaled, sums, y_sums, add) -> None:
+    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, bias, sums, y_sums, add, scaled) -> None:
         more = {
             "add": add,
             "gx": _pointer(gx),
             "g_weight": _pointer(g_weight),
             "dots": _pointer(dots),
+            "bias": _pointer(bias),
             "scaled": scaled,
             "sums": _pointer(sums),
             "y_sums": _pointer(y_sums),

@@ -62,18 +62,20 @@ def project_backward(
     weight: torch.Tensor,
     elu: Elu | None = None,
     dots: torch.Tensor | None = None,
-    scaled: bool = False,
+    bias: torch.Tensor | None = None,
     sums: torch.Tensor | None = None,
     room: torch.Tensor | None = None,
     y_sums: torch.Tensor | None = None,
     add: bool = False,
+    scaled: bool = False,
 ) -> None:
     """gx = the gradient of x, and g_weight += that of weight, from `gradient` (n, d_out), that of what `project` gave.
 
     gx: (n, d_in), may be x itself where there is an ELU, or None: not wanted. g_weight: (d_in, d_out), contiguous. dots (n, H),
-    scaled, sums (d_in,): as in `elu_gradient`, with ELU only. room: (2, n or more, d_in) to work in, or None. y_sums (d_out,) +=
-    the sums of gradient's columns, or None. Without ELU gx is added to if `add`, and x and gradient may be of bfloat16 where the
-    rest is of float32 (see `one_pass`). The rest as in `project`. In one pass no result depends on the number of threads.
+    bias, sums (d_in,), scaled: as in `elu_gradient`, with ELU only. room: (2, n or more, d_in) to work in, or None. y_sums
+    (d_out,) += the sums of gradient's columns, or None. Without ELU gx is added to if `add`, and x and gradient may be of
+    bfloat16 where the rest is of float32 (see `one_pass`). The rest as in `project`. In one pass no result depends on the number
+    of threads.
     """
     _check(gradient, x, weight, elu)
     checks.matrix("g_weight", g_weight, (weight.dtype,), *weight.shape)
@@ -81,31 +83,34 @@ def project_backward(
         raise ValueError("g_weight: expected a contiguous tensor")
     if gx is not None:
         checks.matrix("gx", gx, (weight.dtype,), *x.shape)
-    if elu is None and not (dots is sums is None):
-        raise ValueError("dots, sums: expected None where there is no ELU")
+    if elu is None and not (dots is bias is sums is None):
+        raise ValueError("dots, bias, sums: expected None where there is no ELU")
     if dots is None and scaled:
         raise ValueError("scaled: expected dots with it, which hold the factors")
     if add and elu is not None:
         raise ValueError("add: expected False where there is an ELU")
     if gx is None and not (dots is sums is None):
         raise ValueError("dots, sums: expected None where gx is")
-    checks.vector("sums", sums, x.dtype, x.shape[1], optional=True)
+    for name, vector in (("bias", bias), ("sums", sums)):
+        checks.vector(name, vector, x.dtype, x.shape[1], optional=True)
     if dots is not None:
         checks.heads("dots", dots, x)
     checks.vector("y_sums", y_sums, weight.dtype, gradient.shape[1], optional=True)
     if _fits(weight, x, gradient, elu):
-        load().kernels.project_backward(gradient, x, weight, _rule(elu), gx, g_weight, dots, bool(scaled), sums, y_sums, add)
+        load().kernels.project_backward(
+            gradient, x, weight, _rule(elu), gx, g_weight, dots, bias, sums, y_sums, add, bool(scaled)
+        )
     else:
         gradient = gradient.to(weight.dtype)
         if y_sums is not None:
             bias_gradient(y_sums, gradient)
-        _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, scaled, sums, room, add)
+        _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room, add, scaled)
     for tensor in (gx, g_weight, dots, sums, y_sums):
         if tensor is not None:
             checks.written(tensor)
 
 
-def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, scaled, sums, room, add):
+def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room, add, scaled):
     room = None if elu is None else _room(room, x, 2)
     entered = _entered(x, elu, room).to(weight.dtype)
     g_weight.addmm_(entered.t(), gradient)
@@ -118,7 +123,7 @@ def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, scaled, sums, ro
     if elu.p:
         masking.dropout(product, product, elu.ids, elu.key, elu.p)
         entered.mul_(1 / (masking.kept_scale(elu.p) or 1))
-    elu_gradient(gx, product, entered, x, dots, scaled, sums)
+    elu_gradient(gx, product, entered, x, dots, bias, sums, scaled)
 
 
 def _entered(x, elu, room):

@@ -226,8 +226,8 @@ def attend_backward(
         if rule is not None:
             factors = _edge_factors(rule, False, own, columns, duplicate, heads).to(alpha.dtype)
             coefficient, alone = alpha * factors, alone * factors[..., None]
-        if bias is not None:
-            alone = alone + bias.view(heads, -1)
+        if bias is not None:  # y is rounded so
+            alone = (alone + bias.view(heads, -1)) - bias.view(heads, -1)
         gy = remote[columns, :g_width].unflatten(1, (1 if shared else heads, -1))
         gradient = ((gy * alone).sum(2) - shift) * (alpha * derivative)
         gz.index_add_(0, own, (gy * coefficient[..., None]).flatten(1))
@@ -241,14 +241,14 @@ def elu(out, x) -> None:
     out.copy_(torch.where(x > 0, x, torch.exp(x.clamp_max(0)) - 1))
 
 
-def elu_gradient(out, gy, y, x, dots, scaled, sums) -> None:
+def elu_gradient(out, gy, y, x, dots, bias, sums, scaled) -> None:
     gradient = gy if y is None else gy * torch.where(y > 0, torch.ones_like(y), y + 1)
     if sums is not None:
         sums += gradient.sum(0)
     if scaled:
         gradient = (gradient.unflatten(1, (dots.shape[1], -1)) * dots[..., None]).flatten(1)
     if dots is not None:
-        dots.copy_((gradient * x).unflatten(1, (dots.shape[1], -1)).sum(2))
+        dots.copy_((gradient * (x if bias is None else x - bias)).unflatten(1, (dots.shape[1], -1)).sum(2))
     out.copy_(gradient)
 
 

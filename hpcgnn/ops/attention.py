@@ -140,8 +140,8 @@ class AdditiveAttention:
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False, bias=None):
         """(the gradient of `projected` in parts of consecutive rows, that of terms) from sent = [gy | a_dst | top | D] of own
-        rows, gy being times the share. overwrite: whether it may stand in `projected`; without, it is one part. bias: (F,), if
-        the y of D has it in it, or None.
+        rows, gy being times the share. overwrite: whether it may stand in `projected`; without, it is one part. bias: (F,), that
+        was added to the y of D, and taken off; or None.
 
         The gradient of a row needs no row of `projected` but its own. So those of interior rows, made in one pass, take the
         place of these; those of the others are sums until the last message has come.

@@ -26,14 +26,14 @@ def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=
     # What the layer below returned brings along where to leave D and the gradient of its bias. They are left there only where x
     # was given away, and so has no other consumer: else these would be of a part of its gradient.
     below = None if activation is None else getattr(x, "below", None)
-    y, dots, sums = _Layer.apply(x, *(below or (None, None)), weight, bias, terms, operator, shape, key, p, activation)
-    y.below = None if shape.average or bias is None else (dots, sums)
+    y, dots, sums = _Layer.apply(x, *(below or (None, None, None)), weight, bias, terms, operator, shape, key, p, activation)
+    y.below = None if shape.average or bias is None else (dots, sums, bias.detach())
     return y
 
 
 class _Layer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, dots, sums, weight, bias, terms, operator, shape, key, p, activation):
+    def forward(ctx, x, dots, sums, bias_below, weight, bias, terms, operator, shape, key, p, activation):
         ctx.set_materialize_grads(False)
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         projected = project(x, weight, activation, arena)
@@ -48,7 +48,7 @@ class _Layer(torch.autograd.Function):
         else:
             out = y
         ctx.settings = operator, shape, key, p, activation
-        ctx.x, ctx.heads_below = x, None if dots is None else dots.shape[1]
+        ctx.x, ctx.below = x, None if dots is None else (dots.shape[1], bias_below)
         ctx.projected = projected if ctx.needs_input_grad[0] else None
         ctx.rest = weight, bias, terms, bundle
         return out, out.new_zeros(1).expand(n, h), out.new_zeros(1).expand(f)
@@ -66,11 +66,13 @@ class _Layer(torch.autograd.Function):
         own_bias = None if shape.average else bias
         parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True, bias=own_bias)
         del projected, sent
-        wanted, dots, sums = ctx.needs_input_grad[0], None, None
-        if wanted and ctx.heads_below:
-            dots, sums = _beside(x, ctx.heads_below), x.new_zeros(x.shape[1])
-        gx, g_weight = project_backward(parts, x, weight, activation, wanted, dots, dots is not None, sums, arena)
-        return gx, dots, sums, g_weight, g_bias, g_terms, None, None, None, None, None
+        wanted, dots, sums, bias_below = ctx.needs_input_grad[0], None, None, None
+        if wanted and ctx.below:
+            heads, bias_below = ctx.below
+            dots, sums = _beside(x, heads), torch.zeros_like(bias_below)
+        scaled = dots is not None
+        gx, g_weight = project_backward(parts, x, weight, activation, wanted, dots, bias_below, sums, scaled, arena)
+        return gx, dots, sums, None, g_weight, g_bias, g_terms, None, None, None, None, None
 
 
 def _beside(y, heads):
@@ -97,7 +99,8 @@ def _bundle(gy, dots, sums, bundle, bias, shape, arena):
     product = sent[:, width + 2 * h :]
     if not shape.average:
         product.copy_(bundle[:, f + 2 * h :])
-        kernels.elu_gradient(sent[:, :width], gy, None, bundle[:, :f], product, True, g_bias)  # the output has the bias in it
+        # The output has the bias in it.
+        kernels.elu_gradient(sent[:, :width], gy, None, bundle[:, :f], product, bias, g_bias, True)
         return sent, g_bias
     if g_bias is not None:
         kernels.bias_gradient(g_bias, gy)

@@ -14,10 +14,10 @@ def project(x, weight, activation, arena):
     return out
 
 
-def project_backward(parts, x, weight, activation, wanted, dots, scaled, sums, arena):
+def project_backward(parts, x, weight, activation, wanted, dots, bias, sums, scaled, arena):
     """(gx or None, g_weight) from the gradient (n, d_out) of what `project` gave, in parts of consecutive rows.
 
-    wanted: whether gx is. With an activation it is written over x. dots, scaled, sums: see kernels.project_backward.
+    wanted: whether gx is. With an activation it is written over x. dots, bias, sums, scaled: see kernels.project_backward.
     """
     g_weight = weight.new_zeros(weight.shape)
     gx = (x if activation is not None else arena.empty_like(x)) if wanted else None
@@ -34,9 +34,10 @@ def project_backward(parts, x, weight, activation, wanted, dots, scaled, sums, a
                 weight,
                 activation and activation.of(at),
                 dots if dots is None else dots[at],
-                scaled,
+                bias,
                 sums,
                 room,
+                scaled=scaled,
             )
         first += len(part)
     return gx, g_weight

@@ -354,7 +354,7 @@ def distinct(case):
 
 
 def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
-    """The gradients (gz, ga_src, ga_dst) by the maximum and the share, and by the D and the bias of y, as layers have them."""
+    """The gradients (gz, ga_src, ga_dst) by the maximum and the share, and by a D of y with a bias, as layers have them."""
     n, heads, width = len(case.a_dst), case.heads, case.width
     share, gy = torch.zeros(n, heads, dtype=dtype), case.gy.to(dtype)
     y, lse = forward(case, dtype, pieces, bias=bias, share=None if shared else share)
@@ -364,7 +364,7 @@ def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
         for h in range(heads):
             kernels.elu_gradient(sent, sent, None, y[:, h * width : (h + 1) * width], dots[:, h : h + 1])
     else:
-        kernels.elu_gradient(sent, sent, None, y, dots, True)
+        kernels.elu_gradient(sent, sent, None, y, dots, bias, scaled=True)
     return backward(case, y, lse, dtype, pieces, shared=shared, remote=remote, bias=bias)[:3]
 
 

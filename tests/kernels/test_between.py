@@ -65,33 +65,48 @@ def test_elu_gradient(kernels, set_threads, dtype, heads, width, rows):
     y, before = torch.nn.functional.elu(x), around.clone()
     wanted = x.double().clone().requires_grad_()
     torch.nn.functional.elu(wanted).backward(gy.double())
-    wanted, factors = wanted.grad, torch.linspace(0.5, 2, rows * heads, dtype=dtype).view(rows, heads)
-    dots, sums = factors.clone(), gy.new_full((heads * width,), 2)
-    elu_gradient(out, gy, y, x, dots, True, sums)
+    wanted, bias = wanted.grad, gy.new_ones(heads * width).cumsum(0) / 10
+    dots, sums = torch.empty(rows, heads, dtype=dtype), gy.new_full((heads * width,), 2)
+    elu_gradient(out, gy, y, x, dots, bias, sums)
     right = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-11}
-    scaled = wanted * factors.double().repeat_interleave(width, 1)
-    torch.testing.assert_close(out.double(), scaled, **right)
+    torch.testing.assert_close(out.double(), wanted, **right)
     torch.testing.assert_close(sums.double(), 2 + wanted.sum(0), **right)
-    torch.testing.assert_close(dots.double(), (scaled * x.double()).unflatten(1, (heads, -1)).sum(2), **right)
+    product = (wanted * (x.double() - bias.double())).unflatten(1, (heads, -1)).sum(2)
+    torch.testing.assert_close(dots.double(), product, **right)
     assert torch.equal(around[:, [0, -1, -2]], before[:, [0, -1, -2]]), "nothing beside the columns is touched"
     found, plain = out.clone(), torch.empty_like(dots)
     elu_gradient(out, gy, y, x, plain)
-    torch.testing.assert_close(out.double(), wanted, **right)
     product = (wanted * x.double()).unflatten(1, (heads, -1)).sum(2)
     torch.testing.assert_close(plain.double(), product, **right)
-    unscaled, dots_again, sums_again = out.clone(), factors.clone(), gy.new_full((heads * width,), 2)
+    dots_again, sums_again = torch.empty_like(dots), gy.new_full((heads * width,), 2)
     set_threads(3)
-    elu_gradient(x, gy, y, x, dots_again, True, sums_again)
+    elu_gradient(x, gy, y, x, dots_again, bias, sums_again)
     assert torch.equal(x, found) and torch.equal(dots_again, dots), "over x itself"
     assert torch.equal(sums_again, sums), "the same bits with any number of threads"
     summed = gy.new_full((heads * width,), 2)
     elu_gradient(gy, gy, y, sums=summed)
-    assert torch.equal(gy, unscaled) and torch.equal(summed, sums), "over gy, without inner products"
-    elu_gradient(out, gy, None, y, dots, False, summed.zero_())
+    assert torch.equal(gy, found) and torch.equal(summed, sums), "over gy, without inner products"
+    elu_gradient(out, gy, None, y, dots, bias, summed.zero_())
     assert torch.equal(out, gy), "without ELU"
-    product = (gy.double() * y.double()).unflatten(1, (heads, -1)).sum(2)
+    product = (gy.double() * (y.double() - bias.double())).unflatten(1, (heads, -1)).sum(2)
     torch.testing.assert_close(dots.double(), product, **right)
     torch.testing.assert_close(summed.double(), gy.double().sum(0), **right)
+
+
+@pytest.mark.parametrize("heads, width", [(1, 1), (1, 40), (2, 3), (4, 64), (8, 8), (3, 13)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_elu_gradient_times_factors_of_the_heads(kernels, dtype, heads, width):
+    """Powers of two, so that they change no other bit; the sums are those of the gradient without them."""
+    (gy, x), _ = rows_of(heads * width, dtype, 2, 300)
+    y, bias, found = torch.nn.functional.elu(x), gy.new_ones(heads * width).cumsum(0) / 10, []
+    factors = 2.0 ** (torch.arange(300 * heads, dtype=dtype).view(300, heads) % 7 - 3)
+    for scaled in (False, True):
+        out, dots, sums = torch.empty_like(gy), factors.clone(), gy.new_zeros(heads * width)
+        elu_gradient(out, gy, y, x, dots, bias, sums, scaled)
+        found.append((out, dots, sums))
+    (plain, dots, sums), (out, times, same) = found
+    assert torch.equal(out, plain * factors.repeat_interleave(width, 1)) and torch.equal(times, dots * factors)
+    assert torch.equal(same, sums)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 511, 512, 1300])
@@ -116,8 +131,8 @@ def test_wrong_arguments_of_gradients_are_refused(kernels):
         (lambda: elu_gradient(x, x, x, x, torch.empty(2, 4)), "divide 6"),
         (lambda: elu_gradient(x, x, x, x, torch.empty(3, 2)), "dots"),
         (lambda: elu_gradient(x, x, x.double()), "y"),
-        (lambda: elu_gradient(x, x, x, x, torch.empty(2, 2), sums=torch.zeros(5)), "sums"),
-        (lambda: elu_gradient(x, x, x, x, None, True), "scaled: expected dots"),
+        (lambda: elu_gradient(x, x, x, x, torch.empty(2, 2), torch.zeros(5)), "bias"),
+        (lambda: elu_gradient(x, x, x, scaled=True), "scaled: expected dots"),
         (lambda: elu_gradient(x, x, x, sums=torch.zeros(6, dtype=torch.float64)), "sums"),
         (lambda: bias_gradient(torch.zeros(5), x), "sums"),
     ):

@@ -31,14 +31,14 @@ class Case:
         self.x, self.y, self.gradient, self.gx = (wide[:, :-gap] for wide in self.wide)
         self.x[:] = torch.randn(rows, depth, generator=draw)
         self.gradient[:] = torch.randn(rows, width, generator=draw)
-        self.weight = torch.randn(depth, width, generator=draw) / 4
+        self.weight, self.bias = torch.randn(depth, width, generator=draw) / 4, torch.randn(depth, generator=draw)
         self.ids = torch.arange(rows) * 5 + 2
         self.elu = None if p is None else Elu(self.ids, KEY, p)
         x, weight = self.x.double().requires_grad_(), self.weight.double().requires_grad_()
         self.wanted = (x if p is None else self._after(x, p)) @ weight
         self.wanted.backward(self.gradient.double())
         self.wanted, self.wanted_gx, self.wanted_g_weight = self.wanted.detach(), x.grad, weight.grad
-        self.wanted_dots = (x.grad * x).detach().unflatten(1, (heads, depth // heads)).sum(-1)
+        self.wanted_dots = (x.grad * (x - self.bias)).detach().unflatten(1, (heads, depth // heads)).sum(-1)
         self.dots, self.sums, self.g_weight = torch.full((rows, heads), torch.nan), torch.ones(depth), torch.ones(depth, width)
 
     def _after(self, x, p):
@@ -47,7 +47,7 @@ class Case:
         return torch.nn.functional.elu(x) * (mask > 0) * kept_scale(p)
 
     def backward(self, gx=None):
-        more = (self.dots, False, self.sums) if self.elu else ()
+        more = (self.dots, self.bias, self.sums) if self.elu else ()
         gx = self.gx if gx is None else gx
         project_backward(gx, self.g_weight, self.x, self.gradient, self.weight, self.elu, *more)
         return gx
@@ -87,8 +87,9 @@ def test_gradients_times_factors_of_the_heads(way, p):
     factors = torch.tensor([0.5, 4.0])
     scaled.dots[:] = factors
     project_backward(
-        scaled.gx, scaled.g_weight, scaled.x, scaled.gradient, scaled.weight, scaled.elu, scaled.dots, True, scaled.sums
-    )
+        scaled.gx, scaled.g_weight, scaled.x, scaled.gradient, scaled.weight, scaled.elu, scaled.dots, scaled.bias,
+        scaled.sums, scaled=True,
+    )  # fmt: skip
     assert torch.equal(scaled.gx, plain.gx * factors.repeat_interleave(15)) and torch.equal(scaled.dots, plain.dots * factors)
     assert torch.equal(scaled.sums, plain.sums) and torch.equal(scaled.g_weight, plain.g_weight)
 
@@ -168,7 +169,7 @@ def test_some_rows_at_a_time_in_lent_memory(way):
         elu = Elu(case.ids[rows], KEY, 0.3)
         project(case.y[rows], case.x[rows], case.weight, elu, room)
         project_backward(
-            case.gx[rows], case.g_weight, case.x[rows], case.gradient[rows], case.weight, elu, case.dots[rows], False,
+            case.gx[rows], case.g_weight, case.x[rows], case.gradient[rows], case.weight, elu, case.dots[rows], case.bias,
             case.sums, room,
         )  # fmt: skip
     close(case.y, case.wanted, 5)
@@ -210,13 +211,13 @@ def test_wrong_arguments_are_refused(way):
         ((gx[:, :5], g_weight, x, y, w), "gx: expected"),
         ((gx, g_weight, x, y, w, None, case.dots), "expected None where there is no ELU"),
         ((gx, g_weight, x, y, w, case.elu, None, None, None, None, None, True), "add: expected False"),
-        ((gx, g_weight, x, y, w, None, None, False, None, None, torch.empty(5)), "y_sums: expected"),
+        ((gx, g_weight, x, y, w, None, None, None, None, None, torch.empty(5)), "y_sums: expected"),
         ((gx.bfloat16(), g_weight, x, y, w), "gx: expected"),
         ((gx, g_weight, x.double(), y, w), "weight: expected"),
         ((None, g_weight, x, y, w, case.elu, case.dots), "expected None where gx is"),
         ((gx, g_weight, x, y, w, case.elu, torch.empty(4, 4)), "dots: expected as many columns"),
-        ((gx, g_weight, x, y, w, case.elu, None, False, torch.empty(5)), "sums: expected shape"),
-        ((gx, g_weight, x, y, w, case.elu, None, True), "scaled: expected dots"),
+        ((gx, g_weight, x, y, w, case.elu, None, torch.empty(5)), "bias: expected shape"),
+        ((gx, g_weight, x, y, w, case.elu, *[None] * 5, False, True), "scaled: expected dots"),
     ):
         with pytest.raises(ValueError, match=word):
             project_backward(*arguments)

@@ -86,7 +86,7 @@ static int64_t carve(const hg_attention_args *a, int64_t size, char *at, hg_atte
         s->factor = at + used;
     used += rounded(a->heads * size);
     if (s)
-        s->sums = at + used, s->z = at + used + padded, s->nothing = at + used + 2 * padded;
+        s->sums = at + used, s->z = at + used + padded, s->bias = at + used + 2 * padded;
     used += 3 * padded;
     for (int k = 0; k < 4 && a->row_ids; k++, used += rounded(groups * 4))
         if (s)

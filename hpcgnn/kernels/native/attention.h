@@ -44,7 +44,7 @@ typedef struct {
     void *g_edge_term;          /* backwards: (edges, H) or NULL */
     const int64_t *row_ids;     /* (n), NULL without dropout */
     const int64_t *column_ids;  /* (columns), NULL without dropout */
-    const void *bias;           /* (F) or NULL: forwards, complete, added at the end; backwards it is in the y of D */
+    const void *bias;           /* (F) or NULL: forwards, complete, added at the end; backwards what was added */
     int64_t num_rows;
     int64_t heads;
     int64_t head_width;
@@ -80,7 +80,7 @@ typedef struct {
     void *factor;               /* (H); backwards ga_src of a complete block's row */
     void *sums;                 /* (F, padded to whole vectors per head) */
     void *z;                    /* the same: z', backwards */
-    void *nothing;              /* the same: the bias, or zeros */
+    void *bias;                 /* the same */
 } hg_attention_scratch;
 
 typedef struct {
@@ -104,9 +104,9 @@ typedef struct {
     /* One row of what stands between layers of attention (between.h); here because it shares the exponential. */
     void (*elu)(void *out, const void *x, int64_t width);
     /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...), or gy if y is NULL; unless NULL, sums += out, then, if `scaled`, out of
-     * head h is multiplied by dots[h], and, unless NULL, dots[h] = <out, x> of head h. out may be any of the others. */
-    void (*elu_gradient)(void *out, const void *gy, const void *y, const void *x, void *dots, void *sums, int64_t heads,
-                         int64_t width, int scaled);
+     * head h is multiplied by dots[h], and, unless NULL, dots[h] = <out, x - bias> of head h. out may be any of the others. */
+    void (*elu_gradient)(void *out, const void *gy, const void *y, const void *x, const void *bias, void *dots, void *sums,
+                         int64_t heads, int64_t width, int scaled);
     void (*normalise)(void *y, const void *denominator, const void *bias, int64_t heads, int64_t width);
     /* The only one of several rows: their sums stay in registers for longer. */
     void (*bias_gradient)(void *sums, const void *gy, int64_t gy_stride, int64_t rows, int64_t width);

@@ -131,10 +131,10 @@ HG_ENTRIES(f32)
 HG_ENTRIES(f64)
 
 #define HG_GRADIENT(type)                                                                                              \
-    static void elu_gradient_##type(void *out, const void *gy, const void *y, const void *x, void *dots, void *sums,   \
-                                    int64_t heads, int64_t head_width, int scaled)                                     \
+    static void elu_gradient_##type(void *out, const void *gy, const void *y, const void *x, const void *bias,         \
+                                    void *dots, void *sums, int64_t heads, int64_t head_width, int scaled)             \
     {                                                                                                                  \
-        HG_CHOOSE_##type(elu_gradient, out, gy, y, x, dots, sums, heads, head_width, scaled)                           \
+        HG_CHOOSE_##type(elu_gradient, out, gy, y, x, bias, dots, sums, heads, head_width, scaled)                     \
     }
 HG_GRADIENT(f32)
 HG_GRADIENT(f64)

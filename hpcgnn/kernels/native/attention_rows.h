@@ -51,24 +51,34 @@ HG_INLINE void HG_N(unpad)(const hg_attention_args *a, HG_E *row, const HG_E *pa
             *(HG_N(loose) *)(row + HG_AT(u)) = *(const HG_N(loose) *)(padded + u * HG_LANES);
 }
 
-/* What y would be of a destination whose only edge comes from a row z: z' = m z + bias, in padded columns, rounded as it is
- * forwards. s->nothing is the same of an edge that is dropped. */
+/* What y less the bias is of a destination whose only edge comes from a row z: z' = m z, plus bias, less bias, rounded as y is; in
+ * padded columns. */
 HG_INLINE const HG_E *HG_N(alone)(const hg_attention_args *a, const hg_attention_scratch *s, const HG_E *z)
 {
     const int64_t columns = a->heads * HG_PADDED(a->head_width);
-    HG_E *restrict alone = (HG_E *)s->z, *restrict nothing = (HG_E *)s->nothing;
-    HG_N(pad)(a, alone, z, 1);
-    if (a->bias)
-        HG_N(pad)(a, nothing, (const HG_E *)a->bias, 1);
-    if (a->row_ids) {
-        const HG_E scale = (HG_E)a->scale;
-        for (int64_t c = 0; c < columns; c++)
-            alone[c] *= scale;
-        __asm__ volatile("" : : : "memory");    /* the product is rounded before the bias is added */
+    const int padded = a->head_width % HG_LANES != 0;
+    const HG_E *bias = (const HG_E *)a->bias, scale = (HG_E)a->scale;
+    HG_E *alone = (HG_E *)s->z;
+    if (padded) {
+        HG_N(pad)(a, alone, z, 1);
+        z = alone;
     }
-    if (a->bias)
+    if (padded && bias) {
+        HG_N(pad)(a, (HG_E *)s->bias, bias, 1);
+        bias = (const HG_E *)s->bias;
+    }
+    if (a->row_ids) {
+        HG_INDEPENDENT
         for (int64_t c = 0; c < columns; c++)
-            alone[c] += nothing[c];
+            alone[c] = scale * z[c];
+        __asm__ volatile("" : : : "memory");    /* the product is rounded before the bias is added */
+        z = alone;
+    }
+    if (bias) {
+        HG_INDEPENDENT
+        for (int64_t c = 0; c < columns; c++)
+            alone[c] = (z[c] + bias[c]) - bias[c];
+    }
     return alone;
 }
 
@@ -157,35 +167,32 @@ HG_INLINE void HG_N(forward_group)(const hg_attention_args *a, const hg_attentio
     }
 }
 
-/* The same for gz, with the dots of each row and z' (`alone`), or of edges that are dropped and s->nothing. */
+/* The same for gz, with the dots of each row and z'. */
 HG_INLINE void HG_N(backward_group)(const hg_attention_args *a, const hg_attention_scratch *s, HG_E *sums,
                                     const HG_E *z, int64_t e, int64_t t, int64_t ahead, int64_t readable,
-                                    const int num, const int single, const int dropping)
+                                    const int num, const int single)
 {
     const int64_t units = single ? 1 : HG_PADDED(a->head_width) / HG_LANES, heads = a->heads, width = a->head_width;
     const HG_E *row[HG_GROUP], *next[HG_GROUP], *coefficients = (const HG_E *)s->coefficient + t * heads;
-    const HG_E *nothing = (const HG_E *)s->nothing;
     HG_N(find)(a, e, num, ahead, readable, row, next);
-    for (int64_t h = 0; h < heads; h++, sums += units * HG_LANES, z += units * HG_LANES, nothing += units * HG_LANES) {
+    for (int64_t h = 0; h < heads; h++, sums += units * HG_LANES, z += units * HG_LANES) {
         const int64_t start = a->shared ? 0 : h * width;
-        const HG_E *other[HG_GROUP];
         HG_E coefficient[HG_GROUP];
         HG_N(vec) dot[HG_GROUP] = {0};
         if (!a->shared || h == 0)
             HG_N(prefetch)(next, num, start, start + width);
         HG_UNROLL
-        for (int k = 0; k < num; k++) {
+        for (int k = 0; k < num; k++)
             coefficient[k] = coefficients[k * heads + h];
-            other[k] = dropping && coefficient[k] == 0 ? nothing : z;
-        }
         for (int64_t u = 0; u < units; u++) {
             HG_N(vec) sum = *(const HG_N(loose) *)(sums + u * HG_LANES);
+            const HG_N(vec) own = *(const HG_N(loose) *)(z + u * HG_LANES);
             const int64_t at = start + HG_AT(u);
             HG_UNROLL
             for (int k = 0; k < num; k++) {
                 const HG_N(vec) gy = *(const HG_N(loose) *)(row[k] + at);
                 sum += coefficient[k] * gy;
-                dot[k] += gy * *(const HG_N(loose) *)((dropping ? other[k] : z) + u * HG_LANES);
+                dot[k] += gy * own;
             }
             *(HG_N(loose) *)(sums + u * HG_LANES) = sum;
         }
@@ -235,7 +242,7 @@ HG_INLINE void HG_N(forward_row)(const hg_attention_args *a, hg_attention_scratc
 
 HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,
                                   int64_t last, HG_E *gz, HG_E *ga_src, HG_E *gradient, int64_t stride,
-                                  const int single, const int dropping)
+                                  const int single)
 {
     const int padded = !single && a->head_width % HG_LANES != 0;
     const int64_t readable = a->indptr[a->num_rows], r = a->rows ? a->rows[i] : i;
@@ -247,12 +254,12 @@ HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scrat
         memset(ga, 0, (size_t)a->heads * sizeof *ga);
     } else if (padded)
         HG_N(pad)(a, sums, gz, 0);
-    if (padded || dropping || a->bias)
+    if (padded || a->row_ids || a->bias)
         z = HG_N(alone)(a, s, z);
     for (int64_t e = first; e < last; e += HG_TILE) {
         const int64_t num = last - e < HG_TILE ? last - e : HG_TILE;
         HG_T(backward_weights)(a, s, i, e, num);
-#define HG_CALL(n) HG_N(backward_group)(a, s, sums, z, e + t, t, ahead, readable, n, single, dropping)
+#define HG_CALL(n) HG_N(backward_group)(a, s, sums, z, e + t, t, ahead, readable, n, single)
         HG_GROUPS(HG_CALL)
 #undef HG_CALL
         HG_T(backward_finish)(a, s, num, ga, gradient + e * stride, stride);
@@ -273,16 +280,6 @@ HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scrat
         else                                                                                                           \
             row(__VA_ARGS__, 0);                                                                                       \
     }
-/* Backwards the same, without dropout or with it. */
-#define HG_BACKWARD_ROW(...)                                                                                           \
-    {                                                                                                                  \
-        if (a->row_ids)                                                                                                \
-            HG_SINGLE(HG_DROPPING, __VA_ARGS__)                                                                        \
-        else                                                                                                           \
-            HG_SINGLE(HG_KEEPING, __VA_ARGS__)                                                                         \
-    }
-#define HG_DROPPING(...) HG_N(backward_row)(__VA_ARGS__, 1)
-#define HG_KEEPING(...) HG_N(backward_row)(__VA_ARGS__, 0)
 
 static __attribute__((noinline)) void HG_N(forward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
                                                          int64_t first, int64_t last)
@@ -328,7 +325,7 @@ static __attribute__((noinline)) void HG_N(backward_rows)(const hg_attention_arg
             hg_prefetch_row((HG_E *)a->own + next * a->own_stride, bytes + a->heads * (int64_t)sizeof(HG_E));
         }
         if ((begin < end || a->complete) && end - begin <= HG_HUB_EDGES)
-            HG_BACKWARD_ROW(a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
+            HG_SINGLE(HG_N(backward_row), a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
                       (HG_E *)a->ga_src + r * a->ga_src_stride, (HG_E *)gradient, stride)
     }
 }
@@ -341,7 +338,7 @@ static __attribute__((noinline)) void HG_N(backward_chunk)(const hg_attention_ar
     HG_E *gz = (HG_E *)partial;
     for (int64_t c = 0; c < width + a->heads; c++)
         gz[c] = 0;
-    HG_BACKWARD_ROW(a, s, i, first, last, gz, gz + width, (HG_E *)gradient, stride)
+    HG_SINGLE(HG_N(backward_row), a, s, i, first, last, gz, gz + width, (HG_E *)gradient, stride)
 }
 
 #include "between_rows.h"
@@ -361,8 +358,5 @@ static __attribute__((noinline)) void HG_N(backward_chunk)(const hg_attention_ar
 #undef HG_GROUPS
 #undef HG_AHEAD
 #undef HG_SINGLE
-#undef HG_BACKWARD_ROW
-#undef HG_DROPPING
-#undef HG_KEEPING
 #undef HG_PICK
 #undef HG_LANES

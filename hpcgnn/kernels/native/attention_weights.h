@@ -227,17 +227,22 @@ HG_INLINE void HG_T(backward_tile)(const hg_attention_args *a, hg_attention_scra
         HG_T(drop)(a, s, i, e, num, heads, 0);
 }
 
-/* gradient of the logits from the dots <gy, z'>; adds them to ga_src. The difference from D comes first: where one alpha is 1
+/* gradient of the logits from the dots <gy, z'>, 0 of what is dropped; adds them to ga_src. The difference from D comes first: where one alpha is 1
  * it is exactly 0, and anything else would be a share of z that large features make larger than the gradient. */
-HG_INLINE void HG_T(backward_logits)(hg_attention_scratch *s, int64_t num, HG_E *restrict ga_src,
-                                     HG_E *restrict gradient, int64_t stride, const int64_t heads, const int whole)
+HG_INLINE void HG_T(backward_logits)(hg_attention_scratch *s, int64_t num, HG_E *restrict ga_src, HG_E *restrict gradient,
+                                     int64_t stride, const int dropping, const int64_t heads, const int whole)
 {
     const HG_E *restrict shift = (const HG_E *)s->shift, *restrict derivative = (const HG_E *)s->derivative;
+    const HG_E *restrict coefficient = (const HG_E *)s->coefficient;
+    const HG_T(full) zero = {0};
     HG_E *restrict dots = (HG_E *)s->dots;
     const int64_t last = (num * heads - 1) / HG_FULL * HG_FULL;
     HG_T(full) sum = {0};
     for (int64_t k = 0; k <= last; k += HG_FULL) {
-        HG_AS_FULL(dots + k) = (HG_AS_FULL(dots + k) - HG_AS_FULL(shift + k)) * HG_AS_FULL(derivative + k);
+        HG_T(full) along = HG_AS_FULL(dots + k);
+        if (dropping)
+            along = HG_CHOICE(HG_AS_FULL(coefficient + k) == zero, zero, along);
+        HG_AS_FULL(dots + k) = (along - HG_AS_FULL(shift + k)) * HG_AS_FULL(derivative + k);
         if (whole && k < last)
             sum += HG_AS_FULL(dots + k);
     }
@@ -291,7 +296,7 @@ static __attribute__((noinline)) void HG_T(backward_weights)(const hg_attention_
 static __attribute__((noinline)) void HG_T(backward_finish)(const hg_attention_args *a, hg_attention_scratch *s,
                                                             int64_t num, HG_E *ga_src, HG_E *gradient, int64_t stride)
 {
-#define HG_CALL(heads, whole) HG_T(backward_logits)(s, num, ga_src, gradient, stride, heads, whole)
+#define HG_CALL(heads, whole) HG_T(backward_logits)(s, num, ga_src, gradient, stride, a->row_ids != NULL, heads, whole)
     HG_HEADS(HG_CALL)
 #undef HG_CALL
 }

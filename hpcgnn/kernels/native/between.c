@@ -20,12 +20,12 @@ HG_EXPORT void hg_elu(int path, int num_threads, int type, void *out, int64_t ou
 }
 
 /* out = the gradient of ELU's input from that of its result y, or gy where y is NULL. Unless NULL, sums (F) += the columns' sums
- * of it, by way of partial (rows / HG_SUMMED_ROWS rounded up, F): zeros, and dots (rows, heads) = <out, x> of each head. If
- * `scaled`, what dots holds before multiplies out, after the sums. */
+ * of it, by way of partial (rows / HG_SUMMED_ROWS rounded up, F): zeros, and dots (rows, heads) = <out, x - bias> of each head.
+ * If `scaled`, what dots holds before multiplies out, after the sums. */
 HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, int64_t out_stride, const void *gy,
                                int64_t gy_stride, const void *y, int64_t y_stride, const void *x, int64_t x_stride,
-                               void *dots, int64_t dots_stride, void *sums, void *partial, int64_t rows, int64_t heads,
-                               int64_t head_width, int scaled)
+                               void *dots, int64_t dots_stride, const void *bias, void *sums, void *partial,
+                               int64_t rows, int64_t heads, int64_t head_width, int scaled)
 {
     const hg_attention_kernels *kernels = hg_attention_table(path, type);
     const int64_t size = hg_size_of(type), width = heads * head_width, shares = hg_shares_of(rows);
@@ -33,7 +33,7 @@ HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, i
     for (int64_t s = 0; s < shares; s++)
         for (int64_t i = s * HG_SUMMED_ROWS; i < (s + 1) * HG_SUMMED_ROWS && i < rows; i++)
             kernels->elu_gradient((char *)out + i * out_stride * size, (const char *)gy + i * gy_stride * size,
-                                  y ? (const char *)y + i * y_stride * size : NULL, (const char *)x + i * x_stride * size,
+                                  y ? (const char *)y + i * y_stride * size : NULL, (const char *)x + i * x_stride * size, bias,
                                   dots ? (char *)dots + i * dots_stride * size : NULL,
                                   sums ? (char *)partial + s * width * size : NULL, heads, head_width, scaled);
     if (sums)

@@ -5,8 +5,8 @@
  *
  * `out` may be what is read: a last unit that overlaps the one before is read before that is written.
  */
-HG_INLINE void HG_N(gradient_of_head)(HG_E *out, const HG_E *gy, const HG_E *y, const HG_E *x, HG_E *dot, HG_E *sums,
-                                      int64_t width, const int scaled)
+HG_INLINE void HG_N(gradient_of_head)(HG_E *out, const HG_E *gy, const HG_E *y, const HG_E *x, const HG_E *bias, HG_E *dot,
+                                      HG_E *sums, int64_t width, const int scaled)
 {
     const int64_t units = HG_PADDED(width) / HG_LANES, overlap = units * HG_LANES - width;
     HG_N(vec) zero = {0}, along[HG_GROUP] = {0};
@@ -19,6 +19,8 @@ HG_INLINE void HG_N(gradient_of_head)(HG_E *out, const HG_E *gy, const HG_E *y, 
     }                                                                                                                  \
     if (dot)                                                                                                           \
         x##n = *(const HG_N(loose) *)(x + (c));                                                                        \
+    if (dot && bias)                                                                                                   \
+        x##n -= *(const HG_N(loose) *)(bias + (c));                                                                    \
     if (sums)                                                                                                          \
         sum##n = *(const HG_N(loose) *)(sums + (c)) + gradient##n;                                                     \
     if (scaled)                                                                                                        \
@@ -49,16 +51,17 @@ HG_INLINE void HG_N(gradient_of_head)(HG_E *out, const HG_E *gy, const HG_E *y, 
         HG_N(sum_lanes)(dot, 1, along, 1);
 }
 
-static __attribute__((noinline)) void HG_N(elu_gradient)(void *out, const void *gy, const void *y, const void *x, void *dots,
-                                                         void *sums, int64_t heads, int64_t width, int scaled)
+static __attribute__((noinline)) void HG_N(elu_gradient)(void *out, const void *gy, const void *y, const void *x,
+                                                         const void *bias, void *dots, void *sums, int64_t heads,
+                                                         int64_t width, int scaled)
 {
     for (int64_t h = 0, c = 0; h < heads; h++, c += width) {
         HG_E *of = (HG_E *)out + c, *dot = dots ? (HG_E *)dots + h : NULL, *sum = sums ? (HG_E *)sums + c : NULL;
         const HG_E *above = (const HG_E *)gy + c, *before = y ? (const HG_E *)y + c : NULL;
-        const HG_E *with = dots ? (const HG_E *)x + c : NULL;
+        const HG_E *with = dots ? (const HG_E *)x + c : NULL, *less = bias ? (const HG_E *)bias + c : NULL;
         if (dot && scaled)
-            HG_N(gradient_of_head)(of, above, before, with, dot, sum, width, 1);
+            HG_N(gradient_of_head)(of, above, before, with, less, dot, sum, width, 1);
         else
-            HG_N(gradient_of_head)(of, above, before, with, dot, sum, width, 0);
+            HG_N(gradient_of_head)(of, above, before, with, less, dot, sum, width, 0);
     }
 }

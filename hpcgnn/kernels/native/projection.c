@@ -152,7 +152,7 @@ static void leave(const hg_projection *p, const hg_room *room, float *columns, i
             for (int64_t c = 0; c < a->depth; c++)
                 entered[c] *= unscaled;         /* ELU's result again, where dropout has kept it */
         p->between->elu_gradient(a->gx + (first + i) * a->gx_stride, room->gradient + i * p->stride, entered,
-                                 (const float *)a->x + (first + i) * a->x_stride,
+                                 (const float *)a->x + (first + i) * a->x_stride, a->bias,
                                  a->dots ? a->dots + (first + i) * a->dots_stride : NULL, a->sums ? room->columns : NULL,
                                  a->heads, a->depth / a->heads, a->scaled);
     }

@@ -42,8 +42,8 @@ def _project(library, y, x, weight, rule):
     return _multiply(library, y, x, weight, None, False)
 
 
-def _project_backward(library, gradient, x, weight, rule, gx, g_weight, dots, scaled, sums, y_sums, add):
-    rest = None, None, g_weight, None, False, None, None, False
+def _project_backward(library, gradient, x, weight, rule, gx, g_weight, dots, bias, sums, y_sums, add, scaled):
+    rest = None, None, g_weight, None, None, None, None, False, False
     of_weight = [(library.project_backward, (x.t(), gradient), (gradient, x, weight, *rest))]
     return of_weight + ([] if gx is None else _multiply(library, gx, gradient, weight.t(), None, add))
 
