@@ -169,8 +169,8 @@ def test_a_slope_of_zero_trains_as_with_the_reference(comm, paths, heads, monkey
 @pytest.mark.parametrize("width", [1, 5, 8, 40])
 @pytest.mark.parametrize("p", [0.0, 0.4])
 def test_softmax_of_large_logits(p, width):
-    """The reducer of gatv2 and transformer. One edge that outweighs the others leaves its logit no gradient, whether it is dropped
-    or not; equal edges have equal shares, of logits of any size."""
+    """The reducer of gatv2 and transformer. One edge that outweighs the others leaves its logit no gradient, whether dropped or
+    not; equal edges have equal shares, of logits of any size."""
     heads, rows, each = 3, 30, 6
     draw = torch.Generator().manual_seed(width)
     logit = 1e9 * torch.randn(rows * each, heads, generator=draw)
