@@ -1,11 +1,15 @@
 """The run directory: one writer, and errors that are heard."""
 
+import json
+import logging
 import multiprocessing
 import os
 import resource
 
 import pytest
 
+from hpcgnn.__main__ import registry_choices
+from hpcgnn.config import make_config, read_toml
 from hpcgnn.errors import RunDirError
 from hpcgnn.train.rundir import RunDir, log
 
@@ -45,3 +49,27 @@ def test_a_full_disk_is_what_is_reported(tmp_path, capfd):
     child.join(60)
     assert child.exitcode == 7
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("epochs, kept, lost", [(2, 2, False), (3, 3, False), (5, 3, True)])
+def test_records_that_the_checkpoint_does_not_know_of_are_dropped(tmp_path, caplog, epochs, kept, lost):
+    """And those after a damaged line are lost, which is said where the checkpoint knows of them."""
+    config = make_config({"graph": "-"}, registry_choices())
+    first = RunDir(tmp_path / "run", resume=False)
+    first.begin(config, 0)
+    for epoch in range(3):
+        first.append({"epoch": epoch, "loss": epoch / 2})
+    first.close()
+    with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
+        file.write('{"epoch": 3, "lo\n{"epoch": 4, "loss": 2.0}\n')
+    again = RunDir(tmp_path / "run", resume=True)
+    assert [record["epoch"] for record in again.records()] == [0, 1, 2]
+    with caplog.at_level(logging.WARNING, "hpcgnn"):
+        again.begin(config, epochs)
+    said = f"metrics.jsonl has records of 3 of the {epochs} epochs done; the others were lost"
+    assert [record.getMessage() for record in caplog.records] == [said] * lost
+    again.append({"epoch": epochs, "loss": 9.0})
+    again.close()
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert records == [{"epoch": epoch, "loss": epoch / 2} for epoch in range(kept)] + [{"epoch": epochs, "loss": 9.0}]
+    assert read_toml(tmp_path / "run" / "config.toml")["graph"] == "-"
