@@ -12,7 +12,7 @@ the owner of i as ga_dst_i.
 Where features are large, so are m and D, and one edge outweighs the others: then y_i = z_j to the bit, and the sums of the two
 inner products are made in the same order, so that da_ij is 0 and not a rounding error as large as the features. lse_i would lose
 log s_i beside m_i. So m_i travels in its place, and gy_i / s_i for gy_i (and D_i is of that). Averaged heads share one gy_i but
-have s_i of their own, and keep lse_i.
+have s_i of their own, and keep lse_i; so do rows that are narrowed on the way, where gy_i may survive and gy_i / s_i does not.
 
 An edge may add a term to its logits before LeakyReLU: what it carries (a number c_e) times a coefficient per head, or the
 coefficients of its type. Terms are made for some edges at a time, from what both directions store, and their gradient is
@@ -82,10 +82,10 @@ class AdditiveAttention:
         """(y (m, F), a_dst (m, H), top (m, H), share (m, H)) without autograd. into: where to write them, or None; bias: (F,),
         added to y, or None.
 
-        top, share: the maximum and the inverse of the denominator, or, for averaged heads, the log-sum-exp and None.
+        top, share: the maximum and the inverse of the denominator, or, unless `shares(shape)`, the log-sum-exp and None.
         """
         n, f, h = self.num_outputs, shape.columns, shape.heads
-        widths = (f, h, h) if shape.average else (f, h, h, h)
+        widths = (f, h, h, h) if self.shares(shape) else (f, h, h)
         y, a_dst, top, *share = into or [projected.new_empty(n, columns) for columns in widths]
         maximum, denominator = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(2))
         inner = self._first_interior(self.forward_stream, terms)
@@ -134,14 +134,14 @@ class AdditiveAttention:
         """The gradients of `projected` (n_p, F + 2H) and of terms. gy: of y, already divided by H if heads are averaged."""
         width, h = gy.shape[1], shape.heads
         sent = torch.cat([gy, a_dst, top, torch.empty_like(top) if share is None else share], 1)
-        inner_products(sent[:, width + 2 * h :], sent[:, :width], y, shape)
+        inner_products(sent[:, width + 2 * h :], sent[:, :width], y, shape, share is not None)
         (gradient,), g_terms = self.from_bundle(sent, projected, shape, key, p, terms)
         return gradient, g_terms
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False, bias=None):
         """(the gradient of `projected` in parts of consecutive rows, that of terms) from sent = [gy | a_dst | top | D] of own
-        rows, gy being times the share. overwrite: whether it may stand in `projected`; without, it is one part. bias: (F,), that
-        was added to the y of D, and taken off; or None.
+        rows, gy being times the share if there is one. overwrite: whether it may stand in `projected`; without, it is one part.
+        bias: (F,), that was added to the y of D, and taken off; or None.
 
         The gradient of a row needs no row of `projected` but its own. So those of interior rows, made in one pass, take the
         place of these; those of the others are sums until the last message has come.
@@ -174,6 +174,10 @@ class AdditiveAttention:
     def _first_interior(self, stream, terms):
         """The first of the rows that are done in one pass; none where edges have terms, made for some edges at a time."""
         return stream.first_interior if terms is None else stream.own.num_rows
+
+    def shares(self, shape):
+        """Whether the maximum and the inverse of the denominator are kept apart, and gradients sent times the latter."""
+        return not shape.average and self.backward_stream.wire.type is None
 
     @property
     def num_outputs(self):
@@ -240,10 +244,10 @@ class AdditiveAttention:
             )
 
 
-def inner_products(out, gy, y, shape):
-    """D (n, H) = <gy, y> per head, into `out`. Unless heads are averaged that holds the shares, and gy becomes times these."""
+def inner_products(out, gy, y, shape, scaled):
+    """D (n, H) = <gy, y> per head, into `out`. scaled: that holds the shares, and gy becomes times these."""
     if not shape.average:
-        kernels.elu_gradient(gy, gy, None, y, out, scaled=True)
+        kernels.elu_gradient(gy, gy, None, y, out, scaled=scaled)
         return
     for rows in row_tiles(len(gy)):  # which stay in the cache from head to head
         for head in range(shape.heads):

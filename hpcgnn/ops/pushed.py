@@ -75,6 +75,10 @@ class PushedAttention(AdditiveAttention):
         super().__init__(used, push, ids, halo_ids, halo_ids, edges)
         self.remote_logit = remote_logit
 
+    def shares(self, shape):
+        """No gradient of a destination is sent."""
+        return not shape.average
+
     def _first_interior(self, stream, terms):
         """One past the last row: no row is done in one pass where only some edges are used."""
         return stream.own.num_rows

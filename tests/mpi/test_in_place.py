@@ -19,6 +19,7 @@ CASES = {
     "residual": {"residual": True, "layers": 4},
     "one head at the end": {"out_heads": 1, "dropout": 0.4},
     "edge weights": {"edge_term": "weight"},
+    "narrow rows": {"halo_dtype": "bf16"},
 }
 
 
