@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.graph.wire import Wire
 from hpcgnn.schedules.halo import FullHalo
 
 from .small import GRAPHS, edges_of
@@ -70,8 +71,14 @@ def test_the_same_numbers_in_fewer_bytes(comm, stored, map_name):
             sent = sent_by_all(comm, "halo_forward")
             if compact and cap > 3:
                 assert sent == expected_bytes(features, entry, where, map_name, norm == "sym")
-        other = local.features.clone()
-        assert torch.equal(found.aggregate(other, "sum"), dense.aggregate(other, "sum")), "whatever is not the features"
+        # Whatever is not the features, or is narrowed on its way, travels as rows.
+        other = torch.randn(local.features.shape, generator=torch.Generator().manual_seed(comm.rank))
+        narrow = (FullHalo(each, comm, HaloBuffers(1 << 20), Wire("bf16")) for each in (local, replace(local, compact=None)))
+        for (one, rows), x in (((found, dense), other), (narrow, local.features)):
+            comm.ledger.take()
+            expected = rows.aggregate(x, "sum")
+            sent = sent_by_all(comm, "halo_forward")
+            assert torch.equal(one.aggregate(x, "sum"), expected) and sent_by_all(comm, "halo_forward") == sent
 
 
 @pytest.mark.parametrize("options", [{"model": "gcn"}, {"model": "gat", "heads": 2, "schedule": "lazy"}], ids=str)

@@ -78,6 +78,7 @@ def test_files(comm, finished):
     assert sorted(path.name for path in (run_dir / "ranks").iterdir()) == [
         f"rank-{rank:05d}.json" for rank in range(comm.size)
     ]
+    assert {path.suffix for path in (run_dir / "checkpoints").iterdir()} == {".h5"}, "ranks have no state of their own"
 
 
 def test_products_are_recorded_and_warned_about(comm, finished):
