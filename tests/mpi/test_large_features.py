@@ -149,7 +149,7 @@ def test_a_gradient_that_is_not_finite_is_not_called_a_loss(comm, paths):
     with pytest.raises(TrainingError) as caught:
         trainer.step(0)
     text = str(caught.value)
-    assert "the gradient is not finite in epoch 0" in text and "expected a finite gradient" in text
+    assert "the gradient is not finite in epoch 1" in text and "expected a finite gradient" in text
     assert "every layer's output and the loss are finite, the gradient of convs.1.bias is not;" in text
 
 
