@@ -72,7 +72,7 @@ def test_what_is_not_finite_replaces_no_good_checkpoint(tmp_path, name, value):
     model, optimizer = make()
     good = save(tmp_path, 6, model, optimizer)
     model.state_dict()[name].view(-1)[1] = value
-    with pytest.raises(TrainingError, match=rf"^{name} is not finite after epoch 6, .* --resume$"):
+    with pytest.raises(TrainingError, match=rf"^{name} is not finite after epoch 7, .* --resume$"):
         save(tmp_path, 7, model, optimizer)
     assert checkpoint.checkpoints(tmp_path) == [good] and list((tmp_path / "checkpoints").iterdir()) == [good]
 
