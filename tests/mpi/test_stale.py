@@ -235,7 +235,7 @@ def test_a_pause_leaves_no_seam(comm, session_path, shared_path):
     "options, words",
     [
         ({"stale_epochs": -1}, "--stale-epochs: expected at least 0, got -1"),
-        ({"stale_epochs": 1.5}, "--stale-epochs: expected int"),
+        ({"stale_epochs": 1.5}, "--stale-epochs: expected a whole number"),
         ({"stale_smoothing": 1.0}, "--stale-smoothing: expected at least 0.0 and below 1.0, got 1.0"),
     ],
     ids=str,
