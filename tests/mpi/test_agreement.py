@@ -43,7 +43,7 @@ def test_options_versions_and_code(comm, monkeypatch):
     [([3], "3"), ([0, 1, 2], "0-2"), ([0, 2, 3, 7], "0, 2-3, 7"), (range(0, 18, 2), "0, 2, 4, 6, 8, 10 and 3 more ranges")],
 )
 def test_ranks_are_said_as_ranges(ranks, shown):
-    assert agreement._few(ranks) == shown
+    assert agreement.ranges(ranks) == shown
 
 
 def test_another_graph_or_map_on_one_rank(comm, shared_path, job_session):
