@@ -200,7 +200,7 @@ def process_train(arguments, choices):
         load_plugin(saved["plugin"])
         choices = registry_choices()
     config = make_config({**saved, **given}, choices, origin)
-    remark = without_effect(config, typed, filed, choices["models"])
+    remark = without_effect(config, typed, {**saved, **filed}, choices["models"])
     remarks = {"remarks": [remark]} if remark else {}
     if arguments.dry_run is not None:
         from hpcgnn.train.precheck import check_training
@@ -218,24 +218,24 @@ def process_report(arguments, choices):
 def process_evaluate(arguments, choices):
     """Evaluate a run."""
     from hpcgnn.comm.launch import run
-    from hpcgnn.train.predictions import check_predictions
+    from hpcgnn.train.predictions import check_name
     from hpcgnn.train.scoring import evaluate, options_of_run
     from hpcgnn.train.shortage import advising
 
     if arguments.predictions:
-        check_predictions(arguments.predictions, arguments.force)
+        check_name(arguments.predictions)
     options = options_of_run(arguments.run_dir, _options(arguments))
     if options.get("plugin") and not arguments.plugin:  # one that is named on the command line is loaded already
         from hpcgnn.nn.plugin import load_plugin
 
         load_plugin(options["plugin"])
         choices = registry_choices()
-    config = make_config(options, choices, arguments.run_dir)
+    config, predictions = make_config(options, choices, arguments.run_dir), (arguments.predictions, arguments.force)
     if arguments.dry_run is not None:
         from hpcgnn.train.precheck import check_evaluation
 
-        return _dry_run(arguments.dry_run, lambda: check_evaluation(config, arguments.dry_run, arguments.predictions))
-    with_advice = advising(lambda session: evaluate(config, session, arguments.weights, arguments.predictions), config)
+        return _dry_run(arguments.dry_run, lambda: check_evaluation(config, arguments.dry_run, *predictions))
+    with_advice = advising(lambda session: evaluate(config, session, arguments.weights, *predictions), config)
     return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
 
 

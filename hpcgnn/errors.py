@@ -45,8 +45,7 @@ class MemoryShortage(HpcgnnError):
 
 
 _SHORT_OF_MEMORY = re.compile(
-    "can't allocate memory|cannot allocate memory|not enough memory|bad_alloc|out of memory|unable to allocate|"
-    "memory allocation failed|size calculation overflowed",
+    "can't allocate memory|cannot allocate memory|not enough memory|bad_alloc|out of memory|memory allocation failed",
     re.IGNORECASE,
 )
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

@@ -8,6 +8,7 @@ Before MPI is started the ranks tell each other by a first collective call (`mee
 """
 
 import os
+import signal
 import sys
 import time
 
@@ -64,8 +65,9 @@ def end_job(rank, watchdog, line, text, code):
     line: what happened, short, so that ranks can be compared; text(others) -> the whole message, where `others` says who else
     failed. watchdog: Watchdog or None, where this rank is alone.
     """
-    lines = {rank: line} if watchdog is None else watchdog.gather_failures(line)
     try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient Ctrl-C would take the reason away
+        lines = {rank: line} if watchdog is None else watchdog.gather_failures(line)
         if rank == min(lines):
             say(text(others(rank, lines)))
         else:
@@ -81,10 +83,10 @@ def say(text):
 
 def abort(code):
     """End all ranks of the job with this code, whatever they do. Does not return."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    time.sleep(_SECONDS_TO_BE_HEARD)
     try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        time.sleep(_SECONDS_TO_BE_HEARD)
         from mpi4py import MPI
 
         if MPI.Is_initialized() and not MPI.Is_finalized():

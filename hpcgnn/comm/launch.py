@@ -182,8 +182,9 @@ def fail_before_start():
     faulthandler.dump_traceback_later(WATCHDOG_SECONDS, exit=True)  # the others may have left, and MPI wait for them
     try:
         MPI = load_mpi()
-        if not MPI.Is_initialized():
-            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        if MPI.Is_initialized():  # the others are past the first collective call
+            raise RuntimeError("failed after MPI was started")
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
         meet(MPI.COMM_WORLD, failure)
     except BaseException:
         say(f"hpcgnn: rank {launched_rank()} failed before MPI was started, and ends the job:\n{failure[1]}")

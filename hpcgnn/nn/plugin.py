@@ -20,7 +20,7 @@ COPY = "plugin.py"
 
 def load_plugin(path):
     """Run a Python file as a module. Raises ConfigError if it cannot be read or parsed; its own errors pass through."""
-    name, source = f"hpcgnn_plugin_{Path(path).stem}", plugin_source(path)
+    name, source = _module_name(path), _read(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
         raise ConfigError(f"--plugin: {path} is not a Python file; expected a name that ends with .py")
@@ -32,11 +32,23 @@ def load_plugin(path):
     with contextlib.suppress(ImportError):
         importlib.import_module("torch._meta_registrations")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    module.__source__ = source  # what is recorded is what was run, whatever becomes of the file meanwhile
     exec(code, module.__dict__)
 
 
+def _module_name(path):
+    return f"hpcgnn_plugin_{Path(path).stem}"
+
+
 def plugin_source(path):
-    """The bytes of a plugin. Raises ConfigError."""
+    """The bytes of a plugin: those that were run, if this process has run it. Raises ConfigError."""
+    module = sys.modules.get(_module_name(path))
+    if module is not None and Path(module.__file__).absolute() == Path(path).absolute():
+        return module.__source__
+    return _read(path)
+
+
+def _read(path):
     if not Path(path).is_file():
         raise ConfigError(f"--plugin: no file {path}; expected a Python file that registers models")
     try:

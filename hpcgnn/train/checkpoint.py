@@ -6,6 +6,7 @@ costs one interval, not the run.
 """
 
 import json
+import logging
 import os
 import shutil
 from dataclasses import MISSING, fields
@@ -24,6 +25,7 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import FIRST_EPOCH, to_json
 
 # In version 2 `best` of the progress counted epochs from 0.
+log = logging.getLogger("hpcgnn")
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 3, 2
 READABLE = (2, VERSION)
 
@@ -206,16 +208,18 @@ def read_rank_state(run_dir, epoch, rank, belongs):
 def check_identity(path, saved, present):
     """Raise CheckpointError naming the first thing in which a checkpoint's run and this run differ.
 
-    What a checkpoint does not know, because it is older than the option, had the option's default; of the code of a plugin
-    nothing is taken for granted.
+    What a checkpoint does not know, because it is older than the option, had the option's default.
     """
     older = {field.name: str(field.default) for field in fields(ModelSpec) if field.default is not MISSING}
     older |= {"schedule": "sar", "plugin": ""}
     for key, value in present.items():
         there = saved.get(key, older.get(key))
+        if key == "plugin" and value and key not in saved:
+            log.warning("%s does not know the code of its plugin, being older: that of --plugin is taken for the same", path)
+            continue
         if key == "plugin" and there != value:
             raise CheckpointError(
-                f"{path} was made with other code of the plugin than that of --plugin now ({there or 'unknown'}, not "
+                f"{path} was made with other code of the plugin than that of --plugin now ({there or 'no plugin'}, not "
                 f"{value or 'no plugin'}): take the copy that the run keeps, --plugin {Path(path).parents[1] / COPY}, or choose "
                 "a new --run-dir for the new code"
             )

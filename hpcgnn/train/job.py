@@ -348,6 +348,13 @@ def _resume(trainer, config, spec, meta, run_dir):
     if path is None:
         with comm.together("writing the run directory"):
             if run_dir is not None:
+                if (run_dir.path / "config.toml").exists():
+                    changed = changes(run_dir.path, config)
+                    log.info(
+                        "%s has no checkpoint: the run begins afresh with its options%s",
+                        run_dir.path,
+                        f", but for {changed}" if changed else "",
+                    )
                 run_dir.begin(config, 0)
         return progress, None
     with comm.together("reading the checkpoint"):

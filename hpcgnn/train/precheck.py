@@ -16,6 +16,7 @@ from hpcgnn.graph.storage import GraphFile
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.job import check_lost_ranks, find_map, make_buffers, model_spec, remarks_on_graph
+from hpcgnn.train.predictions import check_place
 from hpcgnn.train.rundir import RunDir
 from hpcgnn.train.scoring import find_checkpoint
 from hpcgnn.train.splits import check_patience, has_nodes
@@ -39,12 +40,13 @@ def check_training(config, rank_counts, remarks=()):
         print(f"hpcgnn: warning: {remark}", file=sys.stderr)
 
 
-def check_evaluation(config, rank_counts, predictions=""):
+def check_evaluation(config, rank_counts, predictions="", force=False):
     """Raise an HpcgnnError if `hpcgnn evaluate` could not run on any of so many ranks."""
     find_checkpoint(config.run.run_dir)
     _check_graph(config, rank_counts)
     _check_space(Path(config.run.run_dir))
     if predictions:
+        check_place(predictions, force)
         _check_space(Path(predictions).absolute().parent)
 
 

@@ -9,17 +9,23 @@ from hpcgnn.graph.original_order import write_in_original_order, write_table_in_
 ARRAYS, TABLE = (".h5", ".hdf5"), ".csv"
 
 
-def check_predictions(path, force=False):
-    """Raise RunDirError unless a file of predictions can be written to `path`, as far as that can be known without doing it.
-
-    force: an existing file is to be replaced.
-    """
+def check_name(path):
+    """Raise RunDirError unless the name of a file of predictions says what it is to be."""
     path = Path(path)
     if path.suffix.lower() not in (*ARRAYS, TABLE):
         raise RunDirError(
             f"--predictions {path}: expected a name that ends with .h5 or .hdf5 (an array), or with .csv (a table), got "
             f"{path.suffix or 'none of them'!r}"
         )
+
+
+def check_place(path, force=False):
+    """Raise RunDirError unless a file can be written to `path`, as far as that can be known without doing it. On rank 0 alone:
+    others may not see its directory.
+
+    force: an existing file is to be replaced.
+    """
+    path = Path(path)
     if path.is_dir() or not path.absolute().parent.is_dir():
         what = "is a directory" if path.is_dir() else "is in no directory that exists"
         raise RunDirError(f"--predictions {path} {what}; expected a file name in a directory that exists")

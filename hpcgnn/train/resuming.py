@@ -40,7 +40,7 @@ def options_to_continue(given, rank_counts=None):
             )
         return {}
     saved = {name: value for name, value in read_toml(path).items() if name != "threads"}
-    if saved.get("plugin"):
+    if saved.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         saved["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
     if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):
         saved.pop("partition", None)

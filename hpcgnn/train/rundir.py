@@ -135,8 +135,8 @@ class RunDir:
     def _vanish(self):
         """Leave nothing behind of a run that never began, so that the corrected command can be given as it was."""
         with contextlib.suppress(OSError):
-            for name in ("log.txt", "metrics.jsonl"):
-                (self.path / name).unlink()
+            for name in ("log.txt", "metrics.jsonl", "config.toml", COPY):
+                (self.path / name).unlink(missing_ok=True)
             (self.path / "ranks").rmdir()
             if not self._existed:
                 self.path.rmdir()

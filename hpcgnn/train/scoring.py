@@ -23,7 +23,7 @@ from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.predictions import write_predictions
+from hpcgnn.train.predictions import check_place, write_predictions
 from hpcgnn.train.products import set_matmul
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.summary import versions
@@ -40,21 +40,25 @@ def options_of_run(run_dir, given):
     if not path.is_file():
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
     options = {key: value for key, value in read_toml(path).items() if key not in _NOT_KEPT}
-    if options.get("plugin"):
+    if options.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         options["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
     return {**options, **given, "run_dir": str(run_dir)}
 
 
-def evaluate(config, session, weights="best", predictions=""):
+def evaluate(config, session, weights="best", predictions="", force=False):
     """Evaluate the newest checkpoint of config.run.run_dir. Collective. weights: 'best' (of validation) or 'last'.
 
-    Writes `evaluation.json` into the run directory, and the predictions file if one is named. Returns 0.
+    Writes `evaluation.json` into the run directory, and the predictions file if one is named (force: in place of an existing
+    one). Returns 0.
     """
     comm = session.comm
     start_logging(comm.rank)
     agree(comm, facts_of_process(config))
     torch.set_num_threads(session.threads)
     set_matmul(config.run.matmul)
+    with comm.together("looking where predictions go"):
+        if predictions and comm.rank == 0:
+            check_place(predictions, force)
     with comm.together("opening the graph"):
         file = GraphFile(config.data.graph)
     with file:

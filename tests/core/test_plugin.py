@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hpcgnn.errors import ConfigError
-from hpcgnn.nn.plugin import load_plugin
+from hpcgnn.errors import CheckpointError, ConfigError
+from hpcgnn.nn.plugin import load_plugin, plugin_hash, plugin_source
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.nn.sage import SAGEConv
+from hpcgnn.train.checkpoint import check_identity
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
@@ -100,6 +101,26 @@ def test_an_edit_in_the_same_second_is_seen(tmp_path):
         load_plugin(monkey)
         assert sys.modules["hpcgnn_plugin_edited"].word == word
     assert not list(tmp_path.glob("__pycache__"))
+
+
+def test_what_is_recorded_is_what_was_run(tmp_path):
+    """A graph takes minutes to load; a file that is edited meanwhile was recorded as the run's."""
+    (tmp_path / "recorded.py").write_text("a = 1\n")
+    load_plugin(tmp_path / "recorded.py")
+    before = plugin_hash(tmp_path / "recorded.py")
+    (tmp_path / "recorded.py").write_text("a = 2\n")
+    assert plugin_source(tmp_path / "recorded.py") == b"a = 1\n" and plugin_hash(tmp_path / "recorded.py") == before
+    load_plugin(tmp_path / "recorded.py")
+    assert plugin_hash(tmp_path / "recorded.py") != before
+
+
+def test_a_checkpoint_that_is_older_than_the_record_of_plugins(tmp_path, caplog):
+    """It goes on with the file that is named, and says that nobody can know whether it is the same."""
+    present = {"graph": "g", "plugin": "0123456789abcdef"}
+    check_identity(tmp_path / "run" / "checkpoints" / "epoch-1.h5", {"graph": "g"}, present)
+    assert "does not know the code" in caplog.text
+    with pytest.raises(CheckpointError, match="other code"):
+        check_identity(tmp_path / "run" / "checkpoints" / "epoch-1.h5", {"graph": "g", "plugin": ""}, present)
 
 
 @pytest.mark.parametrize("fault", ["import", "build"])
