@@ -72,6 +72,8 @@ def names_ends(names):
 def columns_of(names, path):
     """One of `COLUMNS` for each name of a heading. FormatError where that would be a guess."""
     roles = [role(name) for name in names]
+    if not str(names[0]).strip():  # the numbers of rows, which pandas writes without a name
+        roles[0] = "_"
     if not set(ENDS) & set(roles):
         for column, end in zip(_pair(names), ENDS):
             roles[column] = end

@@ -46,7 +46,7 @@ def canonical_labels(labels, n, split, num_classes=None, names=()):
                          "from 0, -1 for none)")
     whole = whole.astype(np.int64)
     classes = num_classes or len(names) or int(whole.max(initial=-1)) + 1
-    if not num_classes:
+    if not num_classes and not names:
         _check_class_count(whole, classes)
     wrong = (whole < -1) | (whole >= classes)
     if wrong.any():

@@ -30,6 +30,10 @@ def node_tables(options, exact, reporter):
         values, words = label_numbers(values, options.labels)
         _check_heading(options.labels, ids, heading, words, reporter)
         names |= {"classes": words} if words else {}
+        nothing = np.count_nonzero(values != values) if words else 0
+        if nothing:
+            reporter.warn(f"{options.labels}: {nothing:,} rows have no label: they are empty, or one of NA, NaN, None, "
+                          "null and the like; a class of such a name needs another")
         tables["labels"] = ids, values
         _say(reporter, options.labels, ids, heading, f"{values.shape[1]} columns of labels" if not words else
              f"labels of {len(words)} classes, numbered in the order of their names; {np.count_nonzero(values != values):,} "

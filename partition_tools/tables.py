@@ -144,6 +144,12 @@ def _first_row(path, blank_is_row):
     return 0, "", comment
 
 
+def _begins_blank(path):
+    """Whether a line without anything stands before the first row."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as lines:
+        return not next((line for line in lines if not line.lstrip().startswith(COMMENTS)), "x").strip()
+
+
 def _is_number(text):
     try:
         float(text)
@@ -173,6 +179,13 @@ def read_table(path, exact=False, data_words=()):
     frame = read_frame(path, shape=shape)
     names = [str(name).strip() for name in frame.columns] if shape.heading else None
     keyed = bool(names) and is_id(names[0], len(names) - 1)
+    late = [name for name in (names or ())[1:] if is_id(name, 0)]
+    if late and not keyed:
+        raise FormatError(f"{path}: the column {late[0]} is not the first; expected the ids of the nodes in the first "
+                          "column, before what is known of them")
+    if len(shape.fields) == 1 and not keyed and _begins_blank(path):
+        raise FormatError(f"{path} begins with an empty line, which may be the row of the first node; write none or nan "
+                          "there, or take the line out")
     ids = (exact_ids(path, shape, frame, 0) if exact else frame.iloc[:, 0].to_numpy()) if keyed else None
     return ids, frame.iloc[:, 1 if keyed else 0:].to_numpy(), names
 

@@ -29,13 +29,13 @@ def adjacency(n, src, dst, weight=None, self_loops="keep"):
 
 def operator(a, norm):
     """The dense matrix of an aggregation: sum A, mean D_in^-1 A, sym D_in^-1/2 A D_out^-1/2; a degree of 0 scales
-    by 0, and so does one of at most 2^-20 of that of the absolute weights, whose float32 it is the rounding of. (Edges of one
+    by 0, and so does one of at most 2^-23 of that of the absolute weights, whose float32 it is the rounding of. (Edges of one
     pair of nodes should not cancel here: the matrix has their sum alone.)
     """
 
     def power(degree, exponent):
         axis = 1 if degree is into else 0
-        there = np.abs(degree) > 2.0**-20 * np.abs(a).sum(axis)
+        there = np.abs(degree) > 2.0**-23 * np.abs(a).sum(axis)
         result = np.zeros_like(degree)
         result[there] = degree[there] ** exponent
         assert np.isfinite(result).all(), "there is no root of a degree below 0"

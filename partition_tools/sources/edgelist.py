@@ -36,6 +36,10 @@ def read(path, tables, reporter=None):
             frame.iloc[:, names.index(end)].to_numpy().dtype.kind not in "iuf" for end in ENDS):
         raise FormatError(f"{path}: the first line ({', '.join(shape.fields)}) may be a heading or an edge between words; say "
                           "--heading or --no-heading")
+    if shape.heading and tables.heading is None and relabel and any(
+            frame.iloc[:, names.index(end)].astype(str).str.strip().isin(shape.fields).any() for end in ENDS):
+        raise FormatError(f"{path}: the first line ({', '.join(shape.fields)}) may be a heading or an edge, for its words "
+                          "are node ids below as well; say --heading or --no-heading")
     if shape.fields:
         reporter.stage(f"{path}: {said(names, heading)}")
     columns = {}

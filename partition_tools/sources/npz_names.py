@@ -5,6 +5,7 @@ import re
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.headings import role
 
 SPLIT_OF = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
             "test": "test", "testing": "test"}
@@ -13,7 +14,7 @@ _MASK, _INDEX = {"mask", "masks"}, {"idx", "idxs", "index", "indexes", "indices"
 _MEANING = ("edge", "adj", "label", "target", "mask", "idx", "index", "split", "feat", "weight", "attr", "time", "year", "date",
             "batch", "ptr", "rel", "train", "val", "valid", "test")
 _KNOWN = {"x", "y", "pos", "z", "t", "src", "dst", "row", "col", "data", "class", "classes", "graph", "num_classes", "num_nodes",
-          "msg", "ts"}
+          "msg", "ts", "ntype", "ndata", "edata"}
 _REMARKS = {"num_nodes", "num_edges", "num_features", "num_feats", "num_node_features", "num_edge_types", "num_node_types",
             "num_labels", "num_targets"}
 
@@ -33,7 +34,8 @@ def changes_meaning(name):
     word = name.lower()
     if word in _REMARKS or word.endswith(("names", "name", "mapping")):
         return False
-    return word in _KNOWN or any(part.startswith(_MEANING) for part in re.split(r"[_\-. /]+", word))
+    known = word in _KNOWN or role(word) in ("weight", "type")
+    return known or any(part.startswith(_MEANING) for part in re.split(r"[_\-. /]+", word))
 
 
 def refuse_unread(path, unread, reporter):
