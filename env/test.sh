@@ -8,7 +8,7 @@ setup_environment plot,import,test
 cd "$project"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive HPCGNN_KERNELS=${HPCGNN_KERNELS:-native}
 # Nothing can hang for longer than this, whatever happens inside (seconds).
-limit=900
+limit=1800
 
 echo "== style"
 flake8 hpcgnn partition_tools tests jobs setup.py

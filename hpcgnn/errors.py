@@ -45,7 +45,8 @@ class MemoryShortage(HpcgnnError):
 
 
 _SHORT_OF_MEMORY = re.compile(
-    "can't allocate memory|cannot allocate memory|not enough memory|bad_alloc|out of memory|memory allocation failed",
+    "can't allocate memory|cannot allocate memory|not enough memory|bad_alloc|out of memory|memory allocation failed|"
+    r"size calculation overflowed with sizes=\[[\d, ]*\]",  # not of negative sizes, which are a fault of the program
     re.IGNORECASE,
 )
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

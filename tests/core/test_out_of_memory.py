@@ -70,6 +70,7 @@ def test_who_runs_out_of_memory():
     assert str(caught(lambda: Arena().empty(1 << 60, dtype=torch.int32))) == "out of memory: 4 EiB more were asked for"
     assert str(caught(lambda: mmap.mmap(-1, huge))) == "out of memory: more was asked for than there is"
     assert caught(lambda: bytearray(huge)) and caught(lambda: torch.empty(huge, huge))
+    assert caught(lambda: torch.empty(-3, huge)) is None, "a fault of the program keeps its traceback"
     assert caught(lambda: open("/no/such/file")) is None and caught(lambda: torch.ones(2) @ torch.ones(3)) is None
 
 

@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import os
 import resource
+from pathlib import Path
 
 import pytest
 
@@ -57,19 +58,20 @@ def test_records_that_the_checkpoint_does_not_know_of_are_dropped(tmp_path, capl
     config = make_config({"graph": "-"}, registry_choices())
     first = RunDir(tmp_path / "run", resume=False)
     first.begin(config, 0)
-    for epoch in range(3):
+    for epoch in (1, 2, 3):
         first.append({"epoch": epoch, "loss": epoch / 2})
     first.close()
     with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
-        file.write('{"epoch": 3, "lo\n{"epoch": 4, "loss": 2.0}\n')
+        file.write('{"epoch": 4, "lo\n{"epoch": 5, "loss": 2.0}\n')
     again = RunDir(tmp_path / "run", resume=True)
-    assert [record["epoch"] for record in again.records()] == [0, 1, 2]
+    assert [record["epoch"] for record in again.records()] == [1, 2, 3]
     with caplog.at_level(logging.WARNING, "hpcgnn"):
         again.begin(config, epochs)
     said = f"metrics.jsonl has records of 3 of the {epochs} epochs done; the others were lost"
     assert [record.getMessage() for record in caplog.records] == [said] * lost
-    again.append({"epoch": epochs, "loss": 9.0})
+    again.append({"epoch": epochs + 1, "loss": 9.0})
     again.close()
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert records == [{"epoch": epoch, "loss": epoch / 2} for epoch in range(kept)] + [{"epoch": epochs, "loss": 9.0}]
-    assert read_toml(tmp_path / "run" / "config.toml")["graph"] == "-"
+    before = [{"epoch": epoch, "loss": epoch / 2} for epoch in range(1, kept + 1)]
+    assert records == [*before, {"epoch": epochs + 1, "loss": 9.0}]
+    assert read_toml(tmp_path / "run" / "config.toml")["graph"] == str(Path("-").absolute())
