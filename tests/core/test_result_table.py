@@ -16,11 +16,16 @@ RESULT = {
     "final_loss": 0.123456,
     "metric": "accuracy",
     "best_val": 0.81234,
-    "best_epoch": 2,
+    "best_epoch": 3,
     "test_at_best_val": 0.79876,
+    "test_at_end": 0.75432,
+    "split_nodes": {"train": 10, "val": 0, "test": 5},
+    "config": {"run": {"eval_every": 1}},
     "epoch_seconds": {"median": 0.5, "min": 0.25, "max": 1.75},
     "training_growth_bytes": {"max": 30 * MIB, "mean": 20.5 * MIB, "sum": 82 * MIB},
     "peak_rss_bytes": {"max": 400 * MIB, "mean": 300 * MIB, "sum": 1200 * MIB},
+    "libraries_rss_bytes": {"max": 260 * MIB, "mean": 250 * MIB, "sum": 1000 * MIB},
+    "libraries_code_bytes": {"max": 108 * MIB, "mean": 107 * MIB, "sum": 428 * MIB},
     "partition": {"halo_rows_total": 54321},
     "halo_bytes_per_epoch": 3 * MIB // 2,
 }
@@ -38,7 +43,7 @@ def shown(result, picture, capsys, monkeypatch):
 
 def test_every_row(capsys, monkeypatch):
     rows, last = shown(RESULT, SimpleNamespace(name="curves.png"), capsys, monkeypatch)
-    assert rows.pop("best validation accuracy").startswith("0.8123 ")
+    assert rows.pop("best validation accuracy") == "0.8123 (epoch 3)"
     assert rows == {
         "model": "gcn, 12,345 parameters",
         "ranks × threads": "4 × 2",
@@ -48,6 +53,7 @@ def test_every_row(capsys, monkeypatch):
         "seconds per epoch": "0.5000 (0.2500 to 1.7500)",
         "memory of training per rank": "30.0 MiB at most, 20.5 MiB in the mean",
         "peak resident memory": "400 MiB at most, 1200 MiB over all ranks",
+        "libraries in it, per rank": "250 MiB; 107 MiB of them are shared by the ranks of a node",
         "halo": "54,321 rows in the map, 1.50 MiB sent per epoch",
     }
     assert "runs/x/" in last and all(name in last for name in ("summary.json", "metrics.jsonl", "curves.png"))
@@ -56,5 +62,9 @@ def test_every_row(capsys, monkeypatch):
 def test_without_validation_and_without_a_picture(capsys, monkeypatch, caplog):
     with caplog.at_level(logging.WARNING, "hpcgnn"):
         rows, last = shown({**RESULT, "best_val": None}, None, capsys, monkeypatch)
-    assert not any("validation" in name or name.startswith("test") for name in rows) and "curves.png" not in last
+    assert rows["best validation accuracy"] == "– (the graph has no validation nodes)"
+    assert rows["test accuracy after the last epoch"] == "0.7543" and "curves.png" not in last
+    unevaluated = {**RESULT, "best_val": None, "config": {"run": {"eval_every": 0}}}
+    rows, _ = shown(unevaluated, None, capsys, monkeypatch)
+    assert not any("validation" in name or name.startswith("test") for name in rows)
     assert [record.getMessage().split(":")[0] for record in caplog.records] == ["no curves.png"]
