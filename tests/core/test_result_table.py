@@ -65,6 +65,6 @@ def test_without_validation_and_without_a_picture(capsys, monkeypatch, caplog):
     assert rows["best validation accuracy"] == "– (the graph has no validation nodes)"
     assert rows["test accuracy after the last epoch"] == "0.7543" and "curves.png" not in last
     unevaluated = {**RESULT, "best_val": None, "config": {"run": {"eval_every": 0}}}
-    rows, _ = shown(unevaluated, None, capsys, monkeypatch)
+    rows, _ = shown(unevaluated, SimpleNamespace(name="curves.png"), capsys, monkeypatch)
     assert not any("validation" in name or name.startswith("test") for name in rows)
     assert [record.getMessage().split(":")[0] for record in caplog.records] == ["no curves.png"]
