@@ -50,7 +50,7 @@ def test_no_validation_nodes(comm, graph, shared_path, capfd):
     log = (shared_path / "run" / "log.txt").read_text()
     assert log.count("no validation nodes: no best epoch can be chosen") == 1
     assert "nan" not in said.out + said.err and "nan" not in log
-    assert len(re.findall(r"epoch +\d+  loss [\d.]+  train [\d.]+  val –  test [\d.]+", log)) == 4
+    assert len(re.findall(r"epoch +\d+/\d+  loss [\d.]+  train [\d.]+  val –  test [\d.]+", log)) == 4
     summary = json.loads((shared_path / "run" / "summary.json").read_text())
     records = [json.loads(line) for line in (shared_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [record["val"] for record in records] == [None] * 4
