@@ -20,7 +20,7 @@ CASES = {
     Injection("plan", "exit 0", 0, 2): "SystemExit: 0",
     Injection("forward", "stop", 1, 2, 5): "Did not arrive: rank 1 (",
     Injection("backward", "hang", 0, 2, 2): "works at something else",
-    Injection("reduction", "memory", 1, 2, 2): "rank 1 of 2 failed",
+    Injection("reduction", "memory", 1, 2, 2): "error on rank 1 of 2: out of memory",
     Injection("step", "kill", 1, 2, 3): "",
     Injection("evaluation", "_exit 0", 1, 2, 2): "",
     Injection("checkpoint", "disk", 0, 2, 2): "cannot write",
