@@ -24,8 +24,8 @@ from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import FIRST_EPOCH, to_json
 
-# In version 2 `best` of the progress counted epochs from 0.
 log = logging.getLogger("hpcgnn")
+# In version 2 `best` of the progress counted epochs from 0.
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 3, 2
 READABLE = (2, VERSION)
 
