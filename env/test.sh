@@ -11,7 +11,8 @@ export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive HPCGNN_KERNELS=${HPCGNN_KERNELS
 limit=1800
 
 echo "== style"
-flake8 hpcgnn partition_tools tests jobs setup.py
+ruff check --quiet .
+ruff format --quiet --diff .
 # One core would idle beside the serial tests and the parallel ones at 1 rank: those of the jobs, which mostly wait, and the kernels
 # under sanitizers run there.
 beside() {

@@ -69,8 +69,10 @@ def build_parser(choices):
         "several:\n"
         "    mpiexec -n 4 hpcgnn train --graph graph.h5 --model sage --layers 3 --hidden 256\n"
         "    srun hpcgnn train --graph graph.h5 --config run.toml --lr 0.003",
-        epilog="Options come from --config FILE.toml (sections as above), and the command line overrides them. With --resume\n"
-        "the config.toml in --run-dir comes before both. Options without effect on what else is chosen are pointed out.",
+        epilog="Options come from --config FILE.toml (sections as above), and the command line overrides them. "
+        "With --resume\n"
+        "the config.toml in --run-dir comes before both. Options without effect on what else is chosen are pointed "
+        "out.",
     )
     train.add_argument(
         "--config", metavar="FILE.toml", help="read options from this file, such as the config.toml of an earlier run"
@@ -121,7 +123,8 @@ def _add_evaluate(commands, choices):
         "evaluate",
         allow_abbrev=False,
         help="metrics and predictions of a trained run",
-        description="Evaluate the newest checkpoint of a run exactly, on any number of ranks. Writes evaluation.json into "
+        description="Evaluate the newest checkpoint of a run exactly, on any number of ranks. Writes "
+        "evaluation.json into "
         "RUN_DIR.",
     )
     evaluate.add_argument("run_dir", metavar="RUN_DIR", help="what `hpcgnn train` left behind")
@@ -132,7 +135,8 @@ def _add_evaluate(commands, choices):
         "--predictions",
         metavar="FILE",
         default="",
-        help="also write each node's class, in the original node order: to FILE.h5 (.hdf5), or to FILE.csv with a line for each "
+        help="also write each node's class, in the original node order: to FILE.h5 (.hdf5), or to FILE.csv with "
+        "a line for each "
         "node",
     )
     evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
@@ -164,8 +168,8 @@ def _add_option(group, declared, choices):
 
 def registry_choices():
     """The names that the registries offer, those of models with the options that they use."""
-    from hpcgnn.nn.registry import MODELS
     from hpcgnn.nn.norm import NORM_LAYERS
+    from hpcgnn.nn.registry import MODELS
     from hpcgnn.schedules.registry import SCHEDULES
 
     models = {name: entry.uses for name, entry in MODELS.items()}

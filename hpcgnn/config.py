@@ -1,7 +1,7 @@
 """The configuration of a run: frozen, checked when made, and written in full into every run directory.
 
-The options are declared in options.py. The command line, the TOML file and the error that names the nearest valid key are all
-derived from those declarations. Precedence: command line, then file, then default.
+The options are declared in options.py. The command line, the TOML file and the error that names the nearest valid key
+are all derived from those declarations. Precedence: command line, then file, then default.
 """
 
 import dataclasses
@@ -15,7 +15,6 @@ from hpcgnn.declaring import LARGEST
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig
 from hpcgnn.suggestions import suggest
-
 
 SECTION_OF = {f.name: section for section, kind in SECTIONS.items() for f in fields(kind)}
 
@@ -101,7 +100,8 @@ def check_precision(config):
     model, schedule = config.model, config.schedule
     if config.run.matmul != "highest" and config.run.precision == "fp64":
         raise ConfigError(
-            f"--matmul {config.run.matmul} rounds the factors of fp32 products, got --precision fp64; leave one of them out"
+            f"--matmul {config.run.matmul} rounds the factors of fp32 products, got --precision fp64; leave one of "
+            "them out"
         )
     if config.run.precision != "mixed":
         return
@@ -112,8 +112,8 @@ def check_precision(config):
         )
     if schedule.schedule != "sar" or schedule.halo_dtype not in ("fp32", "bf16"):
         raise ConfigError(
-            f"--precision mixed: expected --schedule sar, which then exchanges bf16, got {schedule.schedule} with --halo-dtype "
-            f"{schedule.halo_dtype}; use --precision fp32"
+            f"--precision mixed: expected --schedule sar, which then exchanges bf16, got {schedule.schedule} with "
+            f"--halo-dtype {schedule.halo_dtype}; use --precision fp32"
         )
 
 
@@ -124,8 +124,8 @@ def check_schedule(config):
         owners = declared.metadata["schedules"] or (options.schedule,)
         if options.schedule not in owners and getattr(options, declared.name) != declared.default:
             raise ConfigError(
-                f"--{declared.name.replace('_', '-')} belongs to --schedule {owners[0]}, got --schedule {options.schedule}; "
-                "leave it out, or choose that schedule"
+                f"--{declared.name.replace('_', '-')} belongs to --schedule {owners[0]}, got --schedule "
+                f"{options.schedule}; leave it out, or choose that schedule"
             )
     stages = 1 if config.model.model == "sgc" else config.model.layers
     per_layer("--layer-epochs", options.layer_epochs, stages, int, 1, config.optim.epochs)
@@ -135,13 +135,13 @@ def check_schedule(config):
         raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")
     if options.schedule == "lazy" and options.halo_dtype != "fp32":
         raise ConfigError(
-            f"--halo-dtype {options.halo_dtype} is not for --schedule lazy, which sends a layer's input once and keeps it: "
-            "expected fp32, or another schedule"
+            f"--halo-dtype {options.halo_dtype} is not for --schedule lazy, which sends a layer's input once and "
+            "keeps it: expected fp32, or another schedule"
         )
     if options.assignment != "metis" and config.data.partition:
         raise ConfigError(
-            f"--assignment {options.assignment} makes a map of its own, got --partition {config.data.partition} besides; "
-            "leave one of them out"
+            f"--assignment {options.assignment} makes a map of its own, got --partition {config.data.partition} "
+            "besides; leave one of them out"
         )
     if options.schedule != "tma":
         return
@@ -152,12 +152,14 @@ def check_schedule(config):
         )
     if options.average_steps > config.optim.epochs:
         raise ConfigError(
-            f"--average-steps {options.average_steps} is longer than the run: expected 1 to --epochs = {config.optim.epochs}"
+            f"--average-steps {options.average_steps} is longer than the run: expected 1 to --epochs = "
+            f"{config.optim.epochs}"
         )
     averages = -(-config.optim.epochs // max(1, options.average_steps))
     if options.correct_every > averages:
         raise ConfigError(
-            f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to its {averages} averages"
+            f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to its {averages} "
+            "averages"
         )
 
 
@@ -174,7 +176,9 @@ def listed(flag, text, kind, least):
 
 
 def per_layer(flag, text, layers, kind, least, default):
-    """One value for each layer from a comma list of as many, a single value for all, or the default. Raises ConfigError."""
+    """One value for each layer from a comma list of as many, a single value for all, or the default. Raises
+    ConfigError.
+    """
     values = listed(flag, text, kind, least) or [default]
     if len(values) not in (1, layers):
         raise ConfigError(
@@ -214,5 +218,7 @@ def _meant(key, section, known):
     if remark:
         return f": {remark}"
     if name and SECTION_OF[name] != section:
-        return f": expected {name!r} in [{SECTION_OF[name]}]" if name != key else f": it belongs in [{SECTION_OF[name]}]"
+        return (
+            f": expected {name!r} in [{SECTION_OF[name]}]" if name != key else f": it belongs in [{SECTION_OF[name]}]"
+        )
     return f"; expected {f'{name!r} perhaps, ' if name else ''}one of: {', '.join(known)}"

@@ -48,7 +48,14 @@ def examine(session):
 
 def examine_without_mpi(error):
     """Print what can be said where MPI cannot be started, `error` being why. Returns 1."""
-    findings = [Finding("MPI", "cannot be used", str(error)), *_software(), *_kernels(), _products(), _allocator(), *_optional()]
+    findings = [
+        Finding("MPI", "cannot be used", str(error)),
+        *_software(),
+        *_kernels(),
+        _products(),
+        _allocator(),
+        *_optional(),
+    ]
     return _report(f"host {socket.gethostname()}, without MPI", findings)
 
 
@@ -154,7 +161,8 @@ def _kernels():
     if found["native"]:
         yield Finding(
             "kernels",
-            f"native, vector path {found['vector_path']}, products {'our own' if found['products'] == 'own' else 'of torch'}",
+            f"native, vector path {found['vector_path']}, products "
+            f"{'our own' if found['products'] == 'own' else 'of torch'}",
             ""
             if right
             else "the kernels compute wrong sums: install again with another compiler, or set HPCGNN_KERNELS=reference",
@@ -187,7 +195,11 @@ def _products():
         from hpcgnn import kernels
 
         whose = kernels.describe()["rounded_products"]
-    said = {"own": "products our own", "torch": "products of torch", "none": "not used: --matmul medium changes nothing"}
+    said = {
+        "own": "products our own",
+        "torch": "products of torch",
+        "none": "not used: --matmul medium changes nothing",
+    }
     return Finding("bf16", f"{', '.join(found)}, {said[whose]}")
 
 

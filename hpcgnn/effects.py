@@ -1,7 +1,8 @@
 """Options that were given and have no effect with what else was chosen: said in one line, or refused.
 
-What an option needs is declared beside it (declaring.py), and what a model uses beside the model (nn/registry.py). What the
-command line gives always counts; of a file only what is not the default, since the config.toml of a run holds every option.
+What an option needs is declared beside it (declaring.py), and what a model uses beside the model (nn/registry.py). What
+the command line gives always counts; of a file only what is not the default, since the config.toml of a run holds every
+option.
 """
 
 from dataclasses import fields
@@ -19,10 +20,11 @@ def flag(name):
 
 
 def without_effect(config, typed, filed, uses):
-    """One line about the options that were given in vain, or None. Raises ConfigError if one of them cannot have been meant so.
+    """One line about the options that were given in vain, or None. Raises ConfigError if one of them cannot have been
+    meant so.
 
-    config: Config, of all; typed, filed: {option: value} from the command line and from a file; uses: {model: names of the
-    options by_model that it uses, or None where that is not known, as of a plugin}.
+    config: Config, of all; typed, filed: {option: value} from the command line and from a file; uses: {model: names of
+    the options by_model that it uses, or None where that is not known, as of a plugin}.
     """
     chosen = {name: value for section in config.to_dict().values() for name, value in section.items()}
     reasons = {}

@@ -53,15 +53,19 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def memory_shortage(error):
-    """A MemoryShortage in words where `error` says that memory could not be had (Python's, numpy's, torch's, the system's), else
-    None.
+    """A MemoryShortage in words where `error` says that memory could not be had (Python's, numpy's, torch's, the
+    system's), else None.
     """
     text = " ".join(str(error).split())
     short = isinstance(error, MemoryError) or isinstance(error, OSError) and error.errno == errno.ENOMEM
     if not short and not (isinstance(error, (OSError, RuntimeError)) and _SHORT_OF_MEMORY.search(text)):
         return None
     amount = re.search(r"(?:allocate:?|asked for) ([\d.]+) ([KMGTPE]?i?B|bytes)", text)
-    wanted = f"{_readable(float(amount[1]), amount[2])} more were asked for" if amount else "more was asked for than there is"
+    wanted = (
+        f"{_readable(float(amount[1]), amount[2])} more were asked for"
+        if amount
+        else "more was asked for than there is"
+    )
     return MemoryShortage(f"out of memory: {wanted}")
 
 

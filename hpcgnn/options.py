@@ -86,8 +86,8 @@ class ModelConfig:
     )
     edge_term: str = option(
         "none",
-        "what an edge adds to its logits in gat: nothing, its weight times a learned number per head, or a learned number "
-        "per head for its type",
+        "what an edge adds to its logits in gat: nothing, its weight times a learned number per head, or a learned "
+        "number per head for its type",
         choices=("none", "weight", "type"),
         by_model=True,
         strict=True,
@@ -177,8 +177,8 @@ class ScheduleConfig:
     )
     warm_start: bool = option(
         False,
-        "lazy: start a layer where the one before it ended, as the identity with that one's head (sage, gcn, gat), or else with "
-        "its parameters of the same shapes",
+        "lazy: start a layer where the one before it ended, as the identity with that one's head (sage, gcn, gat), "
+        "or else with its parameters of the same shapes",
         schedules=("lazy",),
     )
     finetune: int = option(
@@ -195,8 +195,9 @@ class ScheduleConfig:
     )
     frozen_halo: str = option(
         "keep",
-        "lazy, for layers whose neighbours are weighed anew every epoch (gat and others) or whose features are sparse: keep "
-        "a copy of the halo's rows, which on bad maps is larger than a rank's share, or refetch them every epoch",
+        "lazy, for layers whose neighbours are weighed anew every epoch (gat and others) or whose features are "
+        "sparse: keep a copy of the halo's rows, which on bad maps is larger than a rank's share, or refetch them "
+        "every epoch",
         choices=("keep", "refetch"),
         schedules=("lazy",),
     )
@@ -222,8 +223,8 @@ class ScheduleConfig:
     )
     average_optimizer: str = option(
         "keep",
-        "tma: what becomes of the optimizers' states at an average: each rank keeps its own, starts anew, or takes their "
-        "average",
+        "tma: what becomes of the optimizers' states at an average: each rank keeps its own, starts anew, or takes "
+        "their average",
         choices=("keep", "reset", "average"),
         schedules=("tma",),
     )
@@ -241,8 +242,8 @@ class ScheduleConfig:
     )
     assignment: str = option(
         "metis",
-        "which nodes a rank owns: those of the stored map; super-nodes: the file's clusters dealt at random; random-nodes: "
-        "nodes at random. For experiments: the halo is then large",
+        "which nodes a rank owns: those of the stored map; super-nodes: the file's clusters dealt at random; "
+        "random-nodes: nodes at random. For experiments: the halo is then large",
         choices=("metis", "super-nodes", "random-nodes"),
     )
     private_features: bool = option(
@@ -252,32 +253,33 @@ class ScheduleConfig:
     )
     halo_dtype: str = option(
         "fp32",
-        "how features and their gradients travel between ranks in training: fp32 as they are (in fp64 with --precision fp64), "
-        "bf16 or fp16 in half the bytes, int8 in a fourth with a scale per row and random rounding; logits of attention, "
-        "evaluation and what is exchanged once stay as they are",
+        "how features and their gradients travel between ranks in training: fp32 as they are (in fp64 with "
+        "--precision fp64), bf16 or fp16 in half the bytes, int8 in a fourth with a scale per row and random "
+        "rounding; logits of attention, evaluation and what is exchanged once stay as they are",
         choices=("fp32", "bf16", "fp16", "int8"),
         needs={"schedule": ("sar", "bns", "stale"), "correct_every": AtLeast(1)},
     )
     prune: str = option(
         "auto",
-        "sar: compute and send in training only what the loss can see (the last layer for the training nodes, the one before for "
-        "their neighbours too, and so on), where the model can and it saves half of the rows (gat: four in ten); exact. none "
-        "computes all rows",
+        "sar: compute and send in training only what the loss can see (the last layer for the training nodes, the "
+        "one before for their neighbours too, and so on), where the model can and it saves half of the rows (gat: "
+        "four in ten); exact. none computes all rows",
         choices=("auto", "none"),
         schedules=("sar",),
     )
     boundary_rate: float = option(
         0.1,
-        "bns: the probability p with which a boundary node is used by another rank in an epoch; bytes fall to p of those of sar "
-        "(gat: 3/2 of that), p = 1 gives what sar gives, p = 0 leaves the ranks by themselves; evaluation uses all nodes",
+        "bns: the probability p with which a boundary node is used by another rank in an epoch; bytes fall to p of "
+        "those of sar (gat: 3/2 of that), p = 1 gives what sar gives, p = 0 leaves the ranks by themselves; "
+        "evaluation uses all nodes",
         least=0.0,
         most=1.0,
         schedules=("bns",),
     )
     stale_epochs: int = option(
         1,
-        "stale: use the rows and gradients that other ranks sent so many epochs ago, and exchange new ones in the background; 0 "
-        "is sar. Takes memory for so many epochs, and one more, of the halo of all layers",
+        "stale: use the rows and gradients that other ranks sent so many epochs ago, and exchange new ones in the "
+        "background; 0 is sar. Takes memory for so many epochs, and one more, of the halo of all layers",
         least=0,
         schedules=("stale",),
     )
@@ -296,8 +298,8 @@ class RunConfig:
     run_dir: str = option("", "directory for everything the run leaves behind (default: runs/MODEL-RANKSr-DATE)")
     resume: bool = option(
         False,
-        "continue from the last checkpoint in --run-dir, with the options in its config.toml unless others are given; start "
-        "afresh if there is no run yet",
+        "continue from the last checkpoint in --run-dir, with the options in its config.toml unless others are "
+        "given; start afresh if there is no run yet",
         needs={"run_dir": Named()},
         strict=True,
     )
@@ -310,15 +312,16 @@ class RunConfig:
     )
     precision: str = option(
         "fp32",
-        "precision of features, parameters and arithmetic; mixed (gcn, sage with --aggregator mean): fp32, but what hidden "
-        "layers hand on and exchange is kept in bf16, in half the memory and half the bytes; products and aggregates are of "
-        "fp32, and so are norms, of which copies are kept",
+        "precision of features, parameters and arithmetic; mixed (gcn, sage with --aggregator mean): fp32, but what "
+        "hidden layers hand on and exchange is kept in bf16, in half the memory and half the bytes; products and "
+        "aggregates are of fp32, and so are norms, of which copies are kept",
         choices=("fp32", "fp64", "mixed"),
     )
     matmul: str = option(
         "highest",
-        "how fp32 matrices are multiplied: highest, as they are; medium, with factors rounded to bf16 and sums in fp32, which is "
-        "faster where the processor has bf16 instructions (`hpcgnn doctor` says) and changes nothing where it has not",
+        "how fp32 matrices are multiplied: highest, as they are; medium, with factors rounded to bf16 and sums in "
+        "fp32, which is faster where the processor has bf16 instructions (`hpcgnn doctor` says) and changes nothing "
+        "where it has not",
         choices=("highest", "medium"),
     )
     metric: str = option(
@@ -345,14 +348,15 @@ class RunConfig:
     )
     watchdog: float = option(
         300.0,
-        "end the job, naming the ranks that did not arrive, when ranks wait and none has got on for so many seconds; 0 never",
+        "end the job, naming the ranks that did not arrive, when ranks wait and none has got on for so many "
+        "seconds; 0 never",
         least=0.0,
         most=YEAR,
     )
     log_every: int = option(
         0,
-        "epochs between lines of the log when the output is not a terminal; 0: a line after the first epoch, then at growing "
-        "intervals of 10 seconds to 5 minutes",
+        "epochs between lines of the log when the output is not a terminal; 0: a line after the first epoch, then "
+        "at growing intervals of 10 seconds to 5 minutes",
         least=0,
     )
 

@@ -1,5 +1,5 @@
-"""Small pieces shared by everything that leaves a record: files that are complete or absent, strict JSON, spreads, and from
-where epochs count.
+"""Small pieces shared by everything that leaves a record: files that are complete or absent, strict JSON, spreads, and
+from where epochs count.
 """
 
 import contextlib
@@ -81,8 +81,8 @@ def spread(values):
 
 
 def counted_from_one(records):
-    """The records of `metrics.jsonl` with epochs that count from 1. Those of a run whose first epoch is called 0, as all were
-    once, are renumbered; others are returned as they are.
+    """The records of `metrics.jsonl` with epochs that count from 1. Those of a run whose first epoch is called 0, as
+    all were once, are renumbered; others are returned as they are.
     """
     if not records or records[0].get("epoch") != 0:
         return records

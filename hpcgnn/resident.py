@@ -1,5 +1,5 @@
-"""What the kernel says of this process's memory. Imports nothing: it is asked before torch is loaded, and before and after MPI is
-started.
+"""What the kernel says of this process's memory. Imports nothing: it is asked before torch is loaded, and before and
+after MPI is started.
 """
 
 

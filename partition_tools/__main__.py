@@ -1,4 +1,6 @@
-"""The entry of `python -m partition_tools`. A batch system's request to end is taken like a person's: half-written files go."""
+"""The entry of `python -m partition_tools`. A batch system's request to end is taken like a person's: half-written
+files go.
+"""
 
 import signal
 import sys

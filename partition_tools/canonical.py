@@ -27,8 +27,8 @@ from partition_tools.typed import canonical_names, canonical_types, type_warning
 class ImportOptions:
     """What may be done to a graph on the way in.
 
-    fractions: (train, val, test) of a random split; None for no such split. seed: of that split. resplit: whether it replaces
-    the source's own. add_reverse: give each edge type a reverse type.
+    fractions: (train, val, test) of a random split; None for no such split. seed: of that split. resplit: whether it
+    replaces the source's own. add_reverse: give each edge type a reverse type.
     """
 
     undirected: bool = False
@@ -76,12 +76,20 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     if options.add_reverse:
         if options.undirected:
             raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
-        check_endpoints(src, dst, n)        # of the edges given: those added would hide that one end is missing
+        check_endpoints(src, dst, n)  # of the edges given: those added would hide that one end is missing
         src, dst, weight, kind, edge_names = with_reverse(src, dst, weight, kind, num_types, edge_names)
         num_types *= 2
     edges, edges_out, loops = canonical_edges(
-        src, dst, n, weight, kind, undirected=options.undirected, self_loops=options.self_loops,
-        drop_duplicates=options.drop_duplicates, num_types=num_types)
+        src,
+        dst,
+        n,
+        weight,
+        kind,
+        undirected=options.undirected,
+        self_loops=options.self_loops,
+        drop_duplicates=options.drop_duplicates,
+        num_types=num_types,
+    )
     del src, dst
     if edge_names:
         added = count_types(edges.type) > num_types
@@ -91,11 +99,27 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     if labels.ndim == 1 and not num_classes:
         reporter.warn("the graph has no labels; it cannot be trained on")
     if not np.any(split == SPLITS["train"]):
-        reporter.warn("the training split is empty; training will refuse this graph (--train 0.5 makes a random split, with "
-                      "--resplit in place of the input's own)")
-    data = GraphData(edges, edges_out, features, labels, split, np.arange(n), np.array([0, n]), num_classes, "",
-                     source=options.name or raw.source, seed=raw.seed, versions=versions(), num_self_loops=loops,
-                     node_type=node_type, type_names=names)
+        reporter.warn(
+            "the training split is empty; training will refuse this graph (--train 0.5 makes a random split, with "
+            "--resplit in place of the input's own)"
+        )
+    data = GraphData(
+        edges,
+        edges_out,
+        features,
+        labels,
+        split,
+        np.arange(n),
+        np.array([0, n]),
+        num_classes,
+        "",
+        source=options.name or raw.source,
+        seed=raw.seed,
+        versions=versions(),
+        num_self_loops=loops,
+        node_type=node_type,
+        type_names=names,
+    )
     for text in (*label_warnings(data), *type_warnings(data)):
         reporter.warn(text)
     reporter.stage("naming the graph by its content (SHA-256)")

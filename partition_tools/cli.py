@@ -12,8 +12,13 @@ from hpcgnn.errors import HpcgnnError
 from partition_tools import generate_graph, import_graph, inspect_graph, partition_graph, verify_graph
 from partition_tools.progress import Reporter
 
-COMMANDS = {"import": import_graph, "generate": generate_graph, "partition": partition_graph,
-            "inspect": inspect_graph, "verify": verify_graph}
+COMMANDS = {
+    "import": import_graph,
+    "generate": generate_graph,
+    "partition": partition_graph,
+    "inspect": inspect_graph,
+    "verify": verify_graph,
+}
 
 EPILOG = """A graph usually goes through: import (or generate) -> partition -> inspect -> training.
   python -m partition_tools generate planted -o g.h5 --nodes 20000 --degree 15 --features 64 --classes 10 --seed 1
@@ -25,13 +30,17 @@ and F the number of features."""
 
 def build_parser():
     """The argparse parser of all sub-commands."""
-    parser = argparse.ArgumentParser(prog="partition_tools", epilog=EPILOG,
-                                     description="Make, partition and check graph files for full-batch training.",
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="partition_tools",
+        epilog=EPILOG,
+        description="Make, partition and check graph files for full-batch training.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        sub = commands.add_parser(name, help=module.HELP, description=module.DESCRIPTION,
-                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+        sub = commands.add_parser(
+            name, help=module.HELP, description=module.DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
         module.configure(sub)
         sub.set_defaults(run=module.run)
     return parser
@@ -46,9 +55,12 @@ def main(argv=None):
         print("partition_tools: error: " + " ".join(str(error).split()), file=sys.stderr)
         return 2
     except MemoryError as error:
-        print(f"partition_tools: error: there is not enough memory ({' '.join(str(error).split()) or 'out of memory'}); look at "
-              "the counts and node ids of the input, which are contiguous from 0, or use a machine with more memory",
-              file=sys.stderr)
+        print(
+            "partition_tools: error: there is not enough memory "
+            f"({' '.join(str(error).split()) or 'out of memory'}); look at the counts and node ids of the input, "
+            "which are contiguous from 0, or use a machine with more memory",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         print("partition_tools: interrupted; no file was changed", file=sys.stderr)

@@ -1,4 +1,6 @@
-"""How many nodes there are: a number that an input states, or one more than the largest id in it. Neither is to be trusted."""
+"""How many nodes there are: a number that an input states, or one more than the largest id in it. Neither is to be
+trusted.
+"""
 
 import numpy as np
 
@@ -9,13 +11,17 @@ MOST_NODES = 3_037_000_499
 
 
 def stated(value, where):
-    """The one whole number, at least 0, that an array holds; FormatError, which names `where`, if it is something else."""
+    """The one whole number, at least 0, that an array holds; FormatError, which names `where`, if it is something
+    else.
+    """
     value = np.asarray(value)
     if value.size == 1 and value.dtype.kind in "iuf":
         number = value.reshape(-1)[0]
         if np.isfinite(number) and number == np.rint(number) and 0 <= number < 2**62:
             return int(number)
-    raise FormatError(f"{where} must be one whole number from 0, got {value.dtype}{list(value.shape)} {str(value)[:40]}")
+    raise FormatError(
+        f"{where} must be one whole number from 0, got {value.dtype}{list(value.shape)} {str(value)[:40]}"
+    )
 
 
 def largest(*ids):
@@ -29,15 +35,17 @@ def check_count(num_nodes):
         raise GraphError("the graph has no nodes; expected at least one")
     if num_nodes > MOST_NODES:
         raise GraphError(
-            f"the graph would have {num_nodes:,} nodes, more than {MOST_NODES:,}; node ids must be contiguous from 0 (edge "
-            "lists: --relabel)"
+            f"the graph would have {num_nodes:,} nodes, more than {MOST_NODES:,}; node ids must be contiguous from 0 "
+            "(edge lists: --relabel)"
         )
 
 
 def warn_of_gaps(ids, num_nodes, remedy, reporter):
-    """Warn where the largest of the ids decided how many nodes there are and most of these never occur, or not the first.
+    """Warn where the largest of the ids decided how many nodes there are and most of these never occur, or not the
+    first.
 
-    An id that never occurs makes an isolated node; many of them mean that the ids are no row numbers. ids: integer arrays.
+    An id that never occurs makes an isolated node; many of them mean that the ids are no row numbers. ids: integer
+    arrays.
     """
     if not num_nodes or min(each.min(initial=0) for each in ids) < 0:
         return
@@ -50,7 +58,8 @@ def warn_of_gaps(ids, num_nodes, remedy, reporter):
         used = np.unique(np.concatenate(ids))
         count, first = len(used), int(used[0]) if len(used) else 0
     if 0 < count < num_nodes - num_nodes // 2:
-        reporter.warn(f"only {count:,} of the node ids 0..{num_nodes - 1:,} occur, and the others become isolated nodes; "
-                      f"{remedy}")
+        reporter.warn(
+            f"only {count:,} of the node ids 0..{num_nodes - 1:,} occur, and the others become isolated nodes; {remedy}"
+        )
     elif first:
         reporter.warn(f"the ids begin with {first}, and nodes 0..{first - 1} become isolated nodes; {remedy}")

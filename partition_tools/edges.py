@@ -25,15 +25,18 @@ def index_dtype(num_nodes):
 def check_endpoints(src, dst, num_nodes):
     """GraphError that names the first edge with an end outside 0..num_nodes-1. src, dst: int (E,)."""
     if src.shape != dst.shape or src.ndim != 1:
-        raise GraphError(f"sources and destinations must be two vectors of one length, got shapes {src.shape} and "
-                         f"{dst.shape}")
+        raise GraphError(
+            f"sources and destinations must be two vectors of one length, got shapes {src.shape} and {dst.shape}"
+        )
     for role, ids in (("source", src), ("destination", dst)):
         if ids.dtype.kind not in "iu":
             raise GraphError(f"edge {role}s must be integers, got {ids.dtype}")
         if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
             edge = int(np.argmax((ids < 0) | (ids >= num_nodes)))
-            raise GraphError(f"edge {edge} has {role} {ids[edge]}, outside the nodes 0..{num_nodes - 1}; node ids must "
-                             f"be contiguous from 0 (those of arrays: numpy.unique(edge_index, return_inverse=True))")
+            raise GraphError(
+                f"edge {edge} has {role} {ids[edge]}, outside the nodes 0..{num_nodes - 1}; node ids must "
+                f"be contiguous from 0 (those of arrays: numpy.unique(edge_index, return_inverse=True))"
+            )
 
 
 def rows(edges):
@@ -63,7 +66,7 @@ def _from_keys(key, n, weight=None, kind=None):
     indptr = np.searchsorted(key, np.arange(n + 1, dtype=np.int64) * n).astype(np.int64)
     indices = np.empty(len(key), index_dtype(n))
     for start in range(0, len(key), BLOCK):
-        indices[start:start + BLOCK] = key[start:start + BLOCK] % n
+        indices[start : start + BLOCK] = key[start : start + BLOCK] % n
     return Edges(indptr, indices, weight, kind)
 
 
@@ -85,15 +88,24 @@ def transpose(edges):
     count = len(edges.indices)
     data = np.arange(count, dtype=index_dtype(count)) if attributed else np.zeros(count, bool)
     turned = scipy.sparse.csr_matrix((data, edges.indices, edges.indptr), shape=(n, n)).tocsc()
-    return Edges(turned.indptr.astype(np.int64), turned.indices.astype(edges.indices.dtype, copy=False),
-                 *(None if a is None else a[turned.data] for a in (edges.weight, edges.type)))
+    return Edges(
+        turned.indptr.astype(np.int64),
+        turned.indices.astype(edges.indices.dtype, copy=False),
+        *(None if a is None else a[turned.data] for a in (edges.weight, edges.type)),
+    )
 
 
 def same(one, other):
     """Whether two canonical `Edges` are equal in pattern, multiplicity, weights and types."""
-    return all(np.array_equal(a, b) if a is not None else b is None
-               for a, b in ((one.indptr, other.indptr), (one.indices, other.indices),
-                            (one.weight, other.weight), (one.type, other.type)))
+    return all(
+        np.array_equal(a, b) if a is not None else b is None
+        for a, b in (
+            (one.indptr, other.indptr),
+            (one.indices, other.indices),
+            (one.weight, other.weight),
+            (one.type, other.type),
+        )
+    )
 
 
 def symmetrized(edges):
@@ -125,12 +137,26 @@ def symmetrized(edges):
         key, kind = key[starts], None if kind is None else kind[starts]
     low, high = key // n, key % n
     both = low != high
-    return group(np.concatenate([low, high[both]]), np.concatenate([high, low[both]]), n,
-                 *(None if a is None else np.concatenate([a, a[both]]) for a in (weight, kind)))
+    return group(
+        np.concatenate([low, high[both]]),
+        np.concatenate([high, low[both]]),
+        n,
+        *(None if a is None else np.concatenate([a, a[both]]) for a in (weight, kind)),
+    )
 
 
-def canonical_edges(src, dst, num_nodes, weight=None, kind=None, *, undirected=False, self_loops="keep",
-                    drop_duplicates=False, num_types=0):
+def canonical_edges(
+    src,
+    dst,
+    num_nodes,
+    weight=None,
+    kind=None,
+    *,
+    undirected=False,
+    self_loops="keep",
+    drop_duplicates=False,
+    num_types=0,
+):
     """(edges, edges_out or None, number of self loops) of a list of edges; None where the graph is its own transpose.
 
     self_loops: "keep", "remove", or "add" (one for each node that has none, of weight 1 and type `num_types`).

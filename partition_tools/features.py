@@ -16,7 +16,7 @@ DTYPES = {"fp32": np.float32, "fp16": np.float16}
 def slabs(array):
     """The rows of an array-like, at most SLAB_ROWS at a time."""
     for start in range(0, array.shape[0], SLAB_ROWS):
-        yield array[start:start + SLAB_ROWS]
+        yield array[start : start + SLAB_ROWS]
 
 
 class RowMap:
@@ -44,8 +44,9 @@ def canonical_features(features, num_nodes, dtype, row_normalize, reporter):
             reporter.warn(f"sparse features are stored as fp32; --feature-dtype {dtype} is for dense ones")
         return _sparse(features, num_nodes, row_normalize)
     if len(features.shape) != 2 or features.shape[0] != num_nodes:
-        raise GraphError(f"expected one row of features for each of {num_nodes} nodes, got shape "
-                         f"{tuple(features.shape)}")
+        raise GraphError(
+            f"expected one row of features for each of {num_nodes} nodes, got shape {tuple(features.shape)}"
+        )
     if features.dtype.kind not in "iufb":
         raise GraphError(f"features must be numbers, got {features.dtype}")
     if features.shape[1] == 0:
@@ -72,8 +73,10 @@ def _check_finite(features):
         finite = np.isfinite(slab).all(axis=1)
         if not finite.all():
             hint = " (the largest fp16 number is 65504)" if features.dtype == np.float16 else ""
-            raise GraphError(f"node {row + int(np.argmin(finite))} has a feature that is NaN or infinite as "
-                             f"{features.dtype}{hint}; mend or remove it first")
+            raise GraphError(
+                f"node {row + int(np.argmin(finite))} has a feature that is NaN or infinite as "
+                f"{features.dtype}{hint}; mend or remove it first"
+            )
         row += len(slab)
 
 

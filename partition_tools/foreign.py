@@ -1,47 +1,76 @@
-"""Files of other libraries that are graphs but cannot be read here: the answer is the line of Python that converts them.
+"""Files of other libraries that are graphs but cannot be read here: the answer is the line of Python that converts
+them.
 
-Most of them are pickles, and loading one runs code of the file's author: so the conversion is the user's, where the library is at
-hand.
+Most of them are pickles, and loading one runs code of the file's author: so the conversion is the user's, where the
+library is at hand.
 """
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graph.storage import GraphFile
 
-_PYG = ("import torch, numpy as np; data = torch.load('FILE', weights_only=False); data = data[0] if isinstance(data, "
-        "(tuple, list)) else data; np.savez('g.npz', edge_index=data.edge_index.numpy(), x=data.x.numpy(), "
-        "y=data.y.numpy(), train_mask=data.train_mask.numpy(), val_mask=data.val_mask.numpy(), "
-        "test_mask=data.test_mask.numpy())")
-_DGL = ("import dgl, numpy as np; g = dgl.load_graphs('FILE')[0][0]; src, dst = g.edges(); np.savez('g.npz', src=src.numpy(), "
-        "dst=dst.numpy(), num_nodes=g.num_nodes(), feat=g.ndata['feat'].numpy(), label=g.ndata['label'].numpy(), "
-        "train_mask=g.ndata['train_mask'].numpy(), val_mask=g.ndata['val_mask'].numpy(), test_mask=g.ndata['test_mask'].numpy())")
-_SCIPY = ("import scipy.sparse, numpy as np; A = scipy.sparse.load_npz('FILE').tocoo(); np.savez('g.npz', src=A.row, dst=A.col, "
-          "edge_weight=A.data, num_nodes=A.shape[0]), with src=A.col, dst=A.row if A[i, j] is the edge from j to i")
+_PYG = (
+    "import torch, numpy as np; data = torch.load('FILE', weights_only=False); data = data[0] if isinstance(data, "
+    "(tuple, list)) else data; np.savez('g.npz', edge_index=data.edge_index.numpy(), x=data.x.numpy(), "
+    "y=data.y.numpy(), train_mask=data.train_mask.numpy(), val_mask=data.val_mask.numpy(), "
+    "test_mask=data.test_mask.numpy())"
+)
+_DGL = (
+    "import dgl, numpy as np; g = dgl.load_graphs('FILE')[0][0]; src, dst = g.edges(); np.savez('g.npz', "
+    "src=src.numpy(), dst=dst.numpy(), num_nodes=g.num_nodes(), feat=g.ndata['feat'].numpy(), "
+    "label=g.ndata['label'].numpy(), train_mask=g.ndata['train_mask'].numpy(), "
+    "val_mask=g.ndata['val_mask'].numpy(), test_mask=g.ndata['test_mask'].numpy())"
+)
+_SCIPY = (
+    "import scipy.sparse, numpy as np; A = scipy.sparse.load_npz('FILE').tocoo(); np.savez('g.npz', src=A.row, "
+    "dst=A.col, edge_weight=A.data, num_nodes=A.shape[0]), with src=A.col, dst=A.row if A[i, j] is the edge from j "
+    "to i"
+)
 _TABLE = "import pandas; pandas.READ('FILE').to_csv('edges.csv', index=False), with the columns src and dst"
-_NETWORKX = ("import networkx; networkx.write_edgelist(networkx.READ('FILE'), 'edges.txt', data=False), and import "
-             "edges.txt with --relabel (--undirected for an undirected graph)")
-_PICKLE = ("a pickle can run code when it is loaded: load it where you trust it, and save the arrays with numpy.savez('g.npz', "
-           "edge_index=..., x=..., y=...)")
-_HDF5 = ("import h5py, numpy as np; f = h5py.File('FILE'); np.savez('g.npz', edge_index=f['edge_index'][:], x=f['x'][:], "
-         "y=f['y'][:]), with the names that the file has")
+_NETWORKX = (
+    "import networkx; networkx.write_edgelist(networkx.READ('FILE'), 'edges.txt', data=False), and import "
+    "edges.txt with --relabel (--undirected for an undirected graph)"
+)
+_PICKLE = (
+    "a pickle can run code when it is loaded: load it where you trust it, and save the arrays with "
+    "numpy.savez('g.npz', edge_index=..., x=..., y=...)"
+)
+_HDF5 = (
+    "import h5py, numpy as np; f = h5py.File('FILE'); np.savez('g.npz', edge_index=f['edge_index'][:], x=f['x'][:], "
+    "y=f['y'][:]), with the names that the file has"
+)
 _REMEDIES = {
-    ".pt": ("PyTorch (PyG)", _PYG), ".pth": ("PyTorch (PyG)", _PYG), ".bin": ("DGL", _DGL), ".dgl": ("DGL", _DGL),
-    ".h5": ("HDF5", _HDF5), ".hdf5": ("HDF5", _HDF5),
+    ".pt": ("PyTorch (PyG)", _PYG),
+    ".pth": ("PyTorch (PyG)", _PYG),
+    ".bin": ("DGL", _DGL),
+    ".dgl": ("DGL", _DGL),
+    ".h5": ("HDF5", _HDF5),
+    ".hdf5": ("HDF5", _HDF5),
     ".parquet": ("Parquet", _TABLE.replace("READ", "read_parquet")),
     ".feather": ("Feather", _TABLE.replace("READ", "read_feather")),
     ".xlsx": ("Excel", _TABLE.replace("READ", "read_excel")),
-    ".gml": ("GML", _NETWORKX.replace("READ", "read_gml")), ".graphml": ("GraphML", _NETWORKX.replace("READ", "read_graphml")),
+    ".gml": ("GML", _NETWORKX.replace("READ", "read_gml")),
+    ".graphml": ("GraphML", _NETWORKX.replace("READ", "read_graphml")),
     ".gexf": ("GEXF", _NETWORKX.replace("READ", "read_gexf")),
-    ".pkl": ("pickle", _PICKLE), ".pickle": ("pickle", _PICKLE), ".gpickle": ("pickle", _PICKLE),
-    ".mat": ("MATLAB", "import scipy.io; scipy.io.mmwrite('g.mtx', scipy.io.loadmat('FILE')['A']), with the name that the "
-                       "matrix has"),
-    ".npy": ("a single numpy array", "import numpy as np; e = np.load('FILE'); np.savez('g.npz', edge_index=e), of shape "
-                                     "(2, E): row 0 the sources, row 1 the destinations"),
+    ".pkl": ("pickle", _PICKLE),
+    ".pickle": ("pickle", _PICKLE),
+    ".gpickle": ("pickle", _PICKLE),
+    ".mat": (
+        "MATLAB",
+        "import scipy.io; scipy.io.mmwrite('g.mtx', scipy.io.loadmat('FILE')['A']), with the name that the matrix has",
+    ),
+    ".npy": (
+        "a single numpy array",
+        "import numpy as np; e = np.load('FILE'); np.savez('g.npz', edge_index=e), of shape "
+        "(2, E): row 0 the sources, row 1 the destinations",
+    ),
 }
 
 
 def _refused(path, what, remedy):
-    return FormatError(f"{path} is a file of {what}, which is not read here; convert it in Python and import what that writes: "
-                       f"{remedy.replace('FILE', str(path))}")
+    return FormatError(
+        f"{path} is a file of {what}, which is not read here; convert it in Python and import what that writes: "
+        f"{remedy.replace('FILE', str(path))}"
+    )
 
 
 def refuse_suffix(path):
@@ -53,8 +82,10 @@ def refuse_suffix(path):
         except FormatError:
             pass
         else:
-            raise FormatError(f"{path} is a graph file already; partition it: python -m partition_tools partition {path} "
-                              f"--ranks 1,2,4")
+            raise FormatError(
+                f"{path} is a graph file already; partition it: python -m partition_tools partition {path} "
+                f"--ranks 1,2,4"
+            )
     if path.suffix.lower() in _REMEDIES:
         what, remedy = _REMEDIES[path.suffix.lower()]
         if remedy is _PICKLE:
@@ -65,13 +96,17 @@ def refuse_suffix(path):
 def refuse_table(path):
     """FormatError for a table of features, labels, splits or ids that another library wrote."""
     if path.suffix.lower() in _REMEDIES and path.suffix.lower() != ".npy":
-        raise FormatError(f"{path} is a file of {_REMEDIES[path.suffix.lower()][0]}, which is not read here; give a text "
-                          "table or a plain array: numpy.save('FILE.npy', array)")
+        raise FormatError(
+            f"{path} is a file of {_REMEDIES[path.suffix.lower()][0]}, which is not read here; give a text "
+            "table or a plain array: numpy.save('FILE.npy', array)"
+        )
 
 
 def refuse_foreign(path, names):
     """FormatError with the conversion, for an archive whose members say that SciPy or PyTorch wrote it."""
-    if {"format", "shape", "data"} <= set(names) and ({"indices", "indptr"} <= set(names) or {"row", "col"} <= set(names)):
+    if {"format", "shape", "data"} <= set(names) and (
+        {"indices", "indptr"} <= set(names) or {"row", "col"} <= set(names)
+    ):
         raise _refused(path, "SciPy (save_npz)", _SCIPY)
     if any(name.endswith("data.pkl") for name in names):
         raise _refused(path, "PyTorch (PyG)", _PYG)

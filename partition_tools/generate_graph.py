@@ -28,15 +28,25 @@ def configure(parser):
         sub.add_argument("--features", type=int, required=True, metavar="F")
         sub.add_argument("--classes", type=int, required=True, metavar="C")
         sub.add_argument("--seed", type=int, default=0, metavar="S")
-        sub.add_argument("--noise", type=float, default=Spec.noise, metavar="X",
-                         help=f"feature noise against class means of deviation 1 (default {Spec.noise:g})")
+        sub.add_argument(
+            "--noise",
+            type=float,
+            default=Spec.noise,
+            metavar="X",
+            help=f"feature noise against class means of deviation 1 (default {Spec.noise:g})",
+        )
         sub.add_argument("--multi-label", action="store_true", help="C independent 0/1 labels per node")
         sub.add_argument("--directed", action="store_true", help="each edge in one direction only")
         sub.add_argument("--weighted", action="store_true", help="edge weights from 0.5 to 1.5")
         sub.add_argument("--edge-types", type=int, default=0, metavar="R", help="edge types 0..R-1 (default none)")
         sub.add_argument("--train", type=float, default=Spec.train, metavar="X", help="training fraction (default 0.5)")
-        sub.add_argument("--val", type=float, default=Spec.val, metavar="X",
-                         help="validation fraction (default 0.2); the rest is the test split")
+        sub.add_argument(
+            "--val",
+            type=float,
+            default=Spec.val,
+            metavar="X",
+            help="validation fraction (default 0.2); the rest is the test split",
+        )
         sub.add_argument("--self-loops", choices=("keep", "add"), default="keep", help="add: one to each node")
         sub.add_argument("--feature-dtype", choices=("fp32", "fp16"), default="fp32")
         sub.add_argument("--force", action="store_true", help="overwrite an existing file")
@@ -47,8 +57,14 @@ def run(arguments, reporter):
     """The sub-command itself; returns the exit code."""
     names = {field.name for field in dataclasses.fields(Spec)}
     spec = Spec(**{name: value for name, value in vars(arguments).items() if name in names})
-    data = generate_graph(arguments.model, arguments.output, spec, force=arguments.force, reporter=reporter,
-                          options=ImportOptions(self_loops=arguments.self_loops, feature_dtype=arguments.feature_dtype))
+    data = generate_graph(
+        arguments.model,
+        arguments.output,
+        spec,
+        force=arguments.force,
+        reporter=reporter,
+        options=ImportOptions(self_loops=arguments.self_loops, feature_dtype=arguments.feature_dtype),
+    )
     print(summary(arguments.output, data))
     return 0
 

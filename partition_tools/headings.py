@@ -15,7 +15,8 @@ _WORDS = {
     "dst": "dst dest destination target tgt to v end stop receiver terminal",
     "weight": "weight weights wt wgt w value val",
     "type": "type kind relation rel etype",
-    "_": "time timestamp timestamps ts date datetime year unixtime unixtimestamp epoch timestep edgeid eid index unnamed0",
+    "_": "time timestamp timestamps ts date datetime year unixtime unixtimestamp epoch timestep edgeid eid index "
+    "unnamed0",
 }
 ROLES = {word: role for role, words in _WORDS.items() for word in words.split()}
 ENDS = ("src", "dst")
@@ -49,7 +50,9 @@ def _plain(name):
 
 
 def is_id(name, others=1):
-    """Whether a column of this name, beside `others`, holds the ids of nodes: id, node_id, paper_id, userId. Not class_id."""
+    """Whether a column of this name, beside `others`, holds the ids of nodes: id, node_id, paper_id, userId. Not
+    class_id.
+    """
     name = str(name).strip()
     if _plain(name) in _IDS:
         return True
@@ -58,7 +61,9 @@ def is_id(name, others=1):
 
 
 def all_known(names):
-    """Whether a line of words is beyond doubt the heading of an edge list: each name is known, both ends are among them."""
+    """Whether a line of words is beyond doubt the heading of an edge list: each name is known, both ends are among
+    them.
+    """
     roles = [role(name) for name in names]
     return None not in roles and all(roles.count(end) == 1 for end in ENDS)
 
@@ -84,14 +89,18 @@ def columns_of(names, path):
         what = [f"no column of the heading is known as {' or '.join(missing)}"] if missing else []
         what += [f"what {', '.join(unknown)} means is not known"] if unknown else []
         what += [f"two columns are known as {' and as '.join(twice)}"] if twice else []
-        raise FormatError(f"{path} has the columns {', '.join(map(str, names))}: {'; '.join(what)}. Say what they are, in "
-                          f"their order, with --edge-columns, such as --edge-columns {_suggestion(roles)} (_: ignored); if this "
-                          f"line is an edge, add --no-heading")
+        raise FormatError(
+            f"{path} has the columns {', '.join(map(str, names))}: {'; '.join(what)}. Say what they are, in "
+            f"their order, with --edge-columns, such as --edge-columns {_suggestion(roles)} (_: ignored); if this "
+            f"line is an edge, add --no-heading"
+        )
     return tuple(roles)
 
 
 def _pair(names):
-    """The positions of the two columns that are told apart by a number alone (node1 node2, id_1 id_2) or are s and t."""
+    """The positions of the two columns that are told apart by a number alone (node1 node2, id_1 id_2) or are s and
+    t.
+    """
     plain = [str(name).strip().lower() for name in names]
     if plain.count("s") == plain.count("t") == 1:
         return plain.index("s"), plain.index("t")
@@ -99,8 +108,12 @@ def _pair(names):
     for column, match in enumerate(map(_PAIR.fullmatch, plain)):
         if match is not None and match[1]:
             found[match[1], match[2]] = column
-    pairs = [(found[stem, one], found[stem, two]) for stem, _ in found for one, two in _PAIRS
-             if (stem, one) in found and (stem, two) in found]
+    pairs = [
+        (found[stem, one], found[stem, two])
+        for stem, _ in found
+        for one, two in _PAIRS
+        if (stem, one) in found and (stem, two) in found
+    ]
     pairs = sorted(set(pairs))
     return pairs[0] if len(pairs) == 1 else ()
 

@@ -21,9 +21,9 @@ Formats (guessed from the path where --format is not given):
   npz       edge_index (2, E), x or x_indptr/x_indices/x_data/x_shape, y  or  src, dst, feat, label; with train_mask,
             val_mask, test_mask (or train_idx, ...), num_classes, edge_weight, edge_type, node_type where there are any;
             other arrays are named, and refused (see --ignore) where a graph without them means something else
-  edgelist  text or CSV (.gz): the columns go by their heading (src/source/from/u, dst/target/to/v, weight, type, time, ...),
-            also one in a comment (# FromNodeId ToNodeId); without one, two columns src dst, and more need --edge-columns.
-            Features, labels, splits, node types in tables beside it
+  edgelist  text or CSV (.gz): the columns go by their heading (src/source/from/u, dst/target/to/v, weight, type, time,
+            ...), also one in a comment (# FromNodeId ToNodeId); without one, two columns src dst, and more need
+            --edge-columns. Features, labels, splits, node types in tables beside it
   mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
   ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz;
             heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges
@@ -38,54 +38,106 @@ def configure(parser):
     parser.add_argument("input", type=Path, metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
     parser.add_argument("--format", choices=tuple(SOURCES))
-    parser.add_argument("--undirected", action="store_true",
-                        help="add missing reverse edges; then parallel edges of one type are merged, weights averaged "
-                             "(a graph that is symmetric already stays as it is)")
-    parser.add_argument("--add-reverse", action="store_true",
-                        help="for graphs with edge types 0..R-1: add the reverse of each edge, as type R + its type")
-    parser.add_argument("--self-loops", choices=("add", "remove", "keep"), default="keep",
-                        help="add: one to each node without (weight 1, a type of its own)")
-    parser.add_argument("--drop-duplicates", action="store_true",
-                        help="of edges with the same ends and type keep one (with weights, the lightest)")
+    parser.add_argument(
+        "--undirected",
+        action="store_true",
+        help="add missing reverse edges; then parallel edges of one type are merged, weights averaged "
+        "(a graph that is symmetric already stays as it is)",
+    )
+    parser.add_argument(
+        "--add-reverse",
+        action="store_true",
+        help="for graphs with edge types 0..R-1: add the reverse of each edge, as type R + its type",
+    )
+    parser.add_argument(
+        "--self-loops",
+        choices=("add", "remove", "keep"),
+        default="keep",
+        help="add: one to each node without (weight 1, a type of its own)",
+    )
+    parser.add_argument(
+        "--drop-duplicates",
+        action="store_true",
+        help="of edges with the same ends and type keep one (with weights, the lightest)",
+    )
     parser.add_argument("--drop-weights", action="store_true", help="ignore the edge weights of the input")
-    parser.add_argument("--row-normalize", action="store_true",
-                        help="divide each node's features by their sum (of absolute values), as is usual for Cora")
+    parser.add_argument(
+        "--row-normalize",
+        action="store_true",
+        help="divide each node's features by their sum (of absolute values), as is usual for Cora",
+    )
     parser.add_argument("--feature-dtype", choices=tuple(DTYPES), default="fp32")
-    parser.add_argument("--classes", "--num-classes", dest="num_classes", type=int, metavar="C",
-                        help="how many classes there are (default: the largest label + 1, which is refused where most classes "
-                             "would be empty; words are numbered in their sorted order and kept as names)")
+    parser.add_argument(
+        "--classes",
+        "--num-classes",
+        dest="num_classes",
+        type=int,
+        metavar="C",
+        help="how many classes there are (default: the largest label + 1, which is refused where most classes "
+        "would be empty; words are numbered in their sorted order and kept as names)",
+    )
     parser.add_argument("--name", help="name of the graph in the file (default: of the input)")
     for split in ("train", "val", "test"):
-        parser.add_argument(f"--{split}", type=float, metavar="X",
-                            help=f"fraction of the labelled nodes for a random {split} split")
+        parser.add_argument(
+            f"--{split}", type=float, metavar="X", help=f"fraction of the labelled nodes for a random {split} split"
+        )
     parser.add_argument("--resplit", action="store_true", help="let the random split replace the input's own")
     parser.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     archives = parser.add_argument_group(".npz archives")
-    archives.add_argument("--ignore", metavar="NAMES", type=_names, default=(),
-                          help="arrays to leave out, separated by commas; such as edge_attr, which is refused as it would be "
-                               "lost")
-    archives.add_argument("--split-column", type=int, metavar="K",
-                          help="column (from 0) of masks of shape (n, several), which hold one split each")
+    archives.add_argument(
+        "--ignore",
+        metavar="NAMES",
+        type=_names,
+        default=(),
+        help="arrays to leave out, separated by commas; such as edge_attr, which is refused as it would be lost",
+    )
+    archives.add_argument(
+        "--split-column",
+        type=int,
+        metavar="K",
+        help="column (from 0) of masks of shape (n, several), which hold one split each",
+    )
     tables = parser.add_argument_group("edge lists and Matrix Market")
-    tables.add_argument("--edge-columns", metavar="NAMES", type=_names,
-                        help="meaning of the edge list's columns, of src, dst, weight, type and _ (ignored), whatever "
-                             "its heading says; default: as the heading says, and without one two columns src,dst")
-    tables.add_argument("--heading", action=argparse.BooleanOptionalAction, default=None,
-                        help="the edge list's first line is one (default: if it has no number in it, or names source and "
-                             "destination)")
-    for name, what in (("features", "one row per node"),
-                       ("labels", "one column of classes (numbers from 0, or words, whose names are kept), or several of 0/1"),
-                       ("splits", "train, val, test or empty"), ("node-types", "numbers from 0, or words under a heading")):
-        tables.add_argument(f"--{name}", type=Path, metavar="FILE",
-                            help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}; rows "
-                                 f"in node order, or keyed by a first column with the heading id")
-    tables.add_argument("--relabel", action="store_true",
-                        help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids. "
-                             "Tables need a column id then, or --node-ids")
-    tables.add_argument("--node-ids", type=Path, metavar="FILE",
-                        help="the ids of all nodes (text, .npy), one per row: row k of each table without a column id "
-                             "belongs to id k; implies --relabel")
+    tables.add_argument(
+        "--edge-columns",
+        metavar="NAMES",
+        type=_names,
+        help="meaning of the edge list's columns, of src, dst, weight, type and _ (ignored), whatever "
+        "its heading says; default: as the heading says, and without one two columns src,dst",
+    )
+    tables.add_argument(
+        "--heading",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="the edge list's first line is one (default: if it has no number in it, or names source and destination)",
+    )
+    for name, what in (
+        ("features", "one row per node"),
+        ("labels", "one column of classes (numbers from 0, or words, whose names are kept), or several of 0/1"),
+        ("splits", "train, val, test or empty"),
+        ("node-types", "numbers from 0, or words under a heading"),
+    ):
+        tables.add_argument(
+            f"--{name}",
+            type=Path,
+            metavar="FILE",
+            help=f"table (CSV, TSV, text, .gz, .npy) of {name.replace('-', ' ')}: {what}; rows "
+            f"in node order, or keyed by a first column with the heading id",
+        )
+    tables.add_argument(
+        "--relabel",
+        action="store_true",
+        help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids. "
+        "Tables need a column id then, or --node-ids",
+    )
+    tables.add_argument(
+        "--node-ids",
+        type=Path,
+        metavar="FILE",
+        help="the ids of all nodes (text, .npy), one per row: row k of each table without a column id "
+        "belongs to id k; implies --relabel",
+    )
 
 
 def _names(text):
@@ -100,15 +152,41 @@ def run(arguments, reporter):
         raise ConfigError("--resplit needs the fractions of the new split: --train, --val or --test")
     if not 0 <= arguments.seed < 2**63:
         raise ConfigError(f"--seed must be from 0 to 2^63 - 1, got {arguments.seed}")
-    options = ImportOptions(arguments.undirected, arguments.self_loops, arguments.drop_duplicates,
-                            arguments.drop_weights, arguments.row_normalize, arguments.feature_dtype,
-                            arguments.num_classes, arguments.name, fractions, arguments.seed, arguments.add_reverse,
-                            arguments.resplit)
-    tables = TableOptions(arguments.features, arguments.labels, arguments.splits, arguments.node_types,
-                          arguments.edge_columns, arguments.relabel, arguments.node_ids, arguments.heading, arguments.ignore,
-                          arguments.split_column)
-    data = import_graph(arguments.input, arguments.output, format=arguments.format, options=options, tables=tables,
-                        force=arguments.force, reporter=reporter)
+    options = ImportOptions(
+        arguments.undirected,
+        arguments.self_loops,
+        arguments.drop_duplicates,
+        arguments.drop_weights,
+        arguments.row_normalize,
+        arguments.feature_dtype,
+        arguments.num_classes,
+        arguments.name,
+        fractions,
+        arguments.seed,
+        arguments.add_reverse,
+        arguments.resplit,
+    )
+    tables = TableOptions(
+        arguments.features,
+        arguments.labels,
+        arguments.splits,
+        arguments.node_types,
+        arguments.edge_columns,
+        arguments.relabel,
+        arguments.node_ids,
+        arguments.heading,
+        arguments.ignore,
+        arguments.split_column,
+    )
+    data = import_graph(
+        arguments.input,
+        arguments.output,
+        format=arguments.format,
+        options=options,
+        tables=tables,
+        force=arguments.force,
+        reporter=reporter,
+    )
     print(summary(arguments.output, data))
     return 0
 
@@ -122,8 +200,9 @@ def _fractions(train, val, test):
     return fractions
 
 
-def import_graph(path, output, *, format=None, options=ImportOptions(), tables=TableOptions(), force=False,
-                 reporter=None):
+def import_graph(
+    path, output, *, format=None, options=ImportOptions(), tables=TableOptions(), force=False, reporter=None
+):
     """Read `path` in a format of `SOURCES` (None: guessed) and write the graph file `output`; returns its `GraphData`.
 
     Raises FormatError for input that cannot be read and GraphError for a graph that is not sound; then nothing is
@@ -163,8 +242,9 @@ def write_with_bar(output, data, partitionings=(), reporter=None):
     """`write_graph` with a progress bar over rows."""
     reporter = reporter or Reporter()
     directions = 1 if data.edges_out is None else 2
-    rows = data.num_nodes * (directions + 3 + (data.node_type is not None)) + directions * len(data.edges.indices) * sum(
-        array is not None for array in (data.edges.indices, data.edges.weight, data.edges.type))
+    rows = data.num_nodes * (directions + 3 + (data.node_type is not None)) + directions * len(
+        data.edges.indices
+    ) * sum(array is not None for array in (data.edges.indices, data.edges.weight, data.edges.type))
     if data.features is not None:
         rows += 2 * len(data.features.indices) if isinstance(data.features, Csr) else data.num_nodes
     with reporter.bar(rows, f"writing {output}") as progress:
@@ -175,7 +255,12 @@ def summary(output, data):
     """One line on what was written."""
     kind = "undirected" if data.edges_out is None else "directed"
     width = 0 if data.features is None else getattr(data.features, "num_columns", None) or data.features.shape[1]
-    types = "".join(f"{count} {what} types, " for count, what in ((data.num_node_types, "node"),
-                                                                  (data.num_edge_types, "edge")) if count)
-    return (f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {types}{width} "
-            f"features, {data.num_classes} classes, uuid {data.uuid}")
+    types = "".join(
+        f"{count} {what} types, "
+        for count, what in ((data.num_node_types, "node"), (data.num_edge_types, "edge"))
+        if count
+    )
+    return (
+        f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {types}{width} "
+        f"features, {data.num_classes} classes, uuid {data.uuid}"
+    )

@@ -22,8 +22,13 @@ def configure(parser):
     """Add the sub-command's options."""
     parser.add_argument("graph", type=Path, metavar="GRAPH")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument("--width", type=int, default=256, metavar="W",
-                        help="features per row in the prediction of halo bytes (default 256)")
+    parser.add_argument(
+        "--width",
+        type=int,
+        default=256,
+        metavar="W",
+        help="features per row in the prediction of halo bytes (default 256)",
+    )
 
 
 def run(arguments, reporter):
@@ -41,26 +46,48 @@ def inspect_graph(path, width=256):
         indptr, offsets = file.read("topology/indptr"), file.read("clusters/offsets")
         degrees, sizes = np.diff(indptr), np.diff(offsets)
         labels, split = file.read("nodes/labels"), file.read("nodes/split")
-        counted = labels.sum(axis=0, dtype=np.int64) if meta.multi_label else np.bincount(labels[labels >= 0],
-                                                                                         minlength=meta.num_classes)
+        counted = (
+            labels.sum(axis=0, dtype=np.int64)
+            if meta.multi_label
+            else np.bincount(labels[labels >= 0], minlength=meta.num_classes)
+        )
         cluster_edges = np.diff(indptr[offsets])
         info = {
-            "file": str(path), "file_bytes": Path(path).stat().st_size, "uuid": meta.uuid, "source": meta.source,
-            "seed": meta.seed, "versions": meta.versions, "nodes": meta.num_nodes, "directed_edges": meta.num_edges,
-            "undirected": meta.undirected, "self_loops": meta.num_self_loops, "weighted": meta.weighted,
-            "typed": meta.typed, "features": meta.num_features, "sparse_features": meta.sparse_features,
+            "file": str(path),
+            "file_bytes": Path(path).stat().st_size,
+            "uuid": meta.uuid,
+            "source": meta.source,
+            "seed": meta.seed,
+            "versions": meta.versions,
+            "nodes": meta.num_nodes,
+            "directed_edges": meta.num_edges,
+            "undirected": meta.undirected,
+            "self_loops": meta.num_self_loops,
+            "weighted": meta.weighted,
+            "typed": meta.typed,
+            "features": meta.num_features,
+            "sparse_features": meta.sparse_features,
             "feature_dtype": _dtype(file),
-            "classes": meta.num_classes, "multi_label": meta.multi_label, "class_sizes": counted.tolist(),
+            "classes": meta.num_classes,
+            "multi_label": meta.multi_label,
+            "class_sizes": counted.tolist(),
             "class_names": meta.type_names.get("classes", []),
             "splits": {name: int(np.count_nonzero(split == value)) for name, value in SPLITS.items()},
             "unlabelled": 0 if meta.multi_label else int(np.count_nonzero(labels < 0)),
             "node_types": _type_sizes(file, "nodes", meta.num_node_types),
             "edge_types": _type_sizes(file, "edges", meta.num_edge_types),
             "in_degree": _statistics(degrees) | {"isolated": _isolated(file, degrees)},
-            "clusters": {"count": meta.num_clusters, "nodes": _statistics(sizes), "edges": _statistics(cluster_edges),
-                         "internal_edge_fraction": _internal_fraction(file)},
-            "partitionings": {name: {str(count): _map(file, name, count, width) for count in counts}
-                              for name, counts in file.partitionings().items()}}
+            "clusters": {
+                "count": meta.num_clusters,
+                "nodes": _statistics(sizes),
+                "edges": _statistics(cluster_edges),
+                "internal_edge_fraction": _internal_fraction(file),
+            },
+            "partitionings": {
+                name: {str(count): _map(file, name, count, width) for count in counts}
+                for name, counts in file.partitionings().items()
+            },
+        }
     return info
 
 
@@ -77,8 +104,9 @@ def _type_sizes(file, what, count):
     for start in range(0, file.shape(name)[0], SLAB_ROWS * 16):
         types = file.read(name, [(start, min(start + SLAB_ROWS * 16, file.shape(name)[0]))])
         if not 0 <= types.min() <= types.max() < count:
-            raise FormatError(f"{file.path}: {name} leaves 0..{count - 1}; "
-                              f"`python -m partition_tools verify {file.path}` says where")
+            raise FormatError(
+                f"{file.path}: {name} leaves 0..{count - 1}; `python -m partition_tools verify {file.path}` says where"
+            )
         sizes += np.bincount(types, minlength=count)
     names = file.meta.type_names.get(what, ())
     return dict(zip(names if len(names) == count else map(str, range(count)), sizes.tolist()))
@@ -87,8 +115,12 @@ def _type_sizes(file, what, count):
 def _statistics(values):
     if len(values) == 0:
         return {"min": 0, "median": 0.0, "mean": 0.0, "max": 0}
-    return {"min": int(values.min()), "median": float(np.median(values)), "mean": float(values.mean()),
-            "max": int(values.max())}
+    return {
+        "min": int(values.min()),
+        "median": float(np.median(values)),
+        "mean": float(values.mean()),
+        "max": int(values.max()),
+    }
 
 
 def _isolated(file, degrees):
@@ -112,10 +144,14 @@ def _map(file, name, count, width):
     figures = {key: value.item() if hasattr(value, "item") else value for key, value in attributes.items()}
     if "halo_rows_total" not in figures:
         edges_out = None if file.meta.undirected else load_edges(file, "_out")
-        figures |= partition_quality(cluster_to_rank, count, file.read("clusters/offsets"), load_edges(file),
-                                     edges_out).attributes()
-    return figures | {"width": width, "halo_bytes_per_layer": 4 * width * figures["halo_rows_total"],
-                      "halo_bytes_per_layer_max_rank": 4 * width * figures["halo_rows_max"]}
+        figures |= partition_quality(
+            cluster_to_rank, count, file.read("clusters/offsets"), load_edges(file), edges_out
+        ).attributes()
+    return figures | {
+        "width": width,
+        "halo_bytes_per_layer": 4 * width * figures["halo_rows_total"],
+        "halo_bytes_per_layer_max_rank": 4 * width * figures["halo_rows_max"],
+    }
 
 
 def describe(info):
@@ -124,35 +160,79 @@ def describe(info):
     kinds = [word for word, there in (("weighted", info["weighted"]), ("typed", info["typed"])) if there]
     classes, names = info["class_sizes"], info["class_names"]
     facts = [
-        ("file", f"{info['file']} ({_bytes(info['file_bytes'])})"), ("uuid", info["uuid"]), ("source", info["source"]),
+        ("file", f"{info['file']} ({_bytes(info['file_bytes'])})"),
+        ("uuid", info["uuid"]),
+        ("source", info["source"]),
         ("nodes", f"{info['nodes']:,}"),
-        ("directed edges", f"{info['directed_edges']:,}, {'un' if info['undirected'] else ''}directed graph, "
-                           f"{info['self_loops']:,} self loops{''.join(', ' + kind for kind in kinds)}"),
-        ("in-degree", f"min {degree['min']}, median {degree['median']:g}, mean {degree['mean']:.2f}, "
-                      f"max {degree['max']:,}, {degree['isolated']:,} isolated nodes"),
+        (
+            "directed edges",
+            f"{info['directed_edges']:,}, {'un' if info['undirected'] else ''}directed graph, "
+            f"{info['self_loops']:,} self loops{''.join(', ' + kind for kind in kinds)}",
+        ),
+        (
+            "in-degree",
+            f"min {degree['min']}, median {degree['median']:g}, mean {degree['mean']:.2f}, "
+            f"max {degree['max']:,}, {degree['isolated']:,} isolated nodes",
+        ),
         ("features", f"{info['features']} {'sparse ' if info['sparse_features'] else ''}{info['feature_dtype'] or ''}"),
-        ("classes", f"{info['classes']}{' (multi-label)' if info['multi_label'] else ''}"
-                    + (f", {min(classes):,} to {max(classes):,} nodes each" if classes else "")
-                    + (f": {_shown(dict(zip(names, classes)))}" if names else "")),
-        *((f"{what} types", f"{len(sizes)}: " + _shown(sizes))
-          for what, sizes in (("node", info["node_types"]), ("edge", info["edge_types"])) if sizes),
+        (
+            "classes",
+            f"{info['classes']}{' (multi-label)' if info['multi_label'] else ''}"
+            + (f", {min(classes):,} to {max(classes):,} nodes each" if classes else "")
+            + (f": {_shown(dict(zip(names, classes)))}" if names else ""),
+        ),
+        *(
+            (f"{what} types", f"{len(sizes)}: " + _shown(sizes))
+            for what, sizes in (("node", info["node_types"]), ("edge", info["edge_types"]))
+            if sizes
+        ),
         ("splits", ", ".join(f"{name} {count:,}" for name, count in info["splits"].items())),
-        ("clusters", f"{clusters['count']:,}; nodes {clusters['nodes']['min']:,} to {clusters['nodes']['max']:,}, "
-                     f"in-edges {clusters['edges']['min']:,} to {clusters['edges']['max']:,}"
-                     + ("" if clusters["internal_edge_fraction"] is None
-                        else f"; {100 * clusters['internal_edge_fraction']:.1f} % of the edges within clusters"))]
+        (
+            "clusters",
+            f"{clusters['count']:,}; nodes {clusters['nodes']['min']:,} to {clusters['nodes']['max']:,}, "
+            f"in-edges {clusters['edges']['min']:,} to {clusters['edges']['max']:,}"
+            + (
+                ""
+                if clusters["internal_edge_fraction"] is None
+                else f"; {100 * clusters['internal_edge_fraction']:.1f} % of the edges within clusters"
+            ),
+        ),
+    ]
     text = tabulate(facts, tablefmt="plain", disable_numparse=True)
-    rows = [(name, int(count), m["imbalance_nodes"], m["imbalance_edges"],
-             f"{100 * m['edge_cut'] / max(info['directed_edges'], 1):.1f} %",
-             f"{m['halo_rows_total']:,}", f"{m['halo_rows_max']:,}", _bytes(m["halo_bytes_per_layer"]),
-             _bytes(m["halo_bytes_per_layer_max_rank"]))
-            for name, maps in info["partitionings"].items()
-            for count, m in sorted(maps.items(), key=lambda item: int(item[0]))]
+    rows = [
+        (
+            name,
+            int(count),
+            m["imbalance_nodes"],
+            m["imbalance_edges"],
+            f"{100 * m['edge_cut'] / max(info['directed_edges'], 1):.1f} %",
+            f"{m['halo_rows_total']:,}",
+            f"{m['halo_rows_max']:,}",
+            _bytes(m["halo_bytes_per_layer"]),
+            _bytes(m["halo_bytes_per_layer_max_rank"]),
+        )
+        for name, maps in info["partitionings"].items()
+        for count, m in sorted(maps.items(), key=lambda item: int(item[0]))
+    ]
     if not rows:
         return f"{text}\n\nno partitionings; add some with `partition_tools partition {info['file']} --ranks 1,2,4`"
     width = next(iter(next(iter(info["partitionings"].values())).values()))["width"]
-    table = tabulate(rows, ("partitioning", "ranks", "imbalance (nodes)", "(edges)", "edges cut", "halo rows",
-                            "largest rank's", "bytes per exchange", "largest rank's"), floatfmt=".3f", stralign="right")
+    table = tabulate(
+        rows,
+        (
+            "partitioning",
+            "ranks",
+            "imbalance (nodes)",
+            "(edges)",
+            "edges cut",
+            "halo rows",
+            "largest rank's",
+            "bytes per exchange",
+            "largest rank's",
+        ),
+        floatfmt=".3f",
+        stralign="right",
+    )
     return f"{text}\n\n{table}\nbytes per exchange: halo rows of {width} fp32 numbers, once per layer and direction"
 
 

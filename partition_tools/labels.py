@@ -1,7 +1,7 @@
 """Labels on their way into the file: one class per node, or several 0/1 columns.
 
-A column of numbers does not say what it is. Classes make as many outputs of a model as the largest of them says, so a column
-of prices, years or identifiers taken for classes has to be an error here, not a model of a million outputs.
+A column of numbers does not say what it is. Classes make as many outputs of a model as the largest of them says, so a
+column of prices, years or identifiers taken for classes has to be an error here, not a model of a million outputs.
 """
 
 import numpy as np
@@ -17,14 +17,16 @@ FEW_CLASSES = 16
 def canonical_labels(labels, n, split, num_classes=None, names=()):
     """(labels, number of classes): int64 (n,) with -1 for none, or uint8 (n, C) for several 0/1 columns.
 
-    num_classes: as stated, or None to count; names: of the classes, or empty. Raises GraphError naming the first node whose label
-    is wrong, and for labels that are probably no classes unless num_classes is stated.
+    num_classes: as stated, or None to count; names: of the classes, or empty. Raises GraphError naming the first node
+    whose label is wrong, and for labels that are probably no classes unless num_classes is stated.
     """
     if num_classes is not None and not 0 <= num_classes <= MOST_LABEL:
         raise GraphError(f"the number of classes must be from 1 to {MOST_LABEL}, got {num_classes}")
     if names and num_classes not in (None, 0, len(names)):
-        raise GraphError(f"{num_classes} classes were stated, but the labels have the names of {len(names)} "
-                         f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})")
+        raise GraphError(
+            f"{num_classes} classes were stated, but the labels have the names of {len(names)} "
+            f"({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})"
+        )
     if labels is None:
         return np.full(n, -1, np.int64), num_classes or len(names)
     labels = np.asarray(labels)
@@ -42,8 +44,10 @@ def canonical_labels(labels, n, split, num_classes=None, names=()):
     strange = (whole != np.rint(whole)) | (whole > MOST_LABEL) | (whole < -MOST_LABEL)
     if strange.any():
         node = int(np.argmax(strange))
-        raise GraphError(f"node {node} has label {labels[node]}{_regression(labels)}; expected whole numbers (classes "
-                         "from 0, -1 for none)")
+        raise GraphError(
+            f"node {node} has label {labels[node]}{_regression(labels)}; expected whole numbers (classes "
+            "from 0, -1 for none)"
+        )
     whole = whole.astype(np.int64)
     classes = num_classes or len(names) or int(whole.max(initial=-1)) + 1
     if not num_classes and not names:
@@ -67,10 +71,12 @@ def _check_class_count(labels, classes):
     """GraphError where most classes would have no member, as with identifiers, years or prices in place of classes."""
     members = np.unique(labels[labels >= 0]) if classes > FEW_CLASSES else ()
     if classes > FEW_CLASSES and classes > 2 * len(members):
-        raise GraphError(f"labels up to {classes - 1} would make {classes:,} classes, of which {len(members):,} have a "
-                         f"member (the smallest is {members[0]}); if they are classes, say --classes {classes}; if they "
-                         "are names of classes, number these from 0 or write them as words; regression is not supported "
-                         "yet")
+        raise GraphError(
+            f"labels up to {classes - 1} would make {classes:,} classes, of which {len(members):,} have a "
+            f"member (the smallest is {members[0]}); if they are classes, say --classes {classes}; if they "
+            "are names of classes, number these from 0 or write them as words; regression is not supported "
+            "yet"
+        )
 
 
 def label_warnings(data):
@@ -79,11 +85,15 @@ def label_warnings(data):
     if labels.ndim == 2:
         rows = labels.sum(axis=1, dtype=np.int64)
         if labels.shape[1] > 1 and (rows == 1).all():
-            return [f"each node has exactly one of {labels.shape[1]} labels, which are taken for a multi-label task; if "
-                    "they encode classes (one-hot), give the number of the class instead: y.argmax(1)"]
+            return [
+                f"each node has exactly one of {labels.shape[1]} labels, which are taken for a multi-label task; if "
+                "they encode classes (one-hot), give the number of the class instead: y.argmax(1)"
+            ]
     elif data.num_classes > FEW_CLASSES and 2 * data.num_classes > np.count_nonzero(labels >= 0) > 0:
-        return [f"there are {data.num_classes:,} classes for {np.count_nonzero(labels >= 0):,} labelled nodes; are the labels "
-                f"classes?"]
+        return [
+            f"there are {data.num_classes:,} classes for {np.count_nonzero(labels >= 0):,} labelled nodes; are the "
+            "labels classes?"
+        ]
     return []
 
 
@@ -97,13 +107,17 @@ def _multi_label(labels, missing, split, num_classes):
         raise GraphError(f"the labels have {labels.shape[1]} columns but {num_classes} classes were stated or named")
     wrong = ((labels != 0) & (labels != 1) & ~missing).any(axis=1)
     if wrong.any():
-        raise GraphError(f"node {int(np.argmax(wrong))} has a label that is neither 0 nor 1{_regression(labels)}; several "
-                         "label columns mean a multi-label task of 0/1 columns")
+        raise GraphError(
+            f"node {int(np.argmax(wrong))} has a label that is neither 0 nor 1{_regression(labels)}; several "
+            "label columns mean a multi-label task of 0/1 columns"
+        )
     partly = missing.any(axis=1) & ~missing.all(axis=1)
     if partly.any():
-        raise GraphError(f"node {int(np.argmax(partly))} has some of its labels and NaN for others "
-                         f"({np.count_nonzero(partly)} such nodes); write 0 for what it is not, or NaN for all where its "
-                         "labels are not known")
+        raise GraphError(
+            f"node {int(np.argmax(partly))} has some of its labels and NaN for others "
+            f"({np.count_nonzero(partly)} such nodes); write 0 for what it is not, or NaN for all where its "
+            "labels are not known"
+        )
     _no_label_in_split(missing.all(axis=1) & (split > 0), split)
     return np.where(missing, 0, labels).astype(np.uint8), labels.shape[1]
 
@@ -112,8 +126,10 @@ def _no_label_in_split(wrong, split):
     if wrong.any():
         node = int(np.argmax(wrong))
         name = {value: name for name, value in SPLITS.items()}[int(split[node])]
-        raise GraphError(f"node {node} is in the {name} split but has no label ({np.count_nonzero(wrong)} such nodes); "
-                         "take it out of the split or give it a label")
+        raise GraphError(
+            f"node {node} is in the {name} split but has no label ({np.count_nonzero(wrong)} such nodes); "
+            "take it out of the split or give it a label"
+        )
 
 
 def labelled_nodes(labels, n):

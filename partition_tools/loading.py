@@ -22,32 +22,50 @@ class StoredRows:
 def load_edges(file, suffix=""):
     """`Edges` of /topology (or, with suffix "_out", /topology_out) and their weights and types."""
     meta = file.meta
-    return Edges(file.read(f"topology{suffix}/indptr"), file.read(f"topology{suffix}/indices"),
-                 file.read(f"edges{suffix}/weight") if meta.weighted else None,
-                 file.read(f"edges{suffix}/type") if meta.typed else None)
+    return Edges(
+        file.read(f"topology{suffix}/indptr"),
+        file.read(f"topology{suffix}/indices"),
+        file.read(f"edges{suffix}/weight") if meta.weighted else None,
+        file.read(f"edges{suffix}/type") if meta.typed else None,
+    )
 
 
 def load_cluster_graph(file):
     """The weighted cluster graph, or None for a file that has none."""
     if "clusters/graph" not in file:
         return None
-    return Csr(*(file.read(f"clusters/graph/{name}") for name in ("indptr", "indices", "weight")),
-               file.meta.num_clusters)
+    return Csr(
+        *(file.read(f"clusters/graph/{name}") for name in ("indptr", "indices", "weight")), file.meta.num_clusters
+    )
 
 
 def load_graph(file):
     """`GraphData` of an open `GraphFile`; dense features are a `StoredRows`, so the file must stay open for them."""
     meta = file.meta
     if meta.sparse_features:
-        features = Csr(*(file.read(f"nodes/features_csr/{name}") for name in ("indptr", "indices", "data")),
-                       meta.num_features)
+        features = Csr(
+            *(file.read(f"nodes/features_csr/{name}") for name in ("indptr", "indices", "data")), meta.num_features
+        )
     else:
         features = StoredRows(file, "nodes/features") if "nodes/features" in file else None
-    data = GraphData(load_edges(file), None if meta.undirected else load_edges(file, "_out"), features,
-                     file.read("nodes/labels"), file.read("nodes/split"), file.read("nodes/original_id"),
-                     file.read("clusters/offsets"), meta.num_classes, meta.uuid, load_cluster_graph(file), meta.source,
-                     meta.seed, meta.versions, meta.num_self_loops,
-                     file.read("nodes/type") if meta.num_node_types else None, meta.type_names)
+    data = GraphData(
+        load_edges(file),
+        None if meta.undirected else load_edges(file, "_out"),
+        features,
+        file.read("nodes/labels"),
+        file.read("nodes/split"),
+        file.read("nodes/original_id"),
+        file.read("clusters/offsets"),
+        meta.num_classes,
+        meta.uuid,
+        load_cluster_graph(file),
+        meta.source,
+        meta.seed,
+        meta.versions,
+        meta.num_self_loops,
+        file.read("nodes/type") if meta.num_node_types else None,
+        meta.type_names,
+    )
     check_shape(file.path, data)
     return data
 
@@ -58,12 +76,22 @@ def check_shape(path, data):
     n = data.num_nodes
     for edges in (data.edges, data.edges_out):
         if edges is not None and (
-                edges.indptr[0] != 0 or (np.diff(edges.indptr) < 0).any() or edges.indptr[-1] != len(edges.indices)
-                or (len(edges.indices) and not 0 <= edges.indices.min() <= edges.indices.max() < n)):
+            edges.indptr[0] != 0
+            or (np.diff(edges.indptr) < 0).any()
+            or edges.indptr[-1] != len(edges.indices)
+            or (len(edges.indices) and not 0 <= edges.indices.min() <= edges.indices.max() < n)
+        ):
             raise GraphError(f"{path}: the edges are damaged; `python -m partition_tools verify {path}` says how")
     offsets = data.cluster_offsets
-    if offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any() or len(data.original_id) != n or (
-            n and not np.array_equal(np.sort(data.original_id), np.arange(n))) or (
-            data.node_type is not None and len(data.node_type) != n):
-        raise GraphError(f"{path}: the clusters, original ids or node types are damaged; `python -m partition_tools "
-                         f"verify {path}` says how")
+    if (
+        offsets[0] != 0
+        or offsets[-1] != n
+        or (np.diff(offsets) < 0).any()
+        or len(data.original_id) != n
+        or (n and not np.array_equal(np.sort(data.original_id), np.arange(n)))
+        or (data.node_type is not None and len(data.node_type) != n)
+    ):
+        raise GraphError(
+            f"{path}: the clusters, original ids or node types are damaged; `python -m partition_tools "
+            f"verify {path}` says how"
+        )

@@ -1,7 +1,9 @@
-"""Nodes whose ids are any numbers or words: one numbering, in the sorted order of the ids, for all files that speak of them.
+"""Nodes whose ids are any numbers or words: one numbering, in the sorted order of the ids, for all files that speak of
+them.
 
-Ids come from several files, and each must mean the same node in all of them. Numbers are compared as numbers and words as
-words; an id that would be one of them here and the other there is an error, for it would make two nodes of one or one of two.
+Ids come from several files, and each must mean the same node in all of them. Numbers are compared as numbers and words
+as words; an id that would be one of them here and the other there is an error, for it would make two nodes of one or
+one of two.
 """
 
 import re
@@ -21,7 +23,9 @@ def read_node_ids(path):
     if path.suffix == ".npy":
         ids = load_npy(path)
         if ids.dtype.kind not in "iuU" or ids.ndim != 1:
-            raise FormatError(f"{path} must be a vector of node ids, integers or strings, got {ids.dtype}{list(ids.shape)}")
+            raise FormatError(
+                f"{path} must be a vector of node ids, integers or strings, got {ids.dtype}{list(ids.shape)}"
+            )
     else:
         shape = layout(path)
         if len(shape.fields) != 1:
@@ -30,16 +34,18 @@ def read_node_ids(path):
         ids = exact_ids(path, shape, read_frame(path, shape=shape), 0)
     if len(np.unique(ids)) != len(ids):
         values, counts = np.unique(ids, return_counts=True)
-        raise FormatError(f"{path} has the id {values[np.argmax(counts)]} twice; expected each node once, in the order of "
-                          "the rows of the other tables")
+        raise FormatError(
+            f"{path} has the id {values[np.argmax(counts)]} twice; expected each node once, in the order of "
+            "the rows of the other tables"
+        )
     return ids
 
 
 def alike(ids):
     """The same ids, all of one kind that sorts and compares as they mean: int64, uint64 or text.
 
-    ids: {where they come from: array of integers or of text}. Raises FormatError for a number that is written in two ways (01
-    and 1) and for an empty id.
+    ids: {where they come from: array of integers or of text}. Raises FormatError for a number that is written in two
+    ways (01 and 1) and for an empty id.
     """
     for where, each in ids.items():
         if each.dtype.kind == "U" and (each == "").any():
@@ -51,8 +57,10 @@ def alike(ids):
         for text in texts[[_INTEGER.fullmatch(text) is not None for text in texts]].tolist():
             other = numbers.setdefault(int(text), text)
             if other != text:
-                raise FormatError(f"the node ids {other} and {text} are one number but two texts; write it in one way in "
-                                  f"{', '.join(ids)}")
+                raise FormatError(
+                    f"the node ids {other} and {text} are one number but two texts; write it in one way in "
+                    f"{', '.join(ids)}"
+                )
         kind = _integers(list(numbers)) if len(numbers) == len(texts) else None
         return {where: each.astype(str) if kind is None else _as_numbers(each, kind) for where, each in ids.items()}
     kind = _integers([limit for each in ids.values() if each.size for limit in (int(each.min()), int(each.max()))])
@@ -64,7 +72,7 @@ def alike(ids):
 def _integers(numbers):
     """The type that holds all of these integers; None if there is none."""
     low, high = min(numbers, default=0), max(numbers, default=0)
-    return np.int64 if -2**63 <= low and high < 2**63 else np.uint64 if low >= 0 and high < 2**64 else None
+    return np.int64 if -(2**63) <= low and high < 2**63 else np.uint64 if low >= 0 and high < 2**64 else None
 
 
 def _as_numbers(ids, kind):
@@ -77,25 +85,31 @@ def _as_numbers(ids, kind):
 def numbered(edges, keyed, order, order_path):
     """(all ids, sorted; {name: place in them} of `edges` and `keyed`, {name: ids}, and of `order`, or None).
 
-    order: the ids that there are, read from order_path; None to take all that occur. Raises FormatError for an id that `order`
-    does not have, and for a table that shares no id with the edges.
+    order: the ids that there are, read from order_path; None to take all that occur. Raises FormatError for an id that
+    `order` does not have, and for a table that shares no id with the edges.
     """
     given = {**edges, **keyed} | ({} if order is None else {"--node-ids": order})
     same = alike(given)
     if order is None:
-        names = np.unique(np.concatenate([np.unique(ids) for ids in same.values()]))  # the uniques are freed before the last sort
+        names = np.unique(
+            np.concatenate([np.unique(ids) for ids in same.values()])
+        )  # the uniques are freed before the last sort
         for name in keyed:
             ids, ends = same[name], next((same[end] for end in edges if len(same[end])), ())
             if len(ends) and len(ids) and not any(np.isin(ids, same[end]).any() for end in edges):
-                raise FormatError(f"no id of the {name} (such as {ids[0]}) is an id of the edges (such as {ends[0]}); the ids "
-                                  "must be written alike")
+                raise FormatError(
+                    f"no id of the {name} (such as {ids[0]}) is an id of the edges (such as {ends[0]}); the ids "
+                    "must be written alike"
+                )
     else:
         names = np.unique(same["--node-ids"])
         for name, ids in same.items():
             ids = np.unique(ids)
             unknown = ids[~np.isin(ids, names)]
             if len(unknown):
-                raise FormatError(f"the {name} have the id {unknown[0]}, which {order_path} does not ({len(unknown)} such ids); "
-                                  "it must name every node")
+                raise FormatError(
+                    f"the {name} have the id {unknown[0]}, which {order_path} does not ({len(unknown)} such ids); "
+                    "it must name every node"
+                )
     places = {name: np.searchsorted(names, ids) for name, ids in same.items()}
     return names, places, places.get("--node-ids")

@@ -7,16 +7,32 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.tables import numeric, read_table
 
-SPLIT_WORDS = {"train": 1, "training": 1, "val": 2, "valid": 2, "validation": 2, "test": 3, "testing": 3,
-               "": 0, "none": 0, "nan": 0, "0": 0, "1": 1, "2": 2, "3": 3}
+SPLIT_WORDS = {
+    "train": 1,
+    "training": 1,
+    "val": 2,
+    "valid": 2,
+    "validation": 2,
+    "test": 3,
+    "testing": 3,
+    "": 0,
+    "none": 0,
+    "nan": 0,
+    "0": 0,
+    "1": 1,
+    "2": 2,
+    "3": 3,
+}
 _INDEX_FILE = re.compile(r"(?=.*(train|val|test))(?=.*(idx|index|indices|ids|nodes))", re.IGNORECASE)
-SPLIT_TABLE = ("--splits takes one row per node: train, val, test or nothing. Lists of node ids make such a table with "
-               "(echo id,split; sed s/$/,train/ train.txt; sed s/$/,val/ val.txt; sed s/$/,test/ test.txt) > splits.csv")
+SPLIT_TABLE = (
+    "--splits takes one row per node: train, val, test or nothing. Lists of node ids make such a table with "
+    "(echo id,split; sed s/$/,train/ train.txt; sed s/$/,val/ val.txt; sed s/$/,test/ test.txt) > splits.csv"
+)
 
 
 def node_tables(options, exact, reporter):
-    """({"features" | "labels" | "splits" | "node types": (ids or None, values)} of the tables that were given, names of types and
-    classes as `RawGraph` has them). Node types and labels that are words are numbered in their sorted order.
+    """({"features" | "labels" | "splits" | "node types": (ids or None, values)} of the tables that were given, names of
+    types and classes as `RawGraph` has them). Node types and labels that are words are numbered in their sorted order.
 
     exact: leave ids as they are written (see `tables.exact_ids`).
     """
@@ -32,12 +48,22 @@ def node_tables(options, exact, reporter):
         names |= {"classes": words} if words else {}
         nothing = np.count_nonzero(values != values) if words else 0
         if nothing:
-            reporter.warn(f"{options.labels}: {nothing:,} rows have no label: they are empty, or one of NA, NaN, None, "
-                          "null and the like; a class of such a name needs another")
+            reporter.warn(
+                f"{options.labels}: {nothing:,} rows have no label: they are empty, or one of NA, NaN, None, "
+                "null and the like; a class of such a name needs another"
+            )
         tables["labels"] = ids, values
-        _say(reporter, options.labels, ids, heading, f"{values.shape[1]} columns of labels" if not words else
-             f"labels of {len(words)} classes, numbered in the order of their names; {np.count_nonzero(values != values):,} "
-             f"rows without")
+        _say(
+            reporter,
+            options.labels,
+            ids,
+            heading,
+            f"{values.shape[1]} columns of labels"
+            if not words
+            else f"labels of {len(words)} classes, numbered in the order of their names; "
+            f"{np.count_nonzero(values != values):,} "
+            f"rows without",
+        )
     if options.splits is not None:
         ids, values, heading = _split_table(options.splits, exact)
         tables["splits"] = ids, _split_codes(values, options.splits, ids is not None or heading is not None)
@@ -65,8 +91,10 @@ def _check_heading(path, ids, heading, words, reporter):
     if not words or ids is not None or heading is None:
         return
     if heading[0] in words:
-        raise FormatError(f"{path}: the first line, {heading[0]!r}, is taken for a heading but is one of the words below "
-                          "it; give the column a heading, such as label")
+        raise FormatError(
+            f"{path}: the first line, {heading[0]!r}, is taken for a heading but is one of the words below "
+            "it; give the column a heading, such as label"
+        )
     if heading[0].lower() not in ("label", "labels", "class", "target", "type", "category", "kind", "y"):
         reporter.warn(f"{path}: the first line, {heading[0]!r}, is taken for the heading")
 
@@ -85,8 +113,10 @@ def label_numbers(values, where):
         return values, []
     words = np.array(["" if value != value or value is None else str(value).strip() for value in values.reshape(-1)])
     if values.ndim == 2 and values.shape[1] != 1 and _any_word(words):
-        raise FormatError(f"{where} has {values.shape[1]} columns of labels, and words in them; expected one column of "
-                          "classes, or several columns of 0 and 1: leave those that are meant")
+        raise FormatError(
+            f"{where} has {values.shape[1]} columns of labels, and words in them; expected one column of "
+            "classes, or several columns of 0 and 1: leave those that are meant"
+        )
     if not _any_word(words):
         return numeric(np.where(words == "", "nan", words).reshape(values.shape), where), []
     found = np.unique(words[words != ""])
@@ -121,15 +151,24 @@ def _split_codes(values, path, described):
     found = set(words)
     unknown = sorted(found - set(SPLIT_WORDS))
     numbers = found - {"", "nan"}
-    if numbers and not described and all(word.isdigit() for word in numbers) and (unknown or _INDEX_FILE.match(path.name)):
+    if (
+        numbers
+        and not described
+        and all(word.isdigit() for word in numbers)
+        and (unknown or _INDEX_FILE.match(path.name))
+    ):
         raise FormatError(f"{path} looks like a list of node ids; {SPLIT_TABLE}")
     if unknown:
         raise FormatError(f"{path} has the split {unknown[0]!r}; expected train, val, test or nothing")
     if len({word.isdigit() for word in numbers}) > 1:
-        raise FormatError(f"{path} mixes words and numbers ({', '.join(sorted(numbers))}); write train, val, test or nothing")
+        raise FormatError(
+            f"{path} mixes words and numbers ({', '.join(sorted(numbers))}); write train, val, test or nothing"
+        )
     if "0" in found and "3" not in found and found <= set("0123") | {"", "nan"}:
-        raise FormatError(f"{path} has the splits {', '.join(sorted(numbers))}, which could be none, train, val or train, "
-                          "val, test; write words: train, val, test or nothing")
+        raise FormatError(
+            f"{path} has the splits {', '.join(sorted(numbers))}, which could be none, train, val or train, "
+            "val, test; write words: train, val, test or nothing"
+        )
     return np.array([SPLIT_WORDS[word] for word in words], np.uint8)
 
 
@@ -141,17 +180,21 @@ def place_rows(ids, values, num_nodes, what):
     if ids is None:
         return values
     if ids.dtype.kind not in "iu" or (len(ids) and (ids.min() < 0 or ids.max() >= num_nodes)):
-        raise FormatError(f"the {what} table has an id outside the nodes 0..{num_nodes - 1}; for ids that are words or "
-                          "have gaps use --relabel")
+        raise FormatError(
+            f"the {what} table has an id outside the nodes 0..{num_nodes - 1}; for ids that are words or "
+            "have gaps use --relabel"
+        )
     present = np.zeros(num_nodes, bool)
     present[ids] = True
     if np.count_nonzero(present) != len(ids):
         ordered = np.sort(ids)
         raise FormatError(f"the {what} table has two rows for one node ({ordered[np.argmax(np.diff(ordered) == 0)]})")
     if what == "features" and not present.all():
-        raise FormatError(f"node {int(np.argmin(present))} has no row in the table of features ({len(ids)} rows for nodes "
-                          f"0..{num_nodes - 1}); if the ids have gaps, --relabel numbers those that occur, else give each node "
-                          f"a row")
+        raise FormatError(
+            f"node {int(np.argmin(present))} has no row in the table of features ({len(ids)} rows for nodes "
+            f"0..{num_nodes - 1}); if the ids have gaps, --relabel numbers those that occur, else give each node "
+            f"a row"
+        )
     if values.dtype == np.uint8:
         placed = np.zeros((num_nodes, *values.shape[1:]), values.dtype)
     else:

@@ -21,7 +21,8 @@ HELP = "cluster the graph and map its clusters to ranks"
 BALANCES = ("nodes", "edges", "train")
 WARN_IMBALANCE = 1.05
 CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
-DESCRIPTION = f"""Split a graph into K clusters with METIS, put its nodes in cluster order, and store for each number of
+DESCRIPTION = (
+    f"""Split a graph into K clusters with METIS, put its nodes in cluster order, and store for each number of
 ranks P a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites it; later
 calls only add maps, so one file serves a whole scaling study.
 
@@ -29,11 +30,14 @@ K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_P
 {SMALLEST_CLUSTER} nodes as long as there are as many clusters as ranks. More clusters balance better; fewer are faster.
 
 methods:
-""" + "\n".join(f"  {name:16} {module.HELP}" for name, module in METHODS.items()) + """
+"""
+    + "\n".join(f"  {name:16} {module.HELP}" for name, module in METHODS.items())
+    + """
 
 Peak memory, first call: about 110 E + 60 n bytes in METIS (64-bit ids, all levels of its multigrid), or 12 E + 60 n
 bytes and the feature buffer (at most 4 n F bytes) while the file is rewritten, whichever is larger; 8 E more with
 weights and types, twice that for directed graphs. Later calls: about 6 E + 30 n bytes."""
+)
 
 
 def configure(parser):
@@ -44,22 +48,37 @@ def configure(parser):
     parser.add_argument("--method", choices=tuple(METHODS), default="metis")
     parser.add_argument("--name", help="name of the partitioning in the file (default: the method)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.add_argument("--balance", choices=BALANCES, default="nodes",
-                        help="what ranks get equal shares of (default nodes)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE",
-                        help="write the result here and leave GRAPH as it is")
-    parser.add_argument("--feature-buffer", type=float, default=4.0, metavar="GIB",
-                        help="memory for reordering dense features (default 4); below their size the file is read in "
-                             "several passes")
+    parser.add_argument(
+        "--balance", choices=BALANCES, default="nodes", help="what ranks get equal shares of (default nodes)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the result here and leave GRAPH as it is"
+    )
+    parser.add_argument(
+        "--feature-buffer",
+        type=float,
+        default=4.0,
+        metavar="GIB",
+        help="memory for reordering dense features (default 4); below their size the file is read in several passes",
+    )
     parser.add_argument("--force", action="store_true", help="overwrite an existing -o FILE")
 
 
 def run(arguments, reporter):
     """The sub-command itself; returns the exit code."""
-    results = partition_graph(arguments.graph, parse_ranks(arguments.ranks), num_clusters=arguments.clusters,
-                              method=arguments.method, name=arguments.name, seed=arguments.seed,
-                              balance=arguments.balance, output=arguments.output,
-                              feature_buffer=arguments.feature_buffer, force=arguments.force, reporter=reporter)
+    results = partition_graph(
+        arguments.graph,
+        parse_ranks(arguments.ranks),
+        num_clusters=arguments.clusters,
+        method=arguments.method,
+        name=arguments.name,
+        seed=arguments.seed,
+        balance=arguments.balance,
+        output=arguments.output,
+        feature_buffer=arguments.feature_buffer,
+        force=arguments.force,
+        reporter=reporter,
+    )
     print(quality_table(results))
     return 0
 
@@ -81,8 +100,20 @@ def default_clusters(num_nodes, max_ranks):
     return max(min(wanted, num_nodes // SMALLEST_CLUSTER), max_ranks)
 
 
-def partition_graph(path, ranks, *, num_clusters=None, method="metis", name=None, seed=0, balance="nodes", output=None,
-                    feature_buffer=4.0, force=False, reporter=None):
+def partition_graph(
+    path,
+    ranks,
+    *,
+    num_clusters=None,
+    method="metis",
+    name=None,
+    seed=0,
+    balance="nodes",
+    output=None,
+    feature_buffer=4.0,
+    force=False,
+    reporter=None,
+):
     """Store maps for each number of ranks; returns {P: dict of attributes} and writes `output`, or `path` in place.
 
     Raises ConfigError for options and GraphError for graphs that do not allow it; then no file is changed.
@@ -95,8 +126,9 @@ def partition_graph(path, ranks, *, num_clusters=None, method="metis", name=None
     if maker.NEW_FILE and output is None:
         raise ConfigError(f"{method} reorders the nodes, so it needs a new file: say -o FILE")
     if output is not None and Path(output).resolve() == Path(path).resolve():
-        raise FormatError(f"-o {output} is the graph itself; leave -o out to change it in place, or choose another "
-                          f"name")
+        raise FormatError(
+            f"-o {output} is the graph itself; leave -o out to change it in place, or choose another name"
+        )
     if output is not None:
         check_target(output, force)
     GraphFile(path).file.close()  # what is no graph is not claimed
@@ -145,21 +177,27 @@ def _check_clusters(path, n, stored, num_clusters, ranks, fresh):
     if num_clusters is not None and num_clusters > n:
         raise GraphError(f"{num_clusters} clusters are more than the {n} nodes of the graph")
     if not fresh and num_clusters not in (None, stored):
-        raise GraphError(f"{path} already has {stored} clusters, not {num_clusters}; write a new file with -o, or "
-                         f"leave --clusters out")
+        raise GraphError(
+            f"{path} already has {stored} clusters, not {num_clusters}; write a new file with -o, or "
+            f"leave --clusters out"
+        )
     have = num_clusters if fresh else stored
     if ranks[-1] > have:
-        raise GraphError(f"{ranks[-1]} ranks are more than the {have} clusters; ask for more with --clusters"
-                         f"{'' if fresh else ' and write a new file with -o'}, or use fewer ranks")
+        raise GraphError(
+            f"{ranks[-1]} ranks are more than the {have} clusters; ask for more with --clusters"
+            f"{'' if fresh else ' and write a new file with -o'}, or use fewer ranks"
+        )
 
 
 def _clustered(data, maker, num_clusters, seed, feature_buffer, reporter):
-    with reporter.bar(num_clusters, f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})",
-                      "clusters") as progress:
+    with reporter.bar(
+        num_clusters, f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})", "clusters"
+    ) as progress:
         order, offsets = maker.clusters(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
     reporter.stage("reordering")
-    data = reordered(data, order, offsets, buffer_bytes=int(feature_buffer * 2**30),
-                     versions={**data.versions, **_tool_versions()})
+    data = reordered(
+        data, order, offsets, buffer_bytes=int(feature_buffer * 2**30), versions={**data.versions, **_tool_versions()}
+    )
     parts = np.repeat(np.arange(num_clusters), np.diff(offsets))
     data.cluster_graph = cluster_graph(parts, num_clusters, data.edges, data.edges_out is not None)
     return data
@@ -177,14 +215,20 @@ def _maps(data, maker, ranks, seed, balance, reporter):
         reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
         cluster_to_rank = maker.ranks(sizes, graph, count, seed)
         quality = partition_quality(cluster_to_rank, count, data.cluster_offsets, data.edges, data.edges_out)
-        attributes = {"method": maker.NAME, "seed": seed, "balance": balance, **quality.attributes(),
-                      "halo_rows_per_node": quality.halo_rows_total / data.num_nodes,
-                      "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
-                      "versions": " ".join(map(" ".join, versions(**_tool_versions()).items()))}
+        attributes = {
+            "method": maker.NAME,
+            "seed": seed,
+            "balance": balance,
+            **quality.attributes(),
+            "halo_rows_per_node": quality.halo_rows_total / data.num_nodes,
+            "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
+            "versions": " ".join(map(" ".join, versions(**_tool_versions()).items())),
+        }
         if quality.imbalance_nodes > WARN_IMBALANCE:
-            reporter.warn(f"with {count} ranks the fullest has {quality.imbalance_nodes:.3f} times the mean number "
-                          "of nodes; "
-                          + ("more clusters balance better" if balance == "nodes" else f"the map balances {balance}"))
+            reporter.warn(
+                f"with {count} ranks the fullest has {quality.imbalance_nodes:.3f} times the mean number "
+                "of nodes; " + ("more clusters balance better" if balance == "nodes" else f"the map balances {balance}")
+            )
         maps[count] = cluster_to_rank, attributes
     return maps
 
@@ -198,8 +242,21 @@ def _tool_versions():
 
 def quality_table(results):
     """A table of {P: attributes} for people."""
-    rows = [(p, a["imbalance_nodes"], a["imbalance_edges"], f"{100 * a['cut_fraction']:.1f} %",
-             f"{a['halo_rows_total']:,}", f"{a['halo_rows_max']:,}", a["halo_rows_per_node"])
-            for p, a in sorted(results.items())]
-    return tabulate(rows, ("ranks", "imbalance (nodes)", "(edges)", "edges cut", "halo rows", "largest rank's",
-                           "halo rows per node"), floatfmt=".3f", stralign="right")
+    rows = [
+        (
+            p,
+            a["imbalance_nodes"],
+            a["imbalance_edges"],
+            f"{100 * a['cut_fraction']:.1f} %",
+            f"{a['halo_rows_total']:,}",
+            f"{a['halo_rows_max']:,}",
+            a["halo_rows_per_node"],
+        )
+        for p, a in sorted(results.items())
+    ]
+    return tabulate(
+        rows,
+        ("ranks", "imbalance (nodes)", "(edges)", "edges cut", "halo rows", "largest rank's", "halo rows per node"),
+        floatfmt=".3f",
+        stralign="right",
+    )

@@ -57,11 +57,13 @@ def cluster_graph(parts, num_clusters, edges, directed):
     while start < n:
         stop = max(start + 1, int(np.searchsorted(indptr, indptr[start] + BLOCK, side="right")) - 1)
         stop = min(stop, n)
-        to = np.repeat(parts[start:stop], np.diff(indptr[start:stop + 1]))
-        cells, counts = np.unique(to * np.int64(num_clusters) + parts[edges.indices[indptr[start]:indptr[stop]]],
-                                  return_counts=True)
-        total = total + scipy.sparse.csr_matrix((counts, (cells // num_clusters, cells % num_clusters)),
-                                                shape=total.shape)
+        to = np.repeat(parts[start:stop], np.diff(indptr[start : stop + 1]))
+        cells, counts = np.unique(
+            to * np.int64(num_clusters) + parts[edges.indices[indptr[start] : indptr[stop]]], return_counts=True
+        )
+        total = total + scipy.sparse.csr_matrix(
+            (counts, (cells // num_clusters, cells % num_clusters)), shape=total.shape
+        )
         start = stop
     if directed:
         total = (total + total.T).tocsr()
@@ -77,8 +79,9 @@ def partition_quality(cluster_to_rank, num_ranks, offsets, edges, edges_out=None
     edge_loads = np.bincount(cluster_to_rank, np.diff(edges.indptr[offsets]), num_ranks)
     halo, cut = _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of)
     backward = halo if edges_out is None else _halo(cluster_to_rank, num_ranks, offsets, edges_out, rank_of)[0]
-    return Quality(num_ranks, imbalance(nodes), imbalance(edge_loads), cut, int(halo.sum()), int(halo.max()),
-                   int(backward.sum()))
+    return Quality(
+        num_ranks, imbalance(nodes), imbalance(edge_loads), cut, int(halo.sum()), int(halo.max()), int(backward.sum())
+    )
 
 
 def _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of):
@@ -88,7 +91,7 @@ def _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of):
     for rank in range(num_ranks):
         needed[:] = False
         for start, stop in ranges(offsets, cluster_to_rank == rank):
-            sources = edges.indices[edges.indptr[start]:edges.indptr[stop]]
+            sources = edges.indices[edges.indptr[start] : edges.indptr[stop]]
             needed[sources] = True
             cut += np.count_nonzero(rank_of[sources] != rank)
         rows[rank] = np.count_nonzero(needed & (rank_of != rank))

@@ -28,11 +28,18 @@ def reordered(data, order, offsets, *, buffer_bytes, cluster_graph=None, version
     else:
         features = None if data.features is None else PermutedRows(data.features, order, place, buffer_bytes)
     return dataclasses.replace(
-        data, edges=permuted_edges(data.edges, order, place),
-        edges_out=None if data.edges_out is None else permuted_edges(data.edges_out, order, place), features=features,
-        labels=data.labels[order], split=data.split[order], original_id=data.original_id[order],
-        node_type=None if data.node_type is None else data.node_type[order], cluster_offsets=offsets,
-        cluster_graph=cluster_graph, versions=versions or data.versions)
+        data,
+        edges=permuted_edges(data.edges, order, place),
+        edges_out=None if data.edges_out is None else permuted_edges(data.edges_out, order, place),
+        features=features,
+        labels=data.labels[order],
+        split=data.split[order],
+        original_id=data.original_id[order],
+        node_type=None if data.node_type is None else data.node_type[order],
+        cluster_offsets=offsets,
+        cluster_graph=cluster_graph,
+        versions=versions or data.versions,
+    )
 
 
 def permuted_edges(edges, order, place):
@@ -41,8 +48,11 @@ def permuted_edges(edges, order, place):
     counts = np.diff(edges.indptr)[order]
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     starts, n = edges.indptr[:-1][order], len(order)
-    new = Edges(indptr, np.empty_like(edges.indices),
-                *(None if a is None else np.empty_like(a) for a in (edges.weight, edges.type)))
+    new = Edges(
+        indptr,
+        np.empty_like(edges.indices),
+        *(None if a is None else np.empty_like(a) for a in (edges.weight, edges.type)),
+    )
     attributed = edges.weight is not None or edges.type is not None
     start = 0
     while start < n:
@@ -87,7 +97,7 @@ class PermutedRows:
         start, stop, _ = rows.indices(self.shape[0])
         if not self.start <= start <= stop <= self.stop:
             self._fill(start, min(max(stop, start + self.rows), self.shape[0]))
-        return self.window[start - self.start:stop - self.start]
+        return self.window[start - self.start : stop - self.start]
 
     def _fill(self, start, stop):
         self.window = None

@@ -8,7 +8,8 @@ from partition_tools.labels import labelled_nodes
 
 
 def canonical_split(split, n, fractions=None, seed=0, resplit=False, labels=None):
-    """uint8 (n,) of `SPLITS` values, from masks or lists of node ids, or drawn at random by fractions of the labelled nodes.
+    """uint8 (n,) of `SPLITS` values, from masks or lists of node ids, or drawn at random by fractions of the labelled
+    nodes.
 
     Raises GraphError where both are given, unless the random one is to replace the other (resplit).
     """
@@ -16,8 +17,10 @@ def canonical_split(split, n, fractions=None, seed=0, resplit=False, labels=None
     if fractions is not None:
         present = [name for name, members in split.items() if members is not None]
         if present and not resplit:
-            raise GraphError(f"the input has a split of its own ({', '.join(present)}), and a random one was asked for as well; "
-                             "--resplit replaces it, and without --train, --val and --test it is kept")
+            raise GraphError(
+                f"the input has a split of its own ({', '.join(present)}), and a random one was asked for as well; "
+                "--resplit replaces it, and without --train, --val and --test it is kept"
+            )
         _random_split(result, fractions, seed, labelled_nodes(labels, n))
         return result
     for name, members in split.items():
@@ -29,8 +32,9 @@ def canonical_split(split, n, fractions=None, seed=0, resplit=False, labels=None
                 raise GraphError(f"the {name} mask has shape {members.shape}, expected ({n},)")
             members = np.flatnonzero(members)
         elif members.ndim != 1 or (len(members) and members.dtype.kind not in "iu"):
-            raise GraphError(f"the {name} split must be a mask or a vector of node ids, got "
-                             f"{members.dtype}{members.shape}")
+            raise GraphError(
+                f"the {name} split must be a mask or a vector of node ids, got {members.dtype}{members.shape}"
+            )
         elif len(members) and (members.min() < 0 or members.max() >= n):
             raise GraphError(f"the {name} split names a node outside 0..{n - 1}")
         members = members.astype(np.int64)

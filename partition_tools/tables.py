@@ -28,11 +28,12 @@ OF_ARCHIVES = ("ignore", "split_column")
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How to read a source, as far as its format asks: files beside an edge list or matrix, the meaning of its columns, whether
-    node ids are to be renumbered; and of an archive what to leave out.
+    """How to read a source, as far as its format asks: files beside an edge list or matrix, the meaning of its columns,
+    whether node ids are to be renumbered; and of an archive what to leave out.
 
-    node_ids: a file with the id of each row of the tables that have no column of ids. heading: whether the edge list has
-    one; None to recognise it. ignore: arrays of an .npz that are not to be read. split_column: of masks with several.
+    node_ids: a file with the id of each row of the tables that have no column of ids. heading: whether the edge list
+    has one; None to recognise it. ignore: arrays of an .npz that are not to be read. split_column: of masks with
+    several.
     """
 
     features: Path | None = None
@@ -48,11 +49,20 @@ class TableOptions:
 
     def refuse(self, format_name, allowed=()):
         """FormatError if anything is set beside the fields `allowed`, for formats that it means nothing to."""
-        given = [field.name for field in fields(self) if getattr(self, field.name) != field.default and field.name not in allowed]
+        given = [
+            field.name
+            for field in fields(self)
+            if getattr(self, field.name) != field.default and field.name not in allowed
+        ]
         if given:
-            options, archives = ", ".join(f"--{name.replace('_', '-')}" for name in given), set(given) <= set(OF_ARCHIVES)
-            raise FormatError(f"{options}: for {'.npz archives' if archives else 'edge lists and Matrix Market'}; {format_name} "
-                              f"{'is read whole' if archives else 'has its own arrays'}")
+            options, archives = (
+                ", ".join(f"--{name.replace('_', '-')}" for name in given),
+                set(given) <= set(OF_ARCHIVES),
+            )
+            raise FormatError(
+                f"{options}: for {'.npz archives' if archives else 'edge lists and Matrix Market'}; {format_name} "
+                f"{'is read whole' if archives else 'has its own arrays'}"
+            )
 
 
 def _pandas():
@@ -101,8 +111,13 @@ def layout(path, header=None, known=None):
         header = not any(_is_number(field) for field in fields) or (known is not None and known(fields))
     comment = comment.strip().lstrip("".join(COMMENTS)).strip()
     words = (_fields(comment, separator), _fields(comment, r"[\s,]+"))
-    return Layout(skip, separator if len(fields) > 1 else ",", fields, header,
-                  next((each for each in words if len(each) == len(fields)), ()))
+    return Layout(
+        skip,
+        separator if len(fields) > 1 else ",",
+        fields,
+        header,
+        next((each for each in words if len(each) == len(fields)), ()),
+    )
 
 
 def _fields(line, separator):
@@ -124,16 +139,26 @@ def read_frame(path, header=None, shape=None, **options):
     if not shape.fields:
         return pandas.DataFrame()
     with _in_words(path):
-        frame = pandas.read_csv(path, sep=shape.separator, skiprows=shape.skip, header=0 if shape.heading else None, comment="#",
-                                skipinitialspace=True, skip_blank_lines=len(shape.fields) > 1, **options)
+        frame = pandas.read_csv(
+            path,
+            sep=shape.separator,
+            skiprows=shape.skip,
+            header=0 if shape.heading else None,
+            comment="#",
+            skipinitialspace=True,
+            skip_blank_lines=len(shape.fields) > 1,
+            **options,
+        )
     if not isinstance(frame.index, pandas.RangeIndex):  # pandas takes the columns without a name for names of rows
-        raise FormatError(f"{path}: the rows have more columns than the heading ({', '.join(shape.fields)}); name them all")
+        raise FormatError(
+            f"{path}: the rows have more columns than the heading ({', '.join(shape.fields)}); name them all"
+        )
     return frame
 
 
 def _first_row(path, blank_is_row):
-    """(number of lines before it, text, comment line before it) of the first line that is no comment; text is empty for a file
-    without one."""
+    """(number of lines before it, text, comment line before it) of the first line that is no comment; text is empty for
+    a file without one."""
     comment = ""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as lines:
         for skip, line in enumerate(lines):
@@ -161,8 +186,8 @@ def _is_number(text):
 def read_table(path, exact=False, data_words=()):
     """(ids or None, values 2-D array, heading or None) of a .npy array or a text table.
 
-    ids: the first column where its heading says that it holds ids. values keep the order of the file. exact: ids as they are
-    written, for those that are words. data_words: words that are no heading.
+    ids: the first column where its heading says that it holds ids. values keep the order of the file. exact: ids as
+    they are written, for those that are words. data_words: words that are no heading.
     """
     path = Path(path)
     refuse_table(path)
@@ -174,20 +199,26 @@ def read_table(path, exact=False, data_words=()):
         shape = replace(shape, heading=False)
     counted = shape.fields[1:] if shape.fields[:1] == ("",) else shape.fields if len(shape.fields) > 2 else ()
     if not shape.heading and counted and counted == tuple(map(str, range(len(counted)))):
-        raise FormatError(f"{path}: the first row ({','.join(shape.fields)[:40]}) counts the columns, as pandas heads a "
-                          "table without names; write it with to_csv(index=False, header=False), or name the columns")
+        raise FormatError(
+            f"{path}: the first row ({','.join(shape.fields)[:40]}) counts the columns, as pandas heads a "
+            "table without names; write it with to_csv(index=False, header=False), or name the columns"
+        )
     frame = read_frame(path, shape=shape)
     names = [str(name).strip() for name in frame.columns] if shape.heading else None
     keyed = bool(names) and is_id(names[0], len(names) - 1)
     late = [name for name in (names or ())[1:] if is_id(name, 0)]
     if late and not keyed:
-        raise FormatError(f"{path}: the column {late[0]} is not the first; expected the ids of the nodes in the first "
-                          "column, before what is known of them")
+        raise FormatError(
+            f"{path}: the column {late[0]} is not the first; expected the ids of the nodes in the first "
+            "column, before what is known of them"
+        )
     if len(shape.fields) == 1 and not keyed and _begins_blank(path):
-        raise FormatError(f"{path} begins with an empty line, which may be the row of the first node; write none or nan "
-                          "there, or take the line out")
+        raise FormatError(
+            f"{path} begins with an empty line, which may be the row of the first node; write none or nan "
+            "there, or take the line out"
+        )
     ids = (exact_ids(path, shape, frame, 0) if exact else frame.iloc[:, 0].to_numpy()) if keyed else None
-    return ids, frame.iloc[:, 1 if keyed else 0:].to_numpy(), names
+    return ids, frame.iloc[:, 1 if keyed else 0 :].to_numpy(), names
 
 
 def load_npy(path):
@@ -197,8 +228,10 @@ def load_npy(path):
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # of the header's text
         hint = ""
         if "ickle" in str(error):
-            hint = ("; save it again as a plain array, without objects: a = numpy.load(FILE, allow_pickle=True); "
-                    "numpy.save(FILE, numpy.array(a.tolist()))")
+            hint = (
+                "; save it again as a plain array, without objects: a = numpy.load(FILE, allow_pickle=True); "
+                "numpy.save(FILE, numpy.array(a.tolist()))"
+            )
         raise FormatError(f"{path} is not a readable .npy array: {error}{hint}") from error
 
 
@@ -215,7 +248,8 @@ def numeric(values, path):
 def exact_ids(path, shape, frame, column):
     """A column of ids: integers where they are written as such, else the texts as they stand in the file, stripped.
 
-    A parser makes one number of 01 and 1, and no value of NA and null. Only where that can matter is the column read again.
+    A parser makes one number of 01 and 1, and no value of NA and null. Only where that can matter is the column read
+    again.
     """
     values = frame.iloc[:, column].to_numpy()
     if values.dtype.kind == "f" and (np.abs(values) < 2**53).all() and np.array_equal(values, np.rint(values)):
@@ -226,12 +260,15 @@ def exact_ids(path, shape, frame, column):
     return frame.iloc[:, 0].str.strip().to_numpy().astype(str)
 
 
-# Bytes as what they are in a number: a zero, another digit, what may stand before one (white space, comma, quote, minus), a plus.
+# Bytes as what they are in a number: a zero, another digit, what may stand before one (white space, comma, quote,
+# minus), a plus.
 _KINDS = bytes.maketrans(bytes(range(256)), b"," * ord("+") + b"+,,xx" + b"0" + b"1" * 9 + b"x" * (256 - 58))
 
 
 def _has_odd_numbers(path):
-    """Whether a file may have a number that is not written as it is printed: 01, -01, +1. (Others are not known as integers.)"""
+    """Whether a file may have a number that is not written as it is printed: 01, -01, +1. (Others are not known as
+    integers.)
+    """
     with (gzip.open if Path(path).suffix == ".gz" else open)(path, "rb") as file:
         end = b","
         while block := file.read(1 << 22):

@@ -47,15 +47,17 @@ def canonical_types(types, count, what, names=()):
 
 
 def canonical_names(names):
-    """{"nodes": [...], "edges": [...], "classes": [...]} without the empty ones; GraphError for a name that is there twice or is
-    empty."""
+    """{"nodes": [...], "edges": [...], "classes": [...]} without the empty ones; GraphError for a name that is there
+    twice or is empty."""
     checked = {}
     for what, given in names.items():
         given = [str(name) for name in given]
         wrong = [name for name, times in Counter(given).items() if times > 1 or not name]
         if wrong:
-            raise GraphError(f"the names of the {what if what == 'classes' else f'types of {what}'} must be distinct and not "
-                             f"empty, got {wrong[0]!r}")
+            raise GraphError(
+                f"the names of the {what if what == 'classes' else f'types of {what}'} must be distinct and not "
+                f"empty, got {wrong[0]!r}"
+            )
         if given:
             checked[what] = given
     return checked

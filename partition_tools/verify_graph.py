@@ -37,12 +37,22 @@ def run(arguments, reporter):
     checks = verify_graph(arguments.graph, reporter)
     failed = [check for check in checks if check.ok is False]
     if arguments.json:
-        print(json.dumps({"file": str(arguments.graph), "ok": not failed,
-                          "checks": [dataclasses.asdict(check) for check in checks]}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "file": str(arguments.graph),
+                    "ok": not failed,
+                    "checks": [dataclasses.asdict(check) for check in checks],
+                },
+                indent=2,
+            )
+        )
     else:
         for check in checks:
-            print(f"{ {True: 'ok', False: 'FAILED', None: 'skipped'}[check.ok]:8} {check.name}"
-                  f"{': ' + check.detail if check.detail else ''}")
+            print(
+                f"{ {True: 'ok', False: 'FAILED', None: 'skipped'}[check.ok]:8} {check.name}"
+                f"{': ' + check.detail if check.detail else ''}"
+            )
         print(f"{arguments.graph}: {f'{len(failed)} of {len(checks)} checks failed' if failed else 'sound'}")
     return 1 if failed else 0
 
@@ -86,7 +96,7 @@ class _Verification:
             for name, shape in expected.items():
                 self.check(name, (), lambda: self._readable(name, shape))
                 progress(1)
-        for suffix in ("", "_out")[:1 if self.meta.undirected else 2]:
+        for suffix in ("", "_out")[: 1 if self.meta.undirected else 2]:
             self._edges(suffix)
         self._transposes()
         self._nodes()
@@ -99,22 +109,32 @@ class _Verification:
         meta = self.meta
         n, edges = meta.num_nodes, meta.num_edges
         expected = {}
-        for suffix in ("", "_out")[:1 if meta.undirected else 2]:
+        for suffix in ("", "_out")[: 1 if meta.undirected else 2]:
             expected |= {f"topology{suffix}/indptr": (n + 1,), f"topology{suffix}/indices": (edges,)}
             expected |= {f"edges{suffix}/weight": (edges,)} if meta.weighted else {}
             expected |= {f"edges{suffix}/type": (edges,)} if meta.typed else {}
         if meta.sparse_features:
-            expected |= {"nodes/features_csr/indptr": (n + 1,), "nodes/features_csr/indices": None,
-                         "nodes/features_csr/data": None}
+            expected |= {
+                "nodes/features_csr/indptr": (n + 1,),
+                "nodes/features_csr/indices": None,
+                "nodes/features_csr/data": None,
+            }
         elif meta.num_features or "nodes/features" in self.file:
             expected["nodes/features"] = (n, meta.num_features)
         if meta.num_node_types or "nodes/type" in self.file:
             expected["nodes/type"] = (n,)
-        expected |= {"nodes/labels": (n, meta.num_classes) if meta.multi_label else (n,), "nodes/split": (n,),
-                     "nodes/original_id": (n,), "clusters/offsets": (meta.num_clusters + 1,)}
+        expected |= {
+            "nodes/labels": (n, meta.num_classes) if meta.multi_label else (n,),
+            "nodes/split": (n,),
+            "nodes/original_id": (n,),
+            "clusters/offsets": (meta.num_clusters + 1,),
+        }
         if "clusters/graph" in self.file:
-            expected |= {"clusters/graph/indptr": (meta.num_clusters + 1,), "clusters/graph/indices": None,
-                         "clusters/graph/weight": None}
+            expected |= {
+                "clusters/graph/indptr": (meta.num_clusters + 1,),
+                "clusters/graph/indices": None,
+                "clusters/graph/weight": None,
+            }
         for name, counts in self.file.partitionings().items():
             expected |= {f"partitionings/{name}/{count}": (meta.num_clusters,) for count in counts}
         return expected
@@ -135,22 +155,31 @@ class _Verification:
         self.check(ends, (indices,), lambda: _range(read(indices), 0, n, "edge"))
         self.check(order, (indices, indptr, pointers, ends), lambda: _sorted_rows(load_edges(self.file, suffix)))
         if self.meta.weighted:
-            self.check(f"finite weights{suffix}", (f"edges{suffix}/weight",),
-                       lambda: _first(~np.isfinite(read(f"edges{suffix}/weight")),
-                                      "edge {} has a weight that is not finite"))
+            self.check(
+                f"finite weights{suffix}",
+                (f"edges{suffix}/weight",),
+                lambda: _first(~np.isfinite(read(f"edges{suffix}/weight")), "edge {} has a weight that is not finite"),
+            )
             if not self.bad & {indptr, indices, pointers, ends, f"edges{suffix}/weight", f"finite weights{suffix}"}:
                 self._weight_sums(suffix)
         if self.meta.typed:
-            self.check(f"edge types{suffix}", (f"edges{suffix}/type",),
-                       lambda: _range(read(f"edges{suffix}/type"), 0, self.meta.num_edge_types, "edge"))
+            self.check(
+                f"edge types{suffix}",
+                (f"edges{suffix}/type",),
+                lambda: _range(read(f"edges{suffix}/type"), 0, self.meta.num_edge_types, "edge"),
+            )
         if not suffix:
+
             def loops():
                 found = count_self_loops(load_edges(self.file))
                 return "" if found == self.meta.num_self_loops else f"found {found}, stated {self.meta.num_self_loops}"
+
             self.check("self loops", (indices, indptr, pointers), loops)
 
     def _weight_sums(self, suffix):
-        """A remark on nodes whose weights sum to 0 or less, by what models divide by. No fault: other models take such graphs."""
+        """A remark on nodes whose weights sum to 0 or less, by what models divide by. No fault: other models take such
+        graphs.
+        """
         edges = load_edges(self.file, suffix)
         if not len(edges.weight) or edges.weight.min() > 0:
             return
@@ -160,7 +189,9 @@ class _Verification:
         everywhere = np.append(row, np.flatnonzero(lonely))
         with_loops = weight_sums(everywhere, np.append(edges.weight, np.ones(lonely.sum())), n)
         if (with_loops < 0).any():
-            found.append(f"below 0 with added self loops at {int((with_loops < 0).sum())} nodes (gcn and sgc refuse this graph)")
+            found.append(
+                f"below 0 with added self loops at {int((with_loops < 0).sum())} nodes (gcn and sgc refuse this graph)"
+            )
         if (with_loops == 0).any():
             found.append(f"0 with added self loops at {int((with_loops == 0).sum())} nodes (gcn and sgc give 0 there)")
         if not suffix:
@@ -170,12 +201,24 @@ class _Verification:
                 found += _odd_sums(pairs, edges.weight, "pairs of a node and a type", "rgcn's mean")
         if found:
             ends = "out-edges" if suffix else "in-edges"
-            self.checks.append(Check(f"sums of weights{suffix}", True, f"weights of {ends} sum to " + "; to ".join(found)))
+            self.checks.append(
+                Check(f"sums of weights{suffix}", True, f"weights of {ends} sum to " + "; to ".join(found))
+            )
 
     def _transposes(self):
-        needs = [name for suffix in ("", "_out") for name in (
-            f"topology{suffix}/indptr", f"topology{suffix}/indices", f"edges{suffix}/weight", f"edges{suffix}/type",
-            f"row pointers{suffix}", f"index range{suffix}", f"sorted rows{suffix}")]
+        needs = [
+            name
+            for suffix in ("", "_out")
+            for name in (
+                f"topology{suffix}/indptr",
+                f"topology{suffix}/indices",
+                f"edges{suffix}/weight",
+                f"edges{suffix}/type",
+                f"row pointers{suffix}",
+                f"index range{suffix}",
+                f"sorted rows{suffix}",
+            )
+        ]
 
         def test():
             edges = load_edges(self.file)
@@ -197,38 +240,54 @@ class _Verification:
         if meta.sparse_features:
             base = "nodes/features_csr"
             parts = [f"{base}/{name}" for name in ("indptr", "indices", "data")]
-            self.check("sparse features", parts, lambda: _pointers(read(parts[0]), self.file.shape(parts[1])[0])
-                       or _range(read(parts[1]), 0, meta.num_features, "entry")
-                       or ("" if self.file.shape(parts[1]) == self.file.shape(parts[2])
-                           else "indices and data differ in length")
-                       or _first(~np.isfinite(read(parts[2])), "entry {} is not finite"))
+            self.check(
+                "sparse features",
+                parts,
+                lambda: (
+                    _pointers(read(parts[0]), self.file.shape(parts[1])[0])
+                    or _range(read(parts[1]), 0, meta.num_features, "entry")
+                    or (
+                        ""
+                        if self.file.shape(parts[1]) == self.file.shape(parts[2])
+                        else "indices and data differ in length"
+                    )
+                    or _first(~np.isfinite(read(parts[2])), "entry {} is not finite")
+                ),
+            )
         elif "nodes/features" in self.file:
             self.check("finite features", ("nodes/features",), self._finite_features)
         low, high = (0, 2) if meta.multi_label else (-1, max(meta.num_classes, 0))
-        self.check("labels in classes", ("nodes/labels",),
-                   lambda: _range(read("nodes/labels").reshape(-1), low, high, "label"))
+        self.check(
+            "labels in classes", ("nodes/labels",), lambda: _range(read("nodes/labels").reshape(-1), low, high, "label")
+        )
         self.check("split values", ("nodes/split",), lambda: _range(read("nodes/split"), 0, len(SPLITS) + 1, "node"))
 
         def labelled():
             if meta.multi_label:
                 return ""
-            return _first((read("nodes/split") > 0) & (read("nodes/labels") < 0),
-                          "node {} is in a split but has no label")
+            return _first(
+                (read("nodes/split") > 0) & (read("nodes/labels") < 0), "node {} is in a split but has no label"
+            )
+
         self.check("split nodes have labels", ("nodes/split", "nodes/labels"), labelled)
         if "nodes/split" not in self.bad and not (read("nodes/split") == SPLITS["train"]).any():
             self.checks.append(Check("training split", True, "empty; training will refuse this graph"))
 
         def permutation():
             ids = read("nodes/original_id")
-            return _range(ids, 0, n, "node") or _first(np.bincount(ids, minlength=n) != 1,
-                                                       "id {} is not there exactly once")
+            return _range(ids, 0, n, "node") or _first(
+                np.bincount(ids, minlength=n) != 1, "id {} is not there exactly once"
+            )
+
         self.check("original_id is a permutation", ("nodes/original_id",), permutation)
 
     def _types(self):
         """Beside the range of edge types, which is checked with the edges."""
         read, meta = self.file.read, self.meta
         if meta.num_node_types or "nodes/type" in self.file:
-            self.check("node types", ("nodes/type",), lambda: _range(read("nodes/type"), 0, meta.num_node_types, "node"))
+            self.check(
+                "node types", ("nodes/type",), lambda: _range(read("nodes/type"), 0, meta.num_node_types, "node")
+            )
 
         def agree():
             if meta.num_edge_types and not meta.typed:
@@ -241,6 +300,7 @@ class _Verification:
             if names and len(names) != meta.num_classes:
                 return f"{meta.num_classes} classes but {len(names)} names of them"
             return ""
+
         if meta.typed or meta.num_edge_types or meta.num_node_types or meta.type_names:
             self.check("numbers and names of types", (), agree)
 
@@ -254,19 +314,29 @@ class _Verification:
 
     def _clusters(self):
         file, meta = self.file, self.meta
-        self.check("cluster offsets", ("clusters/offsets",),
-                   lambda: _pointers(file.read("clusters/offsets"), meta.num_nodes))
-        needs = ("clusters/offsets", "cluster offsets", "topology/indptr", "topology/indices", "row pointers",
-                 "index range")
+        self.check(
+            "cluster offsets", ("clusters/offsets",), lambda: _pointers(file.read("clusters/offsets"), meta.num_nodes)
+        )
+        needs = (
+            "clusters/offsets",
+            "cluster offsets",
+            "topology/indptr",
+            "topology/indices",
+            "row pointers",
+            "index range",
+        )
         if "clusters/graph" in file:
             parts = [f"clusters/graph/{name}" for name in ("indptr", "indices", "weight")]
 
             def graph():
                 edges, sizes = load_edges(file), np.diff(file.read("clusters/offsets"))
                 found = cluster_graph(np.repeat(np.arange(len(sizes)), sizes), len(sizes), edges, not meta.undirected)
-                same = all(np.array_equal(file.read(part), array) for part, array in
-                           zip(parts, (found.indptr, found.indices, found.data)))
+                same = all(
+                    np.array_equal(file.read(part), array)
+                    for part, array in zip(parts, (found.indptr, found.indices, found.data))
+                )
                 return "" if same else "does not agree with the edges"
+
             self.check("cluster graph", (*needs, *parts), graph)
         for name, counts in file.partitionings().items():
             for count in counts:
@@ -278,10 +348,14 @@ class _Verification:
         unused = count - len(np.unique(parts))
         if unused:
             return f"{unused} of {count} ranks have no cluster"
-        quality = partition_quality(parts, count, self.file.read("clusters/offsets"),
-                                    load_edges(self.file)).attributes()
-        wrong = [key for key in ("edge_cut", "halo_rows_total", "halo_rows_max")
-                 if key in stored and stored[key] != quality[key]]
+        quality = partition_quality(
+            parts, count, self.file.read("clusters/offsets"), load_edges(self.file)
+        ).attributes()
+        wrong = [
+            key
+            for key in ("edge_cut", "halo_rows_total", "halo_rows_max")
+            if key in stored and stored[key] != quality[key]
+        ]
         return "".join(f"{key} is stated as {stored[key]} but is {quality[key]}" for key in wrong[:1])
 
 

@@ -57,7 +57,9 @@ def two_cliques(n=12):
 
 
 def rings(count=9, n=400, seed=4):
-    """Rings of n nodes, of each of which the first node has edges to those of other rings, and a tenth of the others one."""
+    """Rings of n nodes, of each of which the first node has edges to those of other rings, and a tenth of the others
+    one.
+    """
     pairs = [(ring * n + i, ring * n + (i + 1) % n) for ring in range(count) for i in range(n)]
     pairs += [(one * n, other * n) for one in range(count) for other in range(one)]
     random = np.random.default_rng(seed)

@@ -28,8 +28,8 @@ def adjacency(n, src, dst, weight=None, self_loops="keep"):
 
 
 def operator(a, norm):
-    """The dense matrix of an aggregation: sum A, mean D_in^-1 A, sym D_in^-1/2 A D_out^-1/2; a degree of 0 scales
-    by 0, and so does one of at most 2^-23 of that of the absolute weights, whose float32 it is the rounding of. (Edges of one
+    """The dense matrix of an aggregation: sum A, mean D_in^-1 A, sym D_in^-1/2 A D_out^-1/2; a degree of 0 scales by 0,
+    and so does one of at most 2^-23 of that of the absolute weights, whose float32 it is the rounding of. (Edges of one
     pair of nodes should not cancel here: the matrix has their sum alone.)
     """
 
@@ -67,8 +67,8 @@ def messages(rows, fine_cap, cap):
     """Messages that each rank sends in one aggregation.
 
     rows: from `halo_rows`. fine_cap: rows of a round, cut for the widest rows of the run; cap: rows that fit for this
-    width. Rows are dealt one by one to rounds that are all as long, then whole rounds to groups; a peer gets one message per
-    group.
+    width. Rows are dealt one by one to rounds that are all as long, then whole rounds to groups; a peer gets one
+    message per group.
     """
     size = len(rows)
     longest = [max(rows[p][k] for p in range(size)) for k in range(size - 1)]
@@ -247,10 +247,11 @@ def roc_auc(logits, labels):
 
 
 def train_layer_by_layer(a, x, labels, train, val, parameters, *, kind, epochs, lr, dropout, seed):
-    """[loss of every epoch] of Retexo's recipe (Kolluri et al., 2023): each layer with a head, Adam, its best epoch kept.
+    """[loss of every epoch] of Retexo's recipe (Kolluri et al., 2023): each layer with a head, Adam, its best epoch
+    kept.
 
-    a: (n, n) adjacency with the self loops that the model wants; train, val: bool (n,); parameters: {name: float64 tensor}
-    at the start, changed in place; epochs, lr: a value for each layer; kind: 'gcn' or 'sage'.
+    a: (n, n) adjacency with the self loops that the model wants; train, val: bool (n,); parameters: {name: float64
+    tensor} at the start, changed in place; epochs, lr: a value for each layer; kind: 'gcn' or 'sage'.
     """
     n, losses, layers = len(a), [], len(epochs)
     matrix = torch.from_numpy(operator(a, {"gcn": "sym", "sage": "mean"}[kind]))
@@ -304,13 +305,30 @@ NEIGHBOUR = {"gcn": "linear", "sage": "neighbour"}
 
 
 def train_by_averaging(
-    a, x, labels, train, owner, parameters, *, kind, layers, steps, every, lr, dropout, seed, weights, state, correct, lost
+    a,
+    x,
+    labels,
+    train,
+    owner,
+    parameters,
+    *,
+    kind,
+    layers,
+    steps,
+    every,
+    lr,
+    dropout,
+    seed,
+    weights,
+    state,
+    correct,
+    lost,
 ):
     """[loss of every round], and the parameters at the end: RandomTMA (Zhu et al., 2023) on dense matrices, with Adam.
 
     a: (n, n) adjacency with the self loops that the model wants; owner: (n,) ranks; steps: of each rank, in rounds of
-    `every`; weights: 'uniform' or 'train'; state: 'keep', 'reset' or 'average' of the optimizers; correct: an exact step after
-    so many rounds, or 0; lost: ranks that do nothing.
+    `every`; weights: 'uniform' or 'train'; state: 'keep', 'reset' or 'average' of the optimizers; correct: an exact
+    step after so many rounds, or 0; lost: ranks that do nothing.
     """
     inside, losses, parts = a * (owner[:, None] == owner[None, :]), [], {}
     settings = {"kind": kind, "layers": layers, "dropout": dropout, "kept": True, "seed": seed}
@@ -337,7 +355,8 @@ def train_by_averaging(
     for index, first in enumerate(range(0, steps, every)):
         for number in range(min(every, steps - first)):
             found = [
-                step(*parts[rank], inside, train & torch.from_numpy(owner == rank), index | number << 32) for rank in ranks
+                step(*parts[rank], inside, train & torch.from_numpy(owner == rank), index | number << 32)
+                for rank in ranks
             ]
         losses.append(sum(count * value for count, value in zip(counts, found)) / sum(counts))
         with torch.no_grad():

@@ -1,10 +1,10 @@
 """How a job ends when something goes wrong: one rank says what happened, for all that it happened to, and all leave.
 
-A fault in a user's plugin happens on every rank at the same moment. Each rank prints its traceback, a thousand times the same
-text, and the one that differs is lost among them. So a rank that fails says so to the others first, waits a moment for them to do
-the same, and only the lowest of those that failed prints its traceback, with the numbers of the others.
-Before MPI is started the ranks tell each other by a first collective call (`meet`), afterwards by the boards of the watchdog
-(`pulse.py`), for the ranks that are well may be anywhere.
+A fault in a user's plugin happens on every rank at the same moment. Each rank prints its traceback, a thousand times
+the same text, and the one that differs is lost among them. So a rank that fails says so to the others first, waits a
+moment for them to do the same, and only the lowest of those that failed prints its traceback, with the numbers of the
+others. Before MPI is started the ranks tell each other by a first collective call (`meet`), afterwards by the boards of
+the watchdog (`pulse.py`), for the ranks that are well may be anywhere.
 """
 
 import os
@@ -21,8 +21,8 @@ _SECONDS_FOR_THE_SPEAKER = 4 * _SECONDS_TO_BE_HEARD
 def meet(world, failure=None):
     """The first collective call of a started MPI. It ends the job if it was told of a failure on any rank.
 
-    world: mpi4py's communicator of all ranks. failure: None, or (what happened in a line, its traceback) on a rank that could
-    not start. Returns if all are well.
+    world: mpi4py's communicator of all ranks. failure: None, or (what happened in a line, its traceback) on a rank that
+    could not start. Returns if all are well.
     """
     from mpi4py import MPI
 
@@ -38,7 +38,9 @@ def meet(world, failure=None):
 
 
 def others(speaker, lines):
-    """Who else failed, in words: ' (ranks 1 to 7 alike; rank 9: KeyError: 'x')'. lines: {rank: what happened in a line}."""
+    """Who else failed, in words: ' (ranks 1 to 7 alike; rank 9: KeyError: 'x')'. lines: {rank: what happened in a
+    line}.
+    """
     alike = [rank for rank in sorted(lines) if rank != speaker and lines[rank] == lines[speaker]]
     parts = [f"rank{'s' if len(alike) > 1 else ''} {ranges(alike)} alike"] if alike else []
     different = [rank for rank in sorted(lines) if lines[rank] != lines[speaker]]
@@ -62,8 +64,8 @@ def ranges(ranks):
 def end_job(rank, watchdog, line, text, code):
     """End the job because this rank failed. Does not return.
 
-    line: what happened, short, so that ranks can be compared; text(others) -> the whole message, where `others` says who else
-    failed. watchdog: Watchdog or None, where this rank is alone.
+    line: what happened, short, so that ranks can be compared; text(others) -> the whole message, where `others` says
+    who else failed. watchdog: Watchdog or None, where this rank is alone.
     """
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient Ctrl-C would take the reason away

@@ -20,9 +20,9 @@ import traceback
 
 from hpcgnn.comm.ending import abort, end_job, meet, say
 from hpcgnn.comm.pulse import Board, Pulse
-from hpcgnn.resident import resident_bytes
 from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.resident import resident_bytes
 
 EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 _SECONDS_TO_LEAVE = 1.0
@@ -54,7 +54,9 @@ def job_end_time():
 
 
 def threads_per_rank(cores, sharers):
-    """Threads for a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its cores divided by the ranks that share them."""
+    """Threads for a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its cores divided by the ranks that share
+    them.
+    """
     for variable in ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"):
         if os.environ.get(variable, "").isdigit() and int(os.environ[variable]) > 0:
             return int(os.environ[variable])
@@ -62,13 +64,14 @@ def threads_per_rank(cores, sharers):
 
 
 def choose_network(MPI):
-    """Have MPICH use libfabric (OFI) in place of UCX under `srun --mpi=pmi2`, where the library has both and the user chose none.
-    To be called before MPI is started.
+    """Have MPICH use libfabric (OFI) in place of UCX under `srun --mpi=pmi2`, where the library has both and the user
+    chose none. To be called before MPI is started.
 
-    MPICH tells the other nodes a rank's UCX address in a card of 4096 bytes, the rest of it whatever lay in memory, in pieces
-    whose lengths depend on those bytes. SLURM (22.05) loses a piece of more than 1024 bytes: by chance, a start then fails
-    or hangs ("mpi/pmi2: value not properly terminated in client request"). OFI's address has some 16 bytes. A library with UCX
-    alone is left as it is, and so are ranks that mpiexec has started, which reads requests to their end.
+    MPICH tells the other nodes a rank's UCX address in a card of 4096 bytes, the rest of it whatever lay in memory, in
+    pieces whose lengths depend on those bytes. SLURM (22.05) loses a piece of more than 1024 bytes: by chance, a start
+    then fails or hangs ("mpi/pmi2: value not properly terminated in client request"). OFI's address has some 16 bytes.
+    A library with UCX alone is left as it is, and so are ranks that mpiexec has started, which reads requests to their
+    end.
     """
     device = next((line for line in MPI.Get_library_version().splitlines() if line.startswith("MPICH Device")), "")
     by_srun = {"PMI_FD", "SLURM_STEP_ID"} <= os.environ.keys() and "HYDI_CONTROL_FD" not in os.environ
@@ -77,7 +80,9 @@ def choose_network(MPI):
 
 
 def load_mpi():
-    """mpi4py's MPI, not started yet, and told which network to use. Raises ImportError or RuntimeError: there is no library."""
+    """mpi4py's MPI, not started yet, and told which network to use. Raises ImportError or RuntimeError: there is no
+    library.
+    """
     import mpi4py
 
     mpi4py.rc.initialize = mpi4py.rc.finalize = False
@@ -142,8 +147,8 @@ class Session:
 
     @contextlib.contextmanager
     def _timed(self):
-        """Start and end of MPI keep the interpreter's lock, so that no watchdog can run: a timer in C shows where we wait, and
-        ends this process."""
+        """Start and end of MPI keep the interpreter's lock, so that no watchdog can run: a timer in C shows where we
+        wait, and ends this process."""
         if self._limit:
             faulthandler.dump_traceback_later(self._limit, exit=True)
         try:
@@ -173,8 +178,9 @@ def _leave(code, rank):
 
 
 def fail_before_start():
-    """End the whole job because this rank failed before MPI was started: it is started for that, or the others would wait
-    in their own start for this rank. Returns if this process is alone. To be called where the exception is handled.
+    """End the whole job because this rank failed before MPI was started: it is started for that, or the others would
+    wait in their own start for this rank. Returns if this process is alone. To be called where the exception is
+    handled.
     """
     if expected_ranks()[1] == 1:
         return
@@ -201,9 +207,9 @@ def _in_a_line(error):
 def run(function, threads=None, without_mpi=None, watchdog=WATCHDOG_SECONDS):
     """Call `function(session)` on every rank inside a started MPI and return the exit code. Collective.
 
-    function returns an exit code or None, the same on all ranks. watchdog: seconds after which a job that stands still is
-    ended; 0 never. without_mpi(error) -> exit code is called instead where
-    MPI cannot be used, for those who can say more about it.
+    function returns an exit code or None, the same on all ranks. watchdog: seconds after which a job that stands still
+    is ended; 0 never. without_mpi(error) -> exit code is called instead where MPI cannot be used, for those who can say
+    more about it.
     """
     session = None
     try:
@@ -239,9 +245,16 @@ def run(function, threads=None, without_mpi=None, watchdog=WATCHDOG_SECONDS):
         _end(session, error, lambda others: f"hpcgnn: {why}", EXIT_INTERRUPTED)
     except BaseException as error:
         rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
-        code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code else EXIT_FAULT
+        code = (
+            error.code if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code else EXIT_FAULT
+        )
         trace = traceback.format_exc()
-        _end(session, error, lambda others: f"hpcgnn: rank {rank} of {size} failed and ends the job{others}:\n{trace}", code)
+        _end(
+            session,
+            error,
+            lambda others: f"hpcgnn: rank {rank} of {size} failed and ends the job{others}:\n{trace}",
+            code,
+        )
 
 
 def _end(session, error, text, code):

@@ -24,11 +24,13 @@ from hpcgnn.comm.pulse import Pulse, make_board
 _OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 _TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
 _POLL_SECONDS = 0.0005
-# The helper thread of a rank that shares cores takes them from the others whenever it wakes, so it sleeps as many milliseconds as
-# there are threads for a core (`mpiexec -n 8 python jobs/bench/roofline.py` on two cores shows the processor time it costs).
+# The helper thread of a rank that shares cores takes them from the others whenever it wakes, so it sleeps as many
+# milliseconds as there are threads for a core (`mpiexec -n 8 python jobs/bench/roofline.py` on two cores shows the
+# processor time it costs).
 _SHARED_POLL_SECONDS = 0.001
-# Before it sleeps at all, a waiting rank lets others run so many times: messages of small graphs arrive sooner than a sleeper is
-# woken (4 ranks on two cores, 200 nodes: 18 ms a step without, 14 with, and less processor time; large graphs: alike).
+# Before it sleeps at all, a waiting rank lets others run so many times: messages of small graphs arrive sooner than a
+# sleeper is woken (4 ranks on two cores, 200 nodes: 18 ms a step without, 14 with, and less processor time; large
+# graphs: alike).
 _YIELDS = 50
 # Libraries before MPI 4 count in 32 bits; a halo buffer of some GiB makes larger messages.
 _MOST_COUNT = 2**31 - 1
@@ -64,7 +66,9 @@ def _typed(tensor):
 
 
 class _Progress(threading.Thread):
-    """Tests pending requests from a thread of its own until they are complete or released, and sleeps `pause` seconds between."""
+    """Tests pending requests from a thread of its own until they are complete or released, and sleeps `pause` seconds
+    between.
+    """
 
     def __init__(self, pause):
         super().__init__(name="hpcgnn-progress", daemon=True)
@@ -112,8 +116,8 @@ class _Progress(threading.Thread):
 class MpiCommunicator(Communicator):
     """The verbs over a duplicate of an MPI communicator, so that nothing else can interfere with our messages.
 
-    crowding: threads per core; above 1, ranks share cores and wait by sleeping instead of spinning. watchdog: the Watchdog of
-    this rank's pulse, if there is one.
+    crowding: threads per core; above 1, ranks share cores and wait by sleeping instead of spinning. watchdog: the
+    Watchdog of this rank's pulse, if there is one.
     """
 
     def __init__(self, communicator: MPI.Comm, crowding: float, watchdog=None):

@@ -1,4 +1,5 @@
-"""Signs of life: what the main thread of a rank does, and the boards on which the ranks show it to each other without MPI.
+"""Signs of life: what the main thread of a rank does, and the boards on which the ranks show it to each other without
+MPI.
 
 MPI cannot say who is missing: a rank that waits in it learns nothing until the message comes. So each rank keeps a line
 of text, renewed by its watchdog (`watchdog.py`), on a board that the others can read although nobody answers:
@@ -43,8 +44,8 @@ class Pulse:
 
     @contextlib.contextmanager
     def computing(self):
-        """The body takes long and cannot say how far it is: that it uses the processor counts instead. On a machine that is
-        busy with other things even a picture takes a minute.
+        """The body takes long and cannot say how far it is: that it uses the processor counts instead. On a machine
+        that is busy with other things even a picture takes a minute.
         """
         self._computes = True
         try:
@@ -73,9 +74,9 @@ class Pulse:
 
 @dataclass(frozen=True)
 class Line:
-    """A rank as its watchdog saw it. beats: how often the watchdog looked; born: of the process, in clock ticks since the
-    machine's start, for process ids are used again; left: whether it has ended MPI in order; failure: what went wrong, if
-    anything did."""
+    """A rank as its watchdog saw it. beats: how often the watchdog looked; born: of the process, in clock ticks since
+    the machine's start, for process ids are used again; left: whether it has ended MPI in order; failure: what went
+    wrong, if anything did."""
 
     rank: int
     host: str
@@ -94,7 +95,9 @@ class Line:
 
 
 def born(pid):
-    """When a process of this node started, in clock ticks since the machine did; None if it is no more (or a zombie)."""
+    """When a process of this node started, in clock ticks since the machine did; None if it is no more (or a
+    zombie).
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

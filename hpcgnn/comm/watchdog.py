@@ -1,15 +1,16 @@
 """Ends a job that stands still, and says which ranks did not arrive.
 
-Launchers notice a process that ends, not one that stops: a rank that hangs in a file system, is suspended, or is lost with its
-node makes all others wait, at full price, until the wall-time limit. A thread of each rank therefore looks at the boards
-(`pulse.py`) every second. *If some rank waits and no rank at all has got on for so many seconds*, the job stands still. That
-nobody gets on is the right question: a rank that still reads its share of the graph shows progress, and those that
-wait for it wait in peace, however long it takes.
+Launchers notice a process that ends, not one that stops: a rank that hangs in a file system, is suspended, or is lost
+with its node makes all others wait, at full price, until the wall-time limit. A thread of each rank therefore looks at
+the boards (`pulse.py`) every second. *If some rank waits and no rank at all has got on for so many seconds*, the job
+stands still. That nobody gets on is the right question: a rank that still reads its share of the graph shows progress,
+and those that wait for it wait in peace, however long it takes.
 
-The thread calls no MPI, for MPI may be what hangs: it writes what it knows and every thread's stack, and leaves by `os._exit`
-with a code other than 0, upon which the launcher ends the others. A process that ended without leaving in order is
-noticed by the ranks of its node in seconds, where the launcher does not do it (srun without --kill-on-bad-exit).
-Time in which this process itself was suspended does not count: a whole job may be suspended, and go on.
+The thread calls no MPI, for MPI may be what hangs: it writes what it knows and every thread's stack, and leaves by
+`os._exit` with a code other than 0, upon which the launcher ends the others. A process that ended without leaving in
+order is noticed by the ranks of its node in seconds, where the launcher does not do it (srun without
+--kill-on-bad-exit). Time in which this process itself was suspended does not count: a whole job may be suspended, and
+go on.
 """
 
 import contextlib
@@ -40,7 +41,8 @@ _MOST_STACKS = 8
 
 
 class Watchdog(threading.Thread):
-    """Looks after a rank's Pulse. limit: seconds; node: Board of this node or None; several_nodes: whether there are more.
+    """Looks after a rank's Pulse. limit: seconds; node: Board of this node or None; several_nodes: whether there are
+    more.
 
     A limit of 0 turns off the search for a standstill, not that for dead processes.
     """
@@ -69,14 +71,15 @@ class Watchdog(threading.Thread):
             self._exit()
 
     def gather_failures(self, line):
-        """{rank: what went wrong there} of the ranks that are known to have failed a moment after this one did. line: what went
-        wrong here. Ranks of other nodes are known once `share` was called."""
+        """{rank: what went wrong there} of the ranks that are known to have failed a moment after this one did. line:
+        what went wrong here. Ranks of other nodes are known once `share` was called."""
         self.pulse.failure = line
         mine = own_line(self.rank, self._beats, self.pulse, self._left)
         boards = [board for board in (self._node, self._job) if board is not None]
         for board in boards:
             board.write(mine)
-        # Rank 0 waits less: if it has failed too, it speaks and ends the job before another thinks that it is the lowest.
+        # Rank 0 waits less: if it has failed too, it speaks and ends the job before another thinks that it is the
+        # lowest.
         time.sleep(_SECONDS_FOR_FAILURES * (1 if self.rank == 0 else 3))
         seen = {rank: other for board in boards for rank, other in board.read().items()}
         failed = {rank: other.failure for rank, other in seen.items() if other.failure}
@@ -135,8 +138,8 @@ class Watchdog(threading.Thread):
         certain, self._suspects = dead & self._suspects, dead
         if certain:
             self._speak(
-                f"hpcgnn: rank {_names(certain, self._lines)} of {self.size} has ended without finishing MPI (killed from "
-                "outside, or out of memory?); the job ends. Continue with --resume",
+                f"hpcgnn: rank {_names(certain, self._lines)} of {self.size} has ended without finishing MPI (killed "
+                "from outside, or out of memory?); the job ends. Continue with --resume",
                 min(set(near) - dead, default=self.rank),
             )
 
@@ -164,16 +167,16 @@ class Watchdog(threading.Thread):
             places.setdefault(self._lines[rank].at, []).append(rank)
         waiting = "; ".join(f"rank {_names(ranks, {})} for {at!r}" for at, ranks in places.items())
         self._speak(
-            f"hpcgnn: no rank has got on for {self._idle:.0f} s (--watchdog {self.limit:g}); the job ends. Did not arrive: "
-            f"{'; '.join(parts)}. Waiting: {waiting}. Continue with --resume",
+            f"hpcgnn: no rank has got on for {self._idle:.0f} s (--watchdog {self.limit:g}); the job ends. Did not "
+            f"arrive: {'; '.join(parts)}. Waiting: {waiting}. Continue with --resume",
             min(arrived, default=self.rank),
             arrived,
             silent,
         )
 
     def _speak(self, text, speaker, arrived=(), silent=()):
-        """One rank says what happened; some show their stacks; all leave. The silent ones of this node are killed: a process that
-        is stopped obeys no launcher's request to end, and the launcher would wait for it.
+        """One rank says what happened; some show their stacks; all leave. The silent ones of this node are killed: a
+        process that is stopped obeys no launcher's request to end, and the launcher would wait for it.
         """
         if self.rank == speaker:
             print(text, file=sys.stderr, flush=True)

@@ -2,9 +2,9 @@
 
 A tensor that is freed and made anew costs a page fault for every 4 KiB, and the kernel clears each page: a third of the
 processor time of an epoch. So the big tensors of a step are taken here. They are ordinary tensors; when the last
-reference to one goes, its memory returns by itself, joins what is free beside it, and serves whatever fits. From the second
-epoch on nothing is allocated. The memory is asked to be of huge pages, which a gather of random rows needs as much as the
-allocator does.
+reference to one goes, its memory returns by itself, joins what is free beside it, and serves whatever fits. From the
+second epoch on nothing is allocated. The memory is asked to be of huge pages, which a gather of random rows needs as
+much as the allocator does.
 """
 
 import math
@@ -25,7 +25,9 @@ class _Taken(np.ndarray):
 
 
 class Arena:
-    """Makes tensors whose memory is used again. nbytes: of all pieces; taken: bytes in use now; most: the most since `mark()`."""
+    """Makes tensors whose memory is used again. nbytes: of all pieces; taken: bytes in use now; most: the most since
+    `mark()`.
+    """
 
     def __init__(self):
         self.nbytes = self.taken = self.most = 0
@@ -69,7 +71,9 @@ class Arena:
         return number, start
 
     def _drop_unused(self):
-        """Pieces that are free as a whole go back to the system: what they served will find room in the next, larger one."""
+        """Pieces that are free as a whole go back to the system: what they served will find room in the next, larger
+        one.
+        """
         for space in list(self._free):
             number, start, size = space
             if size == len(self._pieces[number]):

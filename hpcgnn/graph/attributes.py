@@ -1,8 +1,8 @@
 """Attributes of HDF5 objects: numbers, and texts of fixed length.
 
-h5py writes a text with variable length unless told otherwise. HDF5 keeps those in a "global heap", the one part of its metadata
-without a checksum: one flipped bit in it held the library in an endless loop (HDF5 2.0). So texts are written with
-their length, which leaves them in the checksummed object header, and others are refused without being read.
+h5py writes a text with variable length unless told otherwise. HDF5 keeps those in a "global heap", the one part of its
+metadata without a checksum: one flipped bit in it held the library in an endless loop (HDF5 2.0). So texts are written
+with their length, which leaves them in the checksummed object header, and others are refused without being read.
 """
 
 import h5py
@@ -33,8 +33,8 @@ def read_attributes(place):
         size = int(np.prod(described.shape, dtype=np.float64)) * described.dtype.itemsize
         if described.dtype.kind not in "iufbS" or size > LARGEST:
             raise FormatError(
-                f"{place.file.filename}: attribute {name!r} of {place.name} is refused: expected a number or a text of fixed "
-                f"length, at most {LARGEST} bytes, got {described.dtype} of {size} bytes. The file is "
+                f"{place.file.filename}: attribute {name!r} of {place.name} is refused: expected a number or a text "
+                f"of fixed length, at most {LARGEST} bytes, got {described.dtype} of {size} bytes. The file is "
                 "corrupted, from another program, or older than format version 2: make it again"
             )
         value = place.attrs[name]

@@ -73,7 +73,9 @@ class Block:
 
 
 def own_block(num_rows, rows, columns, weight, edge=None):
-    """The block of edges that stay on the rank; rows int (E,) ascending, columns int32 (E,), weight and edge (E,) or None."""
+    """The block of edges that stay on the rank; rows int (E,) ascending, columns int32 (E,), weight and edge (E,) or
+    None.
+    """
     indptr = np.zeros(num_rows + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=num_rows), out=indptr[1:])
     return Block(torch.from_numpy(indptr), torch.from_numpy(columns), None, weight, None, edge)
@@ -112,7 +114,8 @@ def halo_blocks(starts, rows, halo, weight, edge=None):
 
 
 def transposed(block):
-    """The Block with rows and columns exchanged: its stored rows are the columns that have edges, and its columns own rows.
+    """The Block with rows and columns exchanged: its stored rows are the columns that have edges, and its columns own
+    rows.
 
     Several edges between the same two nodes stay in their order. first_column is then the halo position of row 0.
     """
@@ -127,7 +130,9 @@ def transposed(block):
 
 
 def sampled(block, kept, first_column):
-    """The Block of the edges from columns with kept (columns,) bool; those are numbered anew, from halo position first_column."""
+    """The Block of the edges from columns with kept (columns,) bool; those are numbered anew, from halo position
+    first_column.
+    """
     taken = kept[block.indices]
     before = torch.zeros(len(taken) + 1, dtype=torch.int64)
     torch.cumsum(taken, 0, out=before[1:])

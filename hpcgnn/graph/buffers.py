@@ -1,12 +1,12 @@
 """The communication memory of a rank: one piece of at most `halo_buffer` bytes, whatever the number of ranks.
 
-For each form of rows it is carved into two buffers to receive and one to send, and, where results go back to the owners of the
-rows, two narrow ones for each way. Where rows travel narrowed, the room in which they are widened is part of it. Layers,
-directions and epochs share it, for no two streams are ever under way.
+For each form of rows it is carved into two buffers to receive and one to send, and, where results go back to the owners
+of the rows, two narrow ones for each way. Where rows travel narrowed, the room in which they are widened is part of it.
+Layers, directions and epochs share it, for no two streams are ever under way.
 
-What a turn sends has been on its way for as long as the turn before was computed, and its receivers wait for it, when the next
-turn is packed in its place. A second buffer to send from would spare a wait that is over as a rule, and make turns a quarter
-shorter: as much more of passes over the rows that turns add to.
+What a turn sends has been on its way for as long as the turn before was computed, and its receivers wait for it, when
+the next turn is packed in its place. A second buffer to send from would spare a wait that is over as a rule, and make
+turns a quarter shorter: as much more of passes over the rows that turns add to.
 """
 
 import weakref
@@ -19,8 +19,8 @@ from hpcgnn.graph.arena import Arena
 class HaloBuffers:
     """limit: bytes for all buffers together. nbytes: what has been needed, and therefore allocated, so far.
 
-    widest_row: bytes of the widest row that was asked about, with a third of what it takes to return something for it and to
-    widen it. arena: the rank's other large memory, for the operators that work from these buffers.
+    widest_row: bytes of the widest row that was asked about, with a third of what it takes to return something for it
+    and to widen it. arena: the rank's other large memory, for the operators that work from these buffers.
     """
 
     def __init__(self, limit: int):
@@ -32,7 +32,8 @@ class HaloBuffers:
         return self._memory.nbytes
 
     def cap(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0, rows=0) -> int:
-        """The most rows of a turn: three buffers of rows of this size, and four of what returns for each, fit the limit.
+        """The most rows of a turn: three buffers of rows of this size, and four of what returns for each, fit the
+        limit.
 
         summed_bytes: per row of a turn, where results are summed before they are narrowed. widened_bytes: per row of a
         round, of which none has more than `rows`.
@@ -52,8 +53,8 @@ class HaloBuffers:
         return Lease(self._memory[:needed].split(sizes))
 
     def cuts(self, stream):
-        """A dict for what a stream has cut from the memory and uses again. It is gone with the stream, and empty when more memory
-        has been needed: what was there before must not be held.
+        """A dict for what a stream has cut from the memory and uses again. It is gone with the stream, and empty when
+        more memory has been needed: what was there before must not be held.
         """
         return self._cuts.setdefault(stream, {})
 
@@ -61,8 +62,8 @@ class HaloBuffers:
 class Lease:
     """The buffers of streams of one form of rows, as bytes; those of even and of odd turns alternate.
 
-    In the order of their sizes: two to receive, one to send, two to give back, two to take back, one to sum what is given
-    back, one to widen rows.
+    In the order of their sizes: two to receive, one to send, two to give back, two to take back, one to sum what is
+    given back, one to widen rows.
     """
 
     def __init__(self, pieces):

@@ -1,8 +1,9 @@
 """A rank's share of the graph as a graph of its own, in which nothing is remote: with its halo, or without.
 
-`with_halo` takes the halo's nodes in as nodes without in-edges: whatever is computed on it for the own nodes is what the whole
-graph would give, as long as the rows of the halo are at hand. Degrees stay those of the whole graph. `induced` keeps own nodes
-and the edges between them, with the degrees that these make. All operators run on either as on a graph of one rank.
+`with_halo` takes the halo's nodes in as nodes without in-edges: whatever is computed on it for the own nodes is what
+the whole graph would give, as long as the rows of the halo are at hand. Degrees stay those of the whole graph.
+`induced` keeps own nodes and the edges between them, with the degrees that these make. All operators run on either as
+on a graph of one rank.
 """
 
 import numpy as np
@@ -43,8 +44,8 @@ def with_halo(local, comm):
 
 
 def induced(local):
-    """The LocalGraph of the own nodes and the edges between them. Not collective. A node whose weights sum to less than 0 there
-    is as one without edges under symmetric normalisation.
+    """The LocalGraph of the own nodes and the edges between them. Not collective. A node whose weights sum to less than
+    0 there is as one without edges under symmetric normalisation.
     """
     inward = _alone(local.inward)
     outward = inward if local.outward is local.inward else _alone(local.outward)
@@ -63,8 +64,8 @@ def induced(local):
 
 
 def _edges(adjacency, owned):
-    """(rows, columns int64 (E,), weight, place in the edge list or None) of all edges; columns of the halo count on from
-    the own nodes.
+    """(rows, columns int64 (E,), weight, place in the edge list or None) of all edges; columns of the halo count on
+    from the own nodes.
     """
     blocks = (adjacency.own, *adjacency.halo)
     stored = [torch.arange(owned) if block.rows is None else block.rows.long() for block in blocks]
@@ -99,7 +100,9 @@ def _alone(adjacency):
 
 
 def halo_rows(stream, x, kind):
-    """A kept copy of the halo's rows of x (n_p, F), in halo order: (halo rows, F). Collective; traffic booked as `kind`."""
+    """A kept copy of the halo's rows of x (n_p, F), in halo order: (halo rows, F). Collective; traffic booked as
+    `kind`.
+    """
     kept = x.new_empty(stream.plan.num_halo, x.shape[1])
     for block, rows, _, _ in stream(x.contiguous(), kind=kind):
         if block is not stream.own:
@@ -108,9 +111,9 @@ def halo_rows(stream, x, kind):
 
 
 def sparse_with_halo(features, plan, comm, kind):
-    """SparseRows of the own rows followed by the halo's, sent as they are stored: 4 bytes for a row and 8 (fp64: 12) for an
-    entry, or 4 for an entry where all entries of the graph are equal. Collective. One peer at a time, so that little
-    is packed at once.
+    """SparseRows of the own rows followed by the halo's, sent as they are stored: 4 bytes for a row and 8 (fp64: 12)
+    for an entry, or 4 for an entry where all entries of the graph are equal. Collective. One peer at a time, so that
+    little is packed at once.
     """
     ends = torch.tensor([float("inf"), -float("inf")], dtype=torch.float64)
     if len(features.data):

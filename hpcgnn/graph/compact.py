@@ -1,10 +1,11 @@
 """Features that are stored dense but are mostly zeros (bags of words, one-hot types) travel as their entries.
 
-They are exchanged once in a run, and for wide features that is most of what a schedule such as `lazy` sends at all. So the
-ranks count, when they plan: if the entries of all rows that travel, with their columns, are fewer bytes than the rows, the
-rows go as entries. A message then has a header, for each row the number of its entries and, if rows are scaled, its factor;
-and a body, columns and values. Values are left out where all entries of the graph are equal. A message of which the entries
-would be more bytes than its rows has the rows as body, so that a round never takes more memory than its rows do.
+They are exchanged once in a run, and for wide features that is most of what a schedule such as `lazy` sends at all. So
+the ranks count, when they plan: if the entries of all rows that travel, with their columns, are fewer bytes than the
+rows, the rows go as entries. A message then has a header, for each row the number of its entries and, if rows are
+scaled, its factor; and a body, columns and values. Values are left out where all entries of the graph are equal. A
+message of which the entries would be more bytes than its rows has the rows as body, so that a round never takes more
+memory than its rows do.
 
 What arrives are the same numbers that dense rows would bring: entries times factor is how a sender scales rows, too.
 """
@@ -52,8 +53,8 @@ def _entry_bytes(size, alike):
 
 
 class CompactStream:
-    """A Stream (see stream.py) of constant rows that travel as their entries, one round at a time: it serves what is exchanged
-    once, so that nothing is gained by having two rounds on their way.
+    """A Stream (see stream.py) of constant rows that travel as their entries, one round at a time: it serves what is
+    exchanged once, so that nothing is gained by having two rounds on their way.
     """
 
     def __init__(self, stream, compact):

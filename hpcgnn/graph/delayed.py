@@ -1,10 +1,11 @@
 """The two streams of one layer whose remote rows, and their gradients, are those of an earlier epoch.
 
-They look like a Stream to the operators of ops/pushed.py: `used` yields blocks with the rows that others sent r epochs ago,
-and sends this epoch's; `pushed` yields the transposed blocks with the same rows and room for their gradients, which leave in
-the background, and adds those that others sent r epochs ago. So a rank's gradient of what it computed in an epoch is whole
-and consistent, and reaches the owners of the rows r epochs later. The two are not each other's adjoint: an operator over them
-must take the gradient of weights from the rows that it used (ops/used.py), not from what `pushed` returns.
+They look like a Stream to the operators of ops/pushed.py: `used` yields blocks with the rows that others sent r epochs
+ago, and sends this epoch's; `pushed` yields the transposed blocks with the same rows and room for their gradients,
+which leave in the background, and adds those that others sent r epochs ago. So a rank's gradient of what it computed in
+an epoch is whole and consistent, and reaches the owners of the rows r epochs later. The two are not each other's
+adjoint: an operator over them must take the gradient of weights from the rows that it used (ops/used.py), not from what
+`pushed` returns.
 """
 
 from hpcgnn import kernels
@@ -25,8 +26,8 @@ class _Direction:
 class DelayedLayer:
     """The exchange of one place in the model. Collective.
 
-    blocks, transposed: (own Block, one Block per round) of in-edges, and their transposes; number: of the place in the model,
-    from 0; delay: r, at least 1; smoothing: see Mailbox. used, pushed: the two streams.
+    blocks, transposed: (own Block, one Block per round) of in-edges, and their transposes; number: of the place in the
+    model, from 0; delay: r, at least 1; smoothing: see Mailbox. used, pushed: the two streams.
     """
 
     def __init__(self, blocks, transposed, plan, buffers, comm, wire, number, delay, smoothing):

@@ -1,7 +1,8 @@
 """The halo plan: which rows go to whom, in which round, agreed once and used by every layer and epoch.
 
 The *halo* of a rank is the set of other ranks' nodes that have an edge into it, ordered by ring offset and then by the
-owner's order of the file. Each rank tells every owner once which of its rows it wants; afterwards only rows travel, never ids.
+owner's order of the file. Each rank tells every owner once which of its rows it wants; afterwards only rows travel,
+never ids.
 """
 
 from dataclasses import dataclass
@@ -73,8 +74,8 @@ def build_halo_plan(owner, local_id, cap, num_owned, comm, order):
     """Agree on the halo of remote edge sources. Collective.
 
     owner, local_id: int32 (E_remote,), the owning rank of each remote edge's source and its local id there. cap: rows
-    of a round. num_owned: own rows, to check what others ask for. order: LocalOrder of own rows, by whose places in the order of
-    the file they are asked for. Returns (plan, int64 (E_remote,): the halo position of each edge's source).
+    of a round. num_owned: own rows, to check what others ask for. order: LocalOrder of own rows, by whose places in the
+    order of the file they are asked for. Returns (plan, int64 (E_remote,): the halo position of each edge's source).
     """
     rank, size = comm.rank, comm.size
     offset = (rank - owner.astype(np.int64)) % size
@@ -103,7 +104,8 @@ def build_halo_plan(owner, local_id, cap, num_owned, comm, order):
 
 
 def gather_halo(plan, values, comm):
-    """The owners' values of all halo rows, in halo order: a whole halo in memory, so for narrow things only. Collective.
+    """The owners' values of all halo rows, in halo order: a whole halo in memory, so for narrow things only.
+    Collective.
 
     values: (n_p,) own values of any dtype. Returns (num_halo,).
     """

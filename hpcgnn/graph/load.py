@@ -1,7 +1,7 @@
 """Reading a rank's share of the graph file.
 
-Loading reads whole chunks once (ranges.py), checks everything that later code relies on (so that no index out of range can
-reach a kernel, and no NaN a sum), and never holds more than the rank's own share.
+Loading reads whole chunks once (ranges.py), checks everything that later code relies on (so that no index out of range
+can reach a kernel, and no NaN a sum), and never holds more than the rank's own share.
 """
 
 import contextlib
@@ -19,7 +19,9 @@ from hpcgnn.graph.structure import check_structure
 
 
 def check_trainable(file):
-    """GraphError if there is nothing to train from or on, FormatError if the file is not what its attributes promise."""
+    """GraphError if there is nothing to train from or on, FormatError if the file is not what its attributes
+    promise.
+    """
     check_structure(file)
     if file.meta.num_features == 0:
         raise GraphError(f"{file.path} has no node features; import it with a feature table (--features)")
@@ -49,8 +51,8 @@ def read_indptr(file, group, ranges):
 
 
 def read_edges(file, suffix, ranges, typed):
-    """The edges of the own slabs of one direction ('' for in-edges, '_out' for out-edges), with indptr from 0. typed: with
-    their types, if the file has any.
+    """The edges of the own slabs of one direction ('' for in-edges, '_out' for out-edges), with indptr from 0. typed:
+    with their types, if the file has any.
     """
     indptr, spans = read_indptr(file, f"topology{suffix}", ranges)
     weight = file.read(f"edges{suffix}/weight", spans, np.float32) if file.meta.weighted else None
@@ -63,15 +65,15 @@ def read_edges(file, suffix, ranges, typed):
 
 
 def read_types(file, name, ranges, count, number=None):
-    """int32 types of edges or nodes in the ranges, checked against their number; None if the graph has none (count 0). number:
-    as GraphFile.read has it."""
+    """int32 types of edges or nodes in the ranges, checked against their number; None if the graph has none (count 0).
+    number: as GraphFile.read has it."""
     if count == 0:
         return None
     kinds = file.read(name, ranges, number=number).astype(np.int32)
     if len(kinds) and not 0 <= kinds.min() <= kinds.max() < count:
         raise FormatError(
-            f"{file.path}: {name} leaves the types: expected 0..{count - 1}, got {kinds.min()}..{kinds.max()}; import the "
-            "graph again"
+            f"{file.path}: {name} leaves the types: expected 0..{count - 1}, got {kinds.min()}..{kinds.max()}; "
+            "import the graph again"
         )
     return kinds
 
@@ -105,8 +107,8 @@ def _check_finite(file, values):
 
 
 def read_labels(file, ranges, number=None):
-    """(labels, split) of the own nodes, checked against the classes: int64 (n_p,) or float32 (n_p, C), and uint8 (n_p,). number:
-    as GraphFile.read has it.
+    """(labels, split) of the own nodes, checked against the classes: int64 (n_p,) or float32 (n_p, C), and uint8
+    (n_p,). number: as GraphFile.read has it.
     """
     labels = file.read("nodes/labels", ranges, number=number)
     split = file.read("nodes/split", ranges, np.uint8, number)
@@ -145,10 +147,10 @@ def load_local_graph(
 ):
     """Read this rank's share of an open GraphFile. Collective.
 
-    cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add' or
-    'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList). watch(phase) -> context
-    manager, entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for corrupted
-    files and contents that cannot be trained on.
+    cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
+    or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
+    watch(phase) -> context manager, entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all
+    ranks together, for corrupted files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
     with watch("load"), comm.together("reading the graph"):

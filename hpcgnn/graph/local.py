@@ -17,7 +17,8 @@ from hpcgnn.graph.sums import weight_sums
 
 @dataclass(frozen=True)
 class EdgeList:
-    """What the edges of the own rows carry, in the rank's order: by own row, as the file has them, an added self loop last.
+    """What the edges of the own rows carry, in the rank's order: by own row, as the file has them, an added self loop
+    last.
 
     count: E_p; weight: (E_p,) of the computing dtype or None; type: int32 (E_p,) or None. `Block.edge` points into it.
     """
@@ -33,8 +34,9 @@ class EdgeList:
 
 @dataclass(frozen=True)
 class Adjacency:
-    """One direction of the edges of a rank, ready to be streamed along. degree: float64 (rows,), the sum of the weights of each
-    row's edges in the whole graph, 0 where they cancel (see sums.py). edges: EdgeList, or None where no model asks for one.
+    """One direction of the edges of a rank, ready to be streamed along. degree: float64 (rows,), the sum of the weights
+    of each row's edges in the whole graph, 0 where they cancel (see sums.py). edges: EdgeList, or None where no model
+    asks for one.
     """
 
     own: Block
@@ -84,8 +86,8 @@ class LocalGraph:
     (n_p, C) for multi-label. node_type: int32 (n_p,) or None.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
     compact: how dense features travel, if that is not as rows.
-    outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see pruning.py); what
-    such a layer does not need is None.
+    outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
+    pruning.py); what such a layer does not need is None.
     """
 
     inward: Adjacency
@@ -127,15 +129,17 @@ class LocalGraph:
 def build_adjacency(edges, order, comm, cap, self_loops, dtype, keep_edges=False, loop_type=0):
     """Blocks and plan from the edges of the own nodes. Collective.
 
-    edges: FoundEdges, in the local order `order`, a LocalOrder. self_loops: 'add' gives every node that has none one loop of
-    weight 1 and type `loop_type`; 'keep' leaves them. cap: rows of a round. keep_edges: keep an EdgeList, and in every block
-    where its edges stand in it.
+    edges: FoundEdges, in the local order `order`, a LocalOrder. self_loops: 'add' gives every node that has none one
+    loop of weight 1 and type `loop_type`; 'keep' leaves them. cap: rows of a round. keep_edges: keep an EdgeList, and
+    in every block where its edges stand in it.
     """
     num_rows = len(edges.indptr) - 1
     rows = np.repeat(np.arange(num_rows, dtype=np.int32), np.diff(edges.indptr))
     owner, local_id, weight, kind = edges.owner, edges.local_id, edges.weight, edges.type
     if self_loops == "add":
-        rows, owner, local_id, weight, kind = _add_self_loops(rows, owner, local_id, weight, kind, loop_type, num_rows, comm)
+        rows, owner, local_id, weight, kind = _add_self_loops(
+            rows, owner, local_id, weight, kind, loop_type, num_rows, comm
+        )
     degree = weight_sums(rows, weight, num_rows)
     weight = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
     narrow = len(rows) <= owning.MOST_INT32
@@ -149,8 +153,8 @@ def assemble(rows, owner, local_id, weight, place, num_rows, num_columns, cap, c
     """(own Block, halo Blocks, HaloPlan) of edges that end at own rows, checked. Collective.
 
     rows: int (E,) ascending; owner, local_id: int32 (E,), where the sources are; weight, place: tensors (E,) or None.
-    num_rows, num_columns: of own nodes that edges end at and start from. order: LocalOrder, where the ranks number each other's
-    nodes otherwise than their own.
+    num_rows, num_columns: of own nodes that edges end at and start from. order: LocalOrder, where the ranks number each
+    other's nodes otherwise than their own.
     """
     mine = owner == comm.rank
     away = ~mine

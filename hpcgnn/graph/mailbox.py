@@ -1,7 +1,8 @@
-"""Rows that are sent in one epoch and used in a later one: messages to the same peers that outlive the step that sent them.
+"""Rows that are sent in one epoch and used in a later one: messages to the same peers that outlive the step that sent
+them.
 
-A stream ends before the layer does, in bounded memory. What is used r epochs later cannot: a mailbox keeps r + 1 epochs of
-rows, in the form in which they came, as one message from each peer. They arrive in the background of whole epochs.
+A stream ends before the layer does, in bounded memory. What is used r epochs later cannot: a mailbox keeps r + 1 epochs
+of rows, in the form in which they came, as one message from each peer. They arrive in the background of whole epochs.
 """
 
 from dataclasses import dataclass, field
@@ -20,11 +21,11 @@ class Letter:
 
 
 class Mailbox:
-    """One exchange of every epoch. Letters are used `delay` epochs after they were posted; as long as there is none so old, the
-    newest is waited for and used.
+    """One exchange of every epoch. Letters are used `delay` epochs after they were posted; as long as there is none so
+    old, the newest is waited for and used.
 
-    sources, dests: [(rank, rows)] that rows come from and go to, in the order in which they lie. smoothing: γ of the average
-    ĥ ← γ ĥ + (1 − γ) h of delayed rows, which is then used in their place; 0 keeps none.
+    sources, dests: [(rank, rows)] that rows come from and go to, in the order in which they lie. smoothing: γ of the
+    average ĥ ← γ ĥ + (1 − γ) h of delayed rows, which is then used in their place; 0 keeps none.
     """
 
     def __init__(self, comm, sources, dests, tag, delay, smoothing, kind):
@@ -67,7 +68,9 @@ class Mailbox:
         self._comm.progress(self._sends)
 
     def open(self, lease):
-        """Wait for the letter that is to be used in this epoch, and take it into the average. lease: Lease, to widen rows."""
+        """Wait for the letter that is to be used in this epoch, and take it into the average. lease: Lease, to widen
+        rows.
+        """
         delayed = len(self._letters) > self._delay
         self._open = self._letters[0 if delayed else -1]
         self._comm.wait(self._open.receives, self._kind)
@@ -88,7 +91,9 @@ class Mailbox:
                 self._average[piece] = rows
 
     def rows(self, start, stop, lease):
-        """(stop − start, F) of the opened letter, or of the average; widened ones are valid until the next are asked for."""
+        """(stop − start, F) of the opened letter, or of the average; widened ones are valid until the next are asked
+        for.
+        """
         return self._average[start:stop] if self._averaged else self._rows(start, stop, lease)
 
     def _rows(self, start, stop, lease):

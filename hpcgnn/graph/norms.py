@@ -1,8 +1,8 @@
 """Degree normalisation as row scalings, so that no edge weight is ever read for it.
 
 An aggregation is y = R A S x with diagonal R (destinations) and S (sources). Degrees are those of the whole graph,
-never of a part, so results do not change with the partition. A node without in-edges aggregates to zero, and so does one whose
-weights sum to zero (see sums.py).
+never of a part, so results do not change with the partition. A node without in-edges aggregates to zero, and so does
+one whose weights sum to zero (see sums.py).
 """
 
 import torch
@@ -33,7 +33,7 @@ NORMS = {"sum": _sum, "mean": _mean, "sym": _sym}
 
 
 def scales(graph, norm, dtype):
-    """(R, S) of a LocalGraph: tensors of `dtype`, or None for ones, R of the rows that are computed, S (n_p,). norm: a key of
-    `NORMS`.
+    """(R, S) of a LocalGraph: tensors of `dtype`, or None for ones, R of the rows that are computed, S (n_p,). norm: a
+    key of `NORMS`.
     """
     return NORMS[norm](graph, dtype)

@@ -1,8 +1,8 @@
 """The order of a rank's own nodes: first those that have an edge from or to another rank, then the interior.
 
-What an operator computes for interior rows needs nobody, so it can be done to the end, some rows at a time, while messages are
-on their way (ops/linear.py); sums that have to wait for the last message, and rows that are sent, are at the front, together.
-Both parts keep the order of the file, in which neighbours are near each other.
+What an operator computes for interior rows needs nobody, so it can be done to the end, some rows at a time, while
+messages are on their way (ops/linear.py); sums that have to wait for the last message, and rows that are sent, are at
+the front, together. Both parts keep the order of the file, in which neighbours are near each other.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,9 @@ from hpcgnn.graph.ranges import permuted_rows
 class FoundEdges:
     """The edges of one direction of the own rows, with their other ends found.
 
-    indptr: int64 (n_p + 1,). owner, local_id: int32 (E_p,): the rank of the other end, and its number there: on this rank in the
-    local order, on others in the order of the file. weight: float32 (E_p,) or None; type: int32 (E_p,) or None.
+    indptr: int64 (n_p + 1,). owner, local_id: int32 (E_p,): the rank of the other end, and its number there: on this
+    rank in the local order, on others in the order of the file. weight: float32 (E_p,) or None; type: int32 (E_p,) or
+    None.
     """
 
     indptr: np.ndarray
@@ -30,7 +31,8 @@ class FoundEdges:
 
 @dataclass(frozen=True)
 class LocalOrder:
-    """number: int64 (n_p,), the place of each own node in the local order, by its place in the order of the file. None: the same.
+    """number: int64 (n_p,), the place of each own node in the local order, by its place in the order of the file. None:
+    the same.
     """
 
     number: np.ndarray | None = None

@@ -1,7 +1,8 @@
 """Rows of all ranks written to one file in the order of the original node ids, without any rank holding them all.
 
-A partition scatters the original order over the ranks. Each rank therefore becomes the keeper of one contiguous range of
-original ids, gets the rows of that range from their owners, and hands them slab by slab to rank 0, which alone writes.
+A partition scatters the original order over the ranks. Each rank therefore becomes the keeper of one contiguous range
+of original ids, gets the rows of that range from their owners, and hands them slab by slab to rank 0, which alone
+writes.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Which rank owns which node, from the cluster -> rank map alone: K numbers, the same on every rank, no directory.
 
-Nodes are numbered by their row in the file. A rank owns the nodes of its clusters. The numbers here keep the order of the file,
-and by them ranks ask each other for rows; each has an order of its own for the same nodes besides (order.py).
+Nodes are numbered by their row in the file. A rank owns the nodes of its clusters. The numbers here keep the order of
+the file, and by them ranks ask each other for rows; each has an order of its own for the same nodes besides (order.py).
 """
 
 import numpy as np
@@ -25,8 +25,8 @@ class Ownership:
         self.counts = np.bincount(cluster_to_rank, sizes, minlength=num_ranks).astype(np.int64)
         if self.counts.max() > MOST_INT32:
             raise GraphError(
-                f"rank {int(self.counts.argmax())} would own {int(self.counts.max()):,} nodes, expected at most {MOST_INT32:,}; "
-                "start more ranks"
+                f"rank {int(self.counts.argmax())} would own {int(self.counts.max()):,} nodes, expected at most "
+                f"{MOST_INT32:,}; start more ranks"
             )
         # The local id of a cluster's first node: the sizes of the clusters of the same rank that come before it.
         order = np.argsort(cluster_to_rank, kind="stable")
@@ -45,6 +45,8 @@ class Ownership:
         return list(zip(starts[new].tolist(), stops[np.concatenate([new[1:] - 1, [len(mine) - 1]])].tolist()))
 
     def locate(self, nodes):
-        """(owner int32, local id there int32, in the order of the file) of nodes given by their row in the file, int (m,)."""
+        """(owner int32, local id there int32, in the order of the file) of nodes given by their row in the file, int
+        (m,).
+        """
         cluster = np.searchsorted(self.cluster_offsets, nodes, side="right") - 1
         return self.cluster_to_rank[cluster], (nodes - self._shift[cluster]).astype(np.int32)

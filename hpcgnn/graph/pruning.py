@@ -1,13 +1,13 @@
 """Rows that the loss cannot see are not computed, and not sent.
 
-The loss looks at the training nodes. So the last layer is computed for these alone, the layer before it for them and their
-in-neighbours, and so on backwards:
+The loss looks at the training nodes. So the last layer is computed for these alone, the layer before it for them and
+their in-neighbours, and so on backwards:
 
     R_L = training nodes        R_(l-1) = R_l ∪ in-neighbours of R_l
 
-The result is exact: nothing is sampled. Layer l has a share of its own of the graph, with rows R_l, columns R_(l-1) and a
-halo of its own in each direction, filtered from the rank's one structure. Matrices hold the rows of these sets only, in the
-order of the nodes. A layer that would compute most rows anyway is left as it is, and with it those before.
+The result is exact: nothing is sampled. Layer l has a share of its own of the graph, with rows R_l, columns R_(l-1) and
+a halo of its own in each direction, filtered from the rank's one structure. Matrices hold the rows of these sets only,
+in the order of the nodes. A layer that would compute most rows anyway is left as it is, and with it those before.
 """
 
 from dataclasses import replace
@@ -17,17 +17,17 @@ import torch
 from hpcgnn.graph.halo import gather_halo
 from hpcgnn.graph.local import Adjacency, assemble
 
-# Above this share of all nodes a layer keeps all rows: a structure of its own takes memory. A class of layers may say otherwise
-# (`worthwhile`), as attention does, which has more to do for each row and edge.
+# Above this share of all nodes a layer keeps all rows: a structure of its own takes memory. A class of layers may say
+# otherwise (`worthwhile`), as attention does, which has more to do for each row and edge.
 WORTHWHILE = 0.5
 
 
 def prune(local, worthwhile, prunable, keeps_input, comm):
     """[LocalGraph or None] for each layer: what it computes of the graph, None for all. Collective.
 
-    worthwhile: for each layer, the share of all nodes above which it keeps all rows. prunable: how many of the last layers may
-    compute some of their rows only. keeps_input: whether the first layer starts from a kept aggregate; its share then has all
-    edges, and only `outputs` of its own.
+    worthwhile: for each layer, the share of all nodes above which it keeps all rows. prunable: how many of the last
+    layers may compute some of their rows only. keeps_input: whether the first layer starts from a kept aggregate; its
+    share then has all edges, and only `outputs` of its own.
     """
     layers, sets = len(worthwhile), []
     while len(sets) < prunable:
@@ -106,7 +106,9 @@ def _filtered(adjacency, rows, columns, row_number, column_number, comm):
 
 
 def _edges(block, row_number, column_number, owners):
-    """(row, column, owner, weight, edge) of a block's edges whose ends both have a number; weight and edge may be None."""
+    """(row, column, owner, weight, edge) of a block's edges whose ends both have a number; weight and edge may be
+    None.
+    """
     rows = row_number if block.rows is None else row_number[block.rows.long()]
     row = torch.repeat_interleave(rows, torch.diff(block.indptr))
     column = column_number[block.indices]

@@ -1,7 +1,8 @@
 """Rows that are wanted of a dataset, in as few reads as its chunks allow.
 
-HDF5 reads and checks whole chunks. A map that scatters the nodes asks for one row here and one there, so that a read for
-each would go over the same chunk a thousand times: rows whose chunks touch are read as one piece and picked from it.
+HDF5 reads and checks whole chunks. A map that scatters the nodes asks for one row here and one there, so that a read
+for each would go over the same chunk a thousand times: rows whose chunks touch are read as one piece and picked from
+it.
 """
 
 from typing import NamedTuple
@@ -51,8 +52,8 @@ def permuted_rows(indptr, order):
 def pieces(ranges, chunk_rows, most_rows):
     """Yield the Pieces to read for `ranges` (list of (start, stop)), in this order; ranges that are empty are left out.
 
-    chunk_rows: rows of a chunk. most_rows: of a piece that is wanted as it is; one that is picked from has MOST_CHUNKS chunks
-    at most.
+    chunk_rows: rows of a chunk. most_rows: of a piece that is wanted as it is; one that is picked from has MOST_CHUNKS
+    chunks at most.
     """
     taken, limit = [], 0
     for start, stop in ranges:

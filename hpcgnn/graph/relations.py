@@ -1,7 +1,8 @@
-"""The weight of each typed edge in the mean of its relation: w_e / Σ w over the in-edges of its destination of its type.
+"""The weight of each typed edge in the mean of its relation: w_e / Σ w over the in-edges of its destination of its
+type.
 
-It does not factor into a number for each row, as other normalisations do, so that both directions keep it per edge. Sums
-are those of the whole graph. Where weights sum to 0 (see sums.py), the mean is 0.
+It does not factor into a number for each row, as other normalisations do, so that both directions keep it per edge.
+Sums are those of the whole graph. Where weights sum to 0 (see sums.py), the mean is 0.
 """
 
 import torch
@@ -11,7 +12,9 @@ from hpcgnn.graph.sums import weight_sums
 
 
 def relation_weights(local, num_types, comm, dtype):
-    """(inward (E_p,), outward (E_p,)) of a LocalGraph that keeps its edges, in the order of their EdgeLists. Collective."""
+    """(inward (E_p,), outward (E_p,)) of a LocalGraph that keeps its edges, in the order of their EdgeLists.
+    Collective.
+    """
     rows, _ = _ends(local.inward, local.num_owned)
     inward, in_order, in_bounds = _by_type(local.inward.edges, num_types)
     _, columns = _ends(local.outward, local.num_owned)
@@ -28,7 +31,9 @@ def relation_weights(local, num_types, comm, dtype):
 
 
 def odd_relations(local, num_types):
-    """int64 (2,): of how many pairs of an own node and a type of its in-edges the weights sum to less than 0, and to 0. Local."""
+    """int64 (2,): of how many pairs of an own node and a type of its in-edges the weights sum to less than 0, and to 0.
+    Local.
+    """
     rows, _ = _ends(local.inward, local.num_owned)
     weight, order, bounds = _by_type(local.inward.edges, num_types)
     counts = torch.zeros(2, dtype=torch.int64)

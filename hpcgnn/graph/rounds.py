@@ -1,16 +1,16 @@
 """Who sends how much to whom in which round: plain arithmetic, the same on every rank, tested without MPI.
 
 Halo rows are ordered by *ring offset* k = 1 .. P-1: at offset k a rank receives from rank - k and sends to rank + k
-(modulo P). With at most `max_rows[k-1]` rows at offset k on any rank, and a cap of 5 rows, the rows of all offsets, one after
-another, are cut into as few equal rounds as that allows:
+(modulo P). With at most `max_rows[k-1]` rows at offset k on any rank, and a cap of 5 rows, the rows of all offsets, one
+after another, are cut into as few equal rounds as that allows:
 
     offset      1                    2        3        4
     max_rows    12                   2        3        1
     rounds   [1:0-5]  [1:5-10]  [1:10-12, 2:0-2, 3:0-1]  [3:1-3, 4:0-1]
 
-So one knob spans everything from the one-shot exchange (a large cap: one round) over SAR (about as much as one peer has) to
-pieces of a peer. A rank with fewer rows than the maximum simply sends shorter or no messages in a round. No rank receives or
-sends more than a round's rows at a time, since in a round all ranks are at the same offsets.
+So one knob spans everything from the one-shot exchange (a large cap: one round) over SAR (about as much as one peer
+has) to pieces of a peer. A rank with fewer rows than the maximum simply sends shorter or no messages in a round. No
+rank receives or sends more than a round's rows at a time, since in a round all ranks are at the same offsets.
 """
 
 from typing import NamedTuple
@@ -28,8 +28,9 @@ def rounds(max_rows, cap):
     """Cut the halo into rounds of at most `cap` rows.
 
     max_rows: for each ring offset 1, 2, …, the largest number of halo rows of any rank. cap: rows, at least 1.
-    Returns a list of rounds, each a tuple of segments in ring order: the fewest possible, each of as many rows (the last one
-    maybe fewer), since every round costs a pass over the rows that it adds to. Offsets without rows on any rank do not appear.
+    Returns a list of rounds, each a tuple of segments in ring order: the fewest possible, each of as many rows (the
+    last one maybe fewer), since every round costs a pass over the rows that it adds to. Offsets without rows on any
+    rank do not appear.
     """
     if cap < 1:
         raise ValueError(f"expected a cap of at least one row, got {cap}")

@@ -16,8 +16,8 @@ from hpcgnn.graph.halo import HaloPlan
 
 @dataclass(frozen=True)
 class SampledPlan(HaloPlan):
-    """A HaloPlan of some rows of another. receive_rows, send_rows and starts are those of the sample; rounds are the other
-    plan's, whose positions receive_at and send_at give: for each ring offset an increasing int64 array.
+    """A HaloPlan of some rows of another. receive_rows, send_rows and starts are those of the sample; rounds are the
+    other plan's, whose positions receive_at and send_at give: for each ring offset an increasing int64 array.
     """
 
     receive_at: list[np.ndarray]

@@ -45,9 +45,9 @@ class GraphData:
     features: (n, F) float16/float32, a `Csr` of n rows, or None. labels: int (n,) with -1 for none, or uint8 (n, C) for
     multi-label tasks. split: uint8 (n,), 0 for none or a value of `SPLITS`. cluster_graph: edge counts between
     clusters.
-    uuid names the graph, not the order of its nodes: reordering and added partitionings keep it.
-    node_type: int (n,) from 0, or None. type_names: {"nodes": [...], "edges": [...], "classes": [...]}, the names of types
-    and of classes in the order of their numbers, each where there are any.
+    uuid names the graph, not the order of its nodes: reordering and added partitionings keep it. node_type: int (n,)
+    from 0, or None. type_names: {"nodes": [...], "edges": [...], "classes": [...]}, the names of types and of classes
+    in the order of their numbers, each where there are any.
     """
 
     edges: Edges

@@ -6,9 +6,9 @@ a rank reads contiguous slabs whatever P is (where a map scatters nodes, the chu
 `partition_tools` documents every dataset.
 
 What the format protects against: every dataset carries Fletcher32 checksums (a flipped byte is an error, not a slightly
-different result), `libver="latest"` extends checksums to HDF5's own metadata, texts have fixed length (`attributes.py` says
-why), a file appears under its name only when it is complete, links that lead out of the file are refused, and a reader that does
-not know the version says so.
+different result), `libver="latest"` extends checksums to HDF5's own metadata, texts have fixed length (`attributes.py`
+says why), a file appears under its name only when it is complete, links that lead out of the file are refused, and a
+reader that does not know the version says so.
 """
 
 import contextlib
@@ -162,8 +162,8 @@ def _write_partitionings(file, partitionings, check):
 
 
 def add_partitionings(path, partitionings, output=None):
-    """Add (or replace) cluster -> rank maps of an existing file, or of a copy `output`. The file is copied first, so a crash
-    loses nothing.
+    """Add (or replace) cluster -> rank maps of an existing file, or of a copy `output`. The file is copied first, so a
+    crash loses nothing.
     """
     with replacing(output or path) as temporary:
         with open(path, "rb") as source, open(temporary, "wb") as target:

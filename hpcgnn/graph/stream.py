@@ -4,10 +4,10 @@
 round, the block of that round with the rows received for it. While one round is computed the next is in flight. Rows
 are valid only until the next are asked for.
 
-Own edges are most of the computing and need no message, yet done first they hide the first round alone. So a consumer that
-adds to what it has may take the own block in pieces, one before each round arrives, and then every message has its share of
-the computing to hide behind. With two ranks and messages that take 0.8 of the computing, all of the transfer is hidden instead
-of 11 % (jobs/bench/overlap.py --simulate 4, with and without --whole).
+Own edges are most of the computing and need no message, yet done first they hide the first round alone. So a consumer
+that adds to what it has may take the own block in pieces, one before each round arrives, and then every message has its
+share of the computing to hide behind. With two ranks and messages that take 0.8 of the computing, all of the transfer
+is hidden instead of 11 % (jobs/bench/overlap.py --simulate 4, with and without --whole).
 
 The adjoint direction of the same transfer: with `returns`, whatever the consumer adds to `back` (one row for each row
 that it was given) travels to the owner of that row and is added to `returns` there.
@@ -26,8 +26,8 @@ from hpcgnn.graph.wire import Wire
 class Stream:
     """Streams rows along one direction of the edges.
 
-    own: Block of edges between own nodes; halo: one Block per round; plan: HaloPlan; buffers: HaloBuffers; wire: Wire, how
-    rows are sent (as they are, if left out).
+    own: Block of edges between own nodes; halo: one Block per round; plan: HaloPlan; buffers: HaloBuffers; wire: Wire,
+    how rows are sent (as they are, if left out).
     """
 
     def __init__(self, own, halo, plan, buffers, comm, wire=None):
@@ -39,7 +39,9 @@ class Stream:
 
     @cached_property
     def first_interior(self):
-        """The first of the own rows behind all that have an edge from another rank: nothing is added to those any more."""
+        """The first of the own rows behind all that have an edge from another rank: nothing is added to those any
+        more.
+        """
         return max((block.span[1] for block in self.halo), default=0)
 
     def __call__(
@@ -57,13 +59,13 @@ class Stream:
     ):
         """Yield (block, rows, scale, back) for the own block and every round. Collective: exhaust it on all ranks.
 
-        x: (n_p, F) own rows, each contiguous; without columns, nothing is sent and only what returns travels. scale: (n_p,)
-        factors of the rows, or None; remote rows arrive already scaled (by remote_scale, if that is given), and then the
-        scale that is yielded is None. kind: the ledger's name for the traffic. returns: (n_p, R) of x's dtype, or None; back
-        is then (rows, R), to be added to by the consumer. narrow: how many columns, from the first, may be narrowed (None:
-        all); narrow_back: likewise of what returns. draw: key of the rounding; the same key rounds the same rows alike.
-        pieces: whether the own block may come in pieces, each of some of its rows, between the rounds; it comes first and whole
-        (and then is `own`) where there is but one round.
+        x: (n_p, F) own rows, each contiguous; without columns, nothing is sent and only what returns travels. scale:
+        (n_p,) factors of the rows, or None; remote rows arrive already scaled (by remote_scale, if that is given), and
+        then the scale that is yielded is None. kind: the ledger's name for the traffic. returns: (n_p, R) of x's dtype,
+        or None; back is then (rows, R), to be added to by the consumer. narrow: how many columns, from the first, may
+        be narrowed (None: all); narrow_back: likewise of what returns. draw: key of the rounding; the same key rounds
+        the same rows alike. pieces: whether the own block may come in pieces, each of some of its rows, between the
+        rounds; it comes first and whole (and then is `own`) where there is but one round.
         """
         narrow = x.shape[1] if narrow is None else narrow
         wire, returned = self.wire, 0 if returns is None else returns.shape[1]
@@ -98,8 +100,8 @@ class Stream:
             transfers[-1].finish_returns(returns)
 
     def parts(self, block):
-        """[(Block, the slice of own rows that its rows are counted in, whether it has all edges of these)] of a block that the
-        stream yields: interior rows are taken by themselves.
+        """[(Block, the slice of own rows that its rows are counted in, whether it has all edges of these)] of a block
+        that the stream yields: interior rows are taken by themselves.
         """
         inner = self.first_interior
         if block.first_column is not None:
@@ -108,12 +110,16 @@ class Stream:
             first, last = block.span
             cuts = [(first, min(last, inner), False), (max(first, inner), last, True)]
             self._parts_by_block[id(block)] = [
-                (self.own.slice(start, stop), slice(start, stop), complete) for start, stop, complete in cuts if start < stop
+                (self.own.slice(start, stop), slice(start, stop), complete)
+                for start, stop, complete in cuts
+                if start < stop
             ]
         return self._parts_by_block[id(block)]
 
     def _transfers(self, fashion):
-        """One Transfer per turn: as many consecutive rounds as fit the buffers at this width. The same ones every time."""
+        """One Transfer per turn: as many consecutive rounds as fit the buffers at this width. The same ones every
+        time.
+        """
         form, back = fashion.form, fashion.back
         summed = back.width * back.dtype.itemsize if back.narrow else 0
         widened = max(form.widened_bytes, back.widened_bytes)
@@ -126,7 +132,9 @@ class Stream:
 
             received = most(turn.num_received for turn in turns)
             sizes = [most(turn.room_in(form) for turn in turns)] * 2 + [most(turn.room_out(form) for turn in turns)]
-            sizes += [most(turn.room_in(back) for turn in turns)] * 2 + [most(turn.room_out(back) for turn in turns)] * 2
+            sizes += [most(turn.room_in(back) for turn in turns)] * 2 + [
+                most(turn.room_out(back) for turn in turns)
+            ] * 2
             lease = self.buffers.lease([*sizes, received * summed, widened * self._longest])
             self.buffers.cuts(self)[form, back] = [Transfer(turn, lease, self.comm, fashion) for turn in turns]
         for transfer in self.buffers.cuts(self)[form, back]:

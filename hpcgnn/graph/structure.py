@@ -1,7 +1,8 @@
-"""Whether a graph file's datasets have the shapes and types that its attributes promise: looked at once, before anything is read.
+"""Whether a graph file's datasets have the shapes and types that its attributes promise: looked at once, before
+anything is read.
 
-Costs no data: descriptions only. With it, and the range checks of `load.py`, whatever a file says, no index out of range
-reaches a kernel, and no array is allocated that the file cannot fill.
+Costs no data: descriptions only. With it, and the range checks of `load.py`, whatever a file says, no index out of
+range reaches a kernel, and no array is allocated that the file cannot fill.
 """
 
 from hpcgnn.errors import FormatError, GraphError
@@ -9,14 +10,15 @@ from hpcgnn.errors import FormatError, GraphError
 # More would not fit an index or a machine; a corrupted or hostile attribute can say anything.
 _MOST_ROWS, _MOST_COLUMNS = 1 << 48, (1 << 31) - 1
 _WHOLE, _REAL = "iu", "f"
-# Filters that are part of every HDF5 (deflate, shuffle, Fletcher32), and how many times larger than stored the data may be.
+# Filters that are part of every HDF5 (deflate, shuffle, Fletcher32), and how many times larger than stored the data may
+# be.
 _FILTERS = {1: 1100, 2: 1, 3: 1}
 _NAMES = {_WHOLE: "integers", _REAL: "floating-point numbers"}
 
 
 def check_structure(file):
-    """FormatError naming the first dataset of an open GraphFile that is missing or not as it should be; GraphError for a graph
-    without nodes."""
+    """FormatError naming the first dataset of an open GraphFile that is missing or not as it should be; GraphError for
+    a graph without nodes."""
     meta = file.meta
     for name in ("num_nodes", "num_edges", "num_clusters"):
         _within(file, name, getattr(meta, name), _MOST_ROWS)
@@ -28,8 +30,8 @@ def check_structure(file):
         found = file.shape(name)
         if found != shape:
             raise FormatError(
-                f"{file.path}: {name} has shape {found}, but the file's attributes say {shape}; it is corrupted or incomplete, "
-                "import the graph again"
+                f"{file.path}: {name} has shape {found}, but the file's attributes say {shape}; it is corrupted or "
+                "incomplete, import the graph again"
             )
         if file.dtype(name).kind not in kind:
             raise FormatError(
@@ -38,20 +40,22 @@ def check_structure(file):
 
 
 def check_dataset(path, file_bytes, name, dataset):
-    """FormatError for an h5py dataset with a filter that HDF5 would load foreign code for, or larger than the file can hold."""
+    """FormatError for an h5py dataset with a filter that HDF5 would load foreign code for, or larger than the file can
+    hold.
+    """
     described = dataset.id.get_create_plist()
     filters = {described.get_filter(index)[0] for index in range(described.get_nfilters())}
     foreign = filters - _FILTERS.keys()
     if foreign:
         raise FormatError(
-            f"{path}: {name} is packed with HDF5 filter {min(foreign)}, which needs a plugin; that is refused, repack the file "
-            "(h5repack -f GZIP=4)"
+            f"{path}: {name} is packed with HDF5 filter {min(foreign)}, which needs a plugin; that is refused, "
+            "repack the file (h5repack -f GZIP=4)"
         )
     growth = max((_FILTERS[each] for each in filters), default=1)
     if dataset.size * dataset.dtype.itemsize > growth * file_bytes:
         raise FormatError(
-            f"{path}: {name} claims shape {dataset.shape}, more than a file of {file_bytes} bytes can hold; it is corrupted or "
-            "incomplete"
+            f"{path}: {name} claims shape {dataset.shape}, more than a file of {file_bytes} bytes can hold; it is "
+            "corrupted or incomplete"
         )
 
 

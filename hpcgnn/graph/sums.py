@@ -1,9 +1,9 @@
 """What weighted edges are divided by: the sum of their weights, and when such a sum is zero.
 
-One rule wherever a mean is taken (sage by node, rgcn by node and relation): Σ w x / Σ w wherever Σ w is not 0, negative sums
-included, and 0 where it is, as for a node without edges. Weights are float32: a sum of at most 2^-23 of that of their absolute
-values is made of their rounding (0.1 + 0.2 - 0.3), and counts as 0. Symmetric normalisation takes roots, so that sums below 0
-are an error there (train/weights.py).
+One rule wherever a mean is taken (sage by node, rgcn by node and relation): Σ w x / Σ w wherever Σ w is not 0, negative
+sums included, and 0 where it is, as for a node without edges. Weights are float32: a sum of at most 2^-23 of that of
+their absolute values is made of their rounding (0.1 + 0.2 - 0.3), and counts as 0. Symmetric normalisation takes roots,
+so that sums below 0 are an error there (train/weights.py).
 """
 
 import numpy as np
@@ -12,7 +12,9 @@ ROUNDING = 2.0**-23
 
 
 def weight_sums(rows, weight, num_rows):
-    """float64 (num_rows,): Σ w by row, 0.0 where weights cancel. rows: int (E,); weight: float (E,), or None for ones."""
+    """float64 (num_rows,): Σ w by row, 0.0 where weights cancel. rows: int (E,); weight: float (E,), or None for
+    ones.
+    """
     total = np.bincount(rows, weight, minlength=num_rows).astype(np.float64)
     if weight is not None and len(weight) and weight.min() < 0:
         total[np.abs(total) <= ROUNDING * np.bincount(rows, np.abs(weight), minlength=num_rows)] = 0.0

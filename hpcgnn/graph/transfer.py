@@ -1,7 +1,7 @@
 """One turn of a stream: rows out and in, and results back. Which rows, and to whom, the plan has settled.
 
-Nothing here computes but the narrowing and widening of rows; every function posts or finishes messages and returns at once
-or when they are through.
+Nothing here computes but the narrowing and widening of rows; every function posts or finishes messages and returns at
+once or when they are through.
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,10 @@ class Fashion:
 class Turn:
     """What travels in one turn of a stream, whatever the rows are like. Made once and used by every layer and epoch.
 
-    number: of the turn; segments: what travels; rounds: indices of the rounds that these make up; incoming: [(segment, rows that
-    come)]; outgoing: [(segment, rows that go)]; sent: int32, which own rows go, message after message; sent_by: the same in one
-    tensor for each message; pieces: [(round, start, stop)], where the rows of a round stand among those that come.
+    number: of the turn; segments: what travels; rounds: indices of the rounds that these make up; incoming: [(segment,
+    rows that come)]; outgoing: [(segment, rows that go)]; sent: int32, which own rows go, message after message;
+    sent_by: the same in one tensor for each message; pieces: [(round, start, stop)], where the rows of a round stand
+    among those that come.
     """
 
     def __init__(self, number, segments, rounds, plan):
@@ -58,8 +59,8 @@ class Turn:
 class Transfer:
     """The messages of one turn of one stream; for another stream of rows of the same form it is used again.
 
-    turn: Turn; lease: Lease of the stream; fashion: Fashion, of which `draw` and `kind` may change between streams. After
-    `arrive`, rows(start, stop) gives what was received. After `open_returns`, back: (rows received, R).
+    turn: Turn; lease: Lease of the stream; fashion: Fashion, of which `draw` and `kind` may change between streams.
+    After `arrive`, rows(start, stop) gives what was received. After `open_returns`, back: (rows received, R).
     """
 
     def __init__(self, turn, lease, comm, fashion):
@@ -122,9 +123,7 @@ class Transfer:
     def begin_returns(self):
         """Send `back` to the owners of the rows, and post the receives of what they send for ours."""
         form = self.fashion.back
-        self._returns = [
-            self._receive(part, self.plan.dest(s.offset), _RETURN_TAG) for s, part, _ in self._arriving
-        ]
+        self._returns = [self._receive(part, self.plan.dest(s.offset), _RETURN_TAG) for s, part, _ in self._arriving]
         self._given, first = [], 0
         for segment, part, count in self._giving:
             if form.narrow:
@@ -154,7 +153,9 @@ class Transfer:
 
 
 def add_message(total, index, message, form, lease):
-    """Add the rows of a message to rows index int32 (m,) of total (n_p, R), widened in the room that the lease has for it."""
+    """Add the rows of a message to rows index int32 (m,) of total (n_p, R), widened in the room that the lease has for
+    it.
+    """
     if not form.narrow:
         total.index_add_(0, index, form.parts(message, index.shape[0])[1])
         return

@@ -1,13 +1,13 @@
 """How rows look on the way: feature columns narrowed when they are packed, widened when they are used.
 
-The halo is most of what a job sends, and a feature needs fewer bits to travel than to be computed with. The leading columns
-of a row are features (or their gradients) and may be narrowed; the others (logits, log-sum-exps, what the softmax of a node
-hangs on) travel as they are computed with. Half precision is rounded to the nearest. int8 has a scale for each row and is
-rounded at random so that its mean is right (as AdaQP does: Wan et al., MLSys'23), by draws that follow from what they are
-for, so that a run can be repeated.
+The halo is most of what a job sends, and a feature needs fewer bits to travel than to be computed with. The leading
+columns of a row are features (or their gradients) and may be narrowed; the others (logits, log-sum-exps, what the
+softmax of a node hangs on) travel as they are computed with. Half precision is rounded to the nearest. int8 has a scale
+for each row and is rounded at random so that its mean is right (as AdaQP does: Wan et al., MLSys'23), by draws that
+follow from what they are for, so that a run can be repeated.
 
-The rows of one message lie as [wide columns | scales | narrow columns], each part by itself, so that none is misaligned and
-no byte is sent as padding.
+The rows of one message lie as [wide columns | scales | narrow columns], each part by itself, so that none is misaligned
+and no byte is sent as padding.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,16 @@ from hpcgnn import kernels
 #: name of the option -> the type of a narrowed number; fp32 stands for the run's own precision.
 NARROW_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
 _LEVELS = 127
-# Numbers that are converted at a time: their copies stay in the cache and are no part of the communication memory's account.
+# Numbers that are converted at a time: their copies stay in the cache and are no part of the communication memory's
+# account.
 _PIECE = 1 << 15
 
 
 @dataclass(frozen=True)
 class Form:
-    """The form of the rows of one stream. width: columns; narrow: how many of them, from the first, are narrowed to `type`."""
+    """The form of the rows of one stream. width: columns; narrow: how many of them, from the first, are narrowed to
+    `type`.
+    """
 
     width: int
     narrow: int
@@ -53,7 +56,9 @@ class Form:
         return -(-rows * self.row_bytes // unit) * unit
 
     def parts(self, message, rows):
-        """(scales (rows, 1) or None, wide (rows, width − narrow), narrow (rows, narrow) or None) of a message: views."""
+        """(scales (rows, 1) or None, wide (rows, width − narrow), narrow (rows, narrow) or None) of a message:
+        views.
+        """
         sizes = [rows * self._scale_bytes, rows * (self.width - self.narrow) * self.dtype.itemsize]
         # Numbers of eight bytes come first: scales of four before them would leave them misaligned.
         wide = message[: sizes[1]].view(self.dtype).view(rows, self.width - self.narrow)
@@ -70,8 +75,8 @@ class Wire:
     """The choice of --halo-dtype, and what it takes to follow it.
 
     name: a key of NARROW_TYPES. ids: int64 (n_p,), the original ids of own nodes; key(number): of the rounding of the
-    number-th stream of the present epoch; int8 needs both. overflowed: whether a finite number has left the range of fp16 on
-    this rank.
+    number-th stream of the present epoch; int8 needs both. overflowed: whether a finite number has left the range of
+    fp16 on this rank.
     """
 
     def __init__(self, name="fp32", ids=None, key=None):
@@ -88,8 +93,8 @@ class Wire:
         return self._key(self._draws) if self.type == torch.int8 else 0
 
     def form(self, width, narrow, dtype):
-        """The Form of rows of so many columns; they are narrowed only if that saves at least a fourth of the copy in which they
-        are widened, which takes communication memory too.
+        """The Form of rows of so many columns; they are narrowed only if that saves at least a fourth of the copy in
+        which they are widened, which takes communication memory too.
         """
         form, plain = Form(width, narrow, dtype, self.type), Form(width, 0, dtype, None)
         if self.type is None or not narrow:
@@ -159,7 +164,9 @@ def _take(out, x, index, scale):
 
 
 def _quantise(out, scales, x, ids, draw):
-    """x (m, F) as out int8 (m, F) times scales float32 (m, 1): each number is one of its two neighbours, x in the mean."""
+    """x (m, F) as out int8 (m, F) times scales float32 (m, 1): each number is one of its two neighbours, x in the
+    mean.
+    """
     torch.div(x.abs().amax(1, keepdim=True), _LEVELS, out=scales)
     # 24 bits are what float32 holds exactly; 32 would round up to 1.
     draws = (kernels.random_words(draw, ids, x.shape[1]) >> 8).to(torch.float32).mul_(2.0**-24)

@@ -1,8 +1,8 @@
 """HDF5 files that are written to a disk which may be full.
 
-When a write fails inside the HDF5 library, it cannot close the file any more and crashes the interpreter, there or at its end
-(seen with 1.14: a segmentation fault instead of "no space left on device"). So it writes through an object that remembers
-the first failure and lets the library believe that all is well; whoever writes is then told.
+When a write fails inside the HDF5 library, it cannot close the file any more and crashes the interpreter, there or at
+its end (seen with 1.14: a segmentation fault instead of "no space left on device"). So it writes through an object that
+remembers the first failure and lets the library believe that all is well; whoever writes is then told.
 """
 
 import contextlib
@@ -69,8 +69,8 @@ class _Deferred(io.RawIOBase):
 
 @contextlib.contextmanager
 def written_file(path, change=False):
-    """Yield (h5py.File, check): a file that is made anew or, with change, changed; check() raises OSError if a write has
-    failed, and so does the end of the body.
+    """Yield (h5py.File, check): a file that is made anew or, with change, changed; check() raises OSError if a write
+    has failed, and so does the end of the body.
     """
     with contextlib.closing(_Deferred(path, "r+b" if change else "w+b")) as raw:
         with h5py.File(raw, "r+" if change else "w", libver="latest") as file:

@@ -5,17 +5,17 @@ Each kernel exists twice, as C (`native/`, compiled when the package is installe
 check their arguments and pick one; `describe()` tells which. Environment: HPCGNN_KERNELS=auto|native|reference and
 HPCGNN_VECTOR=baseline|avx2|avx512 (see `library.py`), read at the first call.
 
-They are plain calls and not registered as torch custom operators: their gradients are written by hand in `ops/`, nothing
-traces them, and the dispatcher adds about 37 microseconds to each call of 14 (a small gather, torch 2.13).
+They are plain calls and not registered as torch custom operators: their gradients are written by hand in `ops/`,
+nothing traces them, and the dispatcher adds about 37 microseconds to each call of 14 (a small gather, torch 2.13).
 """
 
 from .activation import bias_gradient, elu, elu_gradient, relu_gradient
 from .aggregation import check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .extreme import gather_largest, gather_matching
+from .library import describe
 from .loss import cross_entropy
 from .masking import dropout, dropout_entries, kept_scale
-from .library import describe
 from .products import multiply
 from .projection import Elu, one_pass, project, project_backward
 from .randomness import random_words, stream_key

@@ -1,7 +1,8 @@
 """What stands between two layers, in one pass over the rows: ELU, its gradient and ReLU's, and the gradient of a bias.
 
-torch's own ELU takes three times as long, for the sake of digits below those of the result. Layers of attention need an inner
-product per head beside each gradient, and the sums of its columns (see ops/attention_layer.py); both come from the same pass.
+torch's own ELU takes three times as long, for the sake of digits below those of the result. Layers of attention need an
+inner product per head beside each gradient, and the sums of its columns (see ops/attention_layer.py); both come from
+the same pass.
 """
 
 import torch
@@ -34,16 +35,17 @@ def elu_gradient(
     sums: torch.Tensor | None = None,
     scaled: bool = False,
 ) -> None:
-    """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input x, from its result y. y of None: out = gy, without ELU.
+    """out = gy where y > 0, else gy (y + 1): the gradient of ELU's input x, from its result y. y of None: out = gy,
+    without ELU.
 
-    dots[i, h] = <out_i, x_i - bias> of head h, and sums (F,) += the sums of out's columns, where they are asked for: what a
-    layer of attention below needs of its output's gradient. scaled: what dots holds before multiplies its head of out, after the
-    sums. Dots are summed in the order of `attend_backward`'s <gy, z>, to the same bits where x - bias is that z.
+    dots[i, h] = <out_i, x_i - bias> of head h, and sums (F,) += the sums of out's columns, where they are asked for:
+    what a layer of attention below needs of its output's gradient. scaled: what dots holds before multiplies its head
+    of out, after the sums. Dots are summed in the order of `attend_backward`'s <gy, z>, to the same bits where x - bias
+    is that z.
 
-    out, gy, y and x (n, F) of one dtype, float32 or float64, rows
-    contiguous; out may be any of the others itself. dots: (n, H) of the same dtype, H a divisor of F, or None; x is needed with
-    it, and a bias (F,), or None for zeros, serves dots alone. No result depends on the number of threads. Raises ValueError for
-    a wrong dtype, shape or layout.
+    out, gy, y and x (n, F) of one dtype, float32 or float64, rows contiguous; out may be any of the others itself.
+    dots: (n, H) of the same dtype, H a divisor of F, or None; x is needed with it, and a bias (F,), or None for zeros,
+    serves dots alone. No result depends on the number of threads. Raises ValueError for a wrong dtype, shape or layout.
     """
     checks.matrix("gy", gy, _TYPES)
     given = {"out": out} | ({} if y is None else {"y": y}) | ({} if dots is None else {"x": x})
@@ -66,7 +68,8 @@ def relu_gradient(out: torch.Tensor, gradient: torch.Tensor, y: torch.Tensor, sc
 
     y is their result: it is 0 where the unit was off or dropped.
     out and y (n, F) of one dtype, float32, float64 or bfloat16, and gradient of the same, or float32 for bfloat16; rows
-    contiguous. out may be y itself, or gradient where that has its dtype. Raises ValueError for a wrong dtype, shape or layout.
+    contiguous. out may be y itself, or gradient where that has its dtype. Raises ValueError for a wrong dtype, shape or
+    layout.
     """
     checks.matrix("y", y, checks.FLOATS)
     checks.matrix("out", out, (y.dtype,), *y.shape)

@@ -2,13 +2,14 @@
 
 P. Veličković et al., "Graph Attention Networks", ICLR 2018. Blocks arrive one after another, so the softmax is formed
 online (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention",
-NeurIPS 2022): `attend_forward` once per block, then `attend_finish`; a single block is begun and ended in the same pass. The
-gradient is formed at the owner of the *source*, from the destinations' [gy | a_dst, lse, D] streamed past it, with nothing
-fetched twice: `attend_backward` once per transposed block.
+NeurIPS 2022): `attend_forward` once per block, then `attend_finish`; a single block is begun and ended in the same
+pass. The gradient is formed at the owner of the *source*, from the destinations' [gy | a_dst, lse, D] streamed past it,
+with nothing fetched twice: `attend_backward` once per transposed block.
 
-Features may be large, the softmax then saturated and the gradient of a logit 0, though it is a difference of inner products as
-large as the features. Hence what is subtracted is rounded alike, and lse = max + log(denominator), which would lose the
-logarithm, may be given as the maximum, gy being divided by the denominator (where heads are not averaged).
+Features may be large, the softmax then saturated and the gradient of a logit 0, though it is a difference of inner
+products as large as the features. Hence what is subtracted is rounded alike, and lse = max + log(denominator), which
+would lose the logarithm, may be given as the maximum, gy being divided by the denominator (where heads are not
+averaged).
 
 Attention weights exist for a few edges at a time only. Notation: H heads of width D, F = H·D; columns h·D to
 h·D + D - 1 of a row belong to head h.
@@ -99,9 +100,10 @@ def attend_forward(
                  src mod 2**32, dst >> 32 & 0xffff | (src >> 32 & 0xffff) << 16, occurrence * ceil(H / 4) + h // 4),
                  and a word of at least p * 2**32 keeps. `occurrence` counts the edges of the same ends before it; they
                  must be neighbours in the row, and in the same block.
-    complete     whether the block has all edges of all rows (then rows is None): what y, running_max and denominator hold
-                 before does not matter, and y is divided by the denominator and gets the bias (F,) or None; what is left for
-                 `attend_finish` is lse. A row is then written once instead of three times
+    complete     whether the block has all edges of all rows (then rows is None): what y, running_max and denominator
+    hold
+                 before does not matter, and y is divided by the denominator and gets the bias (F,) or None; what is
+                 left for `attend_finish` is lse. A row is then written once instead of three times
 
     Rows of all matrices are contiguous and any distance apart. Ranges of indices are taken for granted (`check_block`).
     Results do not depend on the number of threads; between orders of blocks they differ by rounding. Raises ValueError
@@ -120,8 +122,20 @@ def attend_forward(
     if complete and rows is not None or bias is not None and not complete:
         raise ValueError("complete: expected no rows with it, and a bias only with it")
     kernels().attend_forward(
-        y, running_max, denominator, a_dst, source, indptr, indices, heads, float(slope), rows, edge_term, rule,
-        complete, bias,
+        y,
+        running_max,
+        denominator,
+        a_dst,
+        source,
+        indptr,
+        indices,
+        heads,
+        float(slope),
+        rows,
+        edge_term,
+        rule,
+        complete,
+        bias,
     )
     for written in (y, running_max, denominator):
         checks.written(written)
@@ -137,10 +151,10 @@ def attend_finish(
 ) -> None:
     """After the last block: y[r, h] = y[r, h] / denominator[r, h] + bias[h], and lse = running_max + log(denominator).
 
-    share: (n, H), gets 1 / denominator, and lse then running_max alone; or None. y (n, F), or None where `attend_forward` has
-    done its part; bias (F,) or None, the others (n, H), of one dtype; lse may be running_max, and denominator is used up. Rows
-    without edges get y = bias, lse = +inf, so that exp(logit - lse) = 0, and a share of 1. y is passed over once. Raises
-    ValueError for a wrong dtype or shape.
+    share: (n, H), gets 1 / denominator, and lse then running_max alone; or None. y (n, F), or None where
+    `attend_forward` has done its part; bias (F,) or None, the others (n, H), of one dtype; lse may be running_max, and
+    denominator is used up. Rows without edges get y = bias, lse = +inf, so that exp(logit - lse) = 0, and a share of 1.
+    y is passed over once. Raises ValueError for a wrong dtype or shape.
     """
     heads = lse.shape[1] if isinstance(lse, torch.Tensor) and lse.dim() == 2 else 1
     checks.matrix("lse", lse, _FLOATS)
@@ -200,13 +214,14 @@ def attend_backward(
     ga_dst       (n_cols, H): added to; must not overlap the others
     z_src        (n, F + H)
     remote       (n_cols, G + 3 H) with G = F or, with `shared` (heads are averaged), G = F / H: one gy for every head,
-                 which the caller has divided by H. D[i, h] = <gy[i, h], y[i, h]>, y and lse being `attend_finish`'s. With a
-                 share, gy is times that, and so D; not with `shared`, where one gy serves several shares
+                 which the caller has divided by H. D[i, h] = <gy[i, h], y[i, h]>, y and lse being `attend_finish`'s.
+                 With a share, gy is times that, and so D; not with `shared`, where one gy serves several shares
     edge_term    (E, H) or None, in the order of this block's edges, and so its gradient g_edge_term, which is written
-    bias         (F,), that was added to y and taken off again for D, which has rounded it: so is m z then; or None. Where one
+    bias         (F,), that was added to y and taken off again for D, which has rounded it: so is m z then; or None.
+    Where one
                  edge outweighs all others y is m z to the bit, and da exactly 0 if `elu_gradient` has made D
-    dropout      as forwards: (p, key, dst_ids (n_cols,), src_ids (n,)), with the ids of the same ends
-    complete     whether the block has all edges of all rows (then rows is None): gz and ga_src become the gradients, whatever
+    dropout      as forwards: (p, key, dst_ids (n_cols,), src_ids (n,)), with the ids of the same ends complete
+    whether the block has all edges of all rows (then rows is None): gz and ga_src become the gradients, whatever
                  they hold before, and may be the very columns of z_src (and nothing else of it); ga_dst is added to
 
     The rest is as for `attend_forward`. Results, ga_dst included, do not depend on the number of threads, bit for bit:
@@ -226,8 +241,22 @@ def attend_backward(
     if complete and rows is not None:
         raise ValueError("complete: expected no rows with it")
     kernels().attend_backward(
-        gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, float(slope), bool(shared), rows, edge_term,
-        g_edge_term, rule, bool(complete), bias,
+        gz,
+        ga_src,
+        ga_dst,
+        z_src,
+        remote,
+        indptr,
+        indices,
+        heads,
+        float(slope),
+        bool(shared),
+        rows,
+        edge_term,
+        g_edge_term,
+        rule,
+        bool(complete),
+        bias,
     )
     for written in (gz, ga_src, ga_dst, *(() if g_edge_term is None else (g_edge_term,))):
         checks.written(written)

@@ -64,8 +64,8 @@ def gather_matching(
 ) -> None:
     """Sums what belongs to equal elements: y[r, c] += sum over e of g[j, c] where value[j, c] == own[r, c].
 
-    With [g | value] = x, j = indices[e], e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None. With the
-    largest elements as `value` and their gradients divided by their counts as g, this is the gradient of
+    With [g | value] = x, j = indices[e], e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None. With
+    the largest elements as `value` and their gradients divided by their counts as g, this is the gradient of
     `gather_largest` at the owner of the sources.
 
     y, own    (n, F) float32 or float64; y is added to

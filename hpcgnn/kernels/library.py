@@ -75,8 +75,8 @@ def describe() -> dict:
     Keys: `native` (bool), `reason` (str or None: why not), `file`, `vector_path` (str or None), `vector_paths` (those
     this processor could use), `openmp_runtimes` (files of the OpenMP runtimes in the process; more than one is a
     fault), `threads` (int: torch's setting, which the kernels follow at each call), `products` and `rounded_products`
-    (whose kernel multiplies float32 matrices as they are, and with rounded factors: "own" or "torch", see products.py; "none":
-    our own do not round here).
+    (whose kernel multiplies float32 matrices as they are, and with rounded factors: "own" or "torch", see products.py;
+    "none": our own do not round here).
     """
     loaded = load()
     native = loaded.reason is None

@@ -13,9 +13,10 @@ def cross_entropy(
 ) -> float:
     """Σ_i -log softmax(logits[rows[i]])[labels[i]], summed in float64. The result depends on no number of threads.
 
-    logits (n, C), float32 or float64, rows contiguous; rows (m,) int64, all different, or None: all of them; labels (m,) int64.
-    gradient: None, or (n, C) of the same dtype, maybe logits itself, which gets at these rows, and nowhere else, the gradient of
-    the sum. Raises ValueError for a wrong dtype, shape or layout, or a row or label that is not there.
+    logits (n, C), float32 or float64, rows contiguous; rows (m,) int64, all different, or None: all of them; labels
+    (m,) int64. gradient: None, or (n, C) of the same dtype, maybe logits itself, which gets at these rows, and nowhere
+    else, the gradient of the sum. Raises ValueError for a wrong dtype, shape or layout, or a row or label that is not
+    there.
     """
     checks.matrix("logits", logits, _TYPES)
     checks.vector("rows", rows, torch.int64, None, optional=True)

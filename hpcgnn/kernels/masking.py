@@ -68,9 +68,7 @@ def dropout_entries(
     checks.vector("ids", ids, torch.int64, num_rows)
     checks.vector("columns", columns, torch.int32, data.shape[0])
     if int(indptr[0]) < 0 or int(indptr[-1]) > data.shape[0]:
-        raise ValueError(
-            f"indptr: expected values in [0, {data.shape[0]}], got {int(indptr[0])} to {int(indptr[-1])}"
-        )
+        raise ValueError(f"indptr: expected values in [0, {data.shape[0]}], got {int(indptr[0])} to {int(indptr[-1])}")
     threshold, scale = rule(p)
     stored = slice(int(indptr[0]), int(indptr[-1]))
     if threshold == 0:

@@ -109,8 +109,21 @@ class Native:
         function(self._path, torch.get_num_threads(), byref(arguments))
 
     def attend_forward(
-        self, y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule,
-        complete, bias,
+        self,
+        y,
+        running_max,
+        denominator,
+        a_dst,
+        source,
+        indptr,
+        indices,
+        heads,
+        slope,
+        rows,
+        edge_term,
+        rule,
+        complete,
+        bias,
     ) -> None:
         operands = {
             "streamed": source,
@@ -121,12 +134,36 @@ class Native:
             "edge": edge_term,
         }
         self._attend(
-            "hg_attend_forward", operands, indptr, indices, heads, slope, rows, rule, complete=complete, bias=_pointer(bias)
+            "hg_attend_forward",
+            operands,
+            indptr,
+            indices,
+            heads,
+            slope,
+            rows,
+            rule,
+            complete=complete,
+            bias=_pointer(bias),
         )
 
     def attend_backward(
-        self, gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term,
-        rule, complete, bias,
+        self,
+        gz,
+        ga_src,
+        ga_dst,
+        z_src,
+        remote,
+        indptr,
+        indices,
+        heads,
+        slope,
+        shared,
+        rows,
+        edge_term,
+        g_edge_term,
+        rule,
+        complete,
+        bias,
     ) -> None:
         operands = {
             "streamed": remote,
@@ -138,7 +175,16 @@ class Native:
             "g_edge": g_edge_term,
         }
         self._attend(
-            "hg_attend_backward", operands, indptr, indices, heads, slope, rows, rule, shared=shared, complete=complete,
+            "hg_attend_backward",
+            operands,
+            indptr,
+            indices,
+            heads,
+            slope,
+            rows,
+            rule,
+            shared=shared,
+            complete=complete,
             bias=_pointer(bias),
         )
 
@@ -316,7 +362,9 @@ class Native:
         return self.rounds and _may_round()
 
     def project(self, y, x, weight, rule) -> None:
-        """rule: (key, threshold, scale, ids) of dropout after ELU, with ids of None if there is no dropout; None: neither."""
+        """rule: (key, threshold, scale, ids) of dropout after ELU, with ids of None if there is no dropout; None:
+        neither.
+        """
         self._project("hg_project", y, x, weight, rule)
 
     def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, bias, sums, y_sums, add, scaled) -> None:

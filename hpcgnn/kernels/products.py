@@ -1,8 +1,8 @@
 """Products of the rows of many nodes with a small matrix of weights, which is most of the arithmetic of an epoch.
 
-torch has them from MKL and oneDNN on x86, which leave much of an AMD processor unused (`jobs/bench/products.py` measures it).
-There the product of float32 is our own, and with AVX512-BF16 that of factors which `--matmul medium` rounds. Elsewhere, and for
-other types, it is torch's. Gradients of weights, x' g, are in projection.py.
+torch has them from MKL and oneDNN on x86, which leave much of an AMD processor unused (`jobs/bench/products.py`
+measures it). There the product of float32 is our own, and with AVX512-BF16 that of factors which `--matmul medium`
+rounds. Elsewhere, and for other types, it is torch's. Gradients of weights, x' g, are in projection.py.
 """
 
 import torch
@@ -18,10 +18,10 @@ def multiply(
 ) -> None:
     """out = x weight + bias, or with `add` out += x weight.
 
-    out (n, d_out) and x (n, d_in), rows contiguous and any distance apart, and not overlapping each other; weight (d_in, d_out)
-    with any strides, bias (d_out,) or None, not with `add`; of one dtype, but x may be of bfloat16 where the others are of
-    float32 (see `one_pass`). Float32 is summed in float32. It is no operation of autograd's: to be called where gradients are
-    not recorded. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
+    out (n, d_out) and x (n, d_in), rows contiguous and any distance apart, and not overlapping each other; weight
+    (d_in, d_out) with any strides, bias (d_out,) or None, not with `add`; of one dtype, but x may be of bfloat16 where
+    the others are of float32 (see `one_pass`). Float32 is summed in float32. It is no operation of autograd's: to be
+    called where gradients are not recorded. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
     """
     checks.matrix("x", x, _TYPES)
     checks.matrix("out", out, _TYPES, rows=x.shape[0])

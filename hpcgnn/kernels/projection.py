@@ -1,8 +1,9 @@
 """A layer's product of its rows with its weights, with ELU and dropout before it, and backwards all the gradients.
 
-Where products are our own (see products.py) this is one pass over the rows: a block of them stays in the cache from ELU to the
-product, and from the product to ELU's gradient, and no thread waits for another in between. Elsewhere it is step by step, with
-results between the steps: the caller then lends memory for them, and gives some rows at a time (`one_pass` tells).
+Where products are our own (see products.py) this is one pass over the rows: a block of them stays in the cache from ELU
+to the product, and from the product to ELU's gradient, and no thread waits for another in between. Elsewhere it is step
+by step, with results between the steps: the caller then lends memory for them, and gives some rows at a time
+(`one_pass` tells).
 """
 
 from typing import NamedTuple
@@ -29,8 +30,8 @@ class Elu(NamedTuple):
 
 
 def one_pass(dtype: torch.dtype) -> bool:
-    """Whether projections with weights of this type are made in one pass, which needs no memory of the caller's: neither for
-    steps, nor, with float32, to widen rows of bfloat16."""
+    """Whether projections with weights of this type are made in one pass, which needs no memory of the caller's:
+    neither for steps, nor, with float32, to widen rows of bfloat16."""
     loaded = load()
     return loaded.reason is None and loaded.kernels.factors(dtype) is not None
 
@@ -40,8 +41,9 @@ def project(
 ) -> None:
     """out = x weight, or dropout(ELU(x)) weight.
 
-    out (n, d_out) and x (n, d_in) of one dtype, float32 or float64, rows contiguous and any distance apart, not overlapping each
-    other; weight (d_in, d_out) with any strides. room: (1, n or more, d_in) to work in, or None: it is taken if it is needed.
+    out (n, d_out) and x (n, d_in) of one dtype, float32 or float64, rows contiguous and any distance apart, not
+    overlapping each other; weight (d_in, d_out) with any strides. room: (1, n or more, d_in) to work in, or None: it is
+    taken if it is needed.
     Raises ValueError for a wrong dtype, shape or layout, MemoryError.
     """
     _check(out, x, weight, elu)
@@ -71,11 +73,11 @@ def project_backward(
 ) -> None:
     """gx = the gradient of x, and g_weight += that of weight, from `gradient` (n, d_out), that of what `project` gave.
 
-    gx: (n, d_in), may be x itself where there is an ELU, or None: not wanted. g_weight: (d_in, d_out), contiguous. dots (n, H),
-    bias, sums (d_in,), scaled: as in `elu_gradient`, with ELU only. room: (2, n or more, d_in) to work in, or None. y_sums
-    (d_out,) += the sums of gradient's columns, or None. Without ELU gx is added to if `add`, and x and gradient may be of
-    bfloat16 where the rest is of float32 (see `one_pass`). The rest as in `project`. In one pass no result depends on the number
-    of threads.
+    gx: (n, d_in), may be x itself where there is an ELU, or None: not wanted. g_weight: (d_in, d_out), contiguous. dots
+    (n, H), bias, sums (d_in,), scaled: as in `elu_gradient`, with ELU only. room: (2, n or more, d_in) to work in, or
+    None. y_sums (d_out,) += the sums of gradient's columns, or None. Without ELU gx is added to if `add`, and x and
+    gradient may be of bfloat16 where the rest is of float32 (see `one_pass`). The rest as in `project`. In one pass no
+    result depends on the number of threads.
     """
     _check(gradient, x, weight, elu)
     checks.matrix("g_weight", g_weight, (weight.dtype,), *weight.shape)

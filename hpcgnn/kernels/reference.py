@@ -206,7 +206,21 @@ def attend_forward(
 
 
 def attend_backward(
-    gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term, rule, complete,
+    gz,
+    ga_src,
+    ga_dst,
+    z_src,
+    remote,
+    indptr,
+    indices,
+    heads,
+    slope,
+    shared,
+    rows,
+    edge_term,
+    g_edge_term,
+    rule,
+    complete,
     bias,
 ) -> None:
     width, g_width = gz.shape[1], remote.shape[1] - 3 * heads

@@ -16,7 +16,8 @@ from hpcgnn.ops.randomness import Purpose
 class Conv(nn.Module):
     """Base of the convolutions. d_in, d_out: widths. norm: how the neighbours are normalised (see graph/norms.py).
 
-    uses_self: whether `combine` reads x besides its aggregate. prunable: whether the graph may have fewer outputs than inputs.
+    uses_self: whether `combine` reads x besides its aggregate. prunable: whether the graph may have fewer outputs than
+    inputs.
     """
 
     norm = "sum"
@@ -28,7 +29,9 @@ class Conv(nn.Module):
         self.d_in, self.d_out = d_in, d_out
 
     def drop_bias(self):
-        """Do without the bias that is added last: a batch norm comes next, which takes it away again (see nn/norm.py)."""
+        """Do without the bias that is added last: a batch norm comes next, which takes it away again (see
+        nn/norm.py).
+        """
         raise NotImplementedError
 
     def gather(self, graph, x):
@@ -60,10 +63,11 @@ class Conv(nn.Module):
 
 
 class LinearConv(Conv):
-    """A convolution A(x) W_n + x W_s + b, which runs as one operator and takes the activation before it into its own hands.
+    """A convolution A(x) W_n + x W_s + b, which runs as one operator and takes the activation before it into its own
+    hands.
 
-    Subclasses say by `weights()` what W_n, W_s (or None) and b are; `gather`, `combine` and `transform_first` are the same
-    in separate steps, for sparse features and for schedules that keep the aggregate.
+    Subclasses say by `weights()` what W_n, W_s (or None) and b are; `gather`, `combine` and `transform_first` are the
+    same in separate steps, for sparse features and for schedules that keep the aggregate.
     """
 
     activation = ReluDropout
@@ -105,8 +109,8 @@ class LinearConv(Conv):
 
 
 def begin_as(neighbour, own, added, weight, bias):
-    """Set a convolution's W_n, W_s (or None) and b (or None: it has none) such that it gives x W + b of own rows or, without
-    W_s, of the aggregate.
+    """Set a convolution's W_n, W_s (or None) and b (or None: it has none) such that it gives x W + b of own rows or,
+    without W_s, of the aggregate.
     """
     with torch.no_grad():
         if added is not None:

@@ -12,7 +12,8 @@ from hpcgnn.ops.attention import AttentionShape
 
 
 class GATConv(nn.Module):
-    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (m, d_out). Collective.
+    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (m, d_out).
+    Collective.
 
     spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout.
     """
@@ -20,8 +21,8 @@ class GATConv(nn.Module):
     self_loops = "add"
     activation = EluDropout
     prunable = True
-    # With 0.54 of 169,343 nodes for training one rank takes a tenth less processor time and 2 % less memory, and 8 ranks 1 % more
-    # memory. (SAGE: a twentieth less time, and 3 % and 6 % more memory.)
+    # With 0.54 of 169,343 nodes for training one rank takes a tenth less processor time and 2 % less memory, and 8
+    # ranks 1 % more memory. (SAGE: a twentieth less time, and 3 % and 6 % more memory.)
     worthwhile = 0.6
 
     def __init__(self, d_in, width, heads, average, spec, layer):
@@ -33,7 +34,8 @@ class GATConv(nn.Module):
         self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype)
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
-        # What an edge adds to its logits: a coefficient per head for its weight, or for its type (added self loops' the last).
+        # What an edge adds to its logits: a coefficient per head for its weight, or for its type (added self loops' the
+        # last).
         kinds = {"none": 0, "weight": 1, "type": spec.edge_types + 1}[spec.edge_term]
         self.terms = nn.Parameter(torch.zeros(kinds, heads, dtype=dtype)) if kinds else None
         self.bias = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
@@ -47,7 +49,9 @@ class GATConv(nn.Module):
         return [(vector, self.shape.width, 1) for vector in (self.att_src, self.att_dst)]
 
     def begin_as(self, weight, bias):
-        """Let every head's rows be x W (of concatenated heads: its part of them), and b the bias. Attention stays as it is."""
+        """Let every head's rows be x W (of concatenated heads: its part of them), and b the bias. Attention stays as it
+        is.
+        """
         with torch.no_grad():
             self.linear.weight.copy_(weight.repeat(1, self.shape.heads if self.shape.average else 1))
             if self.bias is not None:

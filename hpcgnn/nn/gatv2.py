@@ -1,7 +1,8 @@
-"""GATv2 (Brody et al., ICLR'22, eq. 7): y_i = Σ_j α_ij W_src x_j + b, α_ij = softmax_j a·LeakyReLU(W_src x_j + W_dst x_i).
+"""GATv2 (Brody et al., ICLR'22, eq. 7): y_i = Σ_j α_ij W_src x_j + b, α_ij = softmax_j a·LeakyReLU(W_src x_j + W_dst
+x_i).
 
-The score is not a sum of two halves, as that of GAT is, so that the general rule serves: the rows are fetched again for the
-gradient, and its sums go back. A halo row costs F numbers forwards and 2F backwards (F = heads × width).
+The score is not a sum of two halves, as that of GAT is, so that the general rule serves: the rows are fetched again for
+the gradient, and its sums go back. A halo row costs F numbers forwards and 2F backwards (F = heads × width).
 """
 
 import torch
@@ -12,7 +13,8 @@ from hpcgnn.nn.linear import Linear
 
 
 class GATv2Conv(nn.Module):
-    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective.
+    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out).
+    Collective.
 
     spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout.
     """

@@ -35,14 +35,14 @@ class Graph:
     """A rank's view. features: (n_p, F) tensor or SparseRows; num_nodes: over all ranks; ids: int64 (n_p,) original
     ids; in_degree: float64 (n_p,), the number of in-edges; node_type: int64 (n_p,).
 
-    edge_weight, edge_type: (E_p,) of the in-edges of own nodes, in the order that `propagate` takes edge rows in; None where
-    the graph has none. Added self loops have the weight 1 and the number of types as their type.
-    aggregate(x, norm): own rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum', 'mean' or 'sym'.
-    largest(x): the largest of the in-neighbours' rows by column, likewise. relate(x, coefficients, bases): see
-    ops/relational.py. total(tensor): the float64 sum over ranks, collective.
+    edge_weight, edge_type: (E_p,) of the in-edges of own nodes, in the order that `propagate` takes edge rows in; None
+    where the graph has none. Added self loops have the weight 1 and the number of types as their type. aggregate(x,
+    norm): own rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum', 'mean' or 'sym'. largest(x): the
+    largest of the in-neighbours' rows by column, likewise. relate(x, coefficients, bases): see ops/relational.py.
+    total(tensor): the float64 sum over ranks, collective.
 
-    Where rows are pruned, the graph of a layer has fewer nodes: ids and inputs x are of those that it is given, outputs and
-    aggregates of those that it computes, `own(x)`.
+    Where rows are pruned, the graph of a layer has fewer nodes: ids and inputs x are of those that it is given, outputs
+    and aggregates of those that it computes, `own(x)`.
     """
 
     def __init__(self, local, halo, total, random, constant, arena):
@@ -71,7 +71,9 @@ class Graph:
         return x if outputs is None else x.index_select(0, outputs)
 
     def over(self, local, halo, total=None):
-        """Another LocalGraph with its own verbs and constants, the same randomness, and, unless given, the same `total`."""
+        """Another LocalGraph with its own verbs and constants, the same randomness, and, unless given, the same
+        `total`.
+        """
         constants = {}
 
         def constant(name, compute):
@@ -114,7 +116,9 @@ class Graph:
         """
         keys, outputs = [self._random.key(purpose, layer) for _, _, purpose in parts], self._local.outputs
         drops = [dropped_rows(self._local.output_id, key, p) if p else None for key in keys]
-        return combine([(x, weight, drop) for (x, weight, _), drop in zip(parts, drops)], bias, self._arena, outputs, kept)
+        return combine(
+            [(x, weight, drop) for (x, weight, _), drop in zip(parts, drops)], bias, self._arena, outputs, kept
+        )
 
     def attend(self, projected, shape, layer, p, terms=None):
         """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See ops/attention.py."""
@@ -132,22 +136,22 @@ class Graph:
     def propagate(self, message, reduce="sum", *, x_src, x_dst=None, edge=None, dropout=0.0, layer=0):
         """Sum (or else) what `message` makes of each in-edge of each own node: (n_p, F). Differentiable, collective.
 
-        message: an ordinary torch function, called for some edges at a time with rows of x_src (E, …) at their sources, and,
-        where given, of x_dst at their destinations and of edge (E_p, …), in this order; returns messages (E, F), or for
-        'softmax' (logits (E, H), values (E, H × width)). Gradients reach x_src, x_dst, edge, and the parameters that the
-        function uses. It is called again in the backward pass with the same rows and the same state of torch's generator, so
-        it must not depend on anything else that changes; what it draws differs with the number of ranks.
-        reduce: 'sum', 'mean', 'max', 'min', 'std', several of them (joined by columns), or 'softmax': the softmax of the
-        logits over the in-edges of a node, per head, weighs the values. dropout: of those weights, drawn by epoch, layer,
-        edge and head, whatever the number of ranks. Nodes without in-edges get zeros. Raises ValueError.
+        message: an ordinary torch function, called for some edges at a time with rows of x_src (E, …) at their sources,
+        and, where given, of x_dst at their destinations and of edge (E_p, …), in this order; returns messages (E, F),
+        or for 'softmax' (logits (E, H), values (E, H × width)). Gradients reach x_src, x_dst, edge, and the parameters
+        that the function uses. It is called again in the backward pass with the same rows and the same state of torch's
+        generator, so it must not depend on anything else that changes; what it draws differs with the number of ranks.
+        reduce: 'sum', 'mean', 'max', 'min', 'std', several of them (joined by columns), or 'softmax': the softmax of
+        the logits over the in-edges of a node, per head, weighs the values. dropout: of those weights, drawn by epoch,
+        layer, edge and head, whatever the number of ranks. Nodes without in-edges get zeros. Raises ValueError.
         """
         self._calls = self._random.epoch, self._calls[1] + 1 if self._calls[0] == self._random.epoch else 0
         seed = self._random.key(Purpose.MESSAGE, self._calls[1])
         rule = Rule(message, reduce, seed, self._random.key(Purpose.DROPOUT_ATTENTION, layer), dropout)
         if edge is not None and len(edge) != self._local.inward.edges.count:
             raise ValueError(
-                f"propagate: expected a row of `edge` for each of the {self._local.inward.edges.count} in-edges of own nodes, "
-                f"got {len(edge)}"
+                f"propagate: expected a row of `edge` for each of the {self._local.inward.edges.count} in-edges of "
+                f"own nodes, got {len(edge)}"
             )
         return self._halo.propagate(rule, _dense(x_src), x_dst, edge)
 

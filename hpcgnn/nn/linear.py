@@ -27,7 +27,8 @@ class Linear(nn.Module):
 
 
 def initialise(model, random):
-    """Glorot-uniform weights (Glorot and Bengio, AISTATS'10, eq. 16), the same on every rank for a seed; the rest is zero or one.
+    """Glorot-uniform weights (Glorot and Bengio, AISTATS'10, eq. 16), the same on every rank for a seed; the rest is
+    zero or one.
 
     Every module that has a method `glorot` says what is to be initialised.
     """

@@ -16,8 +16,8 @@ class Model(nn.Module):
     """
 
     def __init__(self, spec, convs, widths, activation=torch.relu_, before=None, hand_over=True):
-        """widths: of the outputs of all convolutions but the last. before: module on the features, (graph, x) -> x, or None.
-        hand_over: whether layers that name an `activation` are given it to apply.
+        """widths: of the outputs of all convolutions but the last. before: module on the features, (graph, x) -> x, or
+        None. hand_over: whether layers that name an `activation` are given it to apply.
         """
         super().__init__()
         # In place: what it acts on, the output of a convolution or a norm, is not needed again for the gradient.
@@ -56,7 +56,9 @@ class Model(nn.Module):
         return min(len(self.convs) - first, 1 if self.spec.norm == "batch" else len(self.convs))
 
     def _input_layer(self, graph):
-        """The first convolution, whose input never changes: nothing is exchanged for it after the first step if it pays."""
+        """The first convolution, whose input never changes: nothing is exchanged for it after the first step if it
+        pays.
+        """
         conv, x = self.convs[0], graph.features
         p = 0.0 if self.spec.input_dropout == "none" else self._p
         if not self.spec.keeps_input:

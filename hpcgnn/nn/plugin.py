@@ -1,8 +1,8 @@
 """Models of one's own: a Python file named with `--plugin` is run, and what it registers is on offer like all others.
 
-The file is part of the run, like an option: the run directory keeps a copy (`COPY`), checkpoints the hash of its bytes, and a run
-goes on, or is evaluated, with the same code alone. What is run is compiled from the bytes that are hashed: with Python's own
-cache of compiled files an edit within the same second would go unnoticed.
+The file is part of the run, like an option: the run directory keeps a copy (`COPY`), checkpoints the hash of its bytes,
+and a run goes on, or is evaluated, with the same code alone. What is run is compiled from the bytes that are hashed:
+with Python's own cache of compiled files an edit within the same second would go unnoticed.
 """
 
 import contextlib

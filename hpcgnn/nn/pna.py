@@ -2,8 +2,8 @@
 
 y = W_s x + b + Σ_k s_k(d) · [mean | max | min | std] W_k,   s = 1, log(d + 1) / δ, δ / log(d + 1)
 
-with d the in-degree and δ the mean of log(d + 1) over all nodes. All four come out of one stream of x, and the scalers out
-of the products: F numbers for a halo row forwards, 2F backwards.
+with d the in-degree and δ the mean of log(d + 1) over all nodes. All four come out of one stream of x, and the scalers
+out of the products: F numbers for a halo row forwards, 2F backwards.
 """
 
 import torch

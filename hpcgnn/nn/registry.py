@@ -1,8 +1,8 @@
 """The models that `--model` offers, and how others are added: `register`, in a file given as `--plugin`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Callable
 
 import torch
 
@@ -28,11 +28,11 @@ class Entry:
     """A model on offer. build(spec) -> Model; self_loops: what the model wants of the graph, 'add' or 'keep'.
 
     constant_input(spec): whether the first layer's aggregate of the features has no parameters in it. edges: whether it
-    reads what edges carry (weights as features, types). features_again(spec): whether rows of the features themselves are
-    sent in every step, or in every evaluation, rather than once in a run or as projections. uses: which of the options that are
-    declared `by_model` it uses, None where that is not known; weights(spec): whether it reads the weights of edges, likewise.
-    can_drop_bias: whether its layers have a method `drop_bias`. divides(spec): by which sums of edge weights it divides: 'sym',
-    'mean' (see graph/norms.py), 'relation' or ''.
+    reads what edges carry (weights as features, types). features_again(spec): whether rows of the features themselves
+    are sent in every step, or in every evaluation, rather than once in a run or as projections. uses: which of the
+    options that are declared `by_model` it uses, None where that is not known; weights(spec): whether it reads the
+    weights of edges, likewise. can_drop_bias: whether its layers have a method `drop_bias`. divides(spec): by which
+    sums of edge weights it divides: 'sym', 'mean' (see graph/norms.py), 'relation' or ''.
     """
 
     build: Callable
@@ -105,7 +105,9 @@ def _build_rgcn(spec):
 
 
 def _attentive(conv_class, activation=_ELU_IN_PLACE):
-    """Hidden layers concatenate `heads` heads of `hidden` columns; the last averages `out_heads` heads as wide as the classes."""
+    """Hidden layers concatenate `heads` heads of `hidden` columns; the last averages `out_heads` heads as wide as the
+    classes.
+    """
 
     def build(spec):
         convs, d_in = [], spec.d_in
@@ -123,8 +125,8 @@ def _build_gat(spec):
     missing = {"weight": not spec.weighted, "type": spec.edge_types == 0}.get(spec.edge_term, False)
     if missing:
         raise GraphError(
-            f"--edge-term {spec.edge_term} needs edges with {spec.edge_term}s, and this graph has none; import it with them, or "
-            "leave the option out"
+            f"--edge-term {spec.edge_term} needs edges with {spec.edge_term}s, and this graph has none; import it "
+            "with them, or leave the option out"
         )
     return _attentive(GATConv, _ELU)(spec)  # its gradient needs its output
 
@@ -134,7 +136,9 @@ _LINEAR = (*_STACK, "keep_input")
 _ATTENTION = (*_STACK, "heads", "out_heads", "attention_dropout")
 
 MODELS = {
-    "gcn": Entry(_stacked(GCNConv), GCNConv.self_loops, features_again=_sends_narrower_side, uses=_LINEAR, divides=_roots),
+    "gcn": Entry(
+        _stacked(GCNConv), GCNConv.self_loops, features_again=_sends_narrower_side, uses=_LINEAR, divides=_roots
+    ),
     "sage": Entry(
         _build_sage,
         SAGEConv.self_loops,
@@ -200,12 +204,12 @@ def weights_ignored(spec):
 def register(name, self_loops="keep"):
     """Decorator of a convolution: a class with `__init__(self, d_in, d_out, dtype)` and `forward(self, graph, x)`.
 
-    `--model NAME` is then a stack of them with ReLU, dropout and whatever --norm and --residual say, trained, evaluated and
-    saved as any other. graph: nn.graph.Graph; x: own rows (n_p, d_in); the result: (n_p, d_out). self_loops: 'keep', or
-    'add' for one loop at every node that has none. Raises ValueError for a name that is taken.
+    `--model NAME` is then a stack of them with ReLU, dropout and whatever --norm and --residual say, trained, evaluated
+    and saved as any other. graph: nn.graph.Graph; x: own rows (n_p, d_in); the result: (n_p, d_out). self_loops:
+    'keep', or 'add' for one loop at every node that has none. Raises ValueError for a name that is taken.
 
-    A class that says `prunable = True` may be asked for fewer rows than it is given: its result then has those of graph.own(x),
-    as what graph.aggregate and the like return has (see graph/pruning.py).
+    A class that says `prunable = True` may be asked for fewer rows than it is given: its result then has those of
+    graph.own(x), as what graph.aggregate and the like return has (see graph/pruning.py).
     """
     if name in MODELS:
         raise ValueError(f"register: the model {name!r} exists; choose another name than {', '.join(MODELS)}")

@@ -1,11 +1,11 @@
-"""Relational graph convolution (Schlichtkrull et al., ESWC'18, eqs. 2 and 3): y_i = Σ_r mean_j∈N_r(i) W_r x_j + W_0 x_i + b,
-W_r = Σ_b a_rb V_b.
+"""Relational graph convolution (Schlichtkrull et al., ESWC'18, eqs. 2 and 3): y_i = Σ_r mean_j∈N_r(i) W_r x_j + W_0 x_i
++ b, W_r = Σ_b a_rb V_b.
 
-A node itself has W_0. Self loops are added on request alone (`--self-loops add`), and are then one relation more: W_R x_i besides
-W_0 x_i, at the nodes that have no loop of the file's, and with a share in the bases.
+A node itself has W_0. Self loops are added on request alone (`--self-loops add`), and are then one relation more: W_R
+x_i besides W_0 x_i, at the nodes that have no loop of the file's, and with a share in the bases.
 
-Graphs with several types of nodes get a projection of their own for each type before the first layer; a type whose features
-are all zero has an embedding by its bias.
+Graphs with several types of nodes get a projection of their own for each type before the first layer; a type whose
+features are all zero has an embedding by its bias.
 """
 
 import torch

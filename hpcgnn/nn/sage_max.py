@@ -1,7 +1,7 @@
 """GraphSAGE, max aggregators (Hamilton et al., NIPS'17, eq. 3): y = W_n · max_j (…) + W_s x + b.
 
-`SAGEMaxConv` takes the largest of the neighbours' rows as they are, `SAGEPoolConv`, the paper's, of relu(W_p x_j + b_p). A
-maximum does not commute with W_n, so that the input side is always what travels.
+`SAGEMaxConv` takes the largest of the neighbours' rows as they are, `SAGEPoolConv`, the paper's, of relu(W_p x_j +
+b_p). A maximum does not commute with W_n, so that the input side is always what travels.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """One layer of a model that is trained by itself: convolution, norm, activation, and a linear head on the task's loss.
 
-This is the layer-wise recipe of Retexo (Kolluri et al., 2023, algorithm 1). The layer's input does not change while it is
-trained, so what its neighbours send is exchanged once, and how it is then kept is the business of a frozen input:
+This is the layer-wise recipe of Retexo (Kolluri et al., 2023, algorithm 1). The layer's input does not change while it
+is trained, so what its neighbours send is exchanged once, and how it is then kept is the business of a frozen input:
 `KeptAggregate` where the aggregate has no parameters in it, `KeptRows` where it has.
 """
 
@@ -18,7 +18,9 @@ from hpcgnn.nn.linear import Linear
 
 @dataclass(frozen=True)
 class KeptAggregate:
-    """The aggregate (n_p, d) of all in-neighbours and the own rows (n_p, d). Dropout comes after it, anew every epoch."""
+    """The aggregate (n_p, d) of all in-neighbours and the own rows (n_p, d). Dropout comes after it, anew every
+    epoch.
+    """
 
     aggregate: torch.Tensor
     own: torch.Tensor
@@ -97,12 +99,12 @@ def add_heads(model):
 
 
 def begin_where_ended(model, layer):
-    """Let a layer begin where the one before it ended: as the identity, and with that one's head (Chen, Goodfellow, Shlens,
-    "Net2Net", ICLR'16, section 2.3). Without a norm, which would begin afresh, it then predicts the same or, without a weight for
-    own rows, the same of the aggregate.
+    """Let a layer begin where the one before it ended: as the identity, and with that one's head (Chen, Goodfellow,
+    Shlens, "Net2Net", ICLR'16, section 2.3). Without a norm, which would begin afresh, it then predicts the same or,
+    without a weight for own rows, the same of the aggregate.
 
-    The last layer takes the head's weights for its own. A layer that cannot be set so (gin and others), or is of another
-    width, copies what has the same shape, its norm and head as well.
+    The last layer takes the head's weights for its own. A layer that cannot be set so (gin and others), or is of
+    another width, copies what has the same shape, its norm and head as well.
     """
     conv, head, last = model.convs[layer], model.heads[layer - 1], layer == len(model.convs) - 1
     if getattr(conv, "begin_as", None) is None or not last and conv.d_in != conv.d_out:

@@ -1,7 +1,8 @@
-"""Graph transformer (Shi et al., IJCAI'21, eqs. 3 and 4): y_i = Σ_j softmax_j(q_i·k_j / √width) v_j + W x_i + b, per head.
+"""Graph transformer (Shi et al., IJCAI'21, eqs. 3 and 4): y_i = Σ_j softmax_j(q_i·k_j / √width) v_j + W x_i + b, per
+head.
 
-A halo row carries [k | v], so that it costs 2F numbers forwards; by the general rule 4F backwards: fetched again, and their
-gradients back (F = heads × width).
+A halo row carries [k | v], so that it costs 2F numbers forwards; by the general rule 4F backwards: fetched again, and
+their gradients back (F = heads × width).
 """
 
 import math
@@ -12,7 +13,8 @@ from hpcgnn.nn.linear import Linear
 
 
 class TransformerConv(nn.Module):
-    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective.
+    """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out).
+    Collective.
 
     spec: ModelSpec, for attention_dropout; layer: its number, which keys that dropout.
     """
@@ -29,8 +31,8 @@ class TransformerConv(nn.Module):
         self.own = Linear(d_in, self.d_out, dtype=spec.dtype)
 
     def drop_bias(self):
-        """As that of nn.conv.Conv; that of the values as well, which softmaxes pass on as it is, and that of the keys, which no
-        softmax sees.
+        """As that of nn.conv.Conv; that of the values as well, which softmaxes pass on as it is, and that of the keys,
+        which no softmax sees.
         """
         self.own.bias = self.key_value.bias = None
 

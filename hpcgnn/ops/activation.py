@@ -1,8 +1,9 @@
 """What stands between two layers, an activation and dropout, where one owns the memory: some rows at a time.
 
-ReLU is done in place. Its gradient needs nothing but the result: where that is zero, the unit was off or dropped, and the
-gradient is zero; elsewhere it is scaled as the value was. So neither the input nor the mask is kept, and nothing is drawn
-twice. ELU is done again for the gradient, with its mask, because attention needs its own output, which is ELU's input.
+ReLU is done in place. Its gradient needs nothing but the result: where that is zero, the unit was off or dropped, and
+the gradient is zero; elsewhere it is scaled as the value was. So neither the input nor the mask is kept, and nothing is
+drawn twice. ELU is done again for the gradient, with its mask, because attention needs its own output, which is ELU's
+input.
 """
 
 from dataclasses import dataclass

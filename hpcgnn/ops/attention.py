@@ -1,25 +1,27 @@
-"""Additive attention (GAT) by sequential aggregation: one streamed pass each way, no per-edge tensor, nothing refetched.
+"""Additive attention (GAT) by sequential aggregation: one streamed pass each way, no per-edge tensor, nothing
+refetched.
 
 Forward, at the owner of the destination i: rows [z_j | a_src_j] stream by; an online softmax per destination and head
-(running maximum, running denominator, rescaled sum, as in flash attention) gives y_i = Σ_j α_ij z_j. Saved are only y, the
-maximum m and the inverse of the denominator s, and the rank's own z, a_src, a_dst.
+(running maximum, running denominator, rescaled sum, as in flash attention) gives y_i = Σ_j α_ij z_j. Saved are only y,
+the maximum m and the inverse of the denominator s, and the rank's own z, a_src, a_dst.
 
-Backward, at the owner of the *source* j: rows [gy_i | a_dst_i, lse_i, D_i] stream by along the out-edges, D_i = <gy_i, y_i>
-per head, lse_i = m_i + log s_i. With its own z_j the rank recomputes α_ij = exp(e_ij − lse_i) and has gz_j = Σ_i α_ij gy_i and
-da_ij = α_ij (<gy_i, z_j> − D_i)·leaky', whose sums over i are ga_src_j; the sums over j, one number per head and row, go back to
-the owner of i as ga_dst_i.
+Backward, at the owner of the *source* j: rows [gy_i | a_dst_i, lse_i, D_i] stream by along the out-edges, D_i = <gy_i,
+y_i> per head, lse_i = m_i + log s_i. With its own z_j the rank recomputes α_ij = exp(e_ij − lse_i) and has gz_j = Σ_i
+α_ij gy_i and da_ij = α_ij (<gy_i, z_j> − D_i)·leaky', whose sums over i are ga_src_j; the sums over j, one number per
+head and row, go back to the owner of i as ga_dst_i.
 
-Where features are large, so are m and D, and one edge outweighs the others: then y_i = z_j to the bit, and the sums of the two
-inner products are made in the same order, so that da_ij is 0 and not a rounding error as large as the features. lse_i would lose
-log s_i beside m_i. So m_i travels in its place, and gy_i / s_i for gy_i (and D_i is of that). Averaged heads share one gy_i but
-have s_i of their own, and keep lse_i; so do rows that are narrowed on the way, where gy_i may survive and gy_i / s_i does not.
+Where features are large, so are m and D, and one edge outweighs the others: then y_i = z_j to the bit, and the sums of
+the two inner products are made in the same order, so that da_ij is 0 and not a rounding error as large as the features.
+lse_i would lose log s_i beside m_i. So m_i travels in its place, and gy_i / s_i for gy_i (and D_i is of that). Averaged
+heads share one gy_i but have s_i of their own, and keep lse_i; so do rows that are narrowed on the way, where gy_i may
+survive and gy_i / s_i does not.
 
-An edge may add a term to its logits before LeakyReLU: what it carries (a number c_e) times a coefficient per head, or the
-coefficients of its type. Terms are made for some edges at a time, from what both directions store, and their gradient is
-summed into that of the coefficients at the same place: nothing more travels.
+An edge may add a term to its logits before LeakyReLU: what it carries (a number c_e) times a coefficient per head, or
+the coefficients of its type. Terms are made for some edges at a time, from what both directions store, and their
+gradient is summed into that of the coefficients at the same place: nothing more travels.
 
-So a halo row costs F + H numbers forwards and F + 4H backwards (F = heads × width; averaged heads: F/H + 4H). SAR (Mostafa,
-MLSys'22, section 3.2) fetches z again and pushes gradients of z back: F + H and 2(F + H).
+So a halo row costs F + H numbers forwards and F + 4H backwards (F = heads × width; averaged heads: F/H + 4H). SAR
+(Mostafa, MLSys'22, section 3.2) fetches z again and pushes gradients of z back: F + H and 2(F + H).
 """
 
 from dataclasses import dataclass
@@ -52,10 +54,10 @@ class AttentionShape:
 class AdditiveAttention:
     """The operator of a rank. Collective in both directions.
 
-    forward_stream, backward_stream: Stream along in-edges and along out-edges. ids: int64 (n_p,) original ids of own nodes;
-    forward_ids, backward_ids: those of the halo of each direction, in halo order. The ids decide the dropout of edges.
-    outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p. remote_logit: what is added to the
-    logits of remote edges, after LeakyReLU.
+    forward_stream, backward_stream: Stream along in-edges and along out-edges. ids: int64 (n_p,) original ids of own
+    nodes; forward_ids, backward_ids: those of the halo of each direction, in halo order. The ids decide the dropout of
+    edges. outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p. remote_logit: what is
+    added to the logits of remote edges, after LeakyReLU.
     """
 
     remote_logit = 0.0
@@ -72,17 +74,19 @@ class AdditiveAttention:
     def __call__(self, projected, shape, key=0, p=0.0, terms=None):
         """y (m, F), or (m, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
 
-        α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros. p: dropout
-        of α, drawn per edge and head from the stream `key`; the softmax's denominator is that before dropout. terms: None, or
-        coefficients of what edges add to their logits: (1, H) times the edge's weight, or (types, H) by its type.
+        α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros. p:
+        dropout of α, drawn per edge and head from the stream `key`; the softmax's denominator is that before dropout.
+        terms: None, or coefficients of what edges add to their logits: (1, H) times the edge's weight, or (types, H) by
+        its type.
         """
         return _Attend.apply(projected, terms, self, shape, key, p)
 
     def forward(self, projected, shape, key, p, terms=None, into=None, bias=None):
-        """(y (m, F), a_dst (m, H), top (m, H), share (m, H)) without autograd. into: where to write them, or None; bias: (F,),
-        added to y, or None.
+        """(y (m, F), a_dst (m, H), top (m, H), share (m, H)) without autograd. into: where to write them, or None;
+        bias: (F,), added to y, or None.
 
-        top, share: the maximum and the inverse of the denominator, or, unless `shares(shape)`, the log-sum-exp and None.
+        top, share: the maximum and the inverse of the denominator, or, unless `shares(shape)`, the log-sum-exp and
+        None.
         """
         n, f, h = self.num_outputs, shape.columns, shape.heads
         widths = (f, h, h, h) if self.shares(shape) else (f, h, h)
@@ -131,7 +135,9 @@ class AdditiveAttention:
         return y, a_dst, top, share[0] if share else None
 
     def backward(self, gy, projected, y, a_dst, top, share, shape, key, p, terms=None):
-        """The gradients of `projected` (n_p, F + 2H) and of terms. gy: of y, already divided by H if heads are averaged."""
+        """The gradients of `projected` (n_p, F + 2H) and of terms. gy: of y, already divided by H if heads are
+        averaged.
+        """
         width, h = gy.shape[1], shape.heads
         sent = torch.cat([gy, a_dst, top, torch.empty_like(top) if share is None else share], 1)
         inner_products(sent[:, width + 2 * h :], sent[:, :width], y, shape, share is not None)
@@ -139,12 +145,12 @@ class AdditiveAttention:
         return gradient, g_terms
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False, bias=None):
-        """(the gradient of `projected` in parts of consecutive rows, that of terms) from sent = [gy | a_dst | top | D] of own
-        rows, gy being times the share if there is one. overwrite: whether it may stand in `projected`; without, it is one part.
-        bias: (F,), that was added to the y of D, and taken off; or None.
+        """(the gradient of `projected` in parts of consecutive rows, that of terms) from sent = [gy | a_dst | top | D]
+        of own rows, gy being times the share if there is one. overwrite: whether it may stand in `projected`; without,
+        it is one part. bias: (F,), that was added to the y of D, and taken off; or None.
 
-        The gradient of a row needs no row of `projected` but its own. So those of interior rows, made in one pass, take the
-        place of these; those of the others are sums until the last message has come.
+        The gradient of a row needs no row of `projected` but its own. So those of interior rows, made in one pass, take
+        the place of these; those of the others are sums until the last message has come.
         """
         f, h, stream = shape.columns, shape.heads, self.backward_stream
         inner, own = self._first_interior(stream, terms), projected[:, : f + h]
@@ -172,11 +178,15 @@ class AdditiveAttention:
         return parts, g_terms
 
     def _first_interior(self, stream, terms):
-        """The first of the rows that are done in one pass; none where edges have terms, made for some edges at a time."""
+        """The first of the rows that are done in one pass; none where edges have terms, made for some edges at a
+        time.
+        """
         return stream.first_interior if terms is None else stream.own.num_rows
 
     def shares(self, shape):
-        """Whether the maximum and the inverse of the denominator are kept apart, and gradients sent times the latter."""
+        """Whether the maximum and the inverse of the denominator are kept apart, and gradients sent times the
+        latter.
+        """
         return not shape.average and self.backward_stream.wire.type is None
 
     @property
@@ -197,12 +207,26 @@ class AdditiveAttention:
         return gradient
 
     def _spread(
-        self, gradient, ga_dst, own, sent, block, edges, shape, dropout, terms=None, g_terms=None, complete=False, bias=None
+        self,
+        gradient,
+        ga_dst,
+        own,
+        sent,
+        block,
+        edges,
+        shape,
+        dropout,
+        terms=None,
+        g_terms=None,
+        complete=False,
+        bias=None,
     ):
-        """Add what a block's edges give to the gradients of [z | a_src], which `complete` makes anew, of a_dst, and of terms.
+        """Add what a block's edges give to the gradients of [z | a_src], which `complete` makes anew, of a_dst, and of
+        terms.
 
-        gradient, own: (rows of the block, F + H) of the sources; ga_dst, sent: (columns, H) and [gy | a_dst | top | D] of the
-        destinations. complete: the block has all edges of its rows, and `gradient`, which may be `own`, is theirs alone.
+        gradient, own: (rows of the block, F + H) of the sources; ga_dst, sent: (columns, H) and [gy | a_dst | top | D]
+        of the destinations. complete: the block has all edges of its rows, and `gradient`, which may be `own`, is
+        theirs alone.
         """
         f = shape.columns
         for indptr, indices, stored, what in self._parts(block, edges, terms):

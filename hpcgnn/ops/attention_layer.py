@@ -1,11 +1,12 @@
 """A layer of additive attention as one operator: projection, attention, bias, and the activation before it.
 
-It keeps its input h, the projections, and its own output; those of a constant input are computed again for the gradient. Its
-output stands in a matrix that has what its gradient will send beside it, [gy | a_dst | top | D], where gy is times the shares
-(see ops/attention.py), which stand in the place of D until then, if there are any. A layer above that is given this output writes
-the gradient over it, times the shares, and sending it copies nothing. D_i = <gy_i, y_i> is then beyond computing, so the layer
-above makes it while it still has both, beside its rows, and the gradient of the bias in the same pass: as the gradients of two
-more outputs, `dots` (m, H) and `sums` (F,), which have no other meaning.
+It keeps its input h, the projections, and its own output; those of a constant input are computed again for the
+gradient. Its output stands in a matrix that has what its gradient will send beside it, [gy | a_dst | top | D], where gy
+is times the shares (see ops/attention.py), which stand in the place of D until then, if there are any. A layer above
+that is given this output writes the gradient over it, times the shares, and sending it copies nothing. D_i = <gy_i,
+y_i> is then beyond computing, so the layer above makes it while it still has both, beside its rows, and the gradient of
+the bias in the same pass: as the gradients of two more outputs, `dots` (m, H) and `sums` (F,), which have no other
+meaning.
 """
 
 import torch
@@ -20,11 +21,11 @@ def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=
     """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
     weight: (d_in, F + 2H), to [z | a_src | a_dst]. bias: (F,), or (width,) for averaged heads, or None. operator:
-    AdditiveAttention; terms, shape, key, p: see there. activation: None, or what is done to x first (EluDropout); x then must be
-    the caller's to give away: its gradient is written over it.
+    AdditiveAttention; terms, shape, key, p: see there. activation: None, or what is done to x first (EluDropout); x
+    then must be the caller's to give away: its gradient is written over it.
     """
-    # What the layer below returned brings along where to leave D and the gradient of its bias. They are left there only where x
-    # was given away, and so has no other consumer: else these would be of a part of its gradient.
+    # What the layer below returned brings along where to leave D and the gradient of its bias. They are left there only
+    # where x was given away, and so has no other consumer: else these would be of a part of its gradient.
     below = None if activation is None else getattr(x, "below", None)
     below = below or (None, None, None, None)
     y, dots, sums = _Layer.apply(x, *below, weight, bias, terms, operator, shape, key, p, activation)
@@ -39,7 +40,10 @@ class _Layer(torch.autograd.Function):
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         projected = project(x, weight, activation, arena)
         bundle = arena.empty(n, f + (2 if shape.average else 3) * h, dtype=x.dtype)
-        into = [bundle[:, :f], *(bundle[:, f + k * h : f + (k + 1) * h] for k in range(3 if operator.shares(shape) else 2))]
+        into = [
+            bundle[:, :f],
+            *(bundle[:, f + k * h : f + (k + 1) * h] for k in range(3 if operator.shares(shape) else 2)),
+        ]
         y, *_ = operator.forward(projected, shape, key, p, terms, into, None if shape.average else bias)
         if shape.average:
             out = arena.empty(n, shape.width, dtype=x.dtype)
@@ -76,14 +80,16 @@ class _Layer(torch.autograd.Function):
 
 
 def _beside(y, heads):
-    """The place of the shares, and of D, in the matrix in which the output y (m, F) of a layer of concatenated heads stands."""
+    """The place of the shares, and of D, in the matrix in which the output y (m, F) of a layer of concatenated heads
+    stands.
+    """
     return y.detach().as_strided((len(y), heads), y.stride(), y.storage_offset() + y.shape[1] + 2 * heads)
 
 
 def _bundle(gy, dots, sums, bundle, bias, shape, scaled, arena):
-    """([gy | a_dst | top | D] of own rows, gy being times the shares, and the gradient of the bias). dots, sums: D and that
-    gradient if the layer above has made them, and written gy over the output; else None. bundle: [y | a_dst | top | shares, or
-    room for D, unless heads are averaged]. scaled: whether there are shares.
+    """([gy | a_dst | top | D] of own rows, gy being times the shares, and the gradient of the bias). dots, sums: D and
+    that gradient if the layer above has made them, and written gy over the output; else None. bundle: [y | a_dst | top
+    | shares, or room for D, unless heads are averaged]. scaled: whether there are shares.
     """
     f, h, width = shape.columns, shape.heads, gy.shape[1]
     if dots is not None:

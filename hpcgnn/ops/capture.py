@@ -6,8 +6,8 @@ import torch
 def captured_parameters(function, inputs):
     """(what `function` makes of no rows at all, the leaf tensors with requires_grad that it uses besides its inputs).
 
-    inputs: tensors (n, …); only their widths and dtypes matter. Raises ValueError if the function uses a tensor that was
-    computed from parameters outside of it: its gradient would have to be carried on once for every tile.
+    inputs: tensors (n, …); only their widths and dtypes matter. Raises ValueError if the function uses a tensor that
+    was computed from parameters outside of it: its gradient would have to be carried on once for every tile.
     """
     leaves = [x.detach()[:0].requires_grad_() for x in inputs]
     with torch.enable_grad():

@@ -1,19 +1,23 @@
 """A linear convolution as one operator: y = A(x) W_n + x W_s + b, holding no more than its input and its output.
 
-The aggregate A(x) is not kept for the gradient of W_n, since (A x)^T gy = x^T (A^T gy), and t = A^T gy is needed anyway:
+The aggregate A(x) is not kept for the gradient of W_n, since (A x)^T gy = x^T (A^T gy), and t = A^T gy is needed
+anyway:
 
     gW_n = x^T t        gW_s = x^T gy        gx = t W_n^T + gy W_s^T
 
-which holds for every operator with its own adjoint: that of all edges, and that of a sample of them. Where rows are narrowed
-on their way (`--halo-dtype`), A rounds the rows of others and A^T the gradients of others, each by itself: gW_n is then x^T t
-with rounded gradients in t, and not (rounded rows)^T gy. It is right up to the rounding, and with int8, whose draws forwards and
-backwards are independent, right in the mean for a given gy. With delayed rows it does not hold: see used.py.
+which holds for every operator with its own adjoint: that of all edges, and that of a sample of them. Where rows are
+narrowed on their way (`--halo-dtype`), A rounds the rows of others and A^T the gradients of others, each by itself:
+gW_n is then x^T t with rounded gradients in t, and not (rounded rows)^T gy. It is right up to the rounding, and with
+int8, whose draws forwards and backwards are independent, right in the mean for a given gy. With delayed rows it does
+not hold: see used.py.
 
-So a layer keeps x alone. Everything is done for some rows at a time, while they are in the cache; on one rank neither A(x)
-nor t ever exists as a whole. Where x is the result of an activation in place (see activation.py), the gradient of that
-activation's input is written over x, tile after tile: a step then has one matrix per layer, whatever is done to it.
+So a layer keeps x alone. Everything is done for some rows at a time, while they are in the cache; on one rank neither
+A(x) nor t ever exists as a whole. Where x is the result of an activation in place (see activation.py), the gradient of
+that activation's input is written over x, tile after tile: a step then has one matrix per layer, whatever is done to
+it.
 
-Where a layer widens its input this would stream gy, the wider side: such layers are composed of separate steps (nn/conv.py).
+Where a layer widens its input this would stream gy, the wider side: such layers are composed of separate steps
+(nn/conv.py).
 """
 
 from dataclasses import dataclass
@@ -25,22 +29,24 @@ from hpcgnn.ops.room import Room, in_rows, read_type, row_tiles, tile_rows
 
 
 def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):
-    """y (m, d_out) of own rows x (n_p, d_in), differentiable; m = n_p unless the operator computes some rows only. Collective.
+    """y (m, d_out) of own rows x (n_p, d_in), differentiable; m = n_p unless the operator computes some rows only.
+    Collective.
 
     neighbour, own: weights W_n and W_s (d_in, d_out), d_out <= d_in; own may be None. bias: (d_out,) or None. operator:
-    LinearAggregation. x may be of bfloat16 where the weights are of float32; products and sums are of float32 all the same.
-    activation: None, or what is to be done to x first; x then must be the caller's to give away: it is overwritten.
-    kept: dtype of y (None: that of the weights).
+    LinearAggregation. x may be of bfloat16 where the weights are of float32; products and sums are of float32 all the
+    same. activation: None, or what is to be done to x first; x then must be the caller's to give away: it is
+    overwritten. kept: dtype of y (None: that of the weights).
     """
     return _Convolve.apply(x, neighbour, own, bias, operator, activation, kept or neighbour.dtype)
 
 
 def combine(parts, bias, arena, outputs=None, kept=None):
-    """Σ_k dropout_k(x_k) W_k + b for constant inputs: (m, d_out), differentiable in the weights and b (d_out,), or None. Local.
+    """Σ_k dropout_k(x_k) W_k + b for constant inputs: (m, d_out), differentiable in the weights and b (d_out,), or
+    None. Local.
 
-    parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes what dropout leaves of these rows of the
-    output to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. kept: dtype of the result (None: that of
-    the weights). Nothing is kept for the gradient: masks are drawn again.
+    parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes what dropout leaves of these rows
+    of the output to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. kept: dtype of the result
+    (None: that of the weights). Nothing is kept for the gradient: masks are drawn again.
     """
     inputs, weights, drops = zip(*parts)
     dtype = weights[0].dtype
@@ -85,7 +91,9 @@ class _Convolve(torch.autograd.Function):
         wider = gy.element_size() > x.element_size()
         sent = arena.empty(*gy.shape, dtype=x.dtype).copy_(gy) if wider else gy
         needs_x = ctx.needs_input_grad[0]
-        g_neighbour, g_own = (weight if weight is None else weight.new_zeros(weight.shape) for weight in (neighbour, own))
+        g_neighbour, g_own = (
+            weight if weight is None else weight.new_zeros(weight.shape) for weight in (neighbour, own)
+        )
         g_bias = torch.zeros_like(neighbour[0]) if ctx.has_bias else None
         gx = None
         if needs_x:
@@ -123,7 +131,9 @@ class _Convolve(torch.autograd.Function):
 
 
 class _Taken:
-    """The rows of x that an operator computes, some at a time, to compute with; where it computes all, none is moved."""
+    """The rows of x that an operator computes, some at a time, to compute with; where it computes all, none is
+    moved.
+    """
 
     def __init__(self, x, operator, room):
         self._x, self._outputs, self._room = x, operator.outputs, room

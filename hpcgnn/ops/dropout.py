@@ -32,7 +32,9 @@ def dropout(x, ids, key, p):
 
 
 def dropped_rows(ids, key, p):
-    """A function (x, rows, out) that writes to `out` what dropout leaves of the rows `rows` (a slice) of a matrix, given as x."""
+    """A function (x, rows, out) that writes to `out` what dropout leaves of the rows `rows` (a slice) of a matrix,
+    given as x.
+    """
 
     def drop(x, rows, out):
         kernels.dropout(out, x, ids[rows], key, p)

@@ -16,8 +16,8 @@ from hpcgnn.ops.room import row_tiles, sum_type, tile_rows
 class LinearAggregation:
     """The operator R A S of a rank, in float32 for rows of bfloat16. Collective in both directions.
 
-    forward_stream, backward_stream: Stream along in-edges and along out-edges. source_scale (S): (n_p,) or None; row_scale
-    (R): (m,) or None. outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p.
+    forward_stream, backward_stream: Stream along in-edges and along out-edges. source_scale (S): (n_p,) or None;
+    row_scale (R): (m,) or None. outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p.
     """
 
     def __init__(self, forward_stream, backward_stream, row_scale, source_scale, outputs=None):
@@ -36,7 +36,9 @@ class LinearAggregation:
         return self.forward_stream.own.num_rows
 
     def outputs_of(self, rows):
-        """(slice of the computed rows that are among own rows `rows`, a slice; where each stands there, None: at its place)."""
+        """(slice of the computed rows that are among own rows `rows`, a slice; where each stands there, None: at its
+        place).
+        """
         if self.outputs is None:
             return rows, None
         first, last = torch.searchsorted(
@@ -56,9 +58,9 @@ class LinearAggregation:
     def tiles(self, x, transposed=False, y=None):
         """Yield (rows, R A S x of these rows (or S A^T R x)): all own rows, some at a time. Collective: exhaust it.
 
-        What is yielded is valid only until the next. Interior rows need no message: they come while messages are on their way,
-        and without a sum that outlives them; the others come when the last message has. y: where sums of its shape and type may
-        be kept that long; the caller may write to the rows that it has been given.
+        What is yielded is valid only until the next. Interior rows need no message: they come while messages are on
+        their way, and without a sum that outlives them; the others come when the last message has. y: where sums of its
+        shape and type may be kept that long; the caller may write to the rows that it has been given.
         """
         stream, kind = (self.backward_stream, "halo_backward") if transposed else (self.forward_stream, "halo_forward")
         scales = self.row_scale, self.source_scale
@@ -71,7 +73,9 @@ class LinearAggregation:
         for block, source, scale, _ in self._scaled(stream, x.contiguous(), source_scale, kind):
             for part, at, complete in stream.parts(block):
                 if not complete:
-                    part.multiply(source, sums[at], scale, None if row_scale is None else row_scale[at], accumulate=True)
+                    part.multiply(
+                        source, sums[at], scale, None if row_scale is None else row_scale[at], accumulate=True
+                    )
                     continue
                 for rows in row_tiles(at.stop, at.start):
                     out, factors = room[: rows.stop - rows.start], None if row_scale is None else row_scale[rows]
@@ -93,8 +97,8 @@ class LinearAggregation:
     def _scaled(self, stream, x, source_scale, kind):
         """What a stream yields of x with these factors.
 
-        Rows of half precision travel unscaled: scaling them before they are sent would round the rows of others once more than
-        the own, and the curve would depend on the map.
+        Rows of half precision travel unscaled: scaling them before they are sent would round the rows of others once
+        more than the own, and the curve would depend on the map.
         """
         if source_scale is None or x.dtype == sum_type(x.dtype):
             yield from stream(x, source_scale, kind, pieces=True)

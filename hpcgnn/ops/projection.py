@@ -1,5 +1,6 @@
-"""The product of an attention layer's input with its weights, with the activation before it, and backwards all the gradients:
-in one pass where the kernels can, else some rows at a time, which stay in the cache from one step to the next.
+"""The product of an attention layer's input with its weights, with the activation before it, and backwards all the
+gradients: in one pass where the kernels can, else some rows at a time, which stay in the cache from one step to the
+next.
 """
 
 from hpcgnn import kernels
@@ -7,7 +8,9 @@ from hpcgnn.ops.room import row_tiles, tile_rows
 
 
 def project(x, weight, activation, arena):
-    """activation(x) W (n, d_out), of arena's memory. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout or None."""
+    """activation(x) W (n, d_out), of arena's memory. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout or
+    None.
+    """
     out = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
     for rows, room in _tiles(x, activation, 1, arena):
         kernels.project(out[rows], x[rows], weight, activation and activation.of(rows), room)
@@ -17,7 +20,8 @@ def project(x, weight, activation, arena):
 def project_backward(parts, x, weight, activation, wanted, dots, bias, sums, scaled, arena):
     """(gx or None, g_weight) from the gradient (n, d_out) of what `project` gave, in parts of consecutive rows.
 
-    wanted: whether gx is. With an activation it is written over x. dots, bias, sums, scaled: see kernels.project_backward.
+    wanted: whether gx is. With an activation it is written over x. dots, bias, sums, scaled: see
+    kernels.project_backward.
     """
     g_weight = weight.new_zeros(weight.shape)
     gx = (x if activation is not None else arena.empty_like(x)) if wanted else None

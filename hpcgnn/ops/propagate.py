@@ -1,16 +1,16 @@
 """Any message function by sequential aggregation and rematerialization (Mostafa, MLSys'22, section 3.2, case 2).
 
-Forward: rows of x_src stream by; for a tile of edges at a time the message function makes messages, a reducer takes them
-in, and they are forgotten. Backward: the rows stream by again; each tile's messages are made anew under autograd, the
-reducer says what gradient each has, and autograd carries it to the rows of the source (which go back to their owners, in
-the same stream), to x_dst, to the edges' features and to the parameters of the function.
+Forward: rows of x_src stream by; for a tile of edges at a time the message function makes messages, a reducer takes
+them in, and they are forgotten. Backward: the rows stream by again; each tile's messages are made anew under autograd,
+the reducer says what gradient each has, and autograd carries it to the rows of the source (which go back to their
+owners, in the same stream), to x_dst, to the edges' features and to the parameters of the function.
 
 So nothing per edge outlives a tile, and a halo row costs F numbers forwards, F + F backwards. Where the algebra allows
 less (linear.py, attention.py, extreme.py) use those.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import torch
 
@@ -26,9 +26,9 @@ TILE_BYTES = 1 << 21
 
 @dataclass(frozen=True)
 class Rule:
-    """What is done with the edges. message: from rows (E, …) of src, and of dst and edge where given, to messages (E, F),
-    or (logits (E, H), values (E, F)) for softmax. reduce: a name, or several. seed: of what the function draws from torch's
-    generator. key, p: dropout of softmax's coefficients.
+    """What is done with the edges. message: from rows (E, …) of src, and of dst and edge where given, to messages (E,
+    F), or (logits (E, H), values (E, F)) for softmax. reduce: a name, or several. seed: of what the function draws from
+    torch's generator. key, p: dropout of softmax's coefficients.
     """
 
     message: Callable
@@ -44,8 +44,8 @@ class Rule:
         if names == ("softmax",):
             if not pair or message[1].shape[1] % message[0].shape[1]:
                 raise ValueError(
-                    "propagate: for reduce='softmax' the message function must return (logits (E, H), values (E, F)) with F "
-                    "a multiple of H"
+                    "propagate: for reduce='softmax' the message function must return (logits (E, H), values (E, "
+                    "F)) with F a multiple of H"
                 )
             return Softmax(rows, message, self.key, self.p)
         unknown = [name for name in names if name not in REDUCERS]
@@ -76,7 +76,9 @@ class Propagation:
         self.stream, self.ids, self.halo_ids = stream, ids, halo_ids
 
     def __call__(self, rule, x_src, x_dst=None, edge=None):
-        """y (n_p, F) from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or None, edge (E_p, F_e) or None, differentiably."""
+        """y (n_p, F) from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or None, edge (E_p, F_e) or None,
+        differentiably.
+        """
         inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
         example, parameters = captured_parameters(rule.message, [x for x in inputs if x is not None])
         return _Propagate.apply(self, rule, example, *inputs, *parameters)

@@ -1,16 +1,17 @@
-"""Linear aggregation and additive attention whose gradients are computed where the rows were used, and pushed to their owners.
+"""Linear aggregation and additive attention whose gradients are computed where the rows were used, and pushed to their
+owners.
 
-The exact operators pull: the owner of a source asks for the gradients of all destinations of its edges. That needs the rows
-of *every* neighbour on the other rank. Where a rank has used only some rows of others (a sample), or rows of the past, the
-gradient of what it computed is a matter of those rows alone: it is summed here, one row for each row that was used, and
-travels back in its place. So forwards and backwards see the same edges, and the gradient is that of the function that was
-evaluated (BNS-GCN: Wan et al., MLSys'22; PipeGCN: Wan et al., ICLR'22).
+The exact operators pull: the owner of a source asks for the gradients of all destinations of its edges. That needs the
+rows of *every* neighbour on the other rank. Where a rank has used only some rows of others (a sample), or rows of the
+past, the gradient of what it computed is a matter of those rows alone: it is summed here, one row for each row that was
+used, and travels back in its place. So forwards and backwards see the same edges, and the gradient is that of the
+function that was evaluated (BNS-GCN: Wan et al., MLSys'22; PipeGCN: Wan et al., ICLR'22).
 
-With a sample, which is the same in both directions, `multiply_transposed` is the adjoint of `multiply` of this epoch, and
-ops/convolution.py holds as it is. With rows of the past it is not: see ops/used.py.
+With a sample, which is the same in both directions, `multiply_transposed` is the adjoint of `multiply` of this epoch,
+and ops/convolution.py holds as it is. With rows of the past it is not: see ops/used.py.
 
-A row that is used costs F numbers forwards and F backwards. In attention it costs F + H forwards; backwards it is fetched
-again (F + H), unless the stream has kept it, and F + H go back.
+A row that is used costs F numbers forwards and F backwards. In attention it costs F + H forwards; backwards it is
+fetched again (F + H), unless the stream has kept it, and F + H go back.
 
 `used` and `push` below are streams with the same rows: over blocks as they are, and over their transposes.
 """
@@ -33,7 +34,9 @@ class PushedAggregation(LinearAggregation):
         self.factor = factor
 
     def tiles(self, x, transposed=False, y=None):
-        """Yield (rows, y of these rows): all own rows, some at a time, when the last message has come. Collective: exhaust it."""
+        """Yield (rows, y of these rows): all own rows, some at a time, when the last message has come. Collective:
+        exhaust it.
+        """
         whole = self.multiply_transposed(x) if transposed else self.multiply(x)
         for rows in row_tiles(len(whole)):
             yield rows, whole[rows]
@@ -67,8 +70,8 @@ class PushedAggregation(LinearAggregation):
 class PushedAttention(AdditiveAttention):
     """As AdditiveAttention, with `remote_logit` added to the logits of remote edges after LeakyReLU.
 
-    used, push: streams; ids, halo_ids: original ids of own nodes, and of the rows that are used; edges: EdgeLists of in-edges
-    and of out-edges.
+    used, push: streams; ids, halo_ids: original ids of own nodes, and of the rows that are used; edges: EdgeLists of
+    in-edges and of out-edges.
     """
 
     def __init__(self, used, push, ids, halo_ids, edges, remote_logit=0.0):
@@ -84,8 +87,8 @@ class PushedAttention(AdditiveAttention):
         return stream.own.num_rows
 
     def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False, bias=None):
-        """The gradients of `projected` (n_p, F + 2H), in one part, and of terms from sent = [gy | a_dst | top | D] of own rows,
-        which is used up.
+        """The gradients of `projected` (n_p, F + 2H), in one part, and of terms from sent = [gy | a_dst | top | D] of
+        own rows, which is used up.
         """
         n, f, h = len(projected), shape.columns, shape.heads
         top, lowered = sent[:, -2 * h : -h], False

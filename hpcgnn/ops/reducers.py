@@ -106,8 +106,8 @@ class Min(Max):
 class Std:
     """y_i = sqrt(mean (m_e − mean m)² + ε), ε = 1e-5 (Corso et al., NeurIPS'20, eq. 4).
 
-    Mean and squared distances are merged tile by tile (Chan et al., 1979); E[m²] − E[m]² would lose every digit where the
-    mean is large against the spread.
+    Mean and squared distances are merged tile by tile (Chan et al., 1979); E[m²] − E[m]² would lose every digit where
+    the mean is large against the spread.
     """
 
     epsilon = 1e-5

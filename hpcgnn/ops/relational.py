@@ -1,15 +1,17 @@
-"""Relational aggregation with basis decomposition (Schlichtkrull et al., ESWC'18, eqs. 2 and 3), streamed once each way.
+"""Relational aggregation with basis decomposition (Schlichtkrull et al., ESWC'18, eqs. 2 and 3), streamed once each
+way.
 
     y_i = Σ_b S_ib V_b,   S_ib = Σ_e a_{r(e) b} w_e x_j      over the in-edges e = (j, i) of relation r(e)
 
-w_e makes the mean of each relation (graph/relations.py). One aggregate per basis is summed over all rounds and multiplied
-once, so that neither bytes nor products depend on the number of relations, or products on the number of ranks. Backward,
-at the owner of the *source* j: rows gy_i stream by along the out-edges, T_jb = Σ_e a_{r(e) b} w_e gy_i, and then
+w_e makes the mean of each relation (graph/relations.py). One aggregate per basis is summed over all rounds and
+multiplied once, so that neither bytes nor products depend on the number of relations, or products on the number of
+ranks. Backward, at the owner of the *source* j: rows gy_i stream by along the out-edges, T_jb = Σ_e a_{r(e) b} w_e
+gy_i, and then
 
     gx_j = Σ_b T_jb V_bᵀ,   gV_b = Σ_j x_jᵀ T_jb,   ga_rb = Σ_{e of r} w_e <gy_i, x_j V_b>
 
-so that nothing is fetched again, nothing goes back, and of the forward pass x alone is kept. A halo row costs d_in numbers
-forwards and d_out backwards.
+so that nothing is fetched again, nothing goes back, and of the forward pass x alone is kept. A halo row costs d_in
+numbers forwards and d_out backwards.
 """
 
 import torch
@@ -31,7 +33,9 @@ class RelationalAggregation:
         self.inward, self.outward = inward, outward
 
     def __call__(self, x, coefficients, bases):
-        """y (n_p, d_out) from own rows x (n_p, d_in), coefficients a (R, B) and bases V (B, d_in, d_out), differentiably."""
+        """y (n_p, d_out) from own rows x (n_p, d_in), coefficients a (R, B) and bases V (B, d_in, d_out),
+        differentiably.
+        """
         return _Relate.apply(x, coefficients, bases, self)
 
     def forward(self, x, coefficients, bases):

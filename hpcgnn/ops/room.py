@@ -4,11 +4,11 @@ import torch
 
 from hpcgnn import kernels
 
-# Rows that one thread works on at a time: they stay in the cache from one step to the next, and a product of so many rows
-# still runs at full speed.
+# Rows that one thread works on at a time: they stay in the cache from one step to the next, and a product of so many
+# rows still runs at full speed.
 TILE_ROWS = 2048
-# Several threads wait for each other at the end of every step, so steps are larger: at 2048 rows two threads took a quarter
-# longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have work (HG_SHARES in
+# Several threads wait for each other at the end of every step, so steps are larger: at 2048 rows two threads took a
+# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have work (HG_SHARES in
 # native/projection.c).
 MOST_ROWS = 1 << 17
 
@@ -31,17 +31,23 @@ def sum_type(dtype):
 
 
 def read_type(x, dtype):
-    """The type in which the kernels' products, which compute in `dtype`, are given rows of x: bfloat16 as it is if they can."""
+    """The type in which the kernels' products, which compute in `dtype`, are given rows of x: bfloat16 as it is if they
+    can.
+    """
     return x.dtype if x.dtype == torch.bfloat16 and kernels.one_pass(dtype) else dtype
 
 
 def in_rows(x):
-    """x (n, F) itself if its rows lie one after the other, as kernels read them, else a copy: gradients may share one row."""
+    """x (n, F) itself if its rows lie one after the other, as kernels read them, else a copy: gradients may share one
+    row.
+    """
     return x if x.stride(1) == 1 and x.stride(0) >= x.shape[1] else x.contiguous()
 
 
 class Room:
-    """Reads and writes rows of matrices like x (n, F). dtype: to compute with. Where that is x's, nothing is ever copied."""
+    """Reads and writes rows of matrices like x (n, F). dtype: to compute with. Where that is x's, nothing is ever
+    copied.
+    """
 
     def __init__(self, arena, x, dtype):
         self._memory = None if x.dtype == dtype else arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)

@@ -1,11 +1,12 @@
-"""A linear convolution y = A(x) W_n + x W_s + b whose remote rows are not those of now: the gradient is that of the rows used.
+"""A linear convolution y = A(x) W_n + x W_s + b whose remote rows are not those of now: the gradient is that of the
+rows used.
 
     gW_n = (A x_used)ᵀ gy        gW_s = xᵀ gy        gx = Aᵀ(gy W_nᵀ) + gy W_sᵀ
 
-ops/convolution.py makes gW_n of xᵀ t with t = Aᵀ gy, for (A x)ᵀ gy = xᵀ (Aᵀ gy), and keeps no aggregate. With delayed rows
-that does not hold: A was applied to old rows, and what comes home of Aᵀ gy belongs to an older gy. So the aggregate is kept
-here, one matrix (n_p, d_in) more, and what goes back is Aᵀ(gy W_nᵀ) with the weights that were used, as PipeGCN has it (Wan et
-al., ICLR'22, algorithm 1).
+ops/convolution.py makes gW_n of xᵀ t with t = Aᵀ gy, for (A x)ᵀ gy = xᵀ (Aᵀ gy), and keeps no aggregate. With delayed
+rows that does not hold: A was applied to old rows, and what comes home of Aᵀ gy belongs to an older gy. So the
+aggregate is kept here, one matrix (n_p, d_in) more, and what goes back is Aᵀ(gy W_nᵀ) with the weights that were used,
+as PipeGCN has it (Wan et al., ICLR'22, algorithm 1).
 """
 
 import torch
@@ -15,7 +16,9 @@ from hpcgnn.ops.room import row_tiles
 
 
 def convolve_used(x, neighbour, own, bias, operator, activation=None):
-    """y (n_p, d_out) of own rows x (n_p, d_in), differentiable, collective; arguments as those of ops.convolution.convolve."""
+    """y (n_p, d_out) of own rows x (n_p, d_in), differentiable, collective; arguments as those of
+    ops.convolution.convolve.
+    """
     return _ConvolveUsed.apply(x, neighbour, own, bias, operator, activation)
 
 
@@ -28,7 +31,11 @@ class _ConvolveUsed(torch.autograd.Function):
                 activation.apply_(x[rows], rows)
         used = operator.multiply(x)
         ctx.operator, ctx.activation, ctx.has_bias = operator, activation, bias is not None
-        ctx.x, ctx.used, ctx.weights = x, used, (neighbour, own)  # x and used are written to: autograd must not watch them
+        ctx.x, ctx.used, ctx.weights = (
+            x,
+            used,
+            (neighbour, own),
+        )  # x and used are written to: autograd must not watch them
         y = operator.arena.empty(len(x), neighbour.shape[1], dtype=x.dtype)
         for rows in row_tiles(len(x)):
             kernels.multiply(y[rows], used[rows], neighbour, bias)
@@ -40,7 +47,9 @@ class _ConvolveUsed(torch.autograd.Function):
     def backward(ctx, gy):
         x, used, (neighbour, own), operator, activation = ctx.x, ctx.used, ctx.weights, ctx.operator, ctx.activation
         gy, tiles, needs_x = gy.contiguous(), row_tiles(len(x)), ctx.needs_input_grad[0]
-        g_neighbour, g_own = (weight if weight is None else weight.new_zeros(weight.shape) for weight in (neighbour, own))
+        g_neighbour, g_own = (
+            weight if weight is None else weight.new_zeros(weight.shape) for weight in (neighbour, own)
+        )
         g_bias, gx = torch.zeros_like(neighbour[0]) if ctx.has_bias else None, None
         spare = operator.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
         for rows in tiles:

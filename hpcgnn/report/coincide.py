@@ -1,7 +1,7 @@
 """Series that coincide in a figure: of those that nobody could tell apart one is left, under the names of all.
 
-Exact methods give the same losses on any number of ranks, and the same bytes under any cap. Drawn as they are, the last of
-them hides the others, and the reader of the legend looks for curves that seem to be missing.
+Exact methods give the same losses on any number of ranks, and the same bytes under any cap. Drawn as they are, the last
+of them hides the others, and the reader of the legend looks for curves that seem to be missing.
 """
 
 import re
@@ -12,11 +12,13 @@ POINTS_PER_INCH = 72
 
 
 def merge_coinciding(axis, series):
-    """Remove lines that coincide with an earlier one within the width of a line, as drawn, and give that one their names.
+    """Remove lines that coincide with an earlier one within the width of a line, as drawn, and give that one their
+    names.
 
-    series: {name: [Line2D, what belongs to it]} of one axis whose limits and scales are as they will be; names become the labels
-    of the legend. Bars and bands of a line that goes stay, in the colour of the one that is left. A line whose points all lie on
-    those of a longer one stays, and its label says on which. Returns sentences that say what was found.
+    series: {name: [Line2D, what belongs to it]} of one axis whose limits and scales are as they will be; names become
+    the labels of the legend. Bars and bands of a line that goes stay, in the colour of the one that is left. A line
+    whose points all lie on those of a longer one stays, and its label says on which. Returns sentences that say what
+    was found.
     """
     said, lines = [], {name: artists[0] for name, artists in series.items()}
     figure = axis.figure
@@ -47,7 +49,9 @@ def merge_coinciding(axis, series):
 
 
 def _places(line, figure):
-    """The points of a line on the sheet, float64 (n, 2) in points of 1/72 inch; those that are not drawn are left out."""
+    """The points of a line on the sheet, float64 (n, 2) in points of 1/72 inch; those that are not drawn are left
+    out.
+    """
     places = line.axes.transData.transform(np.column_stack([np.asarray(x, float) for x in line.get_data()]))
     return places[np.isfinite(places).all(1)] * (POINTS_PER_INCH / figure.dpi)
 

@@ -19,9 +19,9 @@ runs on any machine; it needs neither torch nor MPI.
     hpcgnn report runs/gcn-* runs/gat-* --label-by model   a curve for each model
 
 Runs that differ in seed alone are repetitions: medians are shown, with the least and the most. Runs of one graph on
-several numbers of ranks are strong scaling; runs of a graph of its own for each number of ranks, of the same size for each
-rank, are weak scaling. Whatever else differs names the curves. Runs on different graphs or with different metrics are
-studies apart in one report, each in a folder of its own, unless --label-by graph or --mix joins them."""
+several numbers of ranks are strong scaling; runs of a graph of its own for each number of ranks, of the same size
+for each rank, are weak scaling. Whatever else differs names the curves. Runs on different graphs or with different
+metrics are studies apart in one report, each in a folder of its own, unless --label-by graph or --mix joins them."""
 EPILOG = """\
 what it leaves in --out:
   report.html              the whole report in one file that needs no network
@@ -31,12 +31,12 @@ what it leaves in --out:
                            validation, accuracy_bytes, accuracy_seconds, memory_phases, memory_account
   captions.md              how to read each figure
   graph-NAME/              these, for each study, where there are several
-Files that do not apply are left out; those of an earlier report in the same folder are replaced. memory* tables and figures
-need runs made with --profile-memory.
+Files that do not apply are left out; those of an earlier report in the same folder are replaced. memory* tables and
+figures need runs made with --profile-memory.
 
 exit code:
-  0  the report is written, and every run that was named was good; what was found below a folder and is unfinished, damaged
-     or not comparable is listed with the reason
+  0  the report is written, and every run that was named was good; what was found below a folder and is unfinished,
+     damaged or not comparable is listed with the reason
   3  the report is written, but some run that was named was missing or broken: it says which, and why
   2  nothing is written: no run was good, or what was asked makes no sense"""
 
@@ -57,7 +57,7 @@ def add_arguments(parser):
         default="",
         metavar="KEY[,KEY]",
         help="a curve for each value of these configuration keys, such as schedule, model, halo_buffer, graph, or the "
-             "folder that run directories lie in (default: whatever differs between the runs, model and graph excepted)",
+        "folder that run directories lie in (default: whatever differs between the runs, model and graph excepted)",
     )
     parser.add_argument(
         "--scaling",
@@ -86,8 +86,8 @@ def report(arguments):
     if not runs:
         why = f": {broken[0].path}: {broken[0].reason}" if alone else " (reasons above)"
         raise ConfigError(
-            f"none of the {len(broken)} run directories can be reported{why}; expected directories that `hpcgnn train` has "
-            "left behind"
+            f"none of the {len(broken)} run directories can be reported{why}; expected directories that `hpcgnn "
+            "train` has left behind"
         )
     keys = [key.strip().lstrip("-").replace("-", "_") for key in arguments.label_by.split(",") if key.strip()]
     sections, left_out = make_sections(runs, keys, arguments.scaling, arguments.baseline, arguments.mix)

@@ -12,8 +12,8 @@ from hpcgnn.report.style import drawing, legend
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure on offer. draw(study, axis) -> {name: [line, …]} of the series that could coincide, or None. applies(study):
-    whether there is anything to draw. wide: a legend beside it. timed: whether `remarks` belong to it.
+    """A figure on offer. draw(study, axis) -> {name: [line, …]} of the series that could coincide, or None.
+    applies(study): whether there is anything to draw. wide: a legend beside it. timed: whether `remarks` belong to it.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""Figures over the epochs: loss and metrics, and what accuracy costs in bytes and in seconds. Each is a function of a study and
-an axis that returns {name: [line, what belongs to it]}.
+"""Figures over the epochs: loss and metrics, and what accuracy costs in bytes and in seconds. Each is a function of a
+study and an axis that returns {name: [line, what belongs to it]}.
 """
 
 import numpy as np
@@ -21,7 +21,8 @@ def repetitions(study):
 
 
 def _bands(axis, groups, series):
-    """Of each group the median over repetitions, and the range that they cover. series(run) -> (x, y); cut to the shortest.
+    """Of each group the median over repetitions, and the range that they cover. series(run) -> (x, y); cut to the
+    shortest.
     Returns {name: [line, band]}.
     """
     drawn = {}
@@ -75,7 +76,9 @@ def validation(study, axis):
     """The validation metric over the epochs."""
     axis.set(xlabel="epoch", ylabel=f"validation {metric(study)}")
     return _bands(
-        axis, repetitions(study), lambda run: ([r["epoch"] for r in _evaluated(run)], [r["val"] for r in _evaluated(run)])
+        axis,
+        repetitions(study),
+        lambda run: ([r["epoch"] for r in _evaluated(run)], [r["val"] for r in _evaluated(run)]),
     )
 
 

@@ -1,7 +1,7 @@
 """The numbers of one run that reports compare, each with its unit in its name: a flat dictionary per run.
 
-Times are medians over epochs of what the slowest rank took; `seconds_*` are parts of an epoch in the mean over ranks, so
-that they add up, and `seconds_imbalance` is what the slowest rank took above that mean.
+Times are medians over epochs of what the slowest rank took; `seconds_*` are parts of an epoch in the mean over ranks,
+so that they add up, and `seconds_imbalance` is what the slowest rank took above that mean.
 """
 
 import itertools

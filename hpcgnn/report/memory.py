@@ -41,12 +41,16 @@ class Profile:
 
     @property
     def explained(self):
-        """The share of the measured growth in the busiest phase that the account explains; above 1 if it says too much."""
+        """The share of the measured growth in the busiest phase that the account explains; above 1 if it says too
+        much.
+        """
         return sum(self.account.values()) / self.phases[self.busiest]
 
 
 def profiles(study):
-    """One Profile for each point that has one: that of the largest rank in the first repetition, in order of the points."""
+    """One Profile for each point that has one: that of the largest rank in the first repetition, in order of the
+    points.
+    """
     found = {}
     for run in study.runs:
         records = [rank["memory_profile"] for rank in run.ranks if rank.get("memory_profile")]
@@ -158,12 +162,23 @@ def memory_table(study):
             | {"busiest": profile.busiest, "accounted_bytes": known, "difference_bytes": peak - known}
             | {f"account {item} (bytes)": size for item, size in profile.account.items()}
         )
-    head = ["curve", "ranks", "base", "of it MPI", *names, "busiest", "account", "of it not in use", "difference", "explained"]
+    head = [
+        "curve",
+        "ranks",
+        "base",
+        "of it MPI",
+        *names,
+        "busiest",
+        "account",
+        "of it not in use",
+        "difference",
+        "explained",
+    ]
     note = (
-        "The largest rank, one run of each point. Phases: the kernel's high-water mark of resident memory above the base, "
-        "which is what the process held before it read the graph, with what starting MPI took. Account: what is known to "
-        "be resident in the busiest phase, which is the live tensors one by one, the growth of MPI's shared memory and, "
-        "not in use, the memory of the arena that holds nothing then and that other phases of a step use; that is neither "
-        "activations nor workspace."
+        "The largest rank, one run of each point. Phases: the kernel's high-water mark of resident memory above the "
+        "base, which is what the process held before it read the graph, with what starting MPI took. Account: what "
+        "is known to be resident in the busiest phase, which is the live tensors one by one, the growth of MPI's "
+        "shared memory and, not in use, the memory of the arena that holds nothing then and that other phases of a "
+        "step use; that is neither activations nor workspace."
     )
     return Table("memory", "Memory by phase (MiB per rank)", head, rows, pd.DataFrame(numbers), note)

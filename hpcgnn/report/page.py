@@ -34,8 +34,8 @@ pre {{ white-space: pre-wrap; font-size: 0.8rem; background: #f5f5f5; padding: 0
 
 
 def make_page(title, made, problems, parts):
-    """The text of the page. made: lines that say by what and of what it was made. problems: a list of Table. parts: of each
-    study (heading or '', Study, list of Table, list of Drawn).
+    """The text of the page. made: lines that say by what and of what it was made. problems: a list of Table. parts: of
+    each study (heading or '', Study, list of Table, list of Drawn).
     """
     texts = [_HEAD.format(title=html.escape(title)), f"<h1>{html.escape(title)}</h1>"]
     texts += [f'<p class="note">{html.escape(line)}</p>' for line in made]
@@ -59,13 +59,15 @@ def _study(study, tables, figures):
 
 def _section(table, kind=""):
     note = f'<p class="note">{html.escape(table.note)}</p>' if table.note else ""
-    return f'<section class="{kind}"><h2>{html.escape(table.title)}</h2>\n<div class="wide">{table.html()}</div>{note}</section>'
+    body = f'<div class="wide">{table.html()}</div>{note}'
+    return f'<section class="{kind}"><h2>{html.escape(table.title)}</h2>\n{body}</section>'
 
 
 def _figure(drawn):
     image = f"data:image/svg+xml;base64,{base64.b64encode(drawn.images['svg']).decode()}"
     title, text = html.escape(drawn.figure.title), html.escape(drawn.caption)
-    return f'<figure><figcaption><strong>{title}.</strong> {text}</figcaption><img alt="{title}. {text}" src="{image}"></figure>'
+    caption = f"<figcaption><strong>{title}.</strong> {text}</figcaption>"
+    return f'<figure>{caption}<img alt="{title}. {text}" src="{image}"></figure>'
 
 
 def _provenance(study):

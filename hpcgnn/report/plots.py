@@ -1,5 +1,5 @@
-"""Figures over the number of ranks: times, speed-up, memory, bytes, balance, each a function of a study and an axis. Those of
-lines return {name: [line, what belongs to it]}.
+"""Figures over the number of ranks: times, speed-up, memory, bytes, balance, each a function of a study and an axis.
+Those of lines return {name: [line, what belongs to it]}.
 """
 
 import textwrap
@@ -14,7 +14,8 @@ MIB = 2**20
 
 
 def curves(study, axis, name, scale=1.0):
-    """The median of a measure over the ranks, one curve per label, with bars from the least to the most where they differ.
+    """The median of a measure over the ranks, one curve per label, with bars from the least to the most where they
+    differ.
     Returns {label: [the line, its bars]}.
     """
     styles, drawn = line_styles(study.labels), {}
@@ -27,7 +28,9 @@ def curves(study, axis, name, scale=1.0):
         if f"{name}_min" in points and (points[f"{name}_min"] < points[f"{name}_max"]).any():
             reach = [middle - points[f"{name}_min"] * scale, points[f"{name}_max"] * scale - middle]
             colour = styles[label]["color"]
-            bars = axis.errorbar(points["ranks"], middle, reach, fmt="none", ecolor=colour, capsize=3, label="_nolegend_")
+            bars = axis.errorbar(
+                points["ranks"], middle, reach, fmt="none", ecolor=colour, capsize=3, label="_nolegend_"
+            )
             drawn[label] += [*bars[1], *bars[2]]
     ranks_axis(axis, study.points["ranks"])
     return drawn
@@ -128,8 +131,8 @@ def breakdown(study, axis):
 
 
 def label_bars(study, axis):
-    """Ticks for one bar per point, in the order of `study.points`, with a gap and the name between curves; returns their
-    positions.
+    """Ticks for one bar per point, in the order of `study.points`, with a gap and the name between curves; returns
+    their positions.
     """
     labels = study.points["label"].tolist()
     groups = {label: number for number, label in enumerate(dict.fromkeys(labels))}

@@ -1,7 +1,7 @@
 """Run directories as they lie on disk: what can be trusted, and what cannot, with the reason.
 
-A report must never be silently built on half a run. So a directory is either a `Run`, complete and consistent with itself
-(summary, one record per epoch, one record per rank), or `Broken` with a reason that is shown in the report.
+A report must never be silently built on half a run. So a directory is either a `Run`, complete and consistent with
+itself (summary, one record per epoch, one record per rank), or `Broken` with a reason that is shown in the report.
 """
 
 import json
@@ -34,8 +34,8 @@ class Run:
 
     @property
     def config(self):
-        """{key: value} of the resolved configuration, sections flattened (no key occurs in two), and `folder`: the name of
-        the folder that the run directory lies in, by which studies tell variants apart.
+        """{key: value} of the resolved configuration, sections flattened (no key occurs in two), and `folder`: the name
+        of the folder that the run directory lies in, by which studies tell variants apart.
         """
         values = {key: value for section in self.summary["config"].values() for key, value in section.items()}
         return {**values, "folder": self.path.parent.name}
@@ -43,7 +43,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Broken:
-    """A directory that cannot be used. reason: one line. asked: whether it was named, or else found below a folder that was."""
+    """A directory that cannot be used. reason: one line. asked: whether it was named, or else found below a folder that
+    was.
+    """
 
     path: Path
     name: str
@@ -76,7 +78,9 @@ def _checked(run):
         measure(run)
         assert run.config.keys() >= {"model", "seed"}, "config lacks the model"
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
-        raise _Unusable(f"its files are not what a run leaves: {type(error).__name__}: {' '.join(str(error).split())}") from error
+        raise _Unusable(
+            f"its files are not what a run leaves: {type(error).__name__}: {' '.join(str(error).split())}"
+        ) from error
     return run
 
 

@@ -1,7 +1,8 @@
-"""What must be known to read a study's times: ranks that shared cores, and caps of the communication memory that never bit.
+"""What must be known to read a study's times: ranks that shared cores, and caps of the communication memory that never
+bit.
 
-Eight ranks on two cores are no slower program than two, and a cap that the whole halo fits under is no other exchange than a
-larger one. Both look like results in a figure of efficiency, so they are said where efficiency is shown.
+Eight ranks on two cores are no slower program than two, and a cap that the whole halo fits under is no other exchange
+than a larger one. Both look like results in a figure of efficiency, so they are said where efficiency is shown.
 """
 
 import math
@@ -11,8 +12,8 @@ SHARED = "†"
 
 
 def crowds(run):
-    """[(ranks, threads of each, cores)] for every set of ranks of a host that had fewer cores than threads; None if the records
-    do not tell. Ranks that may run on a common core belong together.
+    """[(ranks, threads of each, cores)] for every set of ranks of a host that had fewer cores than threads; None if the
+    records do not tell. Ranks that may run on a common core belong together.
     """
     sets = []
     for rank in run.ranks:
@@ -27,7 +28,9 @@ def crowds(run):
 
 
 def threads_per_core(run):
-    """The most threads for one core that any set of ranks had; at most 1 where every thread had its own, NaN if unknown."""
+    """The most threads for one core that any set of ranks had; at most 1 where every thread had its own, NaN if
+    unknown.
+    """
     found = crowds(run)
     return math.nan if found is None else max((ranks * threads / cores for ranks, threads, cores in found), default=1.0)
 
@@ -68,8 +71,8 @@ def _on_caps(study):
     for ranks, values in caps.items():
         same.setdefault(tuple(sorted(values)), []).append(ranks)
     return [
-        f"At {_listed(sorted(ranks))} ranks the whole halo passed in one round: the cap of {_listed(values, ' MiB')} never bit, "
-        "and a larger --halo-buffer would change nothing."
+        f"At {_listed(sorted(ranks))} ranks the whole halo passed in one round: the cap of {_listed(values, ' MiB')} "
+        "never bit, and a larger --halo-buffer would change nothing."
         for values, ranks in sorted(same.items())
     ]
 

@@ -1,7 +1,8 @@
-"""A folder of mixed runs, cut into studies of what can be compared: one for each graph and metric, a curve for each model.
+"""A folder of mixed runs, cut into studies of what can be compared: one for each graph and metric, a curve for each
+model.
 
-Runs that make one study (strong scaling, weak scaling, a comparison of schedules) stay one. Only where they do not are they cut.
-Accuracies on two graphs, or under two metrics, are never in one figure unless that is asked for.
+Runs that make one study (strong scaling, weak scaling, a comparison of schedules) stay one. Only where they do not are
+they cut. Accuracies on two graphs, or under two metrics, are never in one figure unless that is asked for.
 """
 
 import re
@@ -53,7 +54,9 @@ def make_sections(runs, label_by=(), scaling="auto", baseline=None, mix=False):
 
 
 def _study(runs, label_by, scaling):
-    """The study of the runs of one part; what differs between models names curves as well, if nothing else is asked for."""
+    """The study of the runs of one part; what differs between models names curves as well, if nothing else is asked
+    for.
+    """
     return build_study(runs, label_by or (telling_apart(runs) if models_differ(runs) else ()), scaling)
 
 

@@ -1,8 +1,8 @@
 """Runs as a study: curves of like runs over the number of ranks, medians over repetitions, and speed-up.
 
-A curve that silently joins unlike runs is worse than none. So runs share a curve only if nothing but the number of ranks,
-the seed, and what does not change the result differs between them; whatever else differs either labels the curves, or
-has to be asked for (`--mix`).
+A curve that silently joins unlike runs is worse than none. So runs share a curve only if nothing but the number of
+ranks, the seed, and what does not change the result differs between them; whatever else differs either labels the
+curves, or has to be asked for (`--mix`).
 """
 
 import math
@@ -15,7 +15,8 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.report.measures import measure
 from hpcgnn.report.remarks import ONE_SHOT_MIB
 
-# What may differ between runs of one curve: names of files, and of the section [run] all that decides neither time nor result.
+# What may differ between runs of one curve: names of files, and of the section [run] all that decides neither time nor
+# result.
 FREE = {"graph", "partition", "auto_partition", "folder"}
 RUN_MATTERS = {"threads", "precision", "matmul", "metric", "profile_memory"}
 LIKE = {"precision", "self_loops"}  # part of what is meant by "the model", besides the section of that name
@@ -31,9 +32,9 @@ class UnlikeError(ConfigError):
 class Study:
     """What is reported. mode: 'strong', 'weak' or 'none'; labels: the names of the curves, in order.
 
-    runs: list of Run. table: one row per run: `run`, `label`, `ranks`, `seed`, `graph`, and the measures.
-    points: one row per (label, ranks): `repetitions`, for each measure its median under its own name, and its extremes as
-    NAME_min and NAME_max; `speedup` and `efficiency` where the study is of scaling.
+    runs: list of Run. table: one row per run: `run`, `label`, `ranks`, `seed`, `graph`, and the measures. points: one
+    row per (label, ranks): `repetitions`, for each measure its median under its own name, and its extremes as NAME_min
+    and NAME_max; `speedup` and `efficiency` where the study is of scaling.
     baseline: a label, or None.
     """
 
@@ -120,8 +121,8 @@ def _label_keys(runs, asked, scaling):
 
 
 def telling_apart(runs):
-    """Configuration keys that tell unlike runs apart: model and schedule wherever they differ, and of the others the fewest, in
-    their order.
+    """Configuration keys that tell unlike runs apart: model and schedule wherever they differ, and of the others the
+    fewest, in their order.
     """
     differing = _differing(runs)
     keys = [key for key in ("model", "schedule") if key in differing]
@@ -160,7 +161,7 @@ def _differing(runs):
     """The configuration keys that are not free and differ between runs; those of the model first."""
     keys = _matters(runs)
     differing = [key for key in keys if len({repr(run.config.get(key)) for run in runs}) > 1]
-    return sorted(differing, key=lambda key: not (key in runs[0].summary["config"]["model"]))
+    return sorted(differing, key=lambda key: key not in runs[0].summary["config"]["model"])
 
 
 def _of_model(run, key):

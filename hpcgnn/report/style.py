@@ -1,7 +1,8 @@
 """How figures look: readable in grey and to the colour-blind, and the same bytes for the same runs.
 
-Curves differ in marker and dash as well as in colour, bars in hatching as well as in lightness. Colours are those of Okabe
-and Ito (2008), which people with any common colour blindness can tell apart, in an order that alternates in lightness.
+Curves differ in marker and dash as well as in colour, bars in hatching as well as in lightness. Colours are those of
+Okabe and Ito (2008), which people with any common colour blindness can tell apart, in an order that alternates in
+lightness.
 """
 
 import contextlib
@@ -80,7 +81,9 @@ def bar_styles(names):
 
 
 def log_axis(axis):
-    """Make one axis logarithmic (`axis.xaxis` or `axis.yaxis` of a plot), with plain numbers, also over less than a decade."""
+    """Make one axis logarithmic (`axis.xaxis` or `axis.yaxis` of a plot), with plain numbers, also over less than a
+    decade.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
@@ -93,8 +96,8 @@ def log_axis(axis):
 
 
 def legend(axis, wide, always=False):
-    """The legend of a figure, in place of what it had: beside it if that is wide, else inside, and there none for a single
-    entry unless `always`.
+    """The legend of a figure, in place of what it had: beside it if that is wide, else inside, and there none for a
+    single entry unless `always`.
     """
     if axis.get_legend() is not None:
         axis.get_legend().remove()

@@ -1,5 +1,5 @@
-"""The tables of a report, each as numbers for programs (CSV, full precision, units in the names of columns) and as text for
-people (Markdown, LaTeX, HTML, rounded, median [least, most] over repetitions).
+"""The tables of a report, each as numbers for programs (CSV, full precision, units in the names of columns) and as text
+for people (Markdown, LaTeX, HTML, rounded, median [least, most] over repetitions).
 """
 
 import html
@@ -18,7 +18,9 @@ TIMES = "×"
 
 @dataclass(frozen=True)
 class Table:
-    """name: of the files. head, rows: text for people. frame: the numbers behind it. note: what must be known to read it."""
+    """name: of the files. head, rows: text for people. frame: the numbers behind it. note: what must be known to read
+    it.
+    """
 
     name: str
     title: str
@@ -143,8 +145,8 @@ def _without_validation(study):
     if not count:
         return []
     return [
-        f"–: without a validation metric no epoch is the best ({count} of {len(study.runs)} runs); the table of runs has the "
-        "test metric at the end."
+        f"–: without a validation metric no epoch is the best ({count} of {len(study.runs)} runs); the table of runs "
+        "has the test metric at the end."
     ]
 
 
@@ -172,8 +174,8 @@ def _cost(study):
     frame = study.points[
         ["label", "ranks", "repetitions", *[f"{n}{end}" for n in names for end in ("", "_min", "_max")]]
     ]
-    note = f"{SPREAD_NOTE} Of the whole run, all ranks, without evaluation: rows of features, hidden states and gradients, "
-    note += "then these and the parameters or their gradients; time on the slowest rank."
+    note = f"{SPREAD_NOTE} Of the whole run, all ranks, without evaluation: rows of features, hidden states and "
+    note += "gradients, then these and the parameters or their gradients; time on the slowest rank."
     return Table("cost", "What the accuracy cost", head, _points(study, columns), frame, note)
 
 
@@ -252,7 +254,8 @@ def _runs(study):
             f"{row['ranks']} {TIMES} {row['threads']}",
             str(row["seed"]),
             str(row["epochs"]),
-            f"{number(row['epoch_seconds'])} [{number(row['epoch_seconds_least'])}, {number(row['epoch_seconds_most'])}]",
+            f"{number(row['epoch_seconds'])} [{number(row['epoch_seconds_least'])}, "
+            f"{number(row['epoch_seconds_most'])}]",
             number(row["growth_bytes"] / MIB),
             number(row["final_loss"], 4),
             number(row["best_val"], 4),

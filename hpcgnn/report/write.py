@@ -27,8 +27,8 @@ def write_report(study, broken, out, title=""):
 def write_sections(sections, problems, out, title=""):
     """Write all files of a report into the folder `out`, made if need be; returns the first table of each section.
 
-    sections: list of Section; the tables and figures of each go into its folder. problems: [(name, reason)] of what is not
-    in it. Raises ConfigError.
+    sections: list of Section; the tables and figures of each go into its folder. problems: [(name, reason)] of what is
+    not in it. Raises ConfigError.
     """
     files, parts, texts = {}, [], []
     for section in sections:
@@ -42,7 +42,10 @@ def write_sections(sections, problems, out, title=""):
     files |= _files(left_out, [])
     modes = {section.study.mode for section in sections}
     title = title or (TITLES[modes.pop()] if len(modes) == 1 else "Runs")
-    made = [_about(sections, problems), f"Made by hpcgnn {__version__} on {datetime.date.today()}, from run directories alone."]
+    made = [
+        _about(sections, problems),
+        f"Made by hpcgnn {__version__} on {datetime.date.today()}, from run directories alone.",
+    ]
     files[TEXT] = "\n\n".join([f"# {title}", *made, *[table.markdown() for table in left_out], *texts])
     files[PAGE] = make_page(title, made, left_out, parts)
     _write_files(out, files)

@@ -16,7 +16,8 @@ import torch
 class HaloPolicy(Protocol):
     """What is done about remote rows. n_p: own rows; m: those that are computed, all unless rows are pruned.
 
-    Where the Schedule prunes, there is restricted(local) as well: the same policy for what a layer computes of the graph.
+    Where the Schedule prunes, there is restricted(local) as well: the same policy for what a layer computes of the
+    graph.
     """
 
     def begin_epoch(self, epoch: int) -> None:
@@ -30,7 +31,9 @@ class HaloPolicy(Protocol):
         """What this rank must save. All ranks call it."""
 
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Go on from what `state` gave on the same rank of a run on as many ranks and the same map. All ranks, at the start."""
+        """Go on from what `state` gave on the same rank of a run on as many ranks and the same map. All ranks, at the
+        start.
+        """
 
     def aggregate(self, x: torch.Tensor, norm: str) -> torch.Tensor:
         """Own rows (n_p, F) -> (m, F), differentiable, collective."""
@@ -75,9 +78,9 @@ class Stateless:
 class Stage:
     """What is trained for some epochs.
 
-    module: module(graph) -> logits (n_p, C), whose parameters are trained and no others; options: OptimConfig, its learning
-    rate and number of epochs. optimizers: how many, each with a state of its own. note: {name: value} for the records of
-    its epochs.
+    module: module(graph) -> logits (n_p, C), whose parameters are trained and no others; options: OptimConfig, its
+    learning rate and number of epochs. optimizers: how many, each with a state of its own. note: {name: value} for the
+    records of its epochs.
     """
 
     module: torch.nn.Module
@@ -101,10 +104,11 @@ class Turn:
 
 
 class SyncPolicy(Protocol):
-    """How training proceeds: in which stages, of which steps an epoch consists, how the ranks' parameters are kept together.
+    """How training proceeds: in which stages, of which steps an epoch consists, how the ranks' parameters are kept
+    together.
 
-    Between epochs all ranks hold the same parameters. Everything is called by all ranks alike. first_whole: the first stage
-    that trains the model's own output, so that the model can be evaluated; known after `extend`.
+    Between epochs all ranks hold the same parameters. Everything is called by all ranks alike. first_whole: the first
+    stage that trains the model's own output, so that the model can be evaluated; known after `extend`.
     """
 
     first_whole: int
@@ -127,7 +131,9 @@ class SyncPolicy(Protocol):
         """The steps of an epoch. Resumed after each step, and then run to its end."""
 
     def state(self, optimizers: list) -> dict:
-        """{name: tensor} that a checkpoint needs besides the model and the first optimizer; complete on rank 0. Collective."""
+        """{name: tensor} that a checkpoint needs besides the model and the first optimizer; complete on rank 0.
+        Collective.
+        """
 
     def restore(self, state: dict, optimizers: list) -> None:
         """Go on from a checkpoint with this state ({} if it had none). Collective."""
@@ -135,7 +141,9 @@ class SyncPolicy(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """A halo policy and a sync policy. prunes: whether layers may compute some of their rows only (see graph/pruning.py)."""
+    """A halo policy and a sync policy. prunes: whether layers may compute some of their rows only (see
+    graph/pruning.py).
+    """
 
     halo: HaloPolicy
     sync: SyncPolicy

@@ -1,9 +1,9 @@
 """Boundary sampling (BNS-GCN: Wan et al., MLSys'22): each epoch a rank uses a random part of its halo.
 
-Each boundary node is kept for each other rank with probability p, anew in every epoch and for all layers and the backward
-pass of it. Rows are multiplied by 1/p, and degrees are those of the whole graph, so that the linear aggregate of a layer is
-right in the mean, given the layer's input. In attention −log p is added to the logits of sampled edges instead: numerator and
-denominator of the softmax are right in the mean, and their ratio tends to the right one.
+Each boundary node is kept for each other rank with probability p, anew in every epoch and for all layers and the
+backward pass of it. Rows are multiplied by 1/p, and degrees are those of the whole graph, so that the linear aggregate
+of a layer is right in the mean, given the layer's input. In attention −log p is added to the logits of sampled edges
+instead: numerator and denominator of the softmax are right in the mean, and their ratio tends to the right one.
 
 Both directions have the same sample, so that gradients are those of the sampled function, exactly.
 
@@ -27,7 +27,9 @@ from hpcgnn.schedules.wire import make_wire
 
 
 class SampledHalo(PushedHalo):
-    """A sample of the halo in each epoch. rate: p; wire: Wire; facts: Facts; random: Randomness, which decides the sample."""
+    """A sample of the halo in each epoch. rate: p; wire: Wire; facts: Facts; random: Randomness, which decides the
+    sample.
+    """
 
     name = "bns"
 

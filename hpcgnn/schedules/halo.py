@@ -11,20 +11,20 @@ from hpcgnn.graph.norms import scales
 from hpcgnn.graph.relations import relation_weights
 from hpcgnn.graph.stream import Stream
 from hpcgnn.graph.wire import Wire
-from hpcgnn.ops.convolution import convolve
 from hpcgnn.ops.attention import AdditiveAttention
 from hpcgnn.ops.attention_layer import attention_layer
+from hpcgnn.ops.convolution import convolve
 from hpcgnn.ops.extreme import LargestNeighbour
 from hpcgnn.ops.linear import LinearAggregation
 from hpcgnn.ops.propagate import Propagation
-from hpcgnn.ops.room import sum_type
 from hpcgnn.ops.relational import RelationalAggregation
+from hpcgnn.ops.room import sum_type
 from hpcgnn.schedules.base import Stateless
 
 
 class Facts:
-    """What the policies of a rank find out once and share: original ids of the halo, weights of typed edges. Each is asked for
-    by all ranks together.
+    """What the policies of a rank find out once and share: original ids of the halo, weights of typed edges. Each is
+    asked for by all ranks together.
     """
 
     def __init__(self, local, comm):
@@ -52,8 +52,8 @@ class Facts:
 class FullHalo(Stateless):
     """Every remote row in every layer of every step: exact full-batch training, if `wire` sends rows as they are.
 
-    local: LocalGraph; buffers: HaloBuffers, the rank's only communication memory; wire: Wire; facts: Facts, if another policy
-    has them. The operators are made when a model first asks for them, by all ranks together.
+    local: LocalGraph; buffers: HaloBuffers, the rank's only communication memory; wire: Wire; facts: Facts, if another
+    policy has them. The operators are made when a model first asks for them, by all ranks together.
     """
 
     def __init__(self, local, comm, buffers, wire=None, facts=None):
@@ -68,7 +68,9 @@ class FullHalo(Stateless):
         self._linear, self._relational = {}, {}
 
     def inward_of(self, x):
-        """The Stream along the in-edges for rows x (n_p, F): if they are the features, it may send their entries alone."""
+        """The Stream along the in-edges for rows x (n_p, F): if they are the features, it may send their entries
+        alone.
+        """
         compact = self._local.compact
         if compact is None or x is not self._local.features or self._wire.type is not None:
             return self._inward
@@ -118,8 +120,8 @@ class FullHalo(Stateless):
         """
         if self._wire.name == "int8":
             raise ConfigError(
-                "--halo-dtype int8 cannot be used where the largest of the neighbours is taken (sage with --aggregator max or "
-                "pool): expected fp32, bf16 or fp16"
+                "--halo-dtype int8 cannot be used where the largest of the neighbours is taken (sage with "
+                "--aggregator max or pool): expected fp32, bf16 or fp16"
             )
         return LargestNeighbour(self._inward, self._outward)(x)
 

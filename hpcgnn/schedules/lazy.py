@@ -1,15 +1,16 @@
 """Layer by layer (Retexo, Kolluri et al., 2023): frozen halo × one layer at a time.
 
-A layer's input does not change while the layer is trained, so all that its neighbours have to send is sent once: L exchanges
-in a run of L layers, whatever the number of epochs, and no gradient of a row ever travels. Each layer is trained with a linear
-head of its own; the best of its epochs is kept and passes on what comes before the head. Degrees are those of the whole graph,
-and gradients are sums over all ranks, so that the curve does not depend on the number of ranks.
+A layer's input does not change while the layer is trained, so all that its neighbours have to send is sent once: L
+exchanges in a run of L layers, whatever the number of epochs, and no gradient of a row ever travels. Each layer is
+trained with a linear head of its own; the best of its epochs is kept and passes on what comes before the head. Degrees
+are those of the whole graph, and gradients are sums over all ranks, so that the curve does not depend on the number of
+ranks.
 
-What a layer keeps: the aggregate of its input, where that has no parameters in it (gcn, sage, gin); else its neighbours' rows
-themselves, and then it computes on the closed graph of own and halo nodes as on a graph of one rank (gat and others; sparse
-features, which are never densified). A resumed run computes what it kept again from the parameters of the layers before,
-and the ledger has that under `resume`: rows kept in checkpoints would cost n × width numbers on disk each time, and fit one
-number of ranks only.
+What a layer keeps: the aggregate of its input, where that has no parameters in it (gcn, sage, gin); else its
+neighbours' rows themselves, and then it computes on the closed graph of own and halo nodes as on a graph of one rank
+(gat and others; sparse features, which are never densified). A resumed run computes what it kept again from the
+parameters of the layers before, and the ledger has that under `resume`: rows kept in checkpoints would cost n × width
+numbers on disk each time, and fit one number of ranks only.
 """
 
 import logging
@@ -30,7 +31,9 @@ log = logging.getLogger("hpcgnn")
 
 
 class LayerByLayer(AllreduceEveryStep):
-    """A stage for each layer, and one for all together if that is asked for. halo: FullHalo; options: ScheduleConfig."""
+    """A stage for each layer, and one for all together if that is asked for. halo: FullHalo; options:
+    ScheduleConfig.
+    """
 
     def __init__(self, local, halo, comm, buffers, options):
         super().__init__(comm)
@@ -73,7 +76,9 @@ class LayerByLayer(AllreduceEveryStep):
         self._layer, self._present, self._resumed = -1, None, True
 
     def _frozen(self, index, model, graph):
-        """The frozen input of a layer: kept, or exchanged now, from what is kept of the layer before or else from the start."""
+        """The frozen input of a layer: kept, or exchanged now, from what is kept of the layer before or else from the
+        start.
+        """
         if self._layer == index:
             return self._present
         for layer in range(self._layer + 1 if self._layer < index else 0, index + 1):
@@ -126,8 +131,8 @@ class LayerByLayer(AllreduceEveryStep):
         most = int(self._comm.allreduce_(torch.tensor([size]), "plan", "max"))
         if self._comm.size > 1:
             log.info(
-                "layer %d keeps a copy of its halo: %s %s over all ranks, %.1f MiB, at most %.1f MiB on one (--frozen-halo "
-                "refetch keeps none)",
+                "layer %d keeps a copy of its halo: %s %s over all ranks, %.1f MiB, at most %.1f MiB on one "
+                "(--frozen-halo refetch keeps none)",
                 layer + 1,
                 f"{total[0]:,}",
                 what,

@@ -1,7 +1,7 @@
 """`--private-features`: features of nodes may leave their rank once in a run, as `lazy` sends them, and not again.
 
-What is meant are the rows of the features themselves, as the file has them or with dropout. Products of them with trained
-parameters are not covered: they are sent by every model that transforms before it aggregates.
+What is meant are the rows of the features themselves, as the file has them or with dropout. Products of them with
+trained parameters are not covered: they are sent by every model that transforms before it aggregates.
 """
 
 from hpcgnn.errors import ConfigError
@@ -19,11 +19,11 @@ def check_privacy(config, spec):
         remedy = "use --frozen-halo keep"
     else:
         remedy = (
-            "use --schedule lazy without --finetune, or --keep-input always with --input-dropout aggregate where the model is "
-            "gcn, sage, gin or sgc"
+            "use --schedule lazy without --finetune, or --keep-input always with --input-dropout aggregate where "
+            "the model is gcn, sage, gin or sgc"
         )
     if again:
         raise ConfigError(
-            f"--private-features: --schedule {options.schedule} with --model {spec.model} and these widths would send the "
-            f"features of nodes to other ranks in every epoch, expected at most once in a run; {remedy}"
+            f"--private-features: --schedule {options.schedule} with --model {spec.model} and these widths would "
+            f"send the features of nodes to other ranks in every epoch, expected at most once in a run; {remedy}"
         )

@@ -1,4 +1,6 @@
-"""What the policies have in common whose ranks use some or old rows of others: gradients are pushed, see ops/pushed.py."""
+"""What the policies have in common whose ranks use some or old rows of others: gradients are pushed, see
+ops/pushed.py.
+"""
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.ops.attention_layer import attention_layer
@@ -44,6 +46,6 @@ class PushedHalo(Stateless):
 
     def _refuse(self, models):
         raise ConfigError(
-            f"--schedule {self.name} is not for models {models}: expected gcn, sage with --aggregator mean, gin, sgc or gat, or "
-            "--schedule sar"
+            f"--schedule {self.name} is not for models {models}: expected gcn, sage with --aggregator mean, gin, sgc "
+            "or gat, or --schedule sar"
         )

@@ -1,24 +1,28 @@
 """Delayed halo (PipeGCN: Wan et al., ICLR'22; DistGNN: Md et al., SC'21): rows of others are those of r epochs ago.
 
-Each layer sends its rows in epoch t and uses in epoch t those that others sent in epoch t − r, so that messages have r epochs
-to arrive and nothing waits for them. Gradients go the other way in the same manner: a rank computes, for the rows that it
-used, the whole gradient of what it made of them in that epoch (in attention with the softmax, its denominator and D of that
-same epoch, so that it is the gradient of a function), and their owners add it r epochs later. Nothing is fetched twice.
+Each layer sends its rows in epoch t and uses in epoch t those that others sent in epoch t − r, so that messages have r
+epochs to arrive and nothing waits for them. Gradients go the other way in the same manner: a rank computes, for the
+rows that it used, the whole gradient of what it made of them in that epoch (in attention with the softmax, its
+denominator and D of that same epoch, so that it is the gradient of a function), and their owners add it r epochs later.
+Nothing is fetched twice.
 
-What is delayed is the rows that travel and what goes back for them; all else is the exact derivative of what was computed:
+What is delayed is the rows that travel and what goes back for them; all else is the exact derivative of what was
+computed:
 
     Y = A_own V + A_halo V_used        gV = A_ownᵀ gY + what came home (A_haloᵀ gY of r epochs ago)
 
-In a layer that widens its input X or keeps its width, V = X and gW = (A X_used)ᵀ gY, which is PipeGCN to the letter. Where
-d_out < d_in the narrower product V = X W travels, as in `sar`, so that the bytes are the same: its old rows are those of old
-weights as well, and gW = Xᵀ gV has old gradients of others in it, as the gradients of all layers below have in PipeGCN. With
-attention V = [X W | a_src] in every layer. The first layer's aggregate of the features, where it is kept, is exact.
+In a layer that widens its input X or keeps its width, V = X and gW = (A X_used)ᵀ gY, which is PipeGCN to the letter.
+Where d_out < d_in the narrower product V = X W travels, as in `sar`, so that the bytes are the same: its old rows are
+those of old weights as well, and gW = Xᵀ gV has old gradients of others in it, as the gradients of all layers below
+have in PipeGCN. With attention V = [X W | a_src] in every layer. The first layer's aggregate of the features, where it
+is kept, is exact.
 
-In the first r epochs, and where a run goes on at another number of ranks, there are no old rows yet: the new ones are waited
-for. With smoothing γ an average ĥ ← γ ĥ + (1 − γ) h of the old rows is used instead of them, and of their gradients likewise.
+In the first r epochs, and where a run goes on at another number of ranks, there are no old rows yet: the new ones are
+waited for. With smoothing γ an average ĥ ← γ ĥ + (1 − γ) h of the old rows is used instead of them, and of their
+gradients likewise.
 
-The price is memory that does not fall linearly with the number of ranks: r + 1 epochs of the halo's rows and of what goes back
-for every layer, and the transposed blocks of edges between ranks. It is counted and warned of.
+The price is memory that does not fall linearly with the number of ranks: r + 1 epochs of the halo's rows and of what
+goes back for every layer, and the transposed blocks of edges between ranks. It is counted and warned of.
 """
 
 import logging
@@ -139,8 +143,9 @@ class StaleHalo(PushedHalo):
         if not most or self._comm.rank:
             return
         log.warning(
-            "--schedule stale keeps %.1f MiB on the rank with the largest halo: %d epochs of the rows of all neighbours for "
-            "every layer. It follows the size of the halo, and does not fall linearly with the number of ranks",
+            "--schedule stale keeps %.1f MiB on the rank with the largest halo: %d epochs of the rows of all "
+            "neighbours for every layer. It follows the size of the halo, and does not fall linearly with the "
+            "number of ranks",
             int(most) / 2**20,
             self._delay + 1,
         )

@@ -1,14 +1,14 @@
 """Averaging (RandomTMA, SuperTMA; Zhu et al., arXiv 2305.09887): no halo × parameters averaged now and then.
 
-Each rank trains on the subgraph that its own nodes induce, with the degrees these have there, and nothing of a node leaves it.
-What the records call an epoch is a round: steps of each rank by itself, then one average of parameters and of the norms'
-buffers. A round has a fixed number of steps, or lasts until rank 0's clock says so: rank 0 sends a word, which the others look
-for after each step without waiting. Since the ranks agree at the end of a round, evaluation and checkpoints are as ever: the
-averaged model, on the whole graph, exactly.
+Each rank trains on the subgraph that its own nodes induce, with the degrees these have there, and nothing of a node
+leaves it. What the records call an epoch is a round: steps of each rank by itself, then one average of parameters and
+of the norms' buffers. A round has a fixed number of steps, or lasts until rank 0's clock says so: rank 0 sends a word,
+which the others look for after each step without waiting. Since the ranks agree at the end of a round, evaluation and
+checkpoints are as ever: the averaged model, on the whole graph, exactly.
 
-A rank without training nodes, or one that is lost (`--drop-ranks`), takes no steps and has no weight in the average. With
-`--correct-every` a round may end with one exact step on the whole graph, by an optimizer of its own that is alike on all ranks
-(the server correction of LLCG, Ramezani et al., ICLR'22, without a server).
+A rank without training nodes, or one that is lost (`--drop-ranks`), takes no steps and has no weight in the average.
+With `--correct-every` a round may end with one exact step on the whole graph, by an optimizer of its own that is alike
+on all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a server).
 """
 
 import logging
@@ -33,8 +33,8 @@ _CORRECTION = 1 << 30
 
 
 class Averaging(AllreduceEveryStep):
-    """Rounds of local steps, each ended by an average. options: ScheduleConfig. Made collectively; raises ConfigError on all
-    ranks if nobody is left to train.
+    """Rounds of local steps, each ended by an average. options: ScheduleConfig. Made collectively; raises ConfigError
+    on all ranks if nobody is left to train.
     """
 
     def __init__(self, local, comm, buffers, options):
@@ -49,7 +49,8 @@ class Averaging(AllreduceEveryStep):
         self._weight /= max(totals[2], 1.0)
         if totals[0] and not totals[1]:
             error = ConfigError(
-                f"--drop-ranks {options.drop_ranks} leaves no rank with training nodes; expected at least one that stays"
+                f"--drop-ranks {options.drop_ranks} leaves no rank with training nodes; expected at least one that "
+                "stays"
             )
             error.everywhere = True
             raise error

@@ -1,11 +1,12 @@
 """Where the memory of a rank should be: an account to hold against what the kernel measures.
 
-What lasts is counted, not estimated: every tensor that can be reached from the trainer, each storage once, and the shared
-memory that the MPI library passes messages through, as the kernel counts it. What lives only inside a step (activations
-kept for the backward pass, workspace) is what was taken of the arena. The arena keeps the rest of its memory for other phases,
-and that stays resident: it has a line of its own, since it is neither activations nor workspace. What torch's operations make
-outside of the arena is counted as they are done. Nothing is fitted to a measurement; what the account does not explain is left
-standing as the difference: what libraries hold, and the workspace inside of single operations.
+What lasts is counted, not estimated: every tensor that can be reached from the trainer, each storage once, and the
+shared memory that the MPI library passes messages through, as the kernel counts it. What lives only inside a step
+(activations kept for the backward pass, workspace) is what was taken of the arena. The arena keeps the rest of its
+memory for other phases, and that stays resident: it has a line of its own, since it is neither activations nor
+workspace. What torch's operations make outside of the arena is counted as they are done. Nothing is fitted to a
+measurement; what the account does not explain is left standing as the difference: what libraries hold, and the
+workspace inside of single operations.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """Before training the ranks make sure that they are about to do the same thing.
 
-A configuration file that one node sees in an older version, a package that was upgraded on some nodes only, a graph file that
-was made again while the job started: each gives a job that hangs in the middle or, worse, ends with a number. Two small
-all-reductions of hashes find it; only if they differ is anything else sent.
+A configuration file that one node sees in an older version, a package that was upgraded on some nodes only, a graph
+file that was made again while the job started: each gives a job that hangs in the middle or, worse, ends with a number.
+Two small all-reductions of hashes find it; only if they differ is anything else sent.
 """
 
 import hashlib
@@ -42,8 +42,8 @@ def agree(comm, facts):
             groups = sorted(ranks.items(), key=lambda item: -len(item[1]))
             parts.append(f"{name} is " + ", ".join(f"{value} on rank {ranges(where)}" for value, where in groups))
     error = ConfigError(
-        f"the ranks do not agree: {'; '.join(parts[:6])}{' …' if len(parts) > 6 else ''}. Expected the same command, files and "
-        "packages on all ranks and nodes"
+        f"the ranks do not agree: {'; '.join(parts[:6])}{' …' if len(parts) > 6 else ''}. Expected the same command, "
+        "files and packages on all ranks and nodes"
     )
     error.everywhere = True
     raise error

@@ -44,8 +44,8 @@ def save_checkpoint(run_dir, model, optimizer, best_state, progress, schedule_st
     """Write a checkpoint and remove all but the last two. One rank calls this.
 
     progress: JSON-able dict with at least `epoch` (epochs done), `identity` (what must agree on resume) and `best`.
-    schedule_state: {name: tensor} of the schedule. Raises TrainingError rather than replace a good checkpoint by one that no
-    run can go on from, RunDirError if it cannot be written.
+    schedule_state: {name: tensor} of the schedule. Raises TrainingError rather than replace a good checkpoint by one
+    that no run can go on from, RunDirError if it cannot be written.
     """
     path = checkpoint_path(run_dir, progress["epoch"])
     for name, tensor in model.state_dict().items():
@@ -86,8 +86,8 @@ def _write_tensors(group, tensors):
 
 
 def _read_tensors(file, name):
-    """{name: tensor} of a group of an open file. CheckpointError for what lies elsewhere: a checkpoint from a stranger must not
-    make us open other files, or load the code of a filter.
+    """{name: tensor} of a group of an open file. CheckpointError for what lies elsewhere: a checkpoint from a stranger
+    must not make us open other files, or load the code of a filter.
     """
     group, size = _within(file, file, name), os.path.getsize(file.filename)
     tensors = {}
@@ -121,8 +121,8 @@ def read_checkpoint(path):
             attributes = read_attributes(file)
             if attributes.get("format") != FORMAT or attributes.get("format_version") not in READABLE:
                 raise CheckpointError(
-                    f"{path} is not a checkpoint of format version {' or '.join(map(str, READABLE))}; it was written by another "
-                    "program"
+                    f"{path} is not a checkpoint of format version {' or '.join(map(str, READABLE))}; it was written "
+                    "by another program"
                 )
             groups = _within(file, file, "optimizer") if "optimizer" in file else ()
             return (
@@ -215,18 +215,21 @@ def check_identity(path, saved, present):
     for key, value in present.items():
         there = saved.get(key, older.get(key))
         if key == "plugin" and value and key not in saved:
-            log.warning("%s does not know the code of its plugin, being older: that of --plugin is taken for the same", path)
+            log.warning(
+                "%s does not know the code of its plugin, being older: that of --plugin is taken for the same", path
+            )
             continue
         if key == "plugin" and there != value:
             raise CheckpointError(
-                f"{path} was made with other code of the plugin than that of --plugin now ({there or 'no plugin'}, not "
-                f"{value or 'no plugin'}): take the copy that the run keeps, --plugin {Path(path).parents[1] / COPY}, or choose "
-                "a new --run-dir for the new code"
+                f"{path} was made with other code of the plugin than that of --plugin now ({there or 'no plugin'}, "
+                f"not {value or 'no plugin'}): take the copy that the run keeps, --plugin "
+                f"{Path(path).parents[1] / COPY}, or choose a new --run-dir for the new code"
             )
         if there != value and key == "hidden_bias":
             raise CheckpointError(
-                f"{path} was written before hidden layers went without the bias that batch norm takes away: expected a "
-                "checkpoint of a model without it; train again in a new --run-dir, or go on with the version that wrote it"
+                f"{path} was written before hidden layers went without the bias that batch norm takes away: expected "
+                "a checkpoint of a model without it; train again in a new --run-dir, or go on with the version that "
+                "wrote it"
             )
         if there != value:
             raise CheckpointError(
@@ -239,8 +242,8 @@ def check_stage(path, progress, stages):
     """Raise CheckpointError if a checkpoint is of a stage that the run that goes on does not have."""
     if progress.get("stage", 0) >= stages:
         raise CheckpointError(
-            f"{path} is of stage {progress['stage'] + 1} of its schedule and this run has {stages}: --finetune was given there; "
-            "resume with it"
+            f"{path} is of stage {progress['stage'] + 1} of its schedule and this run has {stages}: --finetune was "
+            "given there; resume with it"
         )
 
 

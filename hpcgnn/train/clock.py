@@ -23,9 +23,9 @@ def unwatched(phase):
 class Clock:
     """`with clock("forward"): …` adds wall seconds to a phase; `take()` returns {phase: seconds} and starts again.
 
-    `take_costs()` does the same for {user_seconds, system_seconds, minor_faults} of the phases of training together; the
-    threads of the process all count. watch(phase) -> context manager: entered for every phase, outside of what is timed.
-    pulse: told of the phase, for those who ask where a rank stands.
+    `take_costs()` does the same for {user_seconds, system_seconds, minor_faults} of the phases of training together;
+    the threads of the process all count. watch(phase) -> context manager: entered for every phase, outside of what is
+    timed. pulse: told of the phase, for those who ask where a rank stands.
     """
 
     def __init__(self, watch=unwatched, pulse=None):

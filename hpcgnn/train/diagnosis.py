@@ -1,4 +1,6 @@
-"""Where numbers stopped being finite: asked once, when the loss or a gradient is not, so that a healthy epoch pays nothing."""
+"""Where numbers stopped being finite: asked once, when the loss or a gradient is not, so that a healthy epoch pays
+nothing.
+"""
 
 import torch
 
@@ -6,8 +8,9 @@ import torch
 def first_not_finite(model, graph, comm, what="loss"):
     """In words, the first thing in the forward pass that is not finite, and on which rank. Collective: runs it again.
 
-    graph: nn.graph.Graph. what: 'loss', or 'gradient' where the loss is finite: then, if the forward pass is finite as well, the
-    first parameter whose gradient is not. Dropout is a function of epoch and node, so that what is seen is what happened.
+    graph: nn.graph.Graph. what: 'loss', or 'gradient' where the loss is finite: then, if the forward pass is finite as
+    well, the first parameter whose gradient is not. Dropout is a function of epoch and node, so that what is seen is
+    what happened.
     """
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
@@ -32,14 +35,20 @@ def first_not_finite(model, graph, comm, what="loss"):
     everyone = comm.allgather_object(found[0] if found else None)
     first = min((order, rank, name) for rank, (order, name) in _numbered(everyone)) if any(everyone) else None
     if first is None:
-        return "every layer's output is finite, the loss of them is not" if what == "loss" else _first_gradient(model, comm)
+        return (
+            "every layer's output is finite, the loss of them is not"
+            if what == "loss"
+            else _first_gradient(model, comm)
+        )
     return f"the first output that is not finite is that of layer {first[2]}, on rank {first[1]}"
 
 
 def _first_gradient(model, comm):
     names = [name for name, p in model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
     everyone = [name for name in comm.allgather_object(names[0] if names else None) if name]
-    return "every layer's output and the loss are finite" + (f", the gradient of {everyone[0]} is not" if everyone else "")
+    return "every layer's output and the loss are finite" + (
+        f", the gradient of {everyone[0]} is not" if everyone else ""
+    )
 
 
 def _numbered(found):

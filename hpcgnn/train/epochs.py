@@ -24,9 +24,10 @@ KINDS = (
 
 @dataclass
 class Progress:
-    """How far a run has come; saved with every checkpoint. epoch: how many are done, which is the number of the last one, since
-    epochs count from 1 in all that is written. best: {epoch, val, test, train} of the best validation so far (of the present
-    stage's predictor). stage: the schedule's present stage; begun: the epochs that were done when it began.
+    """How far a run has come; saved with every checkpoint. epoch: how many are done, which is the number of the last
+    one, since epochs count from 1 in all that is written. best: {epoch, val, test, train} of the best validation so far
+    (of the present stage's predictor). stage: the schedule's present stage; begun: the epochs that were done when it
+    began.
     """
 
     epoch: int = 0
@@ -37,7 +38,8 @@ class Progress:
 
 
 def run_epochs(trainer, config, progress, run_dir, best_state=None, stop=None):
-    """Train from `progress.epoch` to the end of the schedule's last stage. Collective; run_dir is None on all ranks but 0.
+    """Train from `progress.epoch` to the end of the schedule's last stage. Collective; run_dir is None on all ranks but
+    0.
 
     stop: StopRequest of this rank; what one rank saw stops all of them after the same epoch, with a checkpoint.
     Returns whether all epochs are done.
@@ -95,7 +97,9 @@ def _over(trainer, progress):
 
 
 def _next_stage(trainer, progress, best_state):
-    """Leave a stage with its best parameters for the next one. Returns the best state so far of what is then trained."""
+    """Leave a stage with its best parameters for the next one. Returns the best state so far of what is then
+    trained.
+    """
     if best_state is not None:
         trainer.model.load_state_dict(best_state)
     progress.stage, progress.begun = progress.stage + 1, progress.epoch

@@ -8,21 +8,21 @@ import numpy as np
 import torch
 
 from hpcgnn.comm.launch import job_end_time
-from hpcgnn.resident import file_bytes, resident_bytes, shared_bytes
 from hpcgnn.config import listed
 from hpcgnn.errors import ConfigError
+from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.graph.clusters import deal_clusters, map_clusters
 from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graph.storage import GraphFile
-from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.nn.registry import MODELS, complete, weights_ignored
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.resident import file_bytes, resident_bytes, shared_bytes
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train import rank_state
 from hpcgnn.train.account import make_account
-from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.affinity import describe_affinity
+from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import (
     check_identity,
     check_stage,
@@ -53,8 +53,8 @@ MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made
 
 
 def train(config, session, remarks=()):
-    """Run one training job. Collective over the session's ranks. config: Config; session: comm.launch.Session; remarks: lines
-    about the options, for the log.
+    """Run one training job. Collective over the session's ranks. config: Config; session: comm.launch.Session; remarks:
+    lines about the options, for the log.
 
     Returns 0, or EXIT_STOPPED if it was asked to stop before the last epoch.
     """
@@ -114,10 +114,15 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     if crowded and comm.rank == 0:
         log.warning("ranks share cores: the times of this run say little; see `hpcgnn doctor`")
     if config.run.matmul == "medium" and not bf16_instructions():
-        log.warning("--matmul medium changes nothing here: this processor has no bf16 instructions (see `hpcgnn doctor`)")
+        log.warning(
+            "--matmul medium changes nothing here: this processor has no bf16 instructions (see `hpcgnn doctor`)"
+        )
     self_loops = config.data.self_loops
     if spec.loop_relation:
-        log.info("added self loops are relation %d of rgcn, besides the weights that it has for a node itself", spec.edge_types)
+        log.info(
+            "added self loops are relation %d of rgcn, besides the weights that it has for a node itself",
+            spec.edge_types,
+        )
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()
     peak, before_graph, shared, code = PeakMemory(), resident_bytes(), shared_bytes(), file_bytes()
@@ -197,7 +202,9 @@ def remarks_on_graph(config, spec):
     lines = [ignored] if ignored else []
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     if config.schedule.frozen_halo == "refetch" and spec.constant_input and not (spec.sparse_input or raw):
-        lines.append(f"without effect: --frozen-halo ({spec.model} keeps the aggregate of its input, and nothing of the halo)")
+        lines.append(
+            f"without effect: --frozen-halo ({spec.model} keeps the aggregate of its input, and nothing of the halo)"
+        )
     return lines
 
 
@@ -263,7 +270,8 @@ def check_lost_ranks(config, ranks):
     lost = listed("--drop-ranks", config.schedule.drop_ranks, int, 0)
     if lost and (max(lost) >= ranks or len(set(lost)) == ranks):
         raise ConfigError(
-            f"--drop-ranks: expected ranks in 0..{ranks - 1}, and not all of the {ranks}, got {config.schedule.drop_ranks!r}"
+            f"--drop-ranks: expected ranks in 0..{ranks - 1}, and not all of the {ranks}, got "
+            f"{config.schedule.drop_ranks!r}"
         )
 
 
@@ -311,7 +319,9 @@ def model_spec(meta, config):
 
 
 def make_buffers(row_bytes, config):
-    """The communication buffers of a rank, for rows of at most this size. Raises ConfigError, on all ranks, if none fits."""
+    """The communication buffers of a rank, for rows of at most this size. Raises ConfigError, on all ranks, if none
+    fits.
+    """
     buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20))
     if buffers.cap(max(1, row_bytes)) < 1:
         error = ConfigError(

@@ -1,7 +1,7 @@
 """What torch's own operations hold at the height of a step, for the account of memory.
 
-Large tensors that come from the arena are counted there. Models that are written with torch's operations alone (those on
-the general rule, those of a plugin) make theirs outside of it, and torch has no counter of what is alive on a CPU.
+Large tensors that come from the arena are counted there. Models that are written with torch's operations alone (those
+on the general rule, those of a plugin) make theirs outside of it, and torch has no counter of what is alive on a CPU.
 So every operation is looked at as it is done, in runs that profile memory and in no others.
 """
 
@@ -22,7 +22,9 @@ class LiveTensors(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls):
-        """torch asks its modes. Else the first operation loads its compiler: 70 MiB in the middle of what is measured."""
+        """torch asks its modes. Else the first operation loads its compiler: 70 MiB in the middle of what is
+        measured.
+        """
         return False
 
     def begin(self, afresh):

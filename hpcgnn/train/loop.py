@@ -135,8 +135,8 @@ class Trainer:
         return self.constants[name]
 
     def _total_loss(self, local_loss, finite, epoch):
-        """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it or a gradient is not finite, or if
-        a row was not on its way.
+        """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it or a gradient is not finite,
+        or if a row was not on its way.
         """
         bad = torch.zeros(3, self.comm.size, dtype=torch.float64)
         overflowed = self.schedule.halo.overflowed
@@ -145,15 +145,15 @@ class Trainer:
         losses, gradients, overflows = totals[1:].view(3, -1)
         if overflows.any():
             raise _everywhere(
-                f"a number left the range of --halo-dtype fp16 (65504) on its way from rank {_ranks(overflows)} in epoch "
-                f"{epoch + 1}; use --halo-dtype bf16, which has the range of fp32. The last checkpoint is kept"
+                f"a number left the range of --halo-dtype fp16 (65504) on its way from rank {_ranks(overflows)} in "
+                f"epoch {epoch + 1}; use --halo-dtype bf16, which has the range of fp32. The last checkpoint is kept"
             )
         if totals[1:].any():
             what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
             where = first_not_finite(self.model, self.graph, self.comm, what)
             raise _everywhere(
-                f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite {what}. "
-                "Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
+                f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite "
+                f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
             )
         return float(totals[0])
 

@@ -36,8 +36,8 @@ def set_allocator_policy():
 
 
 def import_torch_without_meta_kernels():
-    """Import torch, but for the shapes of its operators that its compiler computes with (`torch._meta_registrations`): no rank
-    compiles anything, and each would carry them all its life. Does nothing if torch is there already.
+    """Import torch, but for the shapes of its operators that its compiler computes with (`torch._meta_registrations`):
+    no rank compiles anything, and each would carry them all its life. Does nothing if torch is there already.
 
     Whoever imports that module later gets it, as a user's plugin does (nn/plugin.py).
     """
@@ -95,8 +95,9 @@ class PeakMemory:
 
 
 class MemoryProfile:
-    """The watch of a clock that keeps, of each phase, the kernel's high-water mark and what was taken of the arena at most, and
-    what torch's operations held besides when the phase was last run: {phase: bytes} in `marks`, `taken` and `made`.
+    """The watch of a clock that keeps, of each phase, the kernel's high-water mark and what was taken of the arena at
+    most, and what torch's operations held besides when the phase was last run: {phase: bytes} in `marks`, `taken` and
+    `made`.
 
     live: LiveTensors. Resetting and reading the mark takes 0.1 ms a phase, five times in an epoch with evaluation.
     """

@@ -1,7 +1,7 @@
 """The optimizers, and the learning rate as a pure function of the epoch (so that resuming needs no scheduler state).
 
-The arithmetic is torch's, by its functions `adam`, `adamw` and `sgd`. Its optimizer classes load torch's compiler, which
-nothing here uses, when they are made: 70 MiB and 2 to 3 seconds of processor time on every rank.
+The arithmetic is torch's, by its functions `adam`, `adamw` and `sgd`. Its optimizer classes load torch's compiler,
+which nothing here uses, when they are made: 70 MiB and 2 to 3 seconds of processor time on every rank.
 """
 
 import math
@@ -15,8 +15,8 @@ from torch.optim.sgd import sgd
 class Optimizer:
     """One step at a time over groups of parameters. Subclasses say what a parameter's state is, and how it moves.
 
-    param_groups: list of {'params', 'weight_decay', 'lr'}. state: {parameter: {name: tensor}}, empty before the first step;
-    state_names: what it may hold, in this order.
+    param_groups: list of {'params', 'weight_decay', 'lr'}. state: {parameter: {name: tensor}}, empty before the first
+    step; state_names: what it may hold, in this order.
     """
 
     state_names = ()
@@ -107,7 +107,9 @@ class Sgd(Optimizer):
 
 
 def build_optimizer(model, options):
-    """Adam, AdamW or SGD with weight decay on all parameters or on those of the first convolution. options: OptimConfig."""
+    """Adam, AdamW or SGD with weight decay on all parameters or on those of the first convolution. options:
+    OptimConfig.
+    """
     first = list(model.convs[0].parameters())
     in_first = {id(p) for p in first}
     rest = [p for p in model.parameters() if id(p) not in in_first]

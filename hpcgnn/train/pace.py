@@ -24,8 +24,8 @@ class Pace:
     def line(self, record, place, left, early=False, last=False):
         """The text after an epoch, or None if it is not time for one.
 
-        record: of the epoch, which says how long its training took; place: what epoch it was, in words; left: epochs to come;
-        early: whether it may end before them; last: whether no line comes after this one.
+        record: of the epoch, which says how long its training took; place: what epoch it was, in words; left: epochs to
+        come; early: whether it may end before them; last: whether no line comes after this one.
         """
         done, now = record["epoch"], self._clock()
         self._training += record["seconds"]["epoch"]["max"]

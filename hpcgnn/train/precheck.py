@@ -27,8 +27,8 @@ _SPACE = 4 << 20
 
 
 def check_training(config, rank_counts, remarks=()):
-    """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on any of so many ranks. remarks: lines
-    to show besides what is found, if it could.
+    """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on any of so many ranks. remarks:
+    lines to show besides what is found, if it could.
     """
     spec = _check_graph(config, rank_counts)
     run_dir = Path(config.run.run_dir or "runs")
@@ -75,7 +75,8 @@ def _check_space(folder):
             os.fsync(file.fileno())
     except OSError as error:
         raise RunDirError(
-            f"cannot write {_SPACE >> 20} MiB to {folder}: {error.strerror}; choose a place that is writable and has space"
+            f"cannot write {_SPACE >> 20} MiB to {folder}: {error.strerror}; choose a place that is writable and has "
+            "space"
         ) from error
 
 

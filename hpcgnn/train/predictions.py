@@ -14,14 +14,14 @@ def check_name(path):
     path = Path(path)
     if path.suffix.lower() not in (*ARRAYS, TABLE):
         raise RunDirError(
-            f"--predictions {path}: expected a name that ends with .h5 or .hdf5 (an array), or with .csv (a table), got "
-            f"{path.suffix or 'none of them'!r}"
+            f"--predictions {path}: expected a name that ends with .h5 or .hdf5 (an array), or with .csv (a table), "
+            f"got {path.suffix or 'none of them'!r}"
         )
 
 
 def check_place(path, force=False):
-    """Raise RunDirError unless a file can be written to `path`, as far as that can be known without doing it. On rank 0 alone:
-    others may not see its directory.
+    """Raise RunDirError unless a file can be written to `path`, as far as that can be known without doing it. On rank 0
+    alone: others may not see its directory.
 
     force: an existing file is to be replaced.
     """
@@ -38,7 +38,8 @@ def check_place(path, force=False):
 def write_predictions(path, rows, local, comm, origin):
     """Write what was predicted in the original node order. Collective.
 
-    rows: int32 (n_p, 1) classes, or (n_p, C) of 0 and 1 for C labels; local: LocalGraph; origin: attributes for an HDF5 file.
+    rows: int32 (n_p, 1) classes, or (n_p, C) of 0 and 1 for C labels; local: LocalGraph; origin: attributes for an HDF5
+    file.
     """
     ids, nodes = local.original_id, local.num_nodes
     if Path(path).suffix.lower() == TABLE:

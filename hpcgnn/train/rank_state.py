@@ -1,4 +1,5 @@
-"""What ranks know besides the model, saved beside each checkpoint: one file per rank, of the schedules that have such a thing.
+"""What ranks know besides the model, saved beside each checkpoint: one file per rank, of the schedules that have such a
+thing.
 
 It belongs to one layout. A run that goes on elsewhere, or lost a file, starts its schedule afresh, and says so.
 """
@@ -30,8 +31,8 @@ def load(trainer, config, epoch):
         halo.load_state(tensors)
     elif trainer.comm.rank == 0:
         log.warning(
-            "the checkpoint has no state of --schedule %s for these ranks, this map and these options: the schedule starts "
-            "afresh, and the curve may have a seam here",
+            "the checkpoint has no state of --schedule %s for these ranks, this map and these options: the schedule "
+            "starts afresh, and the curve may have a seam here",
             config.schedule.schedule,
         )
 

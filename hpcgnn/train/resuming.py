@@ -1,8 +1,8 @@
 """`--resume`: the options of the run that goes on, and what differs from them.
 
-A run that goes on takes its own config.toml where nothing else is given, so that `--resume --run-dir X` is enough. What would
-make it another run is refused, by the checkpoint's identity or by `on_resume` of the option; everything else that changes is
-said in one line.
+A run that goes on takes its own config.toml where nothing else is given, so that `--resume --run-dir X` is enough. What
+would make it another run is refused, by the checkpoint's identity or by `on_resume` of the option; everything else that
+changes is said in one line.
 """
 
 from dataclasses import fields
@@ -24,8 +24,8 @@ _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in 
 def options_to_continue(given, rank_counts=None):
     """The flat options of the run that `given` options ask to resume; {} if they ask for none, or there is none yet.
 
-    rank_counts: numbers of ranks of a dry run, in place of that of the launcher. The threads are left out, which belong to the
-    machine, and a map that the file does not have for so many ranks. Raises ConfigError or RunDirError.
+    rank_counts: numbers of ranks of a dry run, in place of that of the launcher. The threads are left out, which belong
+    to the machine, and a map that the file does not have for so many ranks. Raises ConfigError or RunDirError.
     """
     if not given.get("resume"):
         return {}
@@ -35,8 +35,8 @@ def options_to_continue(given, rank_counts=None):
     if not path.is_file():
         if not given.get("graph"):
             raise RunDirError(
-                f"--resume: there is no run in {given['run_dir']} (no config.toml); expected the directory of a run, or --graph "
-                "and all other options, to begin one there"
+                f"--resume: there is no run in {given['run_dir']} (no config.toml); expected the directory of a run, "
+                "or --graph and all other options, to begin one there"
             )
         return {}
     saved = {name: value for name, value in read_toml(path).items() if name != "threads"}
@@ -57,9 +57,11 @@ def _has_map(options, rank_counts):
 
 
 def changes(run_dir, config):
-    """What differs between the config.toml of a run and the configuration that it goes on with, as '--lr 0.01 to 5', or ''.
+    """What differs between the config.toml of a run and the configuration that it goes on with, as '--lr 0.01 to 5', or
+    ''.
 
-    config: resolved. One rank calls this, before the new config.toml is written. Raises CheckpointError for what must stay.
+    config: resolved. One rank calls this, before the new config.toml is written. Raises CheckpointError for what must
+    stay.
     """
     path, found = Path(run_dir) / "config.toml", []
     if not path.is_file():
@@ -73,8 +75,8 @@ def changes(run_dir, config):
                 continue
             if _RULES[name].metadata["on_resume"] == "same":
                 raise CheckpointError(
-                    f"{run_dir} belongs to another run: {flag(name)} is {saved[name]!r} there and {value!r} here; resume with "
-                    "the same, or choose a new --run-dir"
+                    f"{run_dir} belongs to another run: {flag(name)} is {saved[name]!r} there and {value!r} here; "
+                    "resume with the same, or choose a new --run-dir"
                 )
             found.append(f"{flag(name)} {_shown(saved[name])} to {_shown(value)}")
     return ", ".join(found)

@@ -72,7 +72,9 @@ class RunDir:
                 left.unlink()
 
     def records(self):
-        """The epoch records written so far, up to the first damaged line, with epochs that count from 1 whatever wrote them."""
+        """The epoch records written so far, up to the first damaged line, with epochs that count from 1 whatever wrote
+        them.
+        """
         result = []
         for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
             try:
@@ -82,8 +84,8 @@ class RunDir:
         return counted_from_one(result)
 
     def begin(self, config, epochs):
-        """Write the configuration, which names the graph from any directory and a copy of the plugin; drop the records of
-        epochs after `epochs`, of which the checkpoint does not know.
+        """Write the configuration, which names the graph from any directory and a copy of the plugin; drop the records
+        of epochs after `epochs`, of which the checkpoint does not know.
         """
         kept = [record for record in self.records() if record["epoch"] <= epochs]
         if len(kept) < epochs:

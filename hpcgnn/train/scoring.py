@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 from tabulate import tabulate
 
-from hpcgnn.resident import resident_bytes
 from hpcgnn.config import read_toml
 from hpcgnn.errors import CheckpointError, RunDirError
 from hpcgnn.graph.load import check_trainable, load_local_graph
@@ -19,6 +18,7 @@ from hpcgnn.graph.storage import GraphFile
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.records import shown_number, to_json, write_atomically
+from hpcgnn.resident import resident_bytes
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
@@ -48,8 +48,8 @@ def options_of_run(run_dir, given):
 def evaluate(config, session, weights="best", predictions="", force=False):
     """Evaluate the newest checkpoint of config.run.run_dir. Collective. weights: 'best' (of validation) or 'last'.
 
-    Writes `evaluation.json` into the run directory, and the predictions file if one is named (force: in place of an existing
-    one). Returns 0.
+    Writes `evaluation.json` into the run directory, and the predictions file if one is named (force: in place of an
+    existing one). Returns 0.
     """
     comm = session.comm
     start_logging(comm.rank)
@@ -79,7 +79,8 @@ def evaluate(config, session, weights="best", predictions="", force=False):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
             raise CheckpointError(
                 f"{path} is of a run that has trained {progress.get('stage', 0)} layers and expects "
-                f"{trainer.schedule.sync.first_whole + 1}, so that its model does not predict yet; continue it with --resume"
+                f"{trainer.schedule.sync.first_whole + 1}, so that its model does not predict yet; continue it with "
+                "--resume"
             )
         restore(trainer.model, trainer.optimizer, state, {})
     trainer.model.eval()
@@ -125,7 +126,8 @@ def _weights(config, spec, meta, comm, weights):
         check_identity(path, progress["identity"], run_identity(config, spec, meta))
         if weights == "best" and best is None:
             raise CheckpointError(
-                f"{path} has no best weights: its run never evaluated, or its graph has no validation nodes; use --weights last"
+                f"{path} has no best weights: its run never evaluated, or its graph has no validation nodes; use "
+                "--weights last"
             )
     if weights == "best":
         return path, progress, best, progress["best"]["epoch"]

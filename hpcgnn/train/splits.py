@@ -10,7 +10,8 @@ _CHUNK = 1 << 22
 
 
 def check_splits(counts, config, rank):
-    """Say once what cannot be had without validation or test nodes. counts: {split: nodes with a label, over all ranks}.
+    """Say once what cannot be had without validation or test nodes. counts: {split: nodes with a label, over all
+    ranks}.
 
     Raises ConfigError, on all ranks, if --patience would wait for a metric that never comes.
     """
@@ -19,8 +20,8 @@ def check_splits(counts, config, rank):
     if rank == 0 and config.run.eval_every:
         if not counts["val"]:
             log.warning(
-                "the graph has no validation nodes: no best epoch can be chosen, and the test metric in the result is that "
-                "after the last epoch"
+                "the graph has no validation nodes: no best epoch can be chosen, and the test metric in the result "
+                "is that after the last epoch"
             )
         if not counts["test"]:
             log.warning("the graph has no test nodes: there will be no test metric")
@@ -30,8 +31,8 @@ def check_patience(config):
     """Raise ConfigError, for a graph without validation nodes, if --patience is given."""
     if config.optim.patience:
         error = ConfigError(
-            f"--patience {config.optim.patience}: expected a graph with validation nodes, and {config.data.graph} has none; "
-            "leave --patience out, or import the graph with a validation split"
+            f"--patience {config.optim.patience}: expected a graph with validation nodes, and {config.data.graph} "
+            "has none; leave --patience out, or import the graph with a validation split"
         )
         error.everywhere = True
         raise error

@@ -1,9 +1,11 @@
-"""When to stop before the batch system or the user ends the run: what ends at once loses all epochs since its last checkpoint.
+"""When to stop before the batch system or the user ends the run: what ends at once loses all epochs since its last
+checkpoint.
 
-Three things ask for it: SIGUSR1, which `sbatch --signal=B:USR1@120` and `scancel --signal=USR1` send; Ctrl-C (SIGINT), while
-epochs run; and the job's end coming nearer than `--stop-before` seconds. Each rank looks for itself, at the end of an epoch; the
-epoch loop makes it one decision of all ranks. A signal handler is the one thing that cannot be passed as an argument, and it must
-be there long before the run is: the object that is the process's handler is therefore the one that is asked.
+Three things ask for it: SIGUSR1, which `sbatch --signal=B:USR1@120` and `scancel --signal=USR1` send; Ctrl-C (SIGINT),
+while epochs run; and the job's end coming nearer than `--stop-before` seconds. Each rank looks for itself, at the end
+of an epoch; the epoch loop makes it one decision of all ranks. A signal handler is the one thing that cannot be passed
+as an argument, and it must be there long before the run is: the object that is the process's handler is therefore the
+one that is asked.
 """
 
 import contextlib
@@ -35,7 +37,10 @@ class StopRequest:
         if self._pressed is None:
             self._pressed = now
             if self._speaks:  # not by print: the signal may have come in the middle of one
-                os.write(2, b"\nhpcgnn: Ctrl-C: stopping after this epoch, with a checkpoint; press it again to end at once\n")
+                os.write(
+                    2,
+                    b"\nhpcgnn: Ctrl-C: stopping after this epoch, with a checkpoint; press it again to end at once\n",
+                )
         elif now - self._pressed > _SECONDS_OF_ONE_PRESS:
             raise KeyboardInterrupt("ended at once by a second Ctrl-C; continue from the last checkpoint with --resume")
 
@@ -50,9 +55,11 @@ class StopRequest:
 
     @contextlib.contextmanager
     def of_ctrl_c(self, speaks):
-        """In the body Ctrl-C asks for a stop in order; before and after it nothing can be lost, and it ends the process.
+        """In the body Ctrl-C asks for a stop in order; before and after it nothing can be lost, and it ends the
+        process.
 
-        speaks: whether this rank says what it will do. Where Ctrl-C is ignored, as in jobs in the background, it stays so.
+        speaks: whether this rank says what it will do. Where Ctrl-C is ignored, as in jobs in the background, it stays
+        so.
         """
         before = signal.getsignal(signal.SIGINT)
         self._pressed, self._speaks = None, speaks

@@ -70,8 +70,8 @@ def versions():
 
 
 def gather_rank_records(trainer, local, memory):
-    """What each rank measured, by rank. Collective. memory: {baseline, growth, peak, libraries, code} in bytes, of this rank;
-    `profile` besides, where memory was profiled.
+    """What each rank measured, by rank. Collective. memory: {baseline, growth, peak, libraries, code} in bytes, of this
+    rank; `profile` besides, where memory was profiled.
     """
     comm = trainer.comm
     adjacencies = [each for part in (local, *filter(None, trainer.shares)) for each in (part.inward, part.outward)]
@@ -230,12 +230,13 @@ def show_result(summary, run_dir):
         ("peak resident memory", f"{peak['max'] / mib:.0f} MiB at most, {peak['sum'] / mib:.0f} MiB over all ranks"),
         (
             "  libraries in it, per rank",
-            f"{libraries['mean'] / mib:.0f} MiB; {code['mean'] / mib:.0f} MiB of them are shared by the ranks of a node",
+            f"{libraries['mean'] / mib:.0f} MiB; {code['mean'] / mib:.0f} MiB of them are shared by the ranks of a "
+            "node",
         ),
         (
             "halo",
-            f"{summary['partition']['halo_rows_total']:,} rows in the map, {summary['halo_bytes_per_epoch'] / mib:.2f} MiB "
-            "sent per epoch",
+            f"{summary['partition']['halo_rows_total']:,} rows in the map, "
+            f"{summary['halo_bytes_per_epoch'] / mib:.2f} MiB sent per epoch",
         ),
     ]
     print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True), flush=True)

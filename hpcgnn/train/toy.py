@@ -1,18 +1,19 @@
 """A training step on a graph of 256 nodes in this process alone.
 
 It shows two things before the real graph is read: a mistake in a model, and how wide the rows are that the model
-exchanges, which decides how the halo is cut into rounds. And it lets the memory baseline include what every process needs.
+exchanges, which decides how the halo is cut into rounds. And it lets the memory baseline include what every process
+needs.
 """
 
 import numpy as np
 import torch
 
 from hpcgnn.comm import SoloCommunicator
+from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
 from hpcgnn.graph.order import LocalOrder, find_ends
 from hpcgnn.graph.ownership import Ownership
 from hpcgnn.graph.schema import Edges
-from hpcgnn.graph.buffers import HaloBuffers
 from hpcgnn.train.loop import Trainer
 
 NODES = 256

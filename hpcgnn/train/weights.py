@@ -1,4 +1,6 @@
-"""Edge weights that sum to zero or less: what a model makes of them is said at the start, or refused (see graph/sums.py)."""
+"""Edge weights that sum to zero or less: what a model makes of them is said at the start, or refused (see
+graph/sums.py).
+"""
 
 import logging
 
@@ -12,7 +14,8 @@ log = logging.getLogger("hpcgnn")
 
 
 def check_weights(local, spec, comm):
-    """One line where weights of the graph sum to 0 or less and the model divides by such sums. Collective if there are weights.
+    """One line where weights of the graph sum to 0 or less and the model divides by such sums. Collective if there are
+    weights.
 
     local: LocalGraph; spec: ModelSpec. Raises GraphError on all ranks where the model takes the root of a sum below 0.
     """
@@ -31,9 +34,9 @@ def check_weights(local, spec, comm):
     what = "pairs of a node and a relation" if divides == "relation" else "nodes"
     if divides == "sym" and below:
         error = GraphError(
-            f"the edge weights of {below:,} nodes sum to less than 0, and {spec.model} divides by the root of that sum: expected "
-            "sums above 0; make the weights positive, or use --model sage or gin (python -m partition_tools verify names such "
-            "graphs)"
+            f"the edge weights of {below:,} nodes sum to less than 0, and {spec.model} divides by the root of that "
+            "sum: expected sums above 0; make the weights positive, or use --model sage or gin (python -m "
+            "partition_tools verify names such graphs)"
         )
         error.everywhere = True
         raise error
@@ -41,12 +44,17 @@ def check_weights(local, spec, comm):
         nothing = "aggregate" if divides == "sym" else "mean"
         log.warning(
             "edge weights sum to 0 at %s %s, whose %s is 0, and to less than 0 at %s, where Σwx/Σw is no average",
-            f"{zero:,}", what, nothing, f"{below:,}",
+            f"{zero:,}",
+            what,
+            nothing,
+            f"{below:,}",
         )
 
 
 def _odd(adjacency):
-    """(bool (m,): whether the sum of each row's weights is below 0; likewise, whether it is 0 though there are edges)."""
+    """(bool (m,): whether the sum of each row's weights is below 0; likewise, whether it is 0 though there are
+    edges).
+    """
     edges = torch.zeros(len(adjacency.degree), dtype=torch.int64)
     for block in (adjacency.own, *adjacency.halo):
         counts = torch.diff(block.indptr)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Mean accuracy over seeds: trains the same configuration once for every seed and prints the table.
 
-    python jobs/bench/accuracy.py --ranks 4 --seeds 10 -- --graph cora.h5 --model gcn --layers 2 --hidden 16 --epochs 200
+    python jobs/bench/accuracy.py --ranks 4 --seeds 10 -- --graph cora.h5 --model gcn --layers 2 --hidden 16 --epochs
+    200
 
-Everything after `--` goes to `hpcgnn train`. Runs that are complete in --out are not repeated; the table is also written
-to OUT/accuracy.json.
+Everything after `--` goes to `hpcgnn train`. Runs that are complete in --out are not repeated; the table is also
+written to OUT/accuracy.json.
 """
 
 import argparse
@@ -75,7 +76,8 @@ def main():
     )
     deviation = statistics.stdev(tests) if len(tests) > 1 else 0.0
     print(
-        f"test at best validation: mean {statistics.mean(tests):.4f}, standard deviation {deviation:.4f}, {len(tests)} seeds"
+        f"test at best validation: mean {statistics.mean(tests):.4f}, standard deviation {deviation:.4f}, "
+        f"{len(tests)} seeds"
     )
     result = {
         "options": options,

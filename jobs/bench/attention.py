@@ -35,8 +35,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.0, help="rate of attention dropout")
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up and does not count")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: processor time of all threads / "
-                        "threads, for machines whose cores are shared with other work")
+    parser.add_argument(
+        "--clock",
+        choices=["wall", "cpu"],
+        default="wall",
+        help="cpu: processor time of all threads / threads, for machines whose cores are shared with other work",
+    )
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -52,8 +56,15 @@ def layer(indptr, indices, heads, width, dtype, options):
     if options.dropout:
         common["dropout"] = (options.dropout, kernels.stream_key(options.seed), ids, ids)
     g_width = width if options.shared else columns
-    remote = torch.cat([torch.randn(num, g_width, dtype=dtype), a_dst, torch.full((num, heads), 3.0, dtype=dtype),
-                        torch.randn(num, heads, dtype=dtype)], 1)
+    remote = torch.cat(
+        [
+            torch.randn(num, g_width, dtype=dtype),
+            a_dst,
+            torch.full((num, heads), 3.0, dtype=dtype),
+            torch.randn(num, heads, dtype=dtype),
+        ],
+        1,
+    )
     gz, ga_src, ga_dst = torch.zeros_like(y), torch.zeros_like(top), torch.zeros_like(top)
     x, out = source[:, :columns].contiguous(), torch.empty_like(y)
 
@@ -68,8 +79,9 @@ def layer(indptr, indices, heads, width, dtype, options):
         "reset": reset,
         "forward": lambda: kernels.attend_forward(y, top, denominator, a_dst, source, indptr, indices, **common),
         "finish": lambda: kernels.attend_finish(y, top, denominator, lse),
-        "backward": lambda: kernels.attend_backward(gz, ga_src, ga_dst, source, remote, indptr, indices,
-                                                    shared=options.shared, **common),
+        "backward": lambda: kernels.attend_backward(
+            gz, ga_src, ga_dst, source, remote, indptr, indices, shared=options.shared, **common
+        ),
     }
 
 
@@ -81,19 +93,27 @@ def main() -> None:
         raise SystemExit(f"attention.py measures the compiled kernels, which are not in use: {found['reason']}")
     indptr, indices = skewed_graph(options.nodes, options.degree, options.order, options.seed)
     longest = int(indptr.diff().max())
-    print(f"{options.nodes} nodes, {indices.numel()} edges, longest row {longest}, {options.order} order; "
-          f"{found['vector_path']}, {options.threads} threads, dropout {options.dropout}, torch {torch.__version__}")
-    print(f"{'type':5}{'HxD':>6} {'gather ms':>23} {'forward ms':>23} {'finish ms':>20} {'backward ms':>23} "
-          f"{'forward/gather':>20} {'backward/gather':>20}   (min / median / max)")
+    print(
+        f"{options.nodes} nodes, {indices.numel()} edges, longest row {longest}, {options.order} order; "
+        f"{found['vector_path']}, {options.threads} threads, dropout {options.dropout}, torch {torch.__version__}"
+    )
+    print(
+        f"{'type':5}{'HxD':>6} {'gather ms':>23} {'forward ms':>23} {'finish ms':>20} {'backward ms':>23} "
+        f"{'forward/gather':>20} {'backward/gather':>20}   (min / median / max)"
+    )
     for name in options.types:
         for shape in options.shapes:
             heads, width = map(int, shape.split("x"))
             times = measure(layer(indptr, indices, heads, width, TYPES[name], options), options)
             row = [spread([1e3 * t for t in times[key]], 1) for key in ("gather", "forward", "finish", "backward")]
-            ratios = [spread([t / g for t, g in zip(times[key], times["gather"])], 2)
-                      for key in ("forward", "backward")]
-            print(f"{name:5}{shape:>6} {row[0]:>23} {row[1]:>23} {row[2]:>20} {row[3]:>23} "
-                  f"{ratios[0]:>20} {ratios[1]:>20}", flush=True)
+            ratios = [
+                spread([t / g for t, g in zip(times[key], times["gather"])], 2) for key in ("forward", "backward")
+            ]
+            print(
+                f"{name:5}{shape:>6} {row[0]:>23} {row[1]:>23} {row[2]:>20} {row[3]:>23} "
+                f"{ratios[0]:>20} {ratios[1]:>20}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

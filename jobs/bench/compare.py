@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Seconds, processor time and memory of one epoch: hpcgnn and its peers, on the same graph file, in the same run.
 
-Figures from different days or machines cannot be compared, and on shared machines not even those of different hours. So all
-systems are measured in turn, round after round, each time in a fresh process, and the ratios are taken within a round. All
-systems train the same network on all nodes (Adam, fp32, cross-entropy of the training nodes) with the same number of threads
-in all; an epoch is forward, backward, reduction and step. Peers run in virtual environments that are made on first use; one
-that cannot be installed, or fails, is listed with the reason.
+Figures from different days or machines cannot be compared, and on shared machines not even those of different hours. So
+all systems are measured in turn, round after round, each time in a fresh process, and the ratios are taken within a
+round. All systems train the same network on all nodes (Adam, fp32, cross-entropy of the training nodes) with the same
+number of threads in all; an epoch is forward, backward, reduction and step. Peers run in virtual environments that are
+made on first use; one that cannot be installed, or fails, is listed with the reason.
 
-OUT/compare.json has every raw sample, compare.md the tables, compare.png the plot, logs/ and runs/ what the processes left.
+OUT/compare.json has every raw sample, compare.md the tables, compare.png the plot, logs/ and runs/ what the processes
+left.
 """
 
 import dataclasses
@@ -20,8 +21,6 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[2]))
 
-from tqdm import tqdm  # noqa: E402
-
 from comparison.cases import OURS, alternation, our_cases, peer_cases, with_huge_pages  # noqa: E402
 from comparison.environments import Absent, peer_python  # noqa: E402
 from comparison.graphs import describe_graph, generated_graph, small_graph  # noqa: E402
@@ -31,6 +30,8 @@ from comparison.options import command_line, parse  # noqa: E402
 from comparison.plots import draw  # noqa: E402
 from comparison.processes import Failed  # noqa: E402
 from comparison.tables import render  # noqa: E402
+from tqdm import tqdm  # noqa: E402
+
 from hpcgnn.errors import HpcgnnError  # noqa: E402
 from hpcgnn.records import to_json, write_atomically  # noqa: E402
 
@@ -75,7 +76,7 @@ def compare(options, argv):
         print(f"only {cores} cores for {options.threads} threads: times are not to be published", file=sys.stderr)
     document = {
         "version": 1,
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": command_line(argv),
         "graph": graph,
         "machine": describe_machine(),

@@ -35,16 +35,25 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--nodes", type=int, default=400_000, help="nodes; x should be larger than the caches")
     parser.add_argument("--degree", type=float, default=25, help="mean number of in-edges per node")
-    parser.add_argument("--order", choices=["random", "clustered"], default="random", help="random: sources anywhere "
-                        "(no locality at all); clustered: 9 in 10 within the same 1/400 of the nodes, as METIS gives")
+    parser.add_argument(
+        "--order",
+        choices=["random", "clustered"],
+        default="random",
+        help="random: sources anywhere "
+        "(no locality at all); clustered: 9 in 10 within the same 1/400 of the nodes, as METIS gives",
+    )
     parser.add_argument("--widths", type=int, nargs="+", default=[16, 40, 47, 64, 128, 256, 512, 1024], metavar="F")
     parser.add_argument("--types", nargs="+", choices=TYPES, default=["fp32", "bf16"])
     parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up and does not count")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--weighted", action="store_true", help="with a weight per edge (torch's has one anyway)")
     parser.add_argument("--no-torch", action="store_true", help="leave out torch.sparse.mm, which is slow")
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: processor time of all threads / "
-                        "threads, for machines whose cores are shared with other work")
+    parser.add_argument(
+        "--clock",
+        choices=["wall", "cpu"],
+        default="wall",
+        help="cpu: processor time of all threads / threads, for machines whose cores are shared with other work",
+    )
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -99,10 +108,14 @@ def main() -> None:
         raise SystemExit(f"gather.py measures the compiled kernels, which are not in use: {found['reason']}")
     indptr, indices = skewed_graph(options.nodes, options.degree, options.order, options.seed)
     num_edges, longest = indices.numel(), int(indptr.diff().max())
-    print(f"{options.nodes} nodes, {num_edges} edges, longest row {longest}, {options.order} order; "
-          f"{found['vector_path']}, {options.threads} threads, torch {torch.__version__}")
-    print(f"{'type':5}{'F':>5} {'gather GB/s':>21} {'probe GB/s':>21} {'torch GB/s':>21} "
-          f"{'gather/probe':>21} {'gather/torch':>21}   (min / median / max)")
+    print(
+        f"{options.nodes} nodes, {num_edges} edges, longest row {longest}, {options.order} order; "
+        f"{found['vector_path']}, {options.threads} threads, torch {torch.__version__}"
+    )
+    print(
+        f"{'type':5}{'F':>5} {'gather GB/s':>21} {'probe GB/s':>21} {'torch GB/s':>21} "
+        f"{'gather/probe':>21} {'gather/torch':>21}   (min / median / max)"
+    )
     for name in options.types:
         dtype = TYPES[name]
         weight = torch.ones(num_edges, dtype=torch.float64 if dtype == torch.float64 else torch.float32)
@@ -114,17 +127,25 @@ def main() -> None:
                 "probe": lambda: load().kernels.probe(x, indices),
             }
             if not options.no_torch and dtype != torch.bfloat16:
-                product = torch.sparse_csr_tensor(indptr, indices.to(torch.int64), weight.to(dtype),
-                                                  (options.nodes, options.nodes), check_invariants=False)
+                product = torch.sparse_csr_tensor(
+                    indptr,
+                    indices.to(torch.int64),
+                    weight.to(dtype),
+                    (options.nodes, options.nodes),
+                    check_invariants=False,
+                )
                 contestants["torch"] = lambda: torch.sparse.mm(product, x)
             times = measure(contestants, options)
             volume = num_edges * width * x.element_size() / 1e9
             speeds = {key: [volume / value for value in values] for key, values in times.items()}
             fraction = [g / p for g, p in zip(speeds["gather"], speeds["probe"])]
             multiple = [g / t for g, t in zip(speeds["gather"], speeds["torch"])] if "torch" in speeds else None
-            print(f"{name:5}{width:5} {spread(speeds['gather'], 1):>21} {spread(speeds['probe'], 1):>21} "
-                  f"{spread(speeds['torch'], 1) if multiple else '-':>21} {spread(fraction, 2):>21} "
-                  f"{spread(multiple, 2) if multiple else '-':>21}", flush=True)
+            print(
+                f"{name:5}{width:5} {spread(speeds['gather'], 1):>21} {spread(speeds['probe'], 1):>21} "
+                f"{spread(speeds['torch'], 1) if multiple else '-':>21} {spread(fraction, 2):>21} "
+                f"{spread(multiple, 2) if multiple else '-':>21}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """How much of the time that messages take is hidden behind computing, over a simulated slow link.
 
-Linear aggregation of own rows, forwards and backwards, on the ranks it is started on, with a communicator whose messages
-become available only after latency + bytes / rate of a link that carries one message at a time (measuring/slow_link.py; the
-program itself knows of no delay, and the link takes no processor time). First the same over a link without delay: what that
-takes, without waiting, is the computing. Then, for each factor, over a link on which all messages of the rank that sends most
-take computing / factor seconds. The figure is
+Linear aggregation of own rows, forwards and backwards, on the ranks it is started on, with a communicator whose
+messages become available only after latency + bytes / rate of a link that carries one message at a time
+(measuring/slow_link.py; the program itself knows of no delay, and the link takes no processor time). First the same
+over a link without delay: what that takes, without waiting, is the computing. Then, for each factor, over a link on
+which all messages of the rank that sends most take computing / factor seconds. The figure is
 
     hidden = 1 - (seconds waited - seconds waited without delay) / seconds that the messages took
 
-formed within a round, over all ranks; and the same with all waiting. Ranks also wait for each other where they are unequal
-or share cores with other work, which is what the first of the two leaves out. With --simulate the computing is
-simulated too: one pass forwards in which every block takes its share of the seconds by its edges, asleep. That needs no quiet
-machine, and shows what the order of blocks and messages is worth.
+formed within a round, over all ranks; and the same with all waiting. Ranks also wait for each other where they are
+unequal or share cores with other work, which is what the first of the two leaves out. With --simulate the computing is
+simulated too: one pass forwards in which every block takes its share of the seconds by its edges, asleep. That needs no
+quiet machine, and shows what the order of blocks and messages is worth.
 """
 
 import argparse
@@ -106,7 +106,9 @@ def measure(session, config, options):
 
 
 def one_round(trainer, link, options, most):
-    """[{factor, seconds, transferring, waited, waited_without_delay, hidden, hidden_gross}], sums over ranks but for seconds."""
+    """[{factor, seconds, transferring, waited, waited_without_delay, hidden, hidden_gross}], sums over ranks but for
+    seconds.
+    """
     link.rate, link.latency = None, 0.0
     seconds, waited, _ = totals(link, once(trainer, link, options))
     computing = options.simulate or seconds - waited / link.size
@@ -160,11 +162,11 @@ def render(document):
         rows[-1] += [middle(turns, key, 0, 100) + " %" for key in ("hidden", "hidden_gross")]
     headers = ["computing / transferring", "computing s", "transferring s, all ranks", "waited without delay", "waited"]
     return (
-        f"{document['graph']}, map {document['map']}: {document['ranks']} x {document['threads_per_rank']} threads, rows of "
-        f"{document['width']} fp32 numbers, {document['halo_buffer_mib']:g} MiB for communication, "
+        f"{document['graph']}, map {document['map']}: {document['ranks']} x {document['threads_per_rank']} threads, "
+        f"rows of {document['width']} fp32 numbers, {document['halo_buffer_mib']:g} MiB for communication, "
         f"{document['bytes_sent_by_one_rank'] / 1e6:.1f} MB sent by a rank{document['how']}; medians over "
-        f"{len(document['rounds'])} rounds (least to most)\n\n"
-        + tabulate(rows, [*headers, "hidden", "of all waiting"], disable_numparse=True, colalign=["right"] * 7)
+        f"{len(document['rounds'])} rounds (least to most)\n"
+        "\n" + tabulate(rows, [*headers, "hidden", "of all waiting"], disable_numparse=True, colalign=["right"] * 7)
     )
 
 

@@ -1,8 +1,8 @@
 """How fast are the products of many rows with weights, ours and those of torch's library?
 
-`kernels.multiply` and `project_backward` are our own on AMD processors; elsewhere both columns are torch's. The table gives
-GFLOP/s as min / median / max, and the ratio of ours to torch's within a repetition. Repetitions alternate; each goes through the
-rows in the tiles that a layer works on at a time.
+`kernels.multiply` and `project_backward` are our own on AMD processors; elsewhere both columns are torch's. The table
+gives GFLOP/s as min / median / max, and the ratio of ours to torch's within a repetition. Repetitions alternate; each
+goes through the rows in the tiles that a layer works on at a time.
 """
 
 import argparse
@@ -30,8 +30,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--matmul", choices=["highest", "medium"], default="highest", help="as of `hpcgnn train`")
     parser.add_argument("--repetitions", type=int, default=9, help="after one that warms up and does not count")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: processor time of all threads / "
-                        "threads, for machines whose cores are shared with other work")
+    parser.add_argument(
+        "--clock",
+        choices=["wall", "cpu"],
+        default="wall",
+        help="cpu: processor time of all threads / threads, for machines whose cores are shared with other work",
+    )
     return parser.parse_args()
 
 
@@ -65,9 +69,14 @@ def main() -> None:
     options = arguments()
     torch.set_num_threads(options.threads)
     torch.set_float32_matmul_precision(options.matmul)
-    print(f"{options.nodes} rows, {options.threads} threads, torch {torch.__version__}; here `multiply` is "
-          f"{kernels.describe()['rounded_products' if options.matmul == 'medium' else 'products']}")
-    print(f"{'shape':>10} {'product':>8} {'ours GFLOP/s':>20} {'torch GFLOP/s':>20} {'ours/torch':>20}   (min / median / max)")
+    print(
+        f"{options.nodes} rows, {options.threads} threads, torch {torch.__version__}; here `multiply` is "
+        f"{kernels.describe()['rounded_products' if options.matmul == 'medium' else 'products']}"
+    )
+    print(
+        f"{'shape':>10} {'product':>8} {'ours GFLOP/s':>20} {'torch GFLOP/s':>20} {'ours/torch':>20}   (min / median "
+        "/ max)"
+    )
     for shape in options.shapes:
         d_in, d_out = map(int, shape.split("x"))
         times, gflop = measure(contestants(options.nodes, d_in, d_out), options), 2e-9 * options.nodes * d_in * d_out

@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
-"""Where an epoch's time goes, and how near the epoch is to what the machine needs for its products and its gathers alone.
+"""Where an epoch's time goes, and how near the epoch is to what the machine needs for its products and its gathers
+alone.
 
-In one run, turn by turn in every round: the epoch as it is (the clock of `hpcgnn train`: forward, backward, reduction, step), the
-epoch watched, the very products of the epoch by themselves (same shapes, strides and places, in the same order, into memory that
-exists), and the reading of the very rows that its gathers read (the probe of gather.py, in the same node order). The ledger:
+In one run, turn by turn in every round: the epoch as it is (the clock of `hpcgnn train`: forward, backward, reduction,
+step), the epoch watched, the very products of the epoch by themselves (same shapes, strides and places, in the same
+order, into memory that exists), and the reading of the very rows that its gathers read (the probe of gather.py, in the
+same node order). The ledger:
 
   GEMM         products, and ELU on their way  wait       for messages and reductions of others
   gather       rows read along edges           reduction  of gradients, without waiting
   elementwise  all else that torch computes    optimizer  clipping and the optimizer's step
   pack         rows packed, narrowed, posted   rest       Python and autograd, between operations
 
-Page faults are part of the other lines; they are counted, and given in seconds as count x the cost of one on this machine (of
-a small page, measured in every round). bound = GEMM + gather by themselves; the ratio epoch / bound is formed within a round.
-With several ranks, wall seconds are the mean over ranks (the epoch's: of the slowest), processor seconds the sum. Ranks or
-programs that share cores disturb wall time more than processor time. Takes twice the memory of training.
+Page faults are part of the other lines; they are counted, and given in seconds as count x the cost of one on this
+machine (of a small page, measured in every round). bound = GEMM + gather by themselves; the ratio epoch / bound is
+formed within a round. With several ranks, wall seconds are the mean over ranks (the epoch's: of the slowest), processor
+seconds the sum. Ranks or programs that share cores disturb wall time more than processor time. Takes twice the memory
+of training.
 """
 
 import argparse
@@ -187,7 +190,8 @@ def render(document):
         + (", sharing cores" if document["shares_cores"] else "")
         + f"; medians over {len(document['rounds'][0])} rounds (least to most)\n\n"
         + tabulate(rows, ["", "wall s", "", "CPU s", ""], colalign=["left", *["right"] * 4], disable_numparse=True)
-        + f"\n\nproducts: {document['gflop']:.1f} GFLOP, alone {per_rank}; gathers: {document['gathered_gb']:.2f} GB of rows, "
+        + f"\n\nproducts: {document['gflop']:.1f} GFLOP, alone {per_rank}; gathers: {document['gathered_gb']:.2f} "
+        "GB of rows, "
         f"alone {document['gathered_gb'] / max(rate['gather alone'], 1e-12):.1f} GB/s per rank; "
         f"{shown(document['minor_faults'], 0)} minor page faults per epoch"
     )

@@ -35,7 +35,7 @@ def distinct_edges(spec, draw):
                 src, dst = np.minimum(src, dst), np.maximum(src, dst)
             parts.append(src * n + dst)
         fresh = np.sort(np.concatenate(parts))
-        keys = np.sort(np.concatenate([keys, fresh]), kind="stable") if len(keys) else fresh    # merges two sorted runs
+        keys = np.sort(np.concatenate([keys, fresh]), kind="stable") if len(keys) else fresh  # merges two sorted runs
         keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
     return keys
 
@@ -49,14 +49,33 @@ def raw_graph(spec, model, keys, features, labels, split, draw_types=None, node_
     first, second = (keys // spec.nodes).astype(dtype), (keys % spec.nodes).astype(dtype)
     weight = kind = None
     if spec.weighted:
-        weight = spec.blocks("weights", len(keys),
-                             lambda random, count: random.uniform(0.5, 1.5, count).astype(np.float32))
+        weight = spec.blocks(
+            "weights", len(keys), lambda random, count: random.uniform(0.5, 1.5, count).astype(np.float32)
+        )
     if spec.edge_types:
-        kind = draw_types(first, second) if draw_types else spec.blocks(
-            "types", len(keys), lambda random, count: random.integers(0, spec.edge_types, count, np.int32))
+        kind = (
+            draw_types(first, second)
+            if draw_types
+            else spec.blocks(
+                "types", len(keys), lambda random, count: random.integers(0, spec.edge_types, count, np.int32)
+            )
+        )
     src, dst = first, second
     if not spec.directed:
         src, dst = np.concatenate([first, second]), np.concatenate([second, first])
         weight, kind = (None if a is None else np.concatenate([a, a]) for a in (weight, kind))
-    return RawGraph(src, dst, spec.nodes, features if spec.features else None, labels, split, spec.classes, weight,
-                    kind, model, spec.identity(model), spec.seed, node_type)
+    return RawGraph(
+        src,
+        dst,
+        spec.nodes,
+        features if spec.features else None,
+        labels,
+        split,
+        spec.classes,
+        weight,
+        kind,
+        model,
+        spec.identity(model),
+        spec.seed,
+        node_type,
+    )

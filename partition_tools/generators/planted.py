@@ -18,20 +18,30 @@ from partition_tools.generators.drawing import distinct_edges, raw_graph
 from partition_tools.generators.tasks import ClassFeatures, random_split
 
 NAME = "planted"
-COMMUNITY_NODES = 500       # expected size of a community; a class has as many as that takes, at most 64
-COMMUNITY_SHARE = 0.75      # of the edges within a class, those within the community
-LABEL_NOISE = 0.12          # chance that a node's label is drawn anew, so that no model reaches 100 %
-TYPE_SIGNAL = 0.9           # chance that an edge's type is drawn from those of its half
+COMMUNITY_NODES = 500  # expected size of a community; a class has as many as that takes, at most 64
+COMMUNITY_SHARE = 0.75  # of the edges within a class, those within the community
+LABEL_NOISE = 0.12  # chance that a node's label is drawn anew, so that no model reaches 100 %
+TYPE_SIGNAL = 0.9  # chance that an edge's type is drawn from those of its half
 EXPONENT, WEIGHT_RANGE = 2.5, 200.0
-ACTIVE, FLIP = 0.25, 0.05   # multi-label: chance that a community has a label, and that a node differs from it
+ACTIVE, FLIP = 0.25, 0.05  # multi-label: chance that a community has a label, and that a node differs from it
 
 
 def configure(parser):
     """Options of this model alone."""
-    parser.add_argument("--homophily", type=float, default=0.7, metavar="H",
-                        help="chance that an edge stays within a class (default 0.7); the rest goes anywhere")
-    parser.add_argument("--node-types", type=int, default=0, metavar="T",
-                        help="node types 0..T-1, each with class means of its own (default none)")
+    parser.add_argument(
+        "--homophily",
+        type=float,
+        default=0.7,
+        metavar="H",
+        help="chance that an edge stays within a class (default 0.7); the rest goes anywhere",
+    )
+    parser.add_argument(
+        "--node-types",
+        type=int,
+        default=0,
+        metavar="T",
+        help="node types 0..T-1, each with class means of its own (default none)",
+    )
 
 
 def generate(spec):
@@ -53,9 +63,19 @@ def generate(spec):
     keys = distinct_edges(spec, _edge_drawer(spec, community, per_class, expected))
     node_type = None
     if spec.node_types:
-        node_type = spec.blocks("node_types", n, lambda random, count: random.integers(0, spec.node_types, count, np.int32))
-    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels, node_type), labels, random_split(spec),
-                     lambda src, dst: _edge_types(spec, block[src] == block[dst]), node_type)
+        node_type = spec.blocks(
+            "node_types", n, lambda random, count: random.integers(0, spec.node_types, count, np.int32)
+        )
+    return raw_graph(
+        spec,
+        NAME,
+        keys,
+        ClassFeatures(spec, labels, node_type),
+        labels,
+        random_split(spec),
+        lambda src, dst: _edge_types(spec, block[src] == block[dst]),
+        node_type,
+    )
 
 
 def _edge_types(spec, within):

@@ -19,8 +19,13 @@ NAME = "rmat"
 def configure(parser):
     """Options of this model alone."""
     for name, default in (("a", 0.57), ("b", 0.19), ("c", 0.19)):
-        parser.add_argument(f"--{name}", type=float, default=default, metavar="P",
-                            help=f"R-MAT quadrant probability {name} (default {default}; d is the rest)")
+        parser.add_argument(
+            f"--{name}",
+            type=float,
+            default=default,
+            metavar="P",
+            help=f"R-MAT quadrant probability {name} (default {default}; d is the rest)",
+        )
 
 
 def generate(spec):

@@ -45,16 +45,19 @@ class Spec:
     def __post_init__(self):
         possible = self.nodes - 1
         for name, good, range_ in (
-                ("nodes", self.nodes >= 1, "at least 1"), ("features", self.features >= 0, "at least 0"),
-                ("classes", self.classes >= 1, "at least 1"), ("seed", 0 <= self.seed < 2**63, "from 0 to 2^63 - 1"),
-                ("degree", 0 <= self.degree <= max(possible / 2, 0),
-                 f"from 0 to half the other nodes ({possible / 2:g})"),
-                ("homophily", 0 <= self.homophily <= 1, "from 0 to 1"), ("noise", self.noise >= 0, "at least 0"),
-                ("edge_types", self.edge_types >= 0, "at least 0"), ("node_types", self.node_types >= 0, "at least 0"),
-                ("train", 0 <= self.train <= 1, "from 0 to 1"),
-                ("val", 0 <= self.val <= 1 - self.train + 1e-9, "from 0 to 1 - train"),
-                ("a", min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1,
-                 "a, b, c >= 0 with sum <= 1")):
+            ("nodes", self.nodes >= 1, "at least 1"),
+            ("features", self.features >= 0, "at least 0"),
+            ("classes", self.classes >= 1, "at least 1"),
+            ("seed", 0 <= self.seed < 2**63, "from 0 to 2^63 - 1"),
+            ("degree", 0 <= self.degree <= max(possible / 2, 0), f"from 0 to half the other nodes ({possible / 2:g})"),
+            ("homophily", 0 <= self.homophily <= 1, "from 0 to 1"),
+            ("noise", self.noise >= 0, "at least 0"),
+            ("edge_types", self.edge_types >= 0, "at least 0"),
+            ("node_types", self.node_types >= 0, "at least 0"),
+            ("train", 0 <= self.train <= 1, "from 0 to 1"),
+            ("val", 0 <= self.val <= 1 - self.train + 1e-9, "from 0 to 1 - train"),
+            ("a", min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1, "a, b, c >= 0 with sum <= 1"),
+        ):
             if not good:
                 raise ConfigError(f"{name} must be {range_}, got {getattr(self, name)}")
 
@@ -69,13 +72,14 @@ class Spec:
 
     def blocks(self, purpose, count, draw):
         """One array of `count` rows: draw(random generator, rows) for each block, joined."""
-        parts = [draw(self.random(purpose, start // BLOCK), min(BLOCK, count - start))
-                 for start in range(0, count, BLOCK)]
+        parts = [
+            draw(self.random(purpose, start // BLOCK), min(BLOCK, count - start)) for start in range(0, count, BLOCK)
+        ]
         return np.concatenate(parts) if parts else draw(self.random(purpose), 0)
 
     def identity(self, model):
         """Bytes that tell this graph's features from any other's."""
         parameters = asdict(self)
-        if not self.node_types:     # younger than the names of graphs without node types, which stay what they were
+        if not self.node_types:  # younger than the names of graphs without node types, which stay what they were
             del parameters["node_types"]
         return repr((model, 1, sorted(parameters.items()))).encode()

@@ -44,7 +44,7 @@ class ClassFeatures:
         out = np.empty((max(stop - start, 0), self.shape[1]), np.float32)
         for block in range(start // BLOCK, -(-stop // BLOCK) if stop > start else 0):
             first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
-            out[first - start:last - start] = self._block(block)[first - block * BLOCK:last - block * BLOCK]
+            out[first - start : last - start] = self._block(block)[first - block * BLOCK : last - block * BLOCK]
         return out
 
 

@@ -40,7 +40,7 @@ def clusters(edges, edges_out, original_id, num_clusters, seed, progress=lambda 
             progress(1)
             continue
         shares = np.full(min(BRANCHES, count), count // min(BRANCHES, count))
-        shares[:count % len(shares)] += 1
+        shares[: count % len(shares)] += 1
         side = metis(graph.indptr, graph.indices, None, len(shares), seed, shares=shares)
         enough(side, shares)
         for part in reversed(range(len(shares))):
@@ -70,7 +70,7 @@ def enough(side, shares):
     for part in np.flatnonzero(counts < shares):
         while counts[part] < shares[part]:
             giver = int(np.argmax(counts - shares))
-            moved = np.flatnonzero(side == giver)[-min(counts[giver] - shares[giver], shares[part] - counts[part]):]
+            moved = np.flatnonzero(side == giver)[-min(counts[giver] - shares[giver], shares[part] - counts[part]) :]
             side[moved] = part
             counts[giver] -= len(moved)
             counts[part] += len(moved)

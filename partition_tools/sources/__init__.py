@@ -2,8 +2,8 @@
 RawGraph."""
 
 from hpcgnn.errors import FormatError
-from partition_tools.sources import edgelist, matrix_market, npz, ogb
 from partition_tools.foreign import refuse_suffix
+from partition_tools.sources import edgelist, matrix_market, npz, ogb
 
 SOURCES = {module.NAME: module for module in (npz, edgelist, matrix_market, ogb)}
 

@@ -43,8 +43,20 @@ def assemble(src, dst, options, source, reporter=None, *, weight=None, kind=None
     split = {}
     if "splits" in placed:
         split = {name: placed["splits"] == value for value, name in ((1, "train"), (2, "val"), (3, "test"))}
-    return RawGraph(src, dst, num_nodes, placed.get("features"), placed.get("labels"), split, None, weight, kind,
-                    source, node_type=placed.get("node types"), type_names=type_names)
+    return RawGraph(
+        src,
+        dst,
+        num_nodes,
+        placed.get("features"),
+        placed.get("labels"),
+        split,
+        None,
+        weight,
+        kind,
+        source,
+        node_type=placed.get("node types"),
+        type_names=type_names,
+    )
 
 
 def _check_ends(src, dst, num_nodes, name):
@@ -53,9 +65,11 @@ def _check_ends(src, dst, num_nodes, name):
         return
     edge = int(np.argmax((src >= num_nodes) | (dst >= num_nodes)))
     used, first = len(np.union1d(src, dst)), min(src.min(), dst.min())
-    raise FormatError(f"edge {edge} joins {src[edge]} and {dst[edge]}, outside the nodes 0..{num_nodes - 1}: the table of "
-                      f"{name} has {num_nodes} rows, and the edges name {used} ids from {first} to {largest(src, dst)}; "
-                      f"{RELABEL}, with ids in a first column id of the tables or in --node-ids FILE")
+    raise FormatError(
+        f"edge {edge} joins {src[edge]} and {dst[edge]}, outside the nodes 0..{num_nodes - 1}: the table of "
+        f"{name} has {num_nodes} rows, and the edges name {used} ids from {first} to {largest(src, dst)}; "
+        f"{RELABEL}, with ids in a first column id of the tables or in --node-ids FILE"
+    )
 
 
 def _relabel(src, dst, tables, options):
@@ -65,11 +79,15 @@ def _relabel(src, dst, tables, options):
     names, places, rows = numbered({"sources": src, "destinations": dst}, keyed, order, options.node_ids)
     for name, (ids, values) in tables.items():
         if ids is None and rows is None and not np.array_equal(names, np.arange(len(values))):
-            raise FormatError(f"with --relabel the table of {name} does not say which node a row belongs to; give it a "
-                              "first column with the heading id, or the ids in the order of the rows, one per line, with "
-                              "--node-ids FILE")
+            raise FormatError(
+                f"with --relabel the table of {name} does not say which node a row belongs to; give it a "
+                "first column with the heading id, or the ids in the order of the rows, one per line, with "
+                "--node-ids FILE"
+            )
         if ids is None and rows is not None and len(values) != len(rows):
-            raise FormatError(f"the table of {name} has {len(values)} rows but {options.node_ids} {len(rows)} ids; "
-                              "expected one id for each row")
+            raise FormatError(
+                f"the table of {name} has {len(values)} rows but {options.node_ids} {len(rows)} ids; "
+                "expected one id for each row"
+            )
     tables = {name: (places.get(name, rows), values) for name, (_, values) in tables.items()}
     return places["sources"], places["destinations"], tables, len(names)

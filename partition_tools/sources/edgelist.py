@@ -1,4 +1,6 @@
-"""Edge lists in text: a source, a destination and perhaps a weight, a type or a time per line, as SNAP and others have them."""
+"""Edge lists in text: a source, a destination and perhaps a weight, a type or a time per line, as SNAP and others have
+them.
+"""
 
 from dataclasses import replace
 
@@ -32,14 +34,28 @@ def read(path, tables, reporter=None):
         shape = replace(shape, heading=tables.heading)
     frame = read_frame(path, shape=shape)
     names, heading = _columns(path, shape, tables)
-    if tables.edge_columns and shape.heading and tables.heading is None and not names_ends(shape.fields) and relabel and any(
-            frame.iloc[:, names.index(end)].to_numpy().dtype.kind not in "iuf" for end in ENDS):
-        raise FormatError(f"{path}: the first line ({', '.join(shape.fields)}) may be a heading or an edge between words; say "
-                          "--heading or --no-heading")
-    if shape.heading and tables.heading is None and relabel and any(
-            frame.iloc[:, names.index(end)].astype(str).str.strip().isin(shape.fields).any() for end in ENDS):
-        raise FormatError(f"{path}: the first line ({', '.join(shape.fields)}) may be a heading or an edge, for its words "
-                          "are node ids below as well; say --heading or --no-heading")
+    if (
+        tables.edge_columns
+        and shape.heading
+        and tables.heading is None
+        and not names_ends(shape.fields)
+        and relabel
+        and any(frame.iloc[:, names.index(end)].to_numpy().dtype.kind not in "iuf" for end in ENDS)
+    ):
+        raise FormatError(
+            f"{path}: the first line ({', '.join(shape.fields)}) may be a heading or an edge between words; say "
+            "--heading or --no-heading"
+        )
+    if (
+        shape.heading
+        and tables.heading is None
+        and relabel
+        and any(frame.iloc[:, names.index(end)].astype(str).str.strip().isin(shape.fields).any() for end in ENDS)
+    ):
+        raise FormatError(
+            f"{path}: the first line ({', '.join(shape.fields)}) may be a heading or an edge, for its words "
+            "are node ids below as well; say --heading or --no-heading"
+        )
     if shape.fields:
         reporter.stage(f"{path}: {said(names, heading)}")
     columns = {}
@@ -48,16 +64,31 @@ def read(path, tables, reporter=None):
             columns[name] = _ids(path, shape, frame, position, name, relabel)
         elif name != "_":
             column = heading[position] if heading else position + 1
-            where = f"{path}: column {column}, taken for the {name} of edges (--edge-columns says otherwise, _ ignores it),"
+            where = (
+                f"{path}: column {column}, taken for the {name} of edges (--edge-columns says otherwise, _ ignores it),"
+            )
             columns[name] = numeric(frame.iloc[:, position].to_numpy(), where) if len(frame) else np.zeros(0)
-    return assemble(columns["src"], columns["dst"], tables, path.name.split(".")[0], reporter, weight=columns.get("weight"),
-                    kind=columns.get("type"))
+    return assemble(
+        columns["src"],
+        columns["dst"],
+        tables,
+        path.name.split(".")[0],
+        reporter,
+        weight=columns.get("weight"),
+        kind=columns.get("type"),
+    )
 
 
 def _check_names(names):
-    if set(names) - set(COLUMNS) or set(ENDS) - set(names) or len(set(names) - {"_"}) != sum(name != "_" for name in names):
-        raise FormatError(f"--edge-columns must name src and dst, and may name weight, type and _ (ignored), each "
-                          f"once; got {','.join(names)}")
+    if (
+        set(names) - set(COLUMNS)
+        or set(ENDS) - set(names)
+        or len(set(names) - {"_"}) != sum(name != "_" for name in names)
+    ):
+        raise FormatError(
+            f"--edge-columns must name src and dst, and may name weight, type and _ (ignored), each "
+            f"once; got {','.join(names)}"
+        )
 
 
 def _columns(path, shape, tables):
@@ -66,21 +97,27 @@ def _columns(path, shape, tables):
     if not shape.fields:
         return tables.edge_columns or ENDS, None
     if len(shape.fields) < 2:
-        raise FormatError(f"{path} has one column ({shape.fields[0][:40]}), expected at least a source and a destination, "
-                          "separated by a comma, a tab or blanks")
+        raise FormatError(
+            f"{path} has one column ({shape.fields[0][:40]}), expected at least a source and a destination, "
+            "separated by a comma, a tab or blanks"
+        )
     if tables.edge_columns:
         if len(tables.edge_columns) != len(shape.fields):
-            raise FormatError(f"{path} has {len(shape.fields)} columns, expected {len(tables.edge_columns)} "
-                              f"({','.join(tables.edge_columns)}); say what they are with --edge-columns, _ for one to ignore")
+            raise FormatError(
+                f"{path} has {len(shape.fields)} columns, expected {len(tables.edge_columns)} "
+                f"({','.join(tables.edge_columns)}); say what they are with --edge-columns, _ for one to ignore"
+            )
         return tables.edge_columns, heading
     if heading is not None:
         return columns_of(heading, path), heading
     if len(shape.fields) == 2:
         return ENDS, None
-    raise FormatError(f"{path} has {len(shape.fields)} columns, and no heading says what the third is; say what they are with "
-                      f"--edge-columns, such as --edge-columns "
-                      f"{','.join(('src', 'dst', 'weight', 'type', *'_' * len(shape.fields))[:len(shape.fields)])} (_: "
-                      "ignored)")
+    raise FormatError(
+        f"{path} has {len(shape.fields)} columns, and no heading says what the third is; say what they are with "
+        f"--edge-columns, such as --edge-columns "
+        f"{','.join(('src', 'dst', 'weight', 'type', *'_' * len(shape.fields))[: len(shape.fields)])} (_: "
+        "ignored)"
+    )
 
 
 def _ids(path, shape, frame, position, name, relabel):

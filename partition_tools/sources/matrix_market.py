@@ -23,8 +23,10 @@ def matches(path):
 def read(path, tables, reporter=None):
     """The `RawGraph` of a sparse square matrix and its tables."""
     if tables.edge_columns or tables.relabel or tables.node_ids or tables.heading is not None:
-        raise FormatError("--edge-columns, --relabel, --node-ids and --heading are for edge lists; Matrix Market defines "
-                          "its columns and ids")
+        raise FormatError(
+            "--edge-columns, --relabel, --node-ids and --heading are for edge lists; Matrix Market defines "
+            "its columns and ids"
+        )
     tables.refuse(NAME, OF_TABLES)
     try:
         rows, columns, _, layout, field, _ = scipy.io.mminfo(path)
@@ -32,7 +34,16 @@ def read(path, tables, reporter=None):
     except (ValueError, OSError, EOFError, OverflowError, zlib.error) as error:
         raise FormatError(f"{path} is not a readable Matrix Market file: {error}") from error
     if layout != "coordinate" or rows != columns or field == "complex":
-        raise FormatError(f"{path} holds a {layout} {field} matrix of {rows} x {columns}; expected a real or pattern "
-                          f"square coordinate matrix")
-    return assemble(matrix.row, matrix.col, tables, path.name.split(".")[0], reporter,
-                    weight=None if field == "pattern" else matrix.data, num_nodes=rows)
+        raise FormatError(
+            f"{path} holds a {layout} {field} matrix of {rows} x {columns}; expected a real or pattern "
+            f"square coordinate matrix"
+        )
+    return assemble(
+        matrix.row,
+        matrix.col,
+        tables,
+        path.name.split(".")[0],
+        reporter,
+        weight=None if field == "pattern" else matrix.data,
+        num_nodes=rows,
+    )

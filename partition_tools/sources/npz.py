@@ -5,9 +5,9 @@
 * `src`, `dst` int (E,); `feat` (n, F); `label`
 
 Either with optional `edge_weight`, `edge_type`, `num_classes`, `num_nodes`, `node_type` int (n,), splits as masks
-(`train_mask`) or lists of nodes (`train_idx`), and the names of types and classes as arrays of strings, `edge_type_names`,
-`node_type_names`, `class_names`. What else is there is refused or named (`npz_names`). Pickled arrays are refused: loading one
-runs code of the file's author.
+(`train_mask`) or lists of nodes (`train_idx`), and the names of types and classes as arrays of strings,
+`edge_type_names`, `node_type_names`, `class_names`. What else is there is refused or named (`npz_names`). Pickled
+arrays are refused: loading one runs code of the file's author.
 """
 
 import contextlib
@@ -21,21 +21,32 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from hpcgnn.graph.storage import Csr
 from partition_tools.counts import largest, stated, warn_of_gaps
+from partition_tools.foreign import refuse_foreign
 from partition_tools.node_tables import label_numbers
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
-from partition_tools.foreign import refuse_foreign
 from partition_tools.sources.npz_names import refuse_unread, split_of, splits
 from partition_tools.tables import OF_ARCHIVES, TableOptions
 
 NAME = "npz"
 FEATURES = ("x", "feat", "feats", "features", "node_feat")
-RENUMBER = ("state num_nodes if they are meant, else number the nodes: "
-            "numpy.unique(edge_index, return_inverse=True)[1].reshape(2, -1)")
+RENUMBER = (
+    "state num_nodes if they are meant, else number the nodes: "
+    "numpy.unique(edge_index, return_inverse=True)[1].reshape(2, -1)"
+)
 LABELS = ("y", "label", "labels", "node_label")
 # What numpy, zipfile and zlib say of an archive or a header that is damaged.
-_DAMAGE = (ValueError, TypeError, OSError, EOFError, SyntaxError, NotImplementedError, zipfile.BadZipFile, zlib.error,
-           tokenize.TokenError)
+_DAMAGE = (
+    ValueError,
+    TypeError,
+    OSError,
+    EOFError,
+    SyntaxError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+    tokenize.TokenError,
+)
 
 
 def matches(path):
@@ -69,7 +80,9 @@ def member(archive, path, name):
 
 
 def read(path, tables=None, reporter=None):
-    """The `RawGraph` of an archive. Raises FormatError naming what is missing, and what is there but would not be read."""
+    """The `RawGraph` of an archive. Raises FormatError naming what is missing, and what is there but would not be
+    read.
+    """
     tables, reporter = tables or TableOptions(), reporter or Reporter()
     tables.refuse(NAME, OF_ARCHIVES)
     with load(path) as archive:
@@ -83,8 +96,9 @@ def read(path, tables=None, reporter=None):
             """The one array of these names that is there, or None."""
             there = [name for name in synonyms if name in names]
             if len(there) > 1:
-                raise FormatError(f"{path} holds {' and '.join(there)}, which mean the same; leave one out with --ignore "
-                                  f"{there[1]}")
+                raise FormatError(
+                    f"{path} holds {' and '.join(there)}, which mean the same; leave one out with --ignore {there[1]}"
+                )
             if not there:
                 return None
             used.update(there)
@@ -98,14 +112,17 @@ def read(path, tables=None, reporter=None):
         if "edge_index" in names:
             ends = get("edge_index")
             if ends.ndim != 2 or ends.shape[0] != 2:
-                raise FormatError(f"{path}: edge_index must have shape (2, E), got {ends.shape}"
-                                  f"{'; turn it: edge_index.T' if ends.ndim == 2 and ends.shape[1] == 2 else ''}")
+                raise FormatError(
+                    f"{path}: edge_index must have shape (2, E), got {ends.shape}"
+                    f"{'; turn it: edge_index.T' if ends.ndim == 2 and ends.shape[1] == 2 else ''}"
+                )
             src, dst = ends
         elif {"src", "dst"} <= set(names):
             src, dst = get("src"), get("dst")
         else:
-            raise FormatError(f"{path} has neither edge_index nor src and dst; it has "
-                              f"{', '.join(archive.files) or 'nothing'}")
+            raise FormatError(
+                f"{path} has neither edge_index nor src and dst; it has {', '.join(archive.files) or 'nothing'}"
+            )
         labels, features = get(*LABELS), _features(path, get)
         members = {name: get(name) for name in names if split_of(name)}
         num_classes, num_nodes = get("num_classes", single=True), get("num_nodes", single=True)
@@ -116,12 +133,26 @@ def read(path, tables=None, reporter=None):
     if labels is not None:
         labels, words = label_numbers(labels, f"{path}: the labels")
         if words and "classes" in type_names:
-            raise FormatError(f"{path} holds class_names beside labels that are words; leave them out with --ignore class_names")
+            raise FormatError(
+                f"{path} holds class_names beside labels that are words; leave them out with --ignore class_names"
+            )
         type_names |= {"classes": words} if words else {}
     masks = [array for name, array in members.items() if split_of(name)[1] == "mask" or array.dtype == bool]
     n = _count_nodes(src, dst, features, (labels, node_type, *masks), num_nodes, reporter)
-    return RawGraph(src, dst, n, features, labels, splits(path, members, n, tables.split_column), num_classes, weight, kind,
-                    path.stem, node_type=node_type, type_names=type_names)
+    return RawGraph(
+        src,
+        dst,
+        n,
+        features,
+        labels,
+        splits(path, members, n, tables.split_column),
+        num_classes,
+        weight,
+        kind,
+        path.stem,
+        node_type=node_type,
+        type_names=type_names,
+    )
 
 
 def _features(path, get):

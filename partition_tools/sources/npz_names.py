@@ -1,4 +1,6 @@
-"""Which arrays of an archive mean what: synonyms, splits as masks or as lists of nodes, and what must not be dropped unread."""
+"""Which arrays of an archive mean what: synonyms, splits as masks or as lists of nodes, and what must not be dropped
+unread.
+"""
 
 import re
 
@@ -7,16 +9,74 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.headings import role
 
-SPLIT_OF = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
-            "test": "test", "testing": "test"}
+SPLIT_OF = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+}
 _MASK, _INDEX = {"mask", "masks"}, {"idx", "idxs", "index", "indexes", "indices", "ids", "id", "node", "nodes", "inds"}
 # In names of arrays that say something about the graph, its task, or who is in which split.
-_MEANING = ("edge", "adj", "label", "target", "mask", "idx", "index", "split", "feat", "weight", "attr", "time", "year", "date",
-            "batch", "ptr", "rel", "train", "val", "valid", "test")
-_KNOWN = {"x", "y", "pos", "z", "t", "src", "dst", "row", "col", "data", "class", "classes", "graph", "num_classes", "num_nodes",
-          "msg", "ts", "ntype", "ndata", "edata"}
-_REMARKS = {"num_nodes", "num_edges", "num_features", "num_feats", "num_node_features", "num_edge_types", "num_node_types",
-            "num_labels", "num_targets"}
+_MEANING = (
+    "edge",
+    "adj",
+    "label",
+    "target",
+    "mask",
+    "idx",
+    "index",
+    "split",
+    "feat",
+    "weight",
+    "attr",
+    "time",
+    "year",
+    "date",
+    "batch",
+    "ptr",
+    "rel",
+    "train",
+    "val",
+    "valid",
+    "test",
+)
+_KNOWN = {
+    "x",
+    "y",
+    "pos",
+    "z",
+    "t",
+    "src",
+    "dst",
+    "row",
+    "col",
+    "data",
+    "class",
+    "classes",
+    "graph",
+    "num_classes",
+    "num_nodes",
+    "msg",
+    "ts",
+    "ntype",
+    "ndata",
+    "edata",
+}
+_REMARKS = {
+    "num_nodes",
+    "num_edges",
+    "num_features",
+    "num_feats",
+    "num_node_features",
+    "num_edge_types",
+    "num_node_types",
+    "num_labels",
+    "num_targets",
+}
 
 
 def split_of(name):
@@ -43,18 +103,24 @@ def refuse_unread(path, unread, reporter):
     wrong = [name for name in unread if changes_meaning(name)]
     if wrong:
         hints = [hint for names, hint in _HINTS if any(re.search(names, name.lower()) for name in wrong)]
-        raise FormatError(f"{path} holds {', '.join(wrong)}, which {'are' if len(wrong) > 1 else 'is'} not "
-                          f"read{''.join(f' ({hint})' for hint in hints)}; a graph without would mean something else: "
-                          f"rename what has another name here, or leave out by intent with --ignore {','.join(wrong)}")
+        raise FormatError(
+            f"{path} holds {', '.join(wrong)}, which {'are' if len(wrong) > 1 else 'is'} not "
+            f"read{''.join(f' ({hint})' for hint in hints)}; a graph without would mean something else: "
+            f"rename what has another name here, or leave out by intent with --ignore {','.join(wrong)}"
+        )
     if unread:
         reporter.warn(f"{path}: not read: {', '.join(unread)}")
 
 
 _HINTS = (
-    ("edge_(attr|feat)", "edge features are not supported yet; one number per edge can be edge_weight, or edge_type if it is a "
-                         "kind"),
-    ("edge_label|pos_edge|neg_edge|edge_y", "labels of edges are for link prediction, which is not supported; the task "
-                                            "here is to classify nodes"),
+    (
+        "edge_(attr|feat)",
+        "edge features are not supported yet; one number per edge can be edge_weight, or edge_type if it is a kind",
+    ),
+    (
+        "edge_label|pos_edge|neg_edge|edge_y",
+        "labels of edges are for link prediction, which is not supported; the task here is to classify nodes",
+    ),
     ("time|year|date", "graphs have no times"),
     ("batch|ptr", "one file holds one graph"),
     ("split", "give train_mask, val_mask and test_mask, or train_idx, val_idx and test_idx"),
@@ -64,8 +130,8 @@ _HINTS = (
 def splits(path, arrays, num_nodes, column):
     """{"train" | "val" | "test": bool (n,) or int node ids} of the arrays that are splits; the rest is absent.
 
-    arrays: {name: array}. column: of masks (n, K), or None. Raises FormatError for arrays that are neither masks nor node ids,
-    and for two of one split that do not agree.
+    arrays: {name: array}. column: of masks (n, K), or None. Raises FormatError for arrays that are neither masks nor
+    node ids, and for two of one split that do not agree.
     """
     found, origin = {}, {}
     if column is not None and not any(array.ndim == 2 and array.shape[1] > 1 for array in arrays.values()):
@@ -73,8 +139,9 @@ def splits(path, arrays, num_nodes, column):
     for name, array in arrays.items():
         split, members = split_of(name)[0], _members(path, name, array, num_nodes, column)
         if split in found and not np.array_equal(*(_ids(each, num_nodes) for each in (found[split], members))):
-            raise FormatError(f"{path}: {origin[split]} and {name} are different {split} splits; leave one out with --ignore "
-                              f"{name}")
+            raise FormatError(
+                f"{path}: {origin[split]} and {name} are different {split} splits; leave one out with --ignore {name}"
+            )
         found.setdefault(split, members)
         origin.setdefault(split, name)
     return found
@@ -88,10 +155,14 @@ def _members(path, name, array, num_nodes, column):
     kind = split_of(name)[1]
     if kind != "index" and array.ndim == 2 and len(array) == num_nodes:
         if array.shape[1] > 1 and column is None:
-            raise FormatError(f"{path}: {name} has {array.shape[1]} columns, one for each of so many splits; choose one with "
-                              f"--split-column 0..{array.shape[1] - 1}")
+            raise FormatError(
+                f"{path}: {name} has {array.shape[1]} columns, one for each of so many splits; choose one with "
+                f"--split-column 0..{array.shape[1] - 1}"
+            )
         if array.shape[1] > 1 and not 0 <= column < array.shape[1]:
-            raise FormatError(f"{path}: --split-column {column} is outside the columns 0..{array.shape[1] - 1} of {name}")
+            raise FormatError(
+                f"{path}: --split-column {column} is outside the columns 0..{array.shape[1] - 1} of {name}"
+            )
         array = array[:, column if array.shape[1] > 1 else 0] if array.shape[1] else array
     if kind != "mask" and array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)
@@ -104,11 +175,17 @@ def _members(path, name, array, num_nodes, column):
             raise FormatError(f"{path}: {name} must be a vector of booleans, got {array.dtype}{array.shape}")
         return array.astype(bool)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
-        raise FormatError(f"{path}: {name} must be a vector of node ids (integers), got {array.dtype}{list(array.shape)}")
+        raise FormatError(
+            f"{path}: {name} must be a vector of node ids (integers), got {array.dtype}{list(array.shape)}"
+        )
     if len(array) == num_nodes > 2 and np.isin(array, (0, 1)).all():
-        raise FormatError(f"{path}: {name} has a 0 or 1 for each node, which may be a mask or a list of ids; call it "
-                          f"{split_of(name)[0]}_mask if it is a mask, else name each node once")
+        raise FormatError(
+            f"{path}: {name} has a 0 or 1 for each node, which may be a mask or a list of ids; call it "
+            f"{split_of(name)[0]}_mask if it is a mask, else name each node once"
+        )
     if len(array) and (array.min() < 0 or array.max() >= num_nodes):
-        raise FormatError(f"{path}: {name} names node {array[np.argmax((array < 0) | (array >= num_nodes))]}, outside the nodes "
-                          f"0..{num_nodes - 1}")
+        raise FormatError(
+            f"{path}: {name} names node {array[np.argmax((array < 0) | (array >= num_nodes))]}, outside the nodes "
+            f"0..{num_nodes - 1}"
+        )
     return array.astype(np.int64)

@@ -37,21 +37,27 @@ def read(path, tables, reporter):
     elif (raw / "edge.csv.gz").is_file():
         src, dst, num_nodes, features, labels = _text(raw, reporter)
     else:
-        raise FormatError(f"{path} is not an OGB folder: expected raw/edge.csv.gz, raw/data.npz or "
-                          "raw/triplet-type-list.csv.gz in it")
+        raise FormatError(
+            f"{path} is not an OGB folder: expected raw/edge.csv.gz, raw/data.npz or raw/triplet-type-list.csv.gz in it"
+        )
     if any(name in path.name for name in STORED_ONCE):
         reporter.warn(f"{path.name} may be stored with one direction of each edge; if so, import it with --undirected")
     splits = split_folder(path)
-    return RawGraph(src, dst, num_nodes, features, labels, {} if splits is None else split_ids(splits),
-                    source=path.name)
+    return RawGraph(
+        src, dst, num_nodes, features, labels, {} if splits is None else split_ids(splits), source=path.name
+    )
 
 
 def _text(raw, reporter):
     counts = table(raw / "num-node-list.csv.gz")
     if counts is None:
         raise FormatError(f"{raw} has no num-node-list.csv.gz")
-    say_unread(raw, (file.name.removesuffix(".csv.gz") for file in raw.iterdir()),
-               ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label"), reporter)
+    say_unread(
+        raw,
+        (file.name.removesuffix(".csv.gz") for file in raw.iterdir()),
+        ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label"),
+        reporter,
+    )
     reporter.stage(f"reading {raw / 'edge.csv.gz'}")
     edges = edge_table(raw / "edge.csv.gz")
     reporter.stage("reading features and labels")
@@ -61,7 +67,9 @@ def _text(raw, reporter):
 
 def _binary(raw, reporter):
     with load(raw / "data.npz") as archive:
-        say_unread(raw / "data.npz", archive.files, ("edge_index", "num_nodes_list", "num_edges_list", "node_feat"), reporter)
+        say_unread(
+            raw / "data.npz", archive.files, ("edge_index", "num_nodes_list", "num_edges_list", "node_feat"), reporter
+        )
 
         def get(name):
             return member(archive, raw / "data.npz", name)

@@ -19,7 +19,15 @@ from partition_tools.sources.ogb_files import SPLITS, edge_table, say_unread, sp
 from partition_tools.tables import read_frame
 
 SEPARATOR = "___"
-_READ = ("num-node-dict", "triplet-type-list", "relations", "node-feat", "node-label", "nodetype-has-feat", "nodetype-has-label")
+_READ = (
+    "num-node-dict",
+    "triplet-type-list",
+    "relations",
+    "node-feat",
+    "node-label",
+    "nodetype-has-feat",
+    "nodetype-has-label",
+)
 
 
 def read(path, reporter):

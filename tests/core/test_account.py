@@ -1,4 +1,6 @@
-"""The account of memory: each storage once, what torch's operations make while they last, marks that belong to their phase."""
+"""The account of memory: each storage once, what torch's operations make while they last, marks that belong to their
+phase.
+"""
 
 import subprocess
 import sys
@@ -54,7 +56,11 @@ def test_what_is_watched_gives_the_same():
     """Settings by name reach the operation, also where it has none by place."""
     x = torch.arange(6.0).view(2, 3)
     with LiveTensors(Arena()):
-        found = [torch.full((2,), 3.0, dtype=torch.float64), torch.std(x, dim=1, correction=0), torch.add(x, x, alpha=4)]
+        found = [
+            torch.full((2,), 3.0, dtype=torch.float64),
+            torch.std(x, dim=1, correction=0),
+            torch.add(x, x, alpha=4),
+        ]
     expected = [torch.full((2,), 3.0, dtype=torch.float64), torch.std(x, dim=1, correction=0), 5 * x]
     for one, other in zip(found, expected):
         assert one.dtype == other.dtype and torch.equal(one, other)

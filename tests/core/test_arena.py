@@ -71,7 +71,9 @@ def test_small_tensors_use_the_space_of_a_large_one():
 
 
 def test_what_is_used_again_faults_no_page():
-    """A new piece faults at least once for each of its huge pages. The interpreter may fault now and then, hence the least."""
+    """A new piece faults at least once for each of its huge pages. The interpreter may fault now and then, hence the
+    least.
+    """
     arena = Arena()
     size = 64 * ROW
 

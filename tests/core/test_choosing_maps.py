@@ -43,7 +43,9 @@ def test_one_rank_needs_no_map(path):
 
 @pytest.mark.parametrize("options", [{}, {"partition": "metis"}], ids=str)
 def test_a_map_is_made_for_other_numbers_of_ranks_if_allowed(path, options):
-    """A named method that has no map for this number of ranks once was refused with the advice to allow what was allowed."""
+    """A named method that has no map for this number of ranks once was refused with the advice to allow what was
+    allowed.
+    """
     with pytest.raises(GraphError, match="no map 'metis' for 3 ranks"):
         choose(path, 3, **options)
     name, clusters = choose(path, 3, auto_partition=True, **options)

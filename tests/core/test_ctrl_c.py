@@ -1,4 +1,6 @@
-"""Ctrl-C as a user gives it: a run that trains stops in order, as after SIGUSR1; before that, and a second time, it ends."""
+"""Ctrl-C as a user gives it: a run that trains stops in order, as after SIGUSR1; before that, and a second time, it
+ends.
+"""
 
 import contextlib
 import os

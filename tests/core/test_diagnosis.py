@@ -54,7 +54,11 @@ def test_finite_outputs_and_parameters_that_are_not():
 
 @pytest.mark.parametrize(
     "other, words",
-    [((2, "1 (Spoilt)"), "layer 1 (Spoilt), on rank 0"), ((1, "0 (Spoilt)"), "layer 0 (Spoilt), on rank 1"), (None, "on rank 0")],
+    [
+        ((2, "1 (Spoilt)"), "layer 1 (Spoilt), on rank 0"),
+        ((1, "0 (Spoilt)"), "layer 0 (Spoilt), on rank 1"),
+        (None, "on rank 0"),
+    ],
 )
 def test_the_earliest_of_all_ranks(other, words):
     """Layer 1 is the second to compute here."""

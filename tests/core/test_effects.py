@@ -1,5 +1,5 @@
-"""Options that have no effect with what else is chosen are said in one line, or refused, whether typed or in a file; a file that
-holds every option, as the config.toml of a run does, is no reason to speak.
+"""Options that have no effect with what else is chosen are said in one line, or refused, whether typed or in a file; a
+file that holds every option, as the config.toml of a run does, is no reason to speak.
 """
 
 from dataclasses import fields
@@ -24,7 +24,9 @@ def paths(tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("effects"), {}
     for name, weighted in (("plain", False), ("weighted", True)):
         found[name] = folder / f"{name}.h5"
-        generate_graph("planted", found[name], Spec(nodes=200, degree=6, features=8, classes=3, seed=1, weighted=weighted))
+        generate_graph(
+            "planted", found[name], Spec(nodes=200, degree=6, features=8, classes=3, seed=1, weighted=weighted)
+        )
     return found
 
 
@@ -44,7 +46,10 @@ def said(capsys, graph, *options):
         ("--aggregator mean", "--aggregator (for --model sage, got gcn)"),
         ("--model sgc --norm batch --residual", "--hidden, --norm, --residual (not for --model sgc)"),
         ("--model gat --keep-input auto", "--keep-input (for --model gcn, sage, gin, sgc, got gat)"),
-        ("--layers 1 --norm layer", "--hidden (needs --layers of at least 2 or --model rgcn); --norm (needs --layers of at"),
+        (
+            "--layers 1 --norm layer",
+            "--hidden (needs --layers of at least 2 or --model rgcn); --norm (needs --layers of at",
+        ),
         ("--layers 2 --residual", "--residual (needs --layers of at least 3, got 2)"),
         ("--model gat --layers 1 --heads 2", "--heads (needs --layers of at least 2, got 1)"),
         ("--momentum 0.5", "--momentum (needs --optimizer sgd, got adam)"),
@@ -53,7 +58,10 @@ def said(capsys, graph, *options):
         ("--boundary-rate 0.1", "--boundary-rate (for --schedule bns, got sar)"),
         ("--schedule bns --prune auto", "--prune (for --schedule sar, got bns)"),
         ("--stale-epochs 1", "--stale-epochs (for --schedule stale, got sar)"),
-        ("--schedule stale --stale-epochs 0 --stale-smoothing 0.5", "--stale-smoothing (needs --stale-epochs of at least 1"),
+        (
+            "--schedule stale --stale-epochs 0 --stale-smoothing 0.5",
+            "--stale-smoothing (needs --stale-epochs of at least 1",
+        ),
         ("--average-optimizer keep", "--average-optimizer (for --schedule tma, got sar)"),
         ("--schedule tma --average-steps 2 --halo-dtype bf16", "--halo-dtype (needs --schedule sar or bns or stale or"),
         ("--schedule lazy --layer-epochs 3 --epochs 9", "--epochs (needs no --layer-epochs, got 3)"),
@@ -72,8 +80,14 @@ def test_what_has_no_effect_is_said_in_one_line(capsys, paths, options, words):
     "options, words",
     [
         ("--aggregator max", "--aggregator max has no effect as it stands (for --model sage, got gcn)"),
-        ("--model gatv2 --edge-term weight", "--edge-term weight has no effect as it stands (for --model gat, got gatv2)"),
-        ("--patience 5 --eval-every 0", "--patience 5 has no effect as it stands (needs --eval-every of at least 1, got 0)"),
+        (
+            "--model gatv2 --edge-term weight",
+            "--edge-term weight has no effect as it stands (for --model gat, got gatv2)",
+        ),
+        (
+            "--patience 5 --eval-every 0",
+            "--patience 5 has no effect as it stands (needs --eval-every of at least 1, got 0)",
+        ),
         ("--lr-step-factor 0.1", "(needs --lr-schedule step, got constant)"),
         ("--keep-input always --input-dropout raw", "(needs --input-dropout aggregate or none, got raw)"),
         ("--boundary-rate 0.2", "belongs to --schedule bns"),
@@ -91,7 +105,8 @@ def test_what_cannot_have_been_meant_so_is_refused(capsys, paths, options, words
         "--model gat --heads 2 --out-heads 2 --attention-dropout 0.1 --negative-slope 0.1",
         "--model sage --aggregator max",
         "--optimizer sgd --momentum 0.5 --weight-decay 0.1 --weight-decay-layers first",
-        "--lr-schedule step --lr-step-epochs 3 --lr-step-factor 0.3 --patience 4 --norm batch --residual --keep-input never",
+        "--lr-schedule step --lr-step-epochs 3 --lr-step-factor 0.3 --patience 4 --norm batch --residual "
+        "--keep-input never",
         "--schedule lazy --layer-lr 0.1 --finetune 2 --lr 0.2 --layer-epochs 2 --model gat --frozen-halo refetch",
         "--schedule bns --boundary-rate 0.2 --halo-dtype bf16",
         "--schedule tma --average-steps 2 --correct-every 2 --halo-dtype bf16",
@@ -127,7 +142,10 @@ def test_of_the_options_of_a_plugin_nothing_is_known(monkeypatch):
     choices = registry_choices()
     typed = {"graph": "g.h5", "model": "own", "heads": 8, "plugin": "own.py", "momentum": 0.5}
     config = make_config(typed, choices)
-    assert without_effect(config, typed, {}, choices["models"]) == "without effect: --momentum (needs --optimizer sgd, got adam)"
+    assert (
+        without_effect(config, typed, {}, choices["models"])
+        == "without effect: --momentum (needs --optimizer sgd, got adam)"
+    )
     typed["model"] = "gcn"
     said = without_effect(make_config(typed, choices), typed, {}, choices["models"])
     assert "--plugin (--model gcn is not one that it registers)" in said

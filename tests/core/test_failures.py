@@ -25,8 +25,9 @@ def spoiled(good, tmp_path, position):
 
 def of_features(data):
     """Where the first byte of the features lies."""
-    import h5py
     import io
+
+    import h5py
 
     with h5py.File(io.BytesIO(bytes(data)), "r") as file:
         return file["nodes/features"].id.get_chunk_info(0).byte_offset

@@ -3,14 +3,14 @@
 The reader is the only thing between a file from somewhere else and kernels that do not look where they write.
 """
 
+import graphs
 import h5py
 import numpy as np
 import pytest
+from damage import damaged, damages
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import graphs
-from damage import damaged, damages
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graph.load import check_trainable, load_local_graph

@@ -22,7 +22,11 @@ def test_help(script, option, tmp_path):
     assert done.returncode == 0 and done.stderr == ""
     usage = done.stdout
     assert "Usage: " in usage and "Example" in usage and f"jobs/{script.relative_to(ROOT / 'jobs')}" in usage
-    assert "#SBATCH" not in usage and "script=" not in usage and not any(line.startswith("#") for line in usage.splitlines())
+    assert (
+        "#SBATCH" not in usage
+        and "script=" not in usage
+        and not any(line.startswith("#") for line in usage.splitlines())
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -33,6 +37,8 @@ def test_every_option_is_explained(script):
     if "parse_study" in text:
         study = (ROOT / "jobs" / "lib" / "study.sh").read_text()
         parsed |= set(re.findall(r"^ +(--[a-z-]+)\) ", study, re.MULTILINE))
-    parsed -= {"--"} | ({"--graph", "--launch"} if script.name == "weak_scaling.sh" else set())  # it makes its graphs, by jobs
+    parsed -= {"--"} | (
+        {"--graph", "--launch"} if script.name == "weak_scaling.sh" else set()
+    )  # it makes its graphs, by jobs
     head = text.split("\nscript=")[0]
     assert {option for option in parsed if option not in head} == set()

@@ -5,15 +5,15 @@ import mmap
 import numpy as np
 import pytest
 import torch
-from partition_tools.generate_graph import generate_graph
-from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.errors import memory_shortage
 from hpcgnn.graph.arena import Arena
 from hpcgnn.train.shortage import advice
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
 
 from .launching import start
 

@@ -1,13 +1,15 @@
-"""What is said while epochs go by: of how many, how long still, when the next line comes; and how many lines that are."""
+"""What is said while epochs go by: of how many, how long still, when the next line comes; and how many lines that
+are.
+"""
 
 import re
 
 import pytest
+
+from hpcgnn.train.pace import Pace, duration
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
-
-from hpcgnn.train.pace import Pace, duration
 
 from .launching import train
 
@@ -69,7 +71,8 @@ def test_metrics_are_of_the_last_evaluation():
 
 
 @pytest.mark.parametrize(
-    "seconds, text", [(0.01, "1 s"), (59.4, "59 s"), (119, "2.0 min"), (3600, "60 min"), (9000, "2.5 h"), (9e5, "10 days")]
+    "seconds, text",
+    [(0.01, "1 s"), (59.4, "59 s"), (119, "2.0 min"), (3600, "60 min"), (9000, "2.5 h"), (9e5, "10 days")],
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
@@ -103,7 +106,11 @@ def test_layers_of_lazy_are_counted_too(graph, tmp_path):
     assert done.code == 0, done.err
     assert [line.split("  ")[0] for line in told(done)] == [
         *("layer 1/3, epoch 1/2 (1/9 in all)", "layer 1/3, epoch 2/2 (2/9 in all)"),
-        *("layer 2/3, epoch 1/3 (3/9 in all)", "layer 2/3, epoch 2/3 (4/9 in all)", "layer 2/3, epoch 3/3 (5/9 in all)"),
+        *(
+            "layer 2/3, epoch 1/3 (3/9 in all)",
+            "layer 2/3, epoch 2/3 (4/9 in all)",
+            "layer 2/3, epoch 3/3 (5/9 in all)",
+        ),
         *("layer 3/3, epoch 1/2 (6/9 in all)", "layer 3/3, epoch 2/2 (7/9 in all)"),
         *("all layers, epoch 1/2 (8/9 in all)", "all layers, epoch 2/2 (9/9 in all)"),
     ]

@@ -1,4 +1,6 @@
-"""Models from a plugin: the README's example as it stands there, trained on two ranks; and files that are no plugins."""
+"""Models from a plugin: the README's example as it stands there, trained on two ranks; and files that are no
+plugins.
+"""
 
 import os
 import re
@@ -32,7 +34,9 @@ def test_the_example_of_the_readme(tmp_path):
     files = ["--graph", tmp_path / "g.h5", "--plugin", tmp_path / "edgeconv.py", "--run-dir", tmp_path / "run"]
     done = train(2, *files, *options)
     assert done.code == 0, done.out + done.err
-    losses = [float(loss) for loss in re.findall(r'"loss": ([0-9.]+)', (tmp_path / "run" / "metrics.jsonl").read_text())]
+    losses = [
+        float(loss) for loss in re.findall(r'"loss": ([0-9.]+)', (tmp_path / "run" / "metrics.jsonl").read_text())
+    ]
     assert len(losses) == 30 and losses[-1] < 0.9 * losses[0]
 
 
@@ -66,7 +70,9 @@ def place(tmp_path):
 
 
 def test_the_plugin_is_part_of_the_run(place):
-    """After `max` had become `min` in the file, `evaluate` and `--resume` went on with another model and exit code 0."""
+    """After `max` had become `min` in the file, `evaluate` and `--resume` went on with another model and exit code
+    0.
+    """
     folder, go = place
     assert go(2, "train", "--epochs", "3").code == 0
     assert (folder / "run" / "plugin.py").read_text() == NEIGHBOURS
@@ -127,7 +133,10 @@ def test_a_checkpoint_that_is_older_than_the_record_of_plugins(tmp_path, caplog)
 def test_a_bad_plugin_is_one_traceback(place, fault):
     """It was one for each rank: 433 lines at eight."""
     folder, go = place
-    spoiled = {"import": ("import torch", "import torch\nnonsense"), "build": ("(d_in, d_out, dt", "(nonsense, d_out, dt")}
+    spoiled = {
+        "import": ("import torch", "import torch\nnonsense"),
+        "build": ("(d_in, d_out, dt", "(nonsense, d_out, dt"),
+    }
     (folder / "largest.py").write_text(NEIGHBOURS.replace(*spoiled[fault]))
     done = go(4, "train", "--epochs", "1")
     assert done.code == 1, done.err

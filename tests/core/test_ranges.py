@@ -1,4 +1,6 @@
-"""Scattered rows are the rows that were asked for, in a number of reads that follows from the chunks and not from the rows."""
+"""Scattered rows are the rows that were asked for, in a number of reads that follows from the chunks and not from the
+rows.
+"""
 
 import graphs
 import h5py
@@ -13,7 +15,9 @@ from hpcgnn.graph.load import read_indptr
 from hpcgnn.graph.ranges import MOST_CHUNKS, pieces
 from hpcgnn.graph.storage import GraphFile
 
-RANGES = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)).map(lambda pair: (pair[0], sum(pair))), max_size=40)
+RANGES = st.lists(
+    st.tuples(st.integers(0, 400), st.integers(0, 60)).map(lambda pair: (pair[0], sum(pair))), max_size=40
+)
 
 
 @given(RANGES, st.booleans(), st.integers(1, 50), st.integers(1, 70))

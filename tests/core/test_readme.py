@@ -16,13 +16,17 @@ def commands():
     """The lines of the README's shell examples, in order."""
     if not README.exists():
         pytest.skip("there is no README beside the tests")
-    return [line for block in re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL) for line in block.splitlines()]
+    return [
+        line for block in re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL) for line in block.splitlines()
+    ]
 
 
 def fresh_shell(command):
     """Run it as a shell that knows nothing of us does."""
     environment = {"HOME": os.environ.get("HOME", "/"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    return subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90)
+    return subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90
+    )
 
 
 def test_activation_comes_before_the_first_command_that_needs_it(commands):

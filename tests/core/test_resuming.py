@@ -1,8 +1,11 @@
-"""`--resume` as a user gives it: alone it goes on with the run's own options, and whatever else is given is said or refused."""
+"""`--resume` as a user gives it: alone it goes on with the run's own options, and whatever else is given is said or
+refused.
+"""
 
 import json
 
 import pytest
+
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
@@ -48,14 +51,17 @@ def test_alone_it_goes_on_as_if_never_stopped(graph, begun, tmp_path):
 
 
 def test_what_changes_is_said_in_one_line(begun):
-    done = train(2, "--resume", "--run-dir", begun, "--lr", 5, "--epochs", 4, "--weight-decay", "1e-3", "--eval-every", 1)
+    done = train(
+        2, "--resume", "--run-dir", begun, "--lr", 5, "--epochs", 4, "--weight-decay", "1e-3", "--eval-every", 1
+    )
     changes = "--lr 0.02 to 5, --weight-decay 0 to 0.001, --epochs 3 to 4, --eval-every 2 to 1"
     assert done.code == 0 and said(done) == [f"options that change from epoch 4 on: {changes}"], done.err
     assert "without effect" not in done.err and (begun / "log.txt").read_text().count(changes) == 1
 
 
 @pytest.mark.parametrize(
-    "option, words", [(("--hidden", 9), "hidden is '8' there and '9' here"), (("--seed", 4), "seed is 3 there and 4 here")]
+    "option, words",
+    [(("--hidden", 9), "hidden is '8' there and '9' here"), (("--seed", 4), "seed is 3 there and 4 here")],
 )
 def test_what_would_make_it_another_run_is_refused(begun, option, words):
     before = (begun / "config.toml").read_bytes()

@@ -371,14 +371,18 @@ def test_a_graph_without_types_has_none(stored):
 
 
 def test_texts_of_variable_length_are_not_written_and_refused(tmp_path):
-    """They lie in a part of HDF5's metadata without a checksum, where one flipped bit makes the library loop for ever."""
+    """They lie in a part of HDF5's metadata without a checksum, where one flipped bit makes the library loop for
+    ever.
+    """
     path = tmp_path / "g.h5"
     write_typed(path)
     assert b"GCOL" not in path.read_bytes()
     with h5py.File(path, "r+", libver="latest") as file:
         file.attrs["source"] = "a text as h5py writes it"
     assert b"GCOL" in path.read_bytes()
-    with pytest.raises(FormatError, match="attribute 'source' of / is refused: expected a number or a text of fixed length"):
+    with pytest.raises(
+        FormatError, match="attribute 'source' of / is refused: expected a number or a text of fixed length"
+    ):
         GraphFile(path)
 
 

@@ -78,8 +78,8 @@ def test_a_rank_that_shows_progress_is_waited_for(tmp_path):
 
 
 def test_the_use_of_the_processor_is_progress_where_it_is_said_to_be():
-    """Rank 0 drew a picture on a machine with fifty other processes, the others waited for it, and the watchdog ended a job
-    that was done.
+    """Rank 0 drew a picture on a machine with fifty other processes, the others waited for it, and the watchdog ended a
+    job that was done.
     """
 
     def progress_of(deed):

@@ -3,9 +3,9 @@
     python tests/faults/endurance.py                       # 100,000 steps at 4 ranks
     python tests/faults/endurance.py --crowd 64            # so many ranks on this machine start, train and stop
 
-What leaks a page per step is not seen in a test of ten steps and ends a run of a week. Resident memory and open files of every
-rank are read from outside while it trains; exit code 1 if a rank's memory has grown by more than GROWTH_BYTES between the
-first tenth of the steps and the last one, or if it has more files open.
+What leaks a page per step is not seen in a test of ten steps and ends a run of a week. Resident memory and open files
+of every rank are read from outside while it trains; exit code 1 if a rank's memory has grown by more than GROWTH_BYTES
+between the first tenth of the steps and the last one, or if it has more files open.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from tabulate import tabulate
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import harness  # noqa: E402
+
 from partition_tools.generate_graph import generate_graph  # noqa: E402
 from partition_tools.generators.spec import Spec  # noqa: E402
 from partition_tools.partition_graph import partition_graph  # noqa: E402

@@ -1,7 +1,7 @@
 """Start a job with a fault in it, judge how it ended, and whether what it leaves behind can be used.
 
-What must hold whatever goes wrong: the job ends in time on all ranks, it does not claim success that it has not had, every
-checkpoint under its final name reads, no process is left, and the same command with --resume continues.
+What must hold whatever goes wrong: the job ends in time on all ranks, it does not claim success that it has not had,
+every checkpoint under its final name reads, no process is left, and the same command with --resume continues.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 LAUNCHER = Path(sys.prefix) / "bin" / "mpiexec"
 HERE = Path(__file__).parent
 WATCHDOG = int(os.environ.get("FAULT_WATCHDOG", "10"))
-# What is asked: 30 s after a death, the watchdog's limit and as much after a standstill; loading torch takes its time too, and
-# everything does on a machine that is busy with other things.
+# What is asked: 30 s after a death, the watchdog's limit and as much after a standstill; loading torch takes its time
+# too, and everything does on a machine that is busy with other things.
 LIMIT_SECONDS = 30 + WATCHDOG + int(os.environ.get("FAULT_PATIENCE", "80"))
 CALM = ("none", "pause")
 TRAINING = ("--hidden", "8", "--layers", "2", "--epochs", "8", "--checkpoint-every", "2", "--seed", "1")

@@ -2,9 +2,9 @@
 
     python tests/faults/inject.py STAGE FAULT RANK TIMES -- train --graph …
 
-TIMES: at which passage through the stage it happens (1 the first). The program itself knows nothing of this: the functions
-that are the stages are wrapped here, in this process, before its command line is called. Serial passages (the step on
-the toy graph, which every rank takes by itself) do not count.
+TIMES: at which passage through the stage it happens (1 the first). The program itself knows nothing of this: the
+functions that are the stages are wrapped here, in this process, before its command line is called. Serial passages (the
+step on the toy graph, which every rank takes by itself) do not count.
 """
 
 import functools

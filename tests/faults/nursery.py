@@ -1,7 +1,8 @@
-"""Ranks that start in no time: forked from a process that has loaded torch, so that hundreds of jobs are a matter of minutes.
+"""Ranks that start in no time: forked from a process that has loaded torch, so that hundreds of jobs are a matter of
+minutes.
 
-The launcher starts `stub.py`, which hands its files and environment to this server and lives and dies with the process that
-the server forks for it: ended by the same signal or with the same code, and the other way round. To the launcher
+The launcher starts `stub.py`, which hands its files and environment to this server and lives and dies with the process
+that the server forks for it: ended by the same signal or with the same code, and the other way round. To the launcher
 and to the rest of the job it is the rank.
 """
 
@@ -26,8 +27,8 @@ def load_everything():
     mpi4py.rc.initialize = mpi4py.rc.finalize = False
     import matplotlib.pyplot  # noqa: F401
 
-    import hpcgnn.comm.mpi  # noqa: F401
     import hpcgnn.__main__  # noqa: F401
+    import hpcgnn.comm.mpi  # noqa: F401
     import hpcgnn.train.job  # noqa: F401
 
     hpcgnn.__main__.registry_choices()

@@ -3,9 +3,9 @@
     python tests/faults/soak.py --injections 200 --seed 1 --out soak.jsonl
     python tests/faults/soak.py --table soak.jsonl ...
 
-Jobs follow each other in one run directory, each resuming what the one before left for some more epochs, each with a fault of
-its own, at a passage that it comes to; after some of them one without a fault must finish, with the losses, to the last
-digit, of a run that nothing ever happened to.
+Jobs follow each other in one run directory, each resuming what the one before left for some more epochs, each with a
+fault of its own, at a passage that it comes to; after some of them one without a fault must finish, with the losses, to
+the last digit, of a run that nothing ever happened to.
 Exit code 1 if anything hung, claimed success, left a checkpoint that cannot be used, or changed the curve.
 """
 
@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import harness  # noqa: E402
 from harness import Injection  # noqa: E402
 from inject import FAULTS, RANK_0_ONLY, STAGES  # noqa: E402
+
 from hpcgnn.train.checkpoint import checkpoints  # noqa: E402
 from partition_tools.generate_graph import generate_graph  # noqa: E402
 from partition_tools.generators.spec import Spec  # noqa: E402
@@ -115,7 +116,8 @@ def table(*paths):
     tried = [line for line in lines if line["fault"] != "none"]
     return (
         tabulate(rows, head, tablefmt="pipe")
-        + f"\n\n{len(tried)} jobs at {ranks[0]} to {ranks[-1]} ranks, {sum(x['happened'] for x in tried)} faults happened (the "
+        + f"\n\n{len(tried)} jobs at {ranks[0]} to {ranks[-1]} ranks, {sum(x['happened'] for x in tried)} faults "
+        "happened (the "
         f"others came after the run was done); {len(resumed)} chains finished without fault, "
         f"{sum(bool(x['wrong']) for x in resumed)} of them wrong; {sum(x['code'] is None for x in lines)} hung."
     )

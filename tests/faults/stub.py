@@ -1,4 +1,6 @@
-"""What the launcher starts as a rank; the rank itself is forked by `nursery.py`. Imports little, for it starts often."""
+"""What the launcher starts as a rank; the rank itself is forked by `nursery.py`. Imports little, for it starts
+often.
+"""
 
 import json
 import os

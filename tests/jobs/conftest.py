@@ -1,4 +1,6 @@
-"""One real SLURM for all tests of the job scripts: the one that is up already, or one that is started and ended here."""
+"""One real SLURM for all tests of the job scripts: the one that is up already, or one that is started and ended
+here.
+"""
 
 import pytest
 from slurm_helpers import LOCAL, ROOT, Cluster, call

@@ -15,7 +15,9 @@ LOCAL = ROOT / "env" / "slurm-local.sh"
 
 
 def clean_environment(**more):
-    """The environment without what a launcher or another job may have put there; python is the one that runs the tests."""
+    """The environment without what a launcher or another job may have put there; python is the one that runs the
+    tests.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM", "SBATCH"))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
     return {**kept, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_WAIT_POLICY": "passive", **more}

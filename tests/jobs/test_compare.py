@@ -1,4 +1,5 @@
-"""The comparison with peers: its arithmetic and its order, and one small comparison of hpcgnn with itself, run as a user does.
+"""The comparison with peers: its arithmetic and its order, and one small comparison of hpcgnn with itself, run as a
+user does.
 
 Peers are not installed here: that needs a network.
 """
@@ -239,8 +240,9 @@ def test_a_process_that_takes_too_long_or_fails_is_ended_and_its_reason_kept(tmp
 
     child = tmp_path / "child"
     slow = (  # ranks of a launcher are in sessions of their own
-        "import subprocess, time; children = [subprocess.Popen(['sleep', '60'], start_new_session=own) for own in (0, 1)]; "
-        f"open({str(child)!r}, 'w').write(' '.join(str(process.pid) for process in children)); time.sleep(60)"
+        "import subprocess, time; children = [subprocess.Popen(['sleep', '60'], start_new_session=own) for own in "
+        f"(0, 1)]; open({str(child)!r}, 'w').write(' '.join(str(process.pid) for process in children)); "
+        "time.sleep(60)"
     )
     with pytest.raises(Failed, match=r"took longer than 3 s \(--timeout\)"):
         run([sys.executable, "-c", slow], tmp_path / "log", 3, clean_environment(1))

@@ -124,7 +124,9 @@ raise SystemExit(main(["doctor"]))
 
 
 def test_a_start_does_not_depend_on_what_lies_in_memory(cluster):
-    """SLURM 22.05 loses the pieces of a long address (see comm/launch.py); with UCX this start hung or failed every time."""
+    """SLURM 22.05 loses the pieces of a long address (see comm/launch.py); with UCX this start hung or failed every
+    time.
+    """
     (cluster.home / "noise.py").write_text(FULL_OF_NOISE)
     found = cluster.run(
         "timeout 120 srun --mpi=pmi2 --nodes=2 --ntasks=4 --cpus-per-task=1 python -P noise.py", check=False
@@ -141,7 +143,9 @@ def test_ranks_that_share_cores_are_pointed_out(cluster):
 
 
 def test_a_study_survives_a_failed_point_and_fills_what_is_missing(cluster, graph):
-    """The directory of one point is occupied by a file: its job fails, the other runs and the report come all the same."""
+    """The directory of one point is occupied by a file: its job fails, the other runs and the report come all the
+    same.
+    """
     out = cluster.home / "study"
     out.mkdir()
     (out / "sar-p2-r1").write_text("in the way")

@@ -1,4 +1,6 @@
-"""The learning curve of a run that is stopped again and again, by everything that ends jobs on a real cluster, has no seam."""
+"""The learning curve of a run that is stopped again and again, by everything that ends jobs on a real cluster, has no
+seam.
+"""
 
 import json
 import os
@@ -134,7 +136,9 @@ def restarts(cluster, job):
 
 
 def test_slurm_warns_before_the_wall_time(cluster, graph):
-    """A limit of two minutes and a warning 100 s before: SLURM signals after some 20 s, the job stops and is requeued."""
+    """A limit of two minutes and a warning 100 s before: SLURM signals after some 20 s, the job stops and is
+    requeued.
+    """
     options = OPTIONS.replace(f"--epochs {EPOCHS}", "--epochs 100000 --eval-every 0")
     job = cluster.submit(
         f"{SIZE} --time=2 --signal=B:USR1@100 jobs/train.sbatch --graph {graph} --run-dir warned -- {options}"

@@ -34,7 +34,9 @@ def kernels(request, monkeypatch):
 
 @pytest.fixture
 def own_products(monkeypatch):
-    """(path, rounded) to the compiled kernels with products of their own, also on a processor that would not choose them."""
+    """(path, rounded) to the compiled kernels with products of their own, also on a processor that would not choose
+    them.
+    """
     loaded = library.load()
 
     def of(path, rounded=False):

@@ -1,8 +1,8 @@
-"""The kernel library built with AddressSanitizer and UndefinedBehaviorSanitizer, and pytest with that library in place of the
-installed one: `-p sanitized`, for `test_sanitized.py`.
+"""The kernel library built with AddressSanitizer and UndefinedBehaviorSanitizer, and pytest with that library in place
+of the installed one: `-p sanitized`, for `test_sanitized.py`.
 
-Only the widest of the baseline and AVX2 paths is built, for it has the templates of the narrower units as well, and at -O0:
-compiled as they are installed, all paths take ten minutes with sanitizers. The other paths are empty tables.
+Only the widest of the baseline and AVX2 paths is built, for it has the templates of the narrower units as well, and at
+-O0: compiled as they are installed, all paths take ten minutes with sanitizers. The other paths are empty tables.
 """
 
 import os
@@ -16,7 +16,8 @@ from hpcgnn.kernels import library
 NATIVE = Path(library.__file__).parent / "native"
 LIBRARY = "HPCGNN_SANITIZED_LIBRARY"
 PATHS = ("baseline", "avx2", "avx512")
-# Checks left out: null and size of objects, which AddressSanitizer sees; of pointers' arithmetic. They double the compile time.
+# Checks left out: null and size of objects, which AddressSanitizer sees; of pointers' arithmetic. They double the
+# compile time.
 SANITIZERS = (
     "-fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow -fno-sanitize-recover=all".split()
 )
@@ -32,8 +33,8 @@ def path():
 
 
 def runtime(compiler="gcc"):
-    """What is to be loaded before Python, for LD_PRELOAD; None where the compiler has no AddressSanitizer. It looks for the C++
-    library's way to throw when it starts, and Python alone does not load that.
+    """What is to be loaded before Python, for LD_PRELOAD; None where the compiler has no AddressSanitizer. It looks
+    for the C++ library's way to throw when it starts, and Python alone does not load that.
     """
     found = []
     for name in ("libasan.so", "libstdc++.so.6"):

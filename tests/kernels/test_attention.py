@@ -94,9 +94,19 @@ def make_case(heads, width, num_dst=23, num_src=31, edges=150, seed=0, scale=1.0
 
     ids = torch.from_numpy(random.choice(2**45, num_dst + num_src, replace=False))
     return Case(
-        heads, width, dst, src, copy, normal(num_src, heads * width), scale * normal(num_src, heads),
-        scale * normal(num_dst, heads), normal(num_dst, heads * width), normal(len(dst), heads) if edge else None,
-        ids[:num_dst], ids[num_dst:], rate,
+        heads,
+        width,
+        dst,
+        src,
+        copy,
+        normal(num_src, heads * width),
+        scale * normal(num_src, heads),
+        scale * normal(num_dst, heads),
+        normal(num_dst, heads * width),
+        normal(len(dst), heads) if edge else None,
+        ids[:num_dst],
+        ids[num_dst:],
+        rate,
     )
 
 
@@ -154,8 +164,8 @@ def bounds_of(size, pieces):
 
 
 def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, complete=False, share=None):
-    """y and lse, or, given room for the shares, y and the maximum. complete: in one pass over a single block, into memory that
-    holds anything."""
+    """y and lse, or, given room for the shares, y and the maximum. complete: in one pass over a single block, into
+    memory that holds anything."""
     n_dst, n_src = len(case.a_dst), len(case.a_src)
     y = spread(torch.zeros(n_dst, case.heads * case.width), dtype)
     running_max = spread(torch.full((n_dst, case.heads), -torch.inf), dtype)
@@ -168,9 +178,20 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
     )[::order]:
         dropout = case.dropout()
         kernels.attend_forward(
-            y, running_max, denominator, a_dst, source[columns], indptr, indices, heads=case.heads, slope=SLOPE,
-            rows=rows, edge_term=None if case.edge is None else case.edge[edges].to(dtype),
-            dropout=dropout and (*dropout[:3], dropout[3][columns]), complete=complete, bias=bias if complete else None,
+            y,
+            running_max,
+            denominator,
+            a_dst,
+            source[columns],
+            indptr,
+            indices,
+            heads=case.heads,
+            slope=SLOPE,
+            rows=rows,
+            edge_term=None if case.edge is None else case.edge[edges].to(dtype),
+            dropout=dropout and (*dropout[:3], dropout[3][columns]),
+            complete=complete,
+            bias=bias if complete else None,
         )
     if complete:
         kernels.attend_finish(None, running_max, denominator, lse, None, share)
@@ -180,8 +201,8 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
 
 
 def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, complete="", remote=None, bias=None):
-    """remote: instead of that of y and lse, which have no bias in them. complete: "over anything" into memory that holds
-    anything, "in place" over z_src, of a single block."""
+    """remote: instead of that of y and lse, which have no bias in them. complete: "over anything" into memory that
+    holds anything, "in place" over z_src, of a single block."""
     n_dst, n_src, heads = len(case.a_dst), len(case.a_src), case.heads
     gy = case.gy[:, : case.width] / heads if shared else case.gy
     shift = (gy.repeat(1, heads if shared else 1) * y).unflatten(1, (heads, -1)).sum(2)
@@ -200,9 +221,21 @@ def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, com
         g_block = None if g_edge is None else torch.full((len(edges), heads), torch.nan, dtype=dtype)
         dropout = case.dropout()
         kernels.attend_backward(
-            gz, ga_src, ga_dst[columns], own, remote[columns], indptr, indices, heads=heads, slope=SLOPE, shared=shared,
-            rows=rows, edge_term=None if case.edge is None else case.edge[edges].to(dtype), g_edge_term=g_block,
-            dropout=dropout and (*dropout[:2], dropout[2][columns], dropout[3]), complete=bool(complete),
+            gz,
+            ga_src,
+            ga_dst[columns],
+            own,
+            remote[columns],
+            indptr,
+            indices,
+            heads=heads,
+            slope=SLOPE,
+            shared=shared,
+            rows=rows,
+            edge_term=None if case.edge is None else case.edge[edges].to(dtype),
+            g_edge_term=g_block,
+            dropout=dropout and (*dropout[:2], dropout[2][columns], dropout[3]),
+            complete=bool(complete),
             bias=bias,
         )
         if g_edge is not None:
@@ -267,8 +300,8 @@ def test_a_complete_block_is_begun_and_ended_in_one_pass(implementation, threads
 def test_gradients_of_a_complete_block_may_take_the_place_of_what_they_are_made_of(
     implementation, threads, heads, width, shared, dtype, how
 ):
-    """To the same bits; rows without out-edges are zero; a hub is read by all its chunks before it is overwritten, and with
-    one thread each chunk is a wave of its own."""
+    """To the same bits; rows without out-edges are zero; a hub is read by all its chunks before it is overwritten, and
+    with one thread each chunk is a wave of its own."""
     cases = [make_case(heads, width, edges=400, edge=True, rate=0.3)]
     if how == "in place" and dtype == torch.float32:
         cases.append(big(heads=heads, width=width))
@@ -281,7 +314,9 @@ def test_gradients_of_a_complete_block_may_take_the_place_of_what_they_are_made_
 
 @pytest.mark.parametrize("num_hubs, chunks", [(1, 40), (3, 21)])
 def test_gradients_in_place_of_complete_hubs_that_take_several_waves(implementation, threads, num_hubs, chunks):
-    """With two threads a wave has 16 chunks of 8192 edges; it may neither begin nor end a hub, or end one and begin another."""
+    """With two threads a wave has 16 chunks of 8192 edges; it may neither begin nor end a hub, or end one and begin
+    another.
+    """
     edges, case = chunks * 8192 + 5, make_case(2, 4, 40, 5, edges=10)
     case.src = np.repeat(np.arange(num_hubs), edges)
     case.dst = np.concatenate([np.sort(np.random.default_rng(k).integers(0, 40, edges)) for k in range(num_hubs)])
@@ -293,7 +328,9 @@ def test_gradients_in_place_of_complete_hubs_that_take_several_waves(implementat
 
 
 def test_a_complete_hub_that_takes_several_waves(implementation):
-    """A wave holds 256 chunks of 8192 edges; a row with more edges is merged more than once, but begun and ended once."""
+    """A wave holds 256 chunks of 8192 edges; a row with more edges is merged more than once, but begun and ended
+    once.
+    """
     edges = 257 * 8192
     case = make_case(1, 1, 5, 40, edges=10)
     case.dst, case.src = np.full(edges, 2), np.sort(np.random.default_rng(1).integers(0, 40, edges))
@@ -335,8 +372,8 @@ def test_equal_logits_and_zero_logits(implementation):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("slope", [0.0, 1.0, 2.5])
 def test_other_slopes(implementation, monkeypatch, slope, dtype):
-    """Of 0, where what stands behind a tile's edges must not become 0 times infinity, also for logits of -0; of 1; and of more
-    than 1, where LeakyReLU is no maximum. One edge, full tiles, and tiles that end within a register."""
+    """Of 0, where what stands behind a tile's edges must not become 0 times infinity, also for logits of -0; of 1; and
+    of more than 1, where LeakyReLU is no maximum. One edge, full tiles, and tiles that end within a register."""
     monkeypatch.setattr(sys.modules[__name__], "SLOPE", slope)
     for heads, width in SHAPES[:8]:
         for edges in (1, 150, 1200):
@@ -354,7 +391,9 @@ def distinct(case):
 
 
 def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
-    """The gradients (gz, ga_src, ga_dst) by the maximum and the share, and by a D of y with a bias, as layers have them."""
+    """The gradients (gz, ga_src, ga_dst) by the maximum and the share, and by a D of y with a bias, as layers have
+    them.
+    """
     n, heads, width = len(case.a_dst), case.heads, case.width
     share, gy = torch.zeros(n, heads, dtype=dtype), case.gy.to(dtype)
     y, lse = forward(case, dtype, pieces, bias=bias, share=None if shared else share)
@@ -371,9 +410,16 @@ def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("heads, width", SHAPES)
 def test_one_edge_that_outweighs_all_others(implementation, heads, width, dtype):
-    """Then no logit has a gradient, and none may come of rounding, which is as large as the features: with a bias and without,
-    with dropout, for averaged heads, over several blocks."""
-    for rate, bias, shared, pieces in ((0, 0, 0, 1), (0, 1, 0, 3), (0.4, 0, 0, 1), (0.4, 1, 0, 2), (0.4, 0, 1, 1), (0, 0, 1, 2)):
+    """Then no logit has a gradient, and none may come of rounding, which is as large as the features: with a bias and
+    without, with dropout, for averaged heads, over several blocks."""
+    for rate, bias, shared, pieces in (
+        (0, 0, 0, 1),
+        (0, 1, 0, 3),
+        (0.4, 0, 0, 1),
+        (0.4, 1, 0, 2),
+        (0.4, 0, 1, 1),
+        (0, 0, 1, 2),
+    ):
         case = distinct(make_case(heads, width, rate=rate, scale=1e12))
         case.z *= 1e12
         added = torch.linspace(-3e11, 3e11, heads * width, dtype=dtype) if bias else None
@@ -392,7 +438,9 @@ def test_edges_that_outweigh_all_others_together(implementation, heads, width, s
     case.z *= scale
     gz, ga_src, ga_dst = as_a_layer(case, torch.float32, torch.ones(heads * width))
     _, _, *wanted = expected(case)
-    assert_close(gz, wanted[0], torch.float32, "gz", factor=100 if scale == 1e3 else 1)  # float32's logits of 1e3 end at 3e-5
+    assert_close(
+        gz, wanted[0], torch.float32, "gz", factor=100 if scale == 1e3 else 1
+    )  # float32's logits of 1e3 end at 3e-5
     for one, other in ((ga_src, wanted[1]), (ga_dst, wanted[2])):
         assert (one.double() - other).abs().max() <= 1e-5 * scale
 
@@ -490,7 +538,7 @@ def test_native_and_reference_agree_on_a_larger_graph(monkeypatch, heads):
 def test_a_slice_of_a_longer_indptr(implementation):
     """indptr may start above 0; edges keep their numbers, in edge_term too."""
     case = make_case(4, 8, edge=True)
-    (_, indptr, indices, _, _), = blocks_of(case.dst, case.src, [0, len(case.a_src)], False, len(case.a_dst))
+    ((_, indptr, indices, _, _),) = blocks_of(case.dst, case.src, [0, len(case.a_src)], False, len(case.a_dst))
     source, options = torch.cat([case.z, case.a_src], 1), {"heads": 4, "slope": SLOPE, "edge_term": case.edge}
     results = []
     for cuts in ([0, 23], [0, 5, 6, 23]):
@@ -499,7 +547,13 @@ def test_a_slice_of_a_longer_indptr(implementation):
         for low, high in zip(cuts[:-1], cuts[1:]):
             piece = slice(low, high)
             kernels.attend_forward(
-                y[piece], top[piece], denominator[piece], case.a_dst[piece], source, indptr[low : high + 1], indices,
+                y[piece],
+                top[piece],
+                denominator[piece],
+                case.a_dst[piece],
+                source,
+                indptr[low : high + 1],
+                indices,
                 **options,
             )
         results.append((y, top, denominator))

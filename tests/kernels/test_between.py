@@ -37,7 +37,13 @@ def test_relu_gradient(kernels, threads, dtype, width):
     draw = torch.Generator().manual_seed(width)
     y = torch.randn(600, width + 3, generator=draw).to(dtype)[:, 1:-2].clamp_(min=0)
     gradient = torch.randn(600, width, dtype=torch.promote_types(dtype, torch.float32), generator=draw)
-    gradient[0], y[1], gradient[1], y[2], gradient[2] = torch.inf, 0, torch.nan, torch.nan, 3  # NaN is no reason to stop
+    gradient[0], y[1], gradient[1], y[2], gradient[2] = (
+        torch.inf,
+        0,
+        torch.nan,
+        torch.nan,
+        3,
+    )  # NaN is no reason to stop
     wanted = torch.where(y <= 0, 0, gradient * 1.25).to(dtype)
     around = torch.full((600, width + 2), 7, dtype=dtype)
     relu_gradient(around[:, 1:-1], gradient, y, 1.25)
@@ -45,7 +51,10 @@ def test_relu_gradient(kernels, threads, dtype, width):
     assert (around[:, [0, -1]] == 7).all(), "nothing beside the columns is touched"
     relu_gradient(y, gradient, y, 1.25)
     assert torch.equal(y, wanted), "over the result"
-    for arguments, word in (((y, gradient.bfloat16(), y), "gradient: expected"), ((y[:5], gradient, y), "out: expected shape")):
+    for arguments, word in (
+        ((y, gradient.bfloat16(), y), "gradient: expected"),
+        ((y[:5], gradient, y), "out: expected shape"),
+    ):
         with pytest.raises(ValueError, match=word):
             relu_gradient(*arguments)
 

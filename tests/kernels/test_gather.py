@@ -118,8 +118,13 @@ def test_many_hubs_in_several_waves(kernels):
     generator = np.random.default_rng(4)
     indptr = torch.arange(151) * 16_400
     indices = torch.from_numpy(generator.integers(0, 50, int(indptr[-1]), dtype=np.int32))
-    compare(matrix(150, 3, torch.float64, generator), matrix(50, 3, torch.float64, generator), indptr, indices,
-            tolerance=1e-12)
+    compare(
+        matrix(150, 3, torch.float64, generator),
+        matrix(50, 3, torch.float64, generator),
+        indptr,
+        indices,
+        tolerance=1e-12,
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -143,8 +148,13 @@ def test_rows_not_listed_and_gaps_between_rows_are_untouched(kernels):
     storage = torch.full((10, 9), 7.0)
     y = storage[:, 1:8]
     rows = torch.tensor([2, 5], dtype=torch.int32)
-    gather(y, matrix(4, 7, torch.float32, generator), torch.tensor([0, 0, 1]), torch.tensor([3], dtype=torch.int32),
-           rows=rows)
+    gather(
+        y,
+        matrix(4, 7, torch.float32, generator),
+        torch.tensor([0, 0, 1]),
+        torch.tensor([3], dtype=torch.int32),
+        rows=rows,
+    )
     assert (storage[:, [0, 8]] == 7).all()
     assert (y[[0, 1, 3, 4, 6, 7, 8, 9]] == 7).all()
     assert (y[2] == 0).all() and not (y[5] == 7).any()

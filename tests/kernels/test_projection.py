@@ -1,4 +1,6 @@
-"""Projections and their gradients, in one pass and step by step, against torch's autograd in float64, and what they touch."""
+"""Projections and their gradients, in one pass and step by step, against torch's autograd in float64, and what they
+touch.
+"""
 
 import pytest
 import torch
@@ -6,9 +8,18 @@ import torch
 from hpcgnn.kernels import Elu, dropout, kept_scale, library, one_pass, project, project_backward, stream_key
 
 KEY = stream_key(7, 1, 2, 3)
-# Around the rows of a block, its panels of columns (125 and the gap: rows that share few sets of a cache), and the shares whose
-# sums are made apart.
-SIZES = [(1, 1, 1), (5, 6, 16), (47, 12, 15), (49, 16, 42), (97, 260, 33), (97, 16, 125), (2100, 8, 17), (4200, 24, 264)]
+# Around the rows of a block, its panels of columns (125 and the gap: rows that share few sets of a cache), and the
+# shares whose sums are made apart.
+SIZES = [
+    (1, 1, 1),
+    (5, 6, 16),
+    (47, 12, 15),
+    (49, 16, 42),
+    (97, 260, 33),
+    (97, 16, 125),
+    (2100, 8, 17),
+    (4200, 24, 264),
+]
 
 
 @pytest.fixture(params=["steps", "avx2", "avx512"])
@@ -39,7 +50,11 @@ class Case:
         self.wanted.backward(self.gradient.double())
         self.wanted, self.wanted_gx, self.wanted_g_weight = self.wanted.detach(), x.grad, weight.grad
         self.wanted_dots = (x.grad * (x - self.bias)).detach().unflatten(1, (heads, depth // heads)).sum(-1)
-        self.dots, self.sums, self.g_weight = torch.full((rows, heads), torch.nan), torch.ones(depth), torch.ones(depth, width)
+        self.dots, self.sums, self.g_weight = (
+            torch.full((rows, heads), torch.nan),
+            torch.ones(depth),
+            torch.ones(depth, width),
+        )
 
     def _after(self, x, p):
         mask = torch.empty_like(self.x)
@@ -90,7 +105,9 @@ def test_gradients_times_factors_of_the_heads(way, p):
         scaled.gx, scaled.g_weight, scaled.x, scaled.gradient, scaled.weight, scaled.elu, scaled.dots, scaled.bias,
         scaled.sums, scaled=True,
     )  # fmt: skip
-    assert torch.equal(scaled.gx, plain.gx * factors.repeat_interleave(15)) and torch.equal(scaled.dots, plain.dots * factors)
+    assert torch.equal(scaled.gx, plain.gx * factors.repeat_interleave(15)) and torch.equal(
+        scaled.dots, plain.dots * factors
+    )
     assert torch.equal(scaled.sums, plain.sums) and torch.equal(scaled.g_weight, plain.g_weight)
 
 
@@ -169,8 +186,8 @@ def test_some_rows_at_a_time_in_lent_memory(way):
         elu = Elu(case.ids[rows], KEY, 0.3)
         project(case.y[rows], case.x[rows], case.weight, elu, room)
         project_backward(
-            case.gx[rows], case.g_weight, case.x[rows], case.gradient[rows], case.weight, elu, case.dots[rows], case.bias,
-            case.sums, room,
+            case.gx[rows], case.g_weight, case.x[rows], case.gradient[rows], case.weight, elu, case.dots[rows],
+            case.bias, case.sums, room,
         )  # fmt: skip
     close(case.y, case.wanted, 5)
     close(case.gx, case.wanted_gx, 6)

@@ -6,7 +6,8 @@ import torch
 from hpcgnn.kernels import Elu, dropout, elu, library, multiply, project, project_backward, stream_key
 
 KEY = stream_key(7, 1, 2, 3)
-# Around the rows of a block and those in registers, panels of columns, pairs of rows and columns, and shares of the rows.
+# Around the rows of a block and those in registers, panels of columns, pairs of rows and columns, and shares of the
+# rows.
 SIZES = [(1, 1, 1), (5, 7, 16), (12, 40, 17), (23, 2, 48), (47, 33, 15), (49, 16, 42), (97, 260, 31), (2101, 9, 33)]
 SIZES += [(4200, 24, 264)]
 

@@ -23,7 +23,8 @@ from hpcgnn.kernels import library
 torch.set_num_threads(1)
 x, y = torch.zeros(4, 16), torch.zeros(1, 16)
 print("loaded", flush=True)
-library.kernels().gather(y, x, torch.tensor([0, 1]), torch.tensor([{column}], dtype=torch.int32), None, None, None, None, False)
+column = torch.tensor([{column}], dtype=torch.int32)
+library.kernels().gather(y, x, torch.tensor([0, 1]), column, None, None, None, None, False)
 print("done", flush=True)
 """
 

@@ -1,10 +1,12 @@
-"""Ranks that are about to do different things say so, all of them, instead of hanging or training something in between."""
+"""Ranks that are about to do different things say so, all of them, instead of hanging or training something in
+between.
+"""
 
+import graphs
 import numpy as np
 import pytest
 import torch
 
-import graphs
 from hpcgnn.errors import ConfigError
 from hpcgnn.train import agreement, job
 from hpcgnn.train.agreement import agree, facts_of_process
@@ -40,7 +42,12 @@ def test_options_versions_and_code(comm, monkeypatch):
 
 @pytest.mark.parametrize(
     "ranks, shown",
-    [([3], "3"), ([0, 1, 2], "0-2"), ([0, 2, 3, 7], "0, 2-3, 7"), (range(0, 18, 2), "0, 2, 4, 6, 8, 10 and 3 more ranges")],
+    [
+        ([3], "3"),
+        ([0, 1, 2], "0-2"),
+        ([0, 2, 3, 7], "0, 2-3, 7"),
+        (range(0, 18, 2), "0, 2, 4, 6, 8, 10 and 3 more ranges"),
+    ],
 )
 def test_ranks_are_said_as_ranges(ranks, shown):
     assert agreement.ranges(ranks) == shown
@@ -78,8 +85,8 @@ class agreement_on_path:
 
 @pytest.mark.parametrize("model", ["gcn", "gat", "pna"])
 def test_the_same_run_twice_is_the_same_to_the_last_bit(comm, session_path, model):
-    """Same seed, ranks and threads: sums run in a fixed order, in kernels, streams and reductions. There is no option for it,
-    for it costs nothing."""
+    """Same seed, ranks and threads: sums run in a fixed order, in kernels, streams and reductions. There is no option
+    for it, for it costs nothing."""
     path = make_graphs(comm, session_path)["undirected"]
     before = torch.get_num_threads()
     torch.set_num_threads(2)

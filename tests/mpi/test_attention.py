@@ -1,4 +1,6 @@
-"""Additive attention over ranks against a dense oracle: outputs, gradients, dropout masks, bytes, and the curve of GAT."""
+"""Additive attention over ranks against a dense oracle: outputs, gradients, dropout masks, bytes, and the curve of
+GAT.
+"""
 
 import graphs
 import numpy as np
@@ -24,7 +26,9 @@ KEY, P = oracle.stream_key(3, 1, 4), 0.4
 
 
 def edge_mask(src, dst, heads):
-    """(E, heads) float64 factors of attention dropout: Philox words keyed by both ends and by which of equal edges it is."""
+    """(E, heads) float64 factors of attention dropout: Philox words keyed by both ends and by which of equal edges it
+    is.
+    """
     equal = np.zeros(len(src), np.int64)
     for e in range(1, len(src)):
         if src[e] == src[e - 1] and dst[e] == dst[e - 1]:
@@ -133,7 +137,9 @@ def test_rows_without_in_edges_are_zero(comm, session_path):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_bytes(comm, session_path, shape):
-    """F + H numbers for a halo row forwards; backwards F + 3H there (averaged heads F/H + 3H) and H back; nothing refetched."""
+    """F + H numbers for a halo row forwards; backwards F + 3H there (averaged heads F/H + 3H) and H back; nothing
+    refetched.
+    """
     for name in ("power law", "random directed"):
         graph, where, file = stored(comm, session_path, name)
         local = graphs.load(file, where.maps["dealt"], comm, cap=7)

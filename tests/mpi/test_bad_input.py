@@ -2,11 +2,12 @@
 is left behind.
 """
 
+from types import SimpleNamespace
+
 import graphs
 import h5py
 import numpy as np
 import pytest
-from types import SimpleNamespace
 
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graph.attributes import write_attributes

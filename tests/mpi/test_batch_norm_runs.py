@@ -1,8 +1,8 @@
 """Whole models with batch norm over ranks: not the loss alone but what evaluation sees, running statistics and scores.
 
-A bias before a batch norm has a gradient of rounding and nothing else, of which Adam made steps of ±lr. The loss cannot see
-them, for the mean takes them away again; the running mean lags behind them, and validation was another one for every number of
-ranks.
+A bias before a batch norm has a gradient of rounding and nothing else, of which Adam made steps of ±lr. The loss cannot
+see them, for the mean takes them away again; the running mean lags behind them, and validation was another one for
+every number of ranks.
 """
 
 from dataclasses import replace
@@ -79,7 +79,9 @@ def test_what_evaluation_sees(comm, paths, run):
     np.testing.assert_allclose(losses, expected[0], rtol=tolerance)
     for name, buffer in buffers.items():
         scale = float(expected[2][name].abs().max()) + 1e-3
-        torch.testing.assert_close(buffer, expected[2][name], rtol=0, atol=tolerance * scale, msg=lambda text: f"{name}: {text}")
+        torch.testing.assert_close(
+            buffer, expected[2][name], rtol=0, atol=tolerance * scale, msg=lambda text: f"{name}: {text}"
+        )
     for split, value in metrics.items():  # a node in a thousand may stand between two classes
         assert value == pytest.approx(expected[1][split], abs=0.01 if config.run.precision == "mixed" else 2e-3), split
     split_up = [name.split(".", 2) for name in names if name.startswith("convs.") and name.endswith("bias")]
@@ -93,7 +95,11 @@ STAY = ("first.bias", "pool.bias", "source.bias", "target.bias", "query.bias")
 
 def test_an_older_checkpoint_is_told_apart(paths):
     """It has biases that this model has not: one line that says so, and not a list of tensors."""
-    for options, refused in ({"norm": "batch"}, True), ({"norm": "layer"}, False), ({"norm": "batch", "layers": 1}, False):
+    for options, refused in (
+        ({"norm": "batch"}, True),
+        ({"norm": "layer"}, False),
+        ({"norm": "batch", "layers": 1}, False),
+    ):
         config = configure(paths["rmat"], model="gcn", **options)
         with GraphFile(paths["rmat"]) as file:
             identity = run_identity(config, model_spec(file.meta, config), file.meta)

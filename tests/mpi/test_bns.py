@@ -97,7 +97,9 @@ def rows_of(graph, owner, kept, comm):
 @pytest.mark.parametrize("shape", [AttentionShape(3, 4), AttentionShape(2, 3, average=True)], ids=str)
 @pytest.mark.parametrize("name", ["star", "random directed"])
 def test_attention(comm, session_path, name, shape):
-    """The softmax over own and sampled edges, −log p on the logits of the latter; gradients are its own, dropout included."""
+    """The softmax over own and sampled edges, −log p on the logits of the latter; gradients are its own, dropout
+    included.
+    """
     graph, where, file = stored(comm, session_path, name)
     for map_name, rows, epoch in (("dealt", 1000, 0), ("one empty", 2, 1)):
         local, owner = graphs.load(file, where.maps[map_name], comm, cap=rows, self_loops="add"), where.owner(map_name)
@@ -126,7 +128,9 @@ def test_attention(comm, session_path, name, shape):
 
 
 def test_right_in_the_mean(comm, session_path):
-    """Over many epochs the aggregate and the gradient tend to those of all neighbours; and every epoch has its own sample."""
+    """Over many epochs the aggregate and the gradient tend to those of all neighbours; and every epoch has its own
+    sample.
+    """
     graph, where, file = stored(comm, session_path, "power law")
     matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst), "mean")
     local, owner = graphs.load(file, where.maps["dealt"], comm), where.owner("dealt")
@@ -156,7 +160,9 @@ MODELS = {
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_ends(comm, session_path, model):
-    """p = 1 trains as sar does; p = 0 sends nothing in a step once the input is aggregated; evaluation uses all nodes."""
+    """p = 1 trains as sar does; p = 0 sends nothing in a step once the input is aggregated; evaluation uses all
+    nodes.
+    """
     path = make_graphs(comm, session_path, nodes=300)["directed multi-label"]
     options = {"model": model, "dropout": 0.5, **MODELS[model]}
     sar = build_trainer(comm, configure(path, **options), "random-clusters", rows=40)

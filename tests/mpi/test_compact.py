@@ -1,4 +1,6 @@
-"""Dense features that are mostly zeros: sent as their entries, in bytes counted from the file, and the same numbers arrive."""
+"""Dense features that are mostly zeros: sent as their entries, in bytes counted from the file, and the same numbers
+arrive.
+"""
 
 from dataclasses import replace
 
@@ -73,7 +75,9 @@ def test_the_same_numbers_in_fewer_bytes(comm, stored, map_name):
                 assert sent == expected_bytes(features, entry, where, map_name, norm == "sym")
         # Whatever is not the features, or is narrowed on its way, travels as rows.
         other = torch.randn(local.features.shape, generator=torch.Generator().manual_seed(comm.rank))
-        narrow = (FullHalo(each, comm, HaloBuffers(1 << 20), Wire("bf16")) for each in (local, replace(local, compact=None)))
+        narrow = (
+            FullHalo(each, comm, HaloBuffers(1 << 20), Wire("bf16")) for each in (local, replace(local, compact=None))
+        )
         for (one, rows), x in (((found, dense), other), (narrow, local.features)):
             comm.ledger.take()
             expected = rows.aggregate(x, "sum")

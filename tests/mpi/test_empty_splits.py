@@ -96,7 +96,9 @@ def test_a_metric_that_is_not_defined_is_said_once(comm, graph, shared_path, mon
 
 def test_patience_needs_validation_nodes(comm, graph, shared_path):
     """Before anything is written, on all ranks, and by --dry-run as well."""
-    with pytest.raises(ConfigError, match="--patience 5: expected a graph with validation nodes, and .* has none") as caught:
+    with pytest.raises(
+        ConfigError, match="--patience 5: expected a graph with validation nodes, and .* has none"
+    ) as caught:
         run(comm, graph(0.0), shared_path / "run", patience=5)
     assert caught.value.everywhere and "\n" not in str(caught.value)
     comm.barrier()

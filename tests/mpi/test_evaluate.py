@@ -1,4 +1,6 @@
-"""`hpcgnn evaluate` on every number of ranks: the metrics of training, and predictions in the order of the original nodes."""
+"""`hpcgnn evaluate` on every number of ranks: the metrics of training, and predictions in the order of the original
+nodes.
+"""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,6 @@
-"""The largest of the neighbours over ranks against autograd over a list of all edges: outputs, gradients with ties, bytes."""
+"""The largest of the neighbours over ranks against autograd over a list of all edges: outputs, gradients with ties,
+bytes.
+"""
 
 import graphs
 import numpy as np

@@ -45,7 +45,9 @@ def narrowed(dtype, x, draw):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["star", "two cliques", "random directed weighted"])
 def test_aggregation(comm, session_path, name, dtype):
-    """Remote rows are those of the oracle, narrowed after they were scaled; own rows are exact. Odd widths, pieces of peers."""
+    """Remote rows are those of the oracle, narrowed after they were scaled; own rows are exact. Odd widths, pieces of
+    peers.
+    """
     graph, where, file = stored(comm, session_path, name)
     a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight)
     degree_in, degree_out = (np.where(d > 0, d, np.inf) ** -0.5 for d in (a.sum(1), a.sum(0)))
@@ -79,7 +81,9 @@ def test_aggregation(comm, session_path, name, dtype):
 
 @pytest.mark.parametrize("dtype", ["bf16", "int8"])
 def test_only_features_of_attention_are_narrowed(comm, session_path, dtype):
-    """Features and gradients that survive the narrowing give the exact result: nothing else was rounded. Bytes say the same."""
+    """Features and gradients that survive the narrowing give the exact result: nothing else was rounded. Bytes say the
+    same.
+    """
     shape = AttentionShape(3, 4)
     graph, where, file = stored(comm, session_path, "random directed")
     for map_name, rows in (("dealt", 1000), ("one empty", 4)):
@@ -91,7 +95,7 @@ def test_only_features_of_attention_are_narrowed(comm, session_path, dtype):
         projected[:, 0], gy[:, 0] = 127, 127  # the scale of a row is then 1
         policy = make_policy(comm, local, dtype, 4 * rows * (8 * (shape.columns + 4 * shape.heads) + 32))
         mine = projected[local.original_id].requires_grad_()
-        policy._inward_ids, policy._attention
+        assert policy._inward_ids is not None and policy._attention is not None  # made before the traffic is counted
         comm.ledger.take()
         y = policy.attend(mine, shape, KEY, P)
         y.backward(gy[local.original_id])

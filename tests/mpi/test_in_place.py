@@ -1,5 +1,5 @@
-"""Layers that write gradients over activations, and have products of their own, give what the same layers give one operation at
-a time.
+"""Layers that write gradients over activations, and have products of their own, give what the same layers give one
+operation at a time.
 """
 
 import pytest
@@ -34,7 +34,9 @@ def one_by_one(self, graph, x, activation=None):
     per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
     halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
     p = self.attention_dropout if self.training else 0.0
-    return graph.attend(x @ torch.cat([self.linear.weight, *halves], 1), self.shape, self.layer, p, self.terms) + self.bias
+    return (
+        graph.attend(x @ torch.cat([self.linear.weight, *halves], 1), self.shape, self.layer, p, self.terms) + self.bias
+    )
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,5 +1,5 @@
-"""The order of a rank's nodes, and what follows from it: interior rows are done to the end while messages are on their way, and
-sums are kept of the others alone.
+"""The order of a rank's nodes, and what follows from it: interior rows are done to the end while messages are on their
+way, and sums are kept of the others alone.
 """
 
 import graphs
@@ -52,7 +52,9 @@ def test_nodes_with_edges_across_come_first_and_both_parts_keep_the_order_of_the
             stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, HaloBuffers(0), comm)
             assert stream.first_interior <= outer[mine].sum()
             assert all(int(rows.max()) < outer[mine].sum() for rows in adjacency.plan.send_rows if len(rows))
-            assert all((torch.diff(rows) > 0).all() for rows in adjacency.plan.send_rows), "packed in the order of memory"
+            assert all((torch.diff(rows) > 0).all() for rows in adjacency.plan.send_rows), (
+                "packed in the order of memory"
+            )
         np.testing.assert_array_equal(whole(comm, local, local.features), graph.features)
         np.testing.assert_array_equal(whole(comm, local, local.labels), graph.labels)
         np.testing.assert_array_equal(whole(comm, local, local.split), graph.split)

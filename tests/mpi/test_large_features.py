@@ -1,7 +1,8 @@
 """Gradients of attention where features are large and the softmax saturates: float32 against formulas in float64.
 
-The gradient of a logit is then a difference of inner products as large as the features, which is almost always 0. What a
-rounding error would leave of it is multiplied by the features once more, and soon larger than the gradient of the weights.
+The gradient of a logit is then a difference of inner products as large as the features, which is almost always 0. What
+a rounding error would leave of it is multiplied by the features once more, and soon larger than the gradient of the
+weights.
 """
 
 import math
@@ -37,7 +38,16 @@ def paths(comm, session_path):
 
 def trainer_of(comm, path, name, scale, map_name="random-clusters", **options):
     """A trainer in the middle of its work: biases are not 0, features `scale` times as large."""
-    options = {"layers": 2, "hidden": 8, "heads": 4, "out_heads": 3, "dropout": 0.0, "prune": "none", **MODELS[name], **options}
+    options = {
+        "layers": 2,
+        "hidden": 8,
+        "heads": 4,
+        "out_heads": 3,
+        "dropout": 0.0,
+        "prune": "none",
+        **MODELS[name],
+        **options,
+    }
     trainer = build_trainer(comm, configure(path, model=name.split(",")[0], **options), map_name)
     with torch.no_grad():
         for index, (key, parameter) in enumerate(trainer.model.named_parameters()):
@@ -129,8 +139,9 @@ def test_gradients(comm, paths, name, scale):
     assert math.isclose(loss, found_loss, rel_tol=1e-5)
     allowed = errors(theirs, wanted)
     for key, error in errors(found, wanted).items():
-        # Of rows near saturation float32's logits themselves have too few digits. And averaged heads keep the log-sum-exp alone:
-        # of edges of equal logits, the shares have the digits that are left behind those of the logits.
+        # Of rows near saturation float32's logits themselves have too few digits. And averaged heads keep the
+        # log-sum-exp alone: of edges of equal logits, the shares have the digits that are left behind those of the
+        # logits.
         equal = 1e-4 if name == "gat" and scale == 1e6 else 0.02 if name == "gat" and scale == 1e15 else 0
         assert error < 3e-6 + 20 * allowed[key] + equal, key
 
@@ -155,7 +166,9 @@ def test_a_gradient_that_is_not_finite_is_not_called_a_loss(comm, paths):
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_a_slope_of_zero_trains_as_with_the_reference(comm, paths, heads, monkeypatch):
-    """LeakyReLU is then ReLU; in one head, or in a power of two, what stands behind a row's edges must not become NaN."""
+    """LeakyReLU is then ReLU; in one head, or in a power of two, what stands behind a row's edges must not become
+    NaN.
+    """
     options = {"model": "gat", "negative_slope": 0.0, "hidden": 8, "heads": heads, "attention_dropout": 0.3}
     config = configure(paths["undirected"], **options)
     found = curve(comm, config, "metis", None, 4)
@@ -169,8 +182,8 @@ def test_a_slope_of_zero_trains_as_with_the_reference(comm, paths, heads, monkey
 @pytest.mark.parametrize("width", [1, 5, 8, 40])
 @pytest.mark.parametrize("p", [0.0, 0.4])
 def test_softmax_of_large_logits(p, width):
-    """The reducer of gatv2 and transformer. One edge that outweighs the others leaves its logit no gradient, whether dropped or
-    not; equal edges have equal shares, of logits of any size."""
+    """The reducer of gatv2 and transformer. One edge that outweighs the others leaves its logit no gradient, whether
+    dropped or not; equal edges have equal shares, of logits of any size."""
     heads, rows, each = 3, 30, 6
     draw = torch.Generator().manual_seed(width)
     logit = 1e9 * torch.randn(rows * each, heads, generator=draw)

@@ -1,4 +1,6 @@
-"""Layer by layer: the losses of a serial dense oracle, the same on every number of ranks; L exchanges and not one more."""
+"""Layer by layer: the losses of a serial dense oracle, the same on every number of ranks; L exchanges and not one
+more.
+"""
 
 import json
 from types import SimpleNamespace

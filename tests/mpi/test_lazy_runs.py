@@ -1,4 +1,6 @@
-"""Runs of `lazy` that are stopped anywhere and go on, that end a layer early, that are fine-tuned; and what they leave behind."""
+"""Runs of `lazy` that are stopped anywhere and go on, that end a layer early, that are fine-tuned; and what they leave
+behind.
+"""
 
 import json
 import os
@@ -115,7 +117,9 @@ def test_the_saved_model_predicts_as_its_records_say(comm, graph, whole):
 
 
 def test_a_layer_ends_when_validation_does_not_rise(comm, graph, shared_path):
-    """Each layer after its own best, and it passes on the parameters of that epoch: the head predicts as it did then."""
+    """Each layer after its own best, and it passes on the parameters of that epoch: the head predicts as it did
+    then.
+    """
     assert run(comm, graph, shared_path / "run", epochs=30, patience=4, eval_every=1, lr=0.1) == 0
     kept = records(shared_path / "run")
     _, state, _, _ = read_checkpoint(checkpoints(shared_path / "run")[-1])
@@ -147,7 +151,9 @@ def test_patience_holds_for_exact_training_too(comm, graph, shared_path):
 
 
 def warm_starts(comm, graph, **options):
-    """(trainer, logits of a layer when it has been trained, those of the next one before it is), for each layer but the last."""
+    """(trainer, logits of a layer when it has been trained, those of the next one before it is), for each layer but the
+    last.
+    """
     trainer, found = build_trainer(comm, configure(graph, schedule="lazy", warm_start=True, **options), "metis"), []
 
     def logits():

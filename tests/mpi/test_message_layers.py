@@ -1,4 +1,5 @@
-"""The layers on the general rule against their formulas, written out over a list of all edges: outputs and every gradient.
+"""The layers on the general rule against their formulas, written out over a list of all edges: outputs and every
+gradient.
 
 And the curve of each model, with dropout on, which depends neither on the ranks nor on the partition.
 """
@@ -195,7 +196,9 @@ def test_layer(comm, files, monkeypatch, file, name):
 
 @pytest.mark.parametrize("name", ["gatv2", "transformer", "rgcn"])
 def test_bytes(comm, files, name):
-    """For a halo row: GATv2 F and 2F numbers, transformer 2F and 4F, RGCN d_in and d_out whatever the number of relations."""
+    """For a halo row: GATv2 F and 2F numbers, transformer 2F and 4F, RGCN d_in and d_out whatever the number of
+    relations.
+    """
     with GraphFile(files["directed weighted"]) as opened:
         owner, _ = opened.cluster_map("random-clusters", comm.size)
         local = load_local_graph(opened, owner, comm, 9, "keep", torch.float64, keep_edges=True)

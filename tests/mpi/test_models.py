@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from hpcgnn.config import make_config
-from hpcgnn.graph.local import SparseRows
 from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.graph.local import SparseRows
+from hpcgnn.graph.storage import GraphFile
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.graph.storage import GraphFile
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.toy import toy_step
 

@@ -37,7 +37,9 @@ def trained(comm, config, epochs=2):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_same_bits_every_time(comm, paths, model):
-    """Same seed, ranks and threads: no message's time of arrival and no thread's turn leaves a trace. Always, not on request."""
+    """Same seed, ranks and threads: no message's time of arrival and no thread's turn leaves a trace. Always, not on
+    request.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -63,8 +65,8 @@ def test_messages_of_more_than_an_int_of_bytes(comm, paths, monkeypatch):
 
 
 def test_numbers_smaller_than_normal_ones_stay_what_they_are(comm, session_path):
-    """Nothing flushes them to zero, on no rank and in no thread, so that they cannot make ranks differ: powers of two give the
-    exact sum, whoever adds it.
+    """Nothing flushes them to zero, on no rank and in no thread, so that they cannot make ranks differ: powers of two
+    give the exact sum, whoever adds it.
     """
     graph = graphs.with_task(graphs.random_undirected())
     where, file = graphs.layout(graph, comm.size), session_path / "denormal.h5"

@@ -1,5 +1,5 @@
-"""What the registry says of a model is so: an option that it names changes the curve, one that it does not name changes no bit
-of it, and weights of edges are read or not.
+"""What the registry says of a model is so: an option that it names changes the curve, one that it does not name changes
+no bit of it, and weights of edges are read or not.
 """
 
 import numpy as np

@@ -90,7 +90,9 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
 
 
 def test_messages_are_cut_once_and_old_memory_is_not_held(comm, local):
-    """Memory that has become too small must be gone when larger one is there: --halo-buffer bounds all of it together."""
+    """Memory that has become too small must be gone when larger one is there: --halo-buffer bounds all of it
+    together.
+    """
     adjacency, buffers = local.inward, HaloBuffers(1 << 20)  # all in one turn
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm)
 

@@ -1,7 +1,8 @@
-"""`--schedule stale` against PipeGCN (Wan et al., ICLR'22, algorithm 1 and section 3.4), emulated by hand on dense matrices.
+"""`--schedule stale` against PipeGCN (Wan et al., ICLR'22, algorithm 1 and section 3.4), emulated by hand on dense
+matrices.
 
-Losses and every parameter over several epochs with a learning rate above 0: old rows and old gradients are then not the new
-ones. Once dW was xᵀ t with t = Aᵀ gy of old gradients wherever a layer did not widen its input, which is PipeGCN's
+Losses and every parameter over several epochs with a learning rate above 0: old rows and old gradients are then not the
+new ones. Once dW was xᵀ t with t = Aᵀ gy of old gradients wherever a layer did not widen its input, which is PipeGCN's
 (rows used)ᵀ gy for no delay alone; a test with a learning rate of 0 could not tell them apart.
 """
 
@@ -18,8 +19,8 @@ from .training import build_trainer, configure
 
 EPOCHS, LR, P = 6, 0.05, 0.3
 DELAYS = [(1, 0.0), (2, 0.0), (1, 0.6), (2, 0.6)]
-# Of 5 features and 3 classes: layers that widen what they are given, keep its width and narrow it, with and without a kept
-# aggregate of the features, which is exact under every schedule.
+# Of 5 features and 3 classes: layers that widen what they are given, keep its width and narrow it, with and without a
+# kept aggregate of the features, which is exact under every schedule.
 WIDTHS = {
     "5 to 4, 4 to 4, 4 to 3": {"hidden": 4, "keep_input": "never"},
     "5 to 7, 7 to 7, 7 to 3": {"hidden": 7, "keep_input": "never"},
@@ -83,7 +84,11 @@ def pipegcn(graph, x, labels, train, parameters, kind, layers, kept, mask):
         known.append((h, used, weight))
         h = torch.relu(y) * mask(layer + 1, y) if layer + 1 < layers else y
     value = oracle.loss(h, labels, train)
-    g = (torch.softmax(h, 1) - torch.nn.functional.one_hot(labels.clamp(min=0), h.shape[1])) * train[:, None] / train.sum()
+    g = (
+        (torch.softmax(h, 1) - torch.nn.functional.one_hot(labels.clamp(min=0), h.shape[1]))
+        * train[:, None]
+        / train.sum()
+    )
     for layer in reversed(range(layers)):
         h, used, weight = known[layer]
         get(layer, f"{own or neighbour}.bias").grad = g.sum(0)
@@ -107,8 +112,10 @@ def others(graph, x, labels, train, parameters, kind, layers, kept, mask):
         return graph.whole @ rows if kept and place[0] == 0 else graph.delayed(place, rows)
 
     def gin(layer, h):
-        get = {name: parameters[f"convs.{layer}.{name}"] for name in
-               ("first.weight", "first.bias", "second.weight", "second.bias", "eps")}
+        get = {
+            name: parameters[f"convs.{layer}.{name}"]
+            for name in ("first.weight", "first.bias", "second.weight", "second.bias", "eps")
+        }
         weight = get["first.weight"]
         if weight.shape[1] < weight.shape[0] and not (kept and layer == 0):
             z = h @ weight
@@ -140,8 +147,16 @@ def test_losses_and_parameters(comm, session_path, kind, widths):
         name = ("random undirected", "random directed weighted")[number % 2]
         graph, where, file = stored(comm, session_path, name)
         config = configure(
-            file, model=kind, schedule="stale", stale_epochs=delay, stale_smoothing=smoothing, precision="fp64", lr=LR,
-            dropout=P, input_dropout="none", **options,
+            file,
+            model=kind,
+            schedule="stale",
+            stale_epochs=delay,
+            stale_smoothing=smoothing,
+            precision="fp64",
+            lr=LR,
+            dropout=P,
+            input_dropout="none",
+            **options,
         )
         map_name = ("random", "one empty")[number // 2]
         trainer = build_trainer(comm, config, map_name, rows=9)
@@ -163,8 +178,15 @@ def test_losses_and_parameters(comm, session_path, kind, widths):
                 return oracle.dropout_mask(config.run.seed, epoch, layer, oracle.DROPOUT, *like.shape, P)
 
             expected = step(
-                emulated, torch.from_numpy(graph.features).double(), labels, train, parameters, kind, config.model.layers,
-                trainer.model.spec.keeps_input, mask,
+                emulated,
+                torch.from_numpy(graph.features).double(),
+                labels,
+                train,
+                parameters,
+                kind,
+                config.model.layers,
+                trainer.model.spec.keeps_input,
+                mask,
             )
             optimizer.step()
             assert trainer.step(epoch) == pytest.approx(expected, abs=1e-9), (delay, smoothing, epoch)
@@ -176,7 +198,9 @@ def test_losses_and_parameters(comm, session_path, kind, widths):
 
 
 class Sampled:
-    """A graph of whose edges between ranks each epoch uses a sample, forwards and backwards the same. matrix: that of now."""
+    """A graph of whose edges between ranks each epoch uses a sample, forwards and backwards the same. matrix: that of
+    now.
+    """
 
     def __init__(self, whole):
         self.whole = torch.from_numpy(whole)
@@ -194,7 +218,14 @@ def test_boundary_sampling(comm, session_path, kind):
     for widths in WIDTHS:
         graph, where, file = stored(comm, session_path, "random directed weighted")
         config = configure(
-            file, model=kind, schedule="bns", boundary_rate=RATE, precision="fp64", seed=SEED, dropout=0.0, lr=LR,
+            file,
+            model=kind,
+            schedule="bns",
+            boundary_rate=RATE,
+            precision="fp64",
+            seed=SEED,
+            dropout=0.0,
+            lr=LR,
             **WIDTHS[widths],
         )
         trainer, owner = build_trainer(comm, config, "random", rows=9), where.owner("random")
@@ -209,8 +240,15 @@ def test_boundary_sampling(comm, session_path, kind):
             kept = kept_by(graph.num_nodes, owner, comm.size, epoch, RATE)
             emulated.matrix = torch.from_numpy(matrix * np.where(far, kept[:, owner].T / RATE, 1.0))
             expected = pipegcn(
-                emulated, torch.from_numpy(graph.features).double(), labels, train, parameters, kind, config.model.layers,
-                trainer.model.spec.keeps_input, lambda layer, like: 1.0,
+                emulated,
+                torch.from_numpy(graph.features).double(),
+                labels,
+                train,
+                parameters,
+                kind,
+                config.model.layers,
+                trainer.model.spec.keeps_input,
+                lambda layer, like: 1.0,
             )
             optimizer.step()
             assert trainer.step(epoch) == pytest.approx(expected, abs=1e-9), epoch

@@ -1,4 +1,6 @@
-"""Any message function over ranks against autograd over a list of all edges: outputs, every gradient, bytes, refusals."""
+"""Any message function over ranks against autograd over a list of all edges: outputs, every gradient, bytes,
+refusals.
+"""
 
 import graphs
 import numpy as np
@@ -57,7 +59,8 @@ def reduced(reduce, message, dst, n):
     if reduce in ("sum", "mean"):
         return total if reduce == "sum" else mean
     index = rows[:, None].expand(-1, message.shape[1])
-    # From an infinite start: scatter_reduce lets a start that is left out of the maximum share its gradient all the same.
+    # From an infinite start: scatter_reduce lets a start that is left out of the maximum share its gradient all the
+    # same.
     start = torch.full((n, message.shape[1]), -torch.inf if reduce == "max" else torch.inf, dtype=torch.float64)
     return torch.where(some > 0, start.scatter_reduce(0, index, message, "a" + reduce), 0.0)
 

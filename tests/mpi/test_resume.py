@@ -151,7 +151,9 @@ def test_resuming_a_finished_run_repeats_nothing(comm, graph, options, uninterru
 
 
 def count_from_zero(run_dir):
-    """Make the records, the summary and the checkpoints of a run those that it would have left when epochs counted from 0."""
+    """Make the records, the summary and the checkpoints of a run those that it would have left when epochs counted from
+    0.
+    """
     lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     (run_dir / "metrics.jsonl").write_text(
         "".join(json.dumps({**record, "epoch": record["epoch"] - 1}) + "\n" for record in lines)
@@ -177,7 +179,9 @@ def test_a_run_that_counted_epochs_from_zero_goes_on(comm, graph, options, share
     run(comm, graph, shared_path / "run", **options, resume=True)
     run(comm, graph, shared_path / "whole", **options)
     check_same(shared_path / "run", shared_path / "whole")
-    summary, best = (json.loads((shared_path / "run" / "summary.json").read_text())[k] for k in ("epochs", "best_epoch"))
+    summary, best = (
+        json.loads((shared_path / "run" / "summary.json").read_text())[k] for k in ("epochs", "best_epoch")
+    )
     found = learned(shared_path / "run")
     assert [record["epoch"] for record in found] == list(range(1, summary + 1))
     assert found[best - 1]["val"] == max(record["val"] for record in found)
@@ -215,7 +219,9 @@ def test_another_run_is_refused_and_left_as_it_was(comm, graph, shared_path, cha
 
 
 def test_a_graph_without_test_nodes_goes_on(comm, shared_path):
-    """The metric of an empty split is NaN, which a checkpoint holds as null; the table at the end once could not show it."""
+    """The metric of an empty split is NaN, which a checkpoint holds as null; the table at the end once could not show
+    it.
+    """
     path = shared_path / "no-test-nodes.h5"
     if comm.rank == 0:
         generate_graph("planted", path, Spec(nodes=200, degree=6, features=4, classes=3, seed=1, train=0.6, val=0.4))

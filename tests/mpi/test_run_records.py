@@ -47,7 +47,9 @@ FIELDS = {
 
 @pytest.fixture(scope="module")
 def finished(comm, session_path):
-    """(config, run directory, records, summary) of a short run, in whose second epoch rank r takes (r + 1) × HELD bytes."""
+    """(config, run directory, records, summary) of a short run, in whose second epoch rank r takes (r + 1) × HELD
+    bytes.
+    """
     graph, run_dir = make_graphs(comm, session_path, nodes=300)["undirected"], session_path / "records"
     config = configure(graph, run_dir=str(run_dir), epochs=EPOCHS, eval_every=2, matmul="medium")
     step = Trainer.step
@@ -136,8 +138,8 @@ def test_summary(comm, finished):
 
 
 def test_memory(comm, finished):
-    """Growth is the most that training takes above the loaded graph, in whichever epoch: what is known to be held, and little
-    besides. (The heap may have shrunk since, and the kernel counts pages roughly.)
+    """Growth is the most that training takes above the loaded graph, in whichever epoch: what is known to be held, and
+    little besides. (The heap may have shrunk since, and the kernel counts pages roughly.)
     """
     _, run_dir, _, summary = finished
     ranks = [json.loads((run_dir / f"ranks/rank-{rank:05d}.json").read_text()) for rank in range(comm.size)]
@@ -171,7 +173,9 @@ def test_partition_quality(comm, finished):
     partition, n = summary["partition"], 300
     with GraphFile(config.data.graph) as file:
         indptr, src = file.read("topology/indptr", dtype=np.int64), file.read("topology/indices", dtype=np.int64)
-        rank_of = file.cluster_map("metis", comm.size)[0] if comm.size > 1 else np.zeros(file.meta.num_clusters, np.int64)
+        rank_of = (
+            file.cluster_map("metis", comm.size)[0] if comm.size > 1 else np.zeros(file.meta.num_clusters, np.int64)
+        )
         owner = np.repeat(rank_of, np.diff(file.read("clusters/offsets", dtype=np.int64)))
     dst = np.repeat(np.arange(n), np.diff(indptr))
     lonely = np.setdiff1d(np.arange(n), src[src == dst])

@@ -1,4 +1,5 @@
-"""`--model rgcn --self-loops add`: the added loops are one relation more, in training, resumption, evaluation and the dry run.
+"""`--model rgcn --self-loops add`: the added loops are one relation more, in training, resumption, evaluation and the
+dry run.
 
 They once had the type R where there were R coefficients, and every rank ended with an IndexError.
 """
@@ -43,8 +44,8 @@ def files(comm, session_path):
 
 
 def whole_graph(path):
-    """(edges (src, dst, weight, type) with a loop of weight 1 and type R at each node without one, features, labels, training
-    mask, node types), by original ids.
+    """(edges (src, dst, weight, type) with a loop of weight 1 and type R at each node without one, features, labels,
+    training mask, node types), by original ids.
     """
     with GraphFile(path) as file:
         ids = file.read("nodes/original_id")
@@ -58,9 +59,20 @@ def whole_graph(path):
     lonely = np.setdiff1d(np.arange(NODES), src[src == dst])
     edges = tuple(
         np.concatenate(pair)
-        for pair in ((src, lonely), (dst, lonely), (weight, np.ones(len(lonely))), (kinds, np.full(len(lonely), RELATIONS)))
+        for pair in (
+            (src, lonely),
+            (dst, lonely),
+            (weight, np.ones(len(lonely))),
+            (kinds, np.full(len(lonely), RELATIONS)),
+        )
     )
-    return edges, torch.from_numpy(x).double(), torch.from_numpy(y.astype(np.int64)), torch.from_numpy(split == 1), nodes
+    return (
+        edges,
+        torch.from_numpy(x).double(),
+        torch.from_numpy(y.astype(np.int64)),
+        torch.from_numpy(split == 1),
+        nodes,
+    )
 
 
 def right(edges, x, p, nodes):
@@ -68,7 +80,9 @@ def right(edges, x, p, nodes):
     src, dst, weight, kinds = edges
     h = x
     if "before.weights" in p:
-        h = torch.relu(torch.stack([h[i] @ p["before.weights"][k] for i, k in enumerate(nodes)]) + p["before.bias"][nodes])
+        h = torch.relu(
+            torch.stack([h[i] @ p["before.weights"][k] for i, k in enumerate(nodes)]) + p["before.bias"][nodes]
+        )
     for layer in range(2):
         y = h @ p[f"convs.{layer}.own.weight"] + p[f"convs.{layer}.own.bias"]
         assert len(p[f"convs.{layer}.coefficients"]) == RELATIONS + 1
@@ -113,7 +127,14 @@ def test_a_run_from_dry_run_to_evaluation(comm, files, shared_path):
 
     def options(**more):
         return configure(
-            files["directed"], model="rgcn", self_loops="add", layers=2, hidden=5, partition="metis", run_dir=str(run_dir), **more
+            files["directed"],
+            model="rgcn",
+            self_loops="add",
+            layers=2,
+            hidden=5,
+            partition="metis",
+            run_dir=str(run_dir),
+            **more,
         )
 
     session = SimpleNamespace(comm=comm, threads=1)
@@ -129,7 +150,9 @@ def test_a_run_from_dry_run_to_evaluation(comm, files, shared_path):
     assert evaluate(given, session, "last") == 0
     comm.barrier()
     found = json.loads((run_dir / "evaluation.json").read_text())
-    assert [found[s] for s in ("train", "val", "test")] == pytest.approx([last[s] for s in ("train", "val", "test")], abs=0.05)
+    assert [found[s] for s in ("train", "val", "test")] == pytest.approx(
+        [last[s] for s in ("train", "val", "test")], abs=0.05
+    )
     assert "relation 3 of rgcn" in (run_dir / "log.txt").read_text()
     without = options(epochs=8, resume=True).replace(self_loops="keep")
     with pytest.raises(CheckpointError, match="self_loops is 'add' there and 'keep' here"):
@@ -139,7 +162,10 @@ def test_a_run_from_dry_run_to_evaluation(comm, files, shared_path):
 @pytest.mark.parametrize("schedule", [{"schedule": "lazy"}, {"schedule": "tma", "average_steps": 2}])
 def test_schedules(comm, files, schedule):
     trainer = build_trainer(
-        comm, configure(files["undirected"], model="rgcn", self_loops="add", hidden=6, epochs=4, **schedule), "metis", rows=20
+        comm,
+        configure(files["undirected"], model="rgcn", self_loops="add", hidden=6, epochs=4, **schedule),
+        "metis",
+        rows=20,
     )
     losses = [trainer.step(epoch) for epoch in range(4)]
     assert losses[-1] < losses[0]

@@ -1,7 +1,8 @@
-"""Weights that sum to less than 0, to 0, and to what is left of 0 in float32: one rule in every mean, and a word at the start.
+"""Weights that sum to less than 0, to 0, and to what is left of 0 in float32: one rule in every mean, and a word at the
+start.
 
-A node whose weights summed to less than 0 once got 0 from `sage` and a quotient from `rgcn`, and `rgcn` divided by a sum of 0 and
-ended with the advice to lower --lr.
+A node whose weights summed to less than 0 once got 0 from `sage` and a quotient from `rgcn`, and `rgcn` divided by a
+sum of 0 and ended with the advice to lower --lr.
 """
 
 from dataclasses import replace
@@ -20,8 +21,8 @@ from hpcgnn.graph.storage import write_graph
 from hpcgnn.graph.sums import weight_sums
 from hpcgnn.ops.relational import RelationalAggregation
 from hpcgnn.schedules.halo import Facts, FullHalo
-from hpcgnn.train.weights import check_weights
 from hpcgnn.train.job import train
+from hpcgnn.train.weights import check_weights
 
 from .gathering import whole
 from .training import build_trainer, configure
@@ -30,12 +31,23 @@ N, RELATIONS = 60, 3
 
 
 def signed_graph(directed=True):
-    """Weights of both signs. Of the first nodes those of 0 and 1 sum to exactly 0, of 2 to 0 but for float32, of 3 below 0."""
+    """Weights of both signs. Of the first nodes those of 0 and 1 sum to exactly 0, of 2 to 0 but for float32, of 3
+    below 0.
+    """
     random = np.random.default_rng(7)
     src, dst = random.integers(0, N, 400), random.integers(6, N, 400)
     src, dst = src[src != dst], dst[src != dst]
     weight = random.normal(0.3, 1, len(src))
-    special = [(10, 0, 1.0), (11, 0, -1.0), (12, 1, 0.0), (13, 2, 0.1), (14, 2, 0.2), (15, 2, -0.3), (16, 3, -2.0), (17, 3, 0.5)]
+    special = [
+        (10, 0, 1.0),
+        (11, 0, -1.0),
+        (12, 1, 0.0),
+        (13, 2, 0.1),
+        (14, 2, 0.2),
+        (15, 2, -0.3),
+        (16, 3, -2.0),
+        (17, 3, 0.5),
+    ]
     src, dst = (np.concatenate([a, [edge[i] for edge in special]]) for i, a in enumerate((src, dst)))
     weight = np.concatenate([weight, [edge[2] for edge in special]]).astype(np.float32)
     keys, first = np.unique(dst * N + src, return_index=True)  # the dense oracle has the sum of parallel edges alone
@@ -116,7 +128,11 @@ def test_relations(comm, stored, map_name):
         matrix = oracle.operator(oracle.adjacency(N, GRAPH.src[of], GRAPH.dst[of], GRAPH.weight[of]), "mean")
         y = y + torch.from_numpy(matrix) @ leaves[2] @ torch.einsum("b,bij->ij", leaves[0][kind], leaves[1])
     y.backward(gy)
-    mine = [coefficients.clone().requires_grad_(), bases.clone().requires_grad_(), x[local.original_id].requires_grad_()]
+    mine = [
+        coefficients.clone().requires_grad_(),
+        bases.clone().requires_grad_(),
+        x[local.original_id].requires_grad_(),
+    ]
     found = operator(mine[2], mine[0], mine[1])
     found.backward(gy[local.original_id])
     np.testing.assert_allclose(whole(comm, local, found), y.detach(), rtol=1e-9, atol=1e-9)

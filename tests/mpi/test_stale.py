@@ -85,7 +85,9 @@ def test_aggregation(comm, session_path, name, delay, smoothing):
 
 @pytest.mark.parametrize("shape", [AttentionShape(3, 4), AttentionShape(2, 3, average=True)], ids=str)
 def test_attention(comm, session_path, shape):
-    """y of own rows of now and others' of then; a gradient of remote rows is that of the whole softmax it was part of."""
+    """y of own rows of now and others' of then; a gradient of remote rows is that of the whole softmax it was part
+    of.
+    """
     graph, where, file = stored(comm, session_path, "random directed")
     src, dst = edges_of(graph, "add")
     n, h, f, delay = graph.num_nodes, shape.heads, shape.columns, 1
@@ -138,7 +140,9 @@ MODELS = {"gcn": {"hidden": 15}, "gat": {"hidden": 4, "heads": 3, "attention_dro
 
 @pytest.mark.parametrize("model", MODELS)
 def test_no_delay_and_old_rows_that_are_the_new_ones(comm, session_path, model):
-    """r = 0 trains as sar does. With a learning rate of 0 and no dropout, old rows are the new ones: so is the gradient."""
+    """r = 0 trains as sar does. With a learning rate of 0 and no dropout, old rows are the new ones: so is the
+    gradient.
+    """
     path = make_graphs(comm, session_path, nodes=300)["directed multi-label"]
     options = {"model": model, "dropout": 0.5, **MODELS[model]}
     sar, none = (

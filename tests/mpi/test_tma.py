@@ -154,8 +154,8 @@ def test_rounds_by_the_clock(comm, session_path, shared_path, map_name):
 
 
 def test_ranks_step_until_rank_0_says_that_the_time_is_up(comm, session_path, monkeypatch):
-    """The clock of rank 0 goes on by a second whenever it is looked at; the others have taken four steps when it is started. In
-    the second round rank 0 has nothing to train, and waits.
+    """The clock of rank 0 goes on by a second whenever it is looked at; the others have taken four steps when it is
+    started. In the second round rank 0 has nothing to train, and waits.
     """
     _, where, file = stored(comm, session_path, "random undirected")
     options = configure(file, schedule="tma", average_seconds=3.0).schedule

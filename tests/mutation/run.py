@@ -1,8 +1,8 @@
 """A sample of mutants of the package against the tests that reach them: see README.md.
 
-A mutant is one small change of one file of a copy. It has survived if no test fails of those whose run executed the changed
-lines. torch takes seconds to load, so tests without a launcher run in forks of this process, which has loaded it and nothing
-of the package.
+A mutant is one small change of one file of a copy. It has survived if no test fails of those whose run executed the
+changed lines. torch takes seconds to load, so tests without a launcher run in forks of this process, which has loaded
+it and nothing of the package.
 """
 
 import argparse
@@ -36,14 +36,18 @@ from cosmic_ray.mutating import mutate_code
 
 mpi4py.rc.initialize = mpi4py.rc.finalize = False
 ROOT = Path(__file__).resolve().parents[2]
-OPERATORS = sorted(set(plugins.operator_names()) - {"core/VariableReplacer", "core/VariableInserter"})  # which need arguments
+OPERATORS = sorted(
+    set(plugins.operator_names()) - {"core/VariableReplacer", "core/VariableInserter"}
+)  # which need arguments
 # (folder of tests, ranks, seconds of them, as they took when the coverage was taken)
 STAGES = (("core", 0, 6), ("mpi", 1, 6), ("mpi", 2, 4))
 CONTROLS = 3  # runs without a change, which must pass
 
 
 def mutants(path):
-    """[(first line, last line, what, source)] of a file: an operator of each family at each place; each statement deleted."""
+    """[(first line, last line, what, source)] of a file: an operator of each family at each place; each statement
+    deleted.
+    """
     source, found, made = path.read_text(), collections.defaultdict(list), []
     tree, lines = get_ast(source), source.splitlines(keepends=True)
     for name in OPERATORS:
@@ -81,7 +85,9 @@ class Reach:
                     self.lines[path.split("/hpcgnn/")[-1], line].update(set(tests) - {""})
 
     def tests(self, name, first, last, most):
-        """pytest's names of at most so many seconds of them; where no test ran the lines, of those that came nearest."""
+        """pytest's names of at most so many seconds of them; where no test ran the lines, of those that came
+        nearest.
+        """
         found = set().union(*(self.lines.get((name, line), ()) for line in range(first, last + 1)))
         before = (self.lines.get((name, line)) for line in range(first, max(0, first - 40), -1))
         found = found or next(filter(None, before), set())
@@ -126,7 +132,9 @@ def main():
     parser.add_argument("--count", type=int, default=100, help="mutants of each file or folder that is named")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ranks", type=int, nargs="+", default=[0, 1, 2], help="0: the tests without MPI")
-    parser.add_argument("--limit", type=float, default=120, help="seconds for the tests of a mutant at each number of ranks")
+    parser.add_argument(
+        "--limit", type=float, default=120, help="seconds for the tests of a mutant at each number of ranks"
+    )
     parser.add_argument("--out", type=Path, default="mutants.jsonl")
     options = parser.parse_args()
     random.seed(options.seed)
@@ -136,7 +144,9 @@ def main():
     os.environ.update(PYTHONPATH=f"{copy}:{os.environ.get('PYTHONPATH', '')}", PYTHONDONTWRITEBYTECODE="1")
     os.environ.update(OMP_NUM_THREADS="1", HPCGNN_TEST_LIMIT=str(options.limit / 2))
     sys.dont_write_bytecode = True
-    where = subprocess.run([sys.executable, "-c", "import hpcgnn; print(hpcgnn.__file__)"], cwd=copy, capture_output=True)
+    where = subprocess.run(
+        [sys.executable, "-c", "import hpcgnn; print(hpcgnn.__file__)"], cwd=copy, capture_output=True
+    )
     assert where.stdout.decode().startswith(str(copy)), f"the copy is not what runs: {where}"
     reach, samples = {part: Reach(options.reach / part) for part in ("core", "mpi")}, []
     for named in options.files:
@@ -158,7 +168,9 @@ def main():
         shutil.copy2(path, copy / "hpcgnn" / name)
         well = outcome in ("passed", "no test")
         assert well or what != "control", f"the tests fail without a change: {name}, line {first}: {ran}"
-        changed = next((two for two in zip(path.read_text().split("\n"), mutated.split("\n")) if two[0] != two[1]), None)
+        changed = next(
+            (two for two in zip(path.read_text().split("\n"), mutated.split("\n")) if two[0] != two[1]), None
+        )
         result = {"file": name, "line": first, "what": what, "outcome": outcome, "ran": ran, "change": changed}
         with options.out.open("a") as file:
             print(json.dumps({**result, "seconds": round(time.monotonic() - started)}), file=file)

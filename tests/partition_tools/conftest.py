@@ -8,10 +8,12 @@ from partition_tools.cli import main
 @pytest.fixture
 def cli(capsys):
     """cli(word, ...) -> (exit code, stdout, stderr); words may be paths and numbers."""
+
     def run(*words):
         code = main([str(word) for word in words])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
+
     return run
 
 
@@ -19,6 +21,7 @@ def cli(capsys):
 def fails(cli, tmp_path):
     """fails(word, ...) -> the one-line error; checks exit code 2 and that no file appeared or changed anywhere
     below."""
+
     def run(*words):
         before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         code, _, err = cli(*words)
@@ -26,4 +29,5 @@ def fails(cli, tmp_path):
         assert code == 2 and len(lines) == 1 and lines[0].startswith("partition_tools: error: "), err
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
         return lines[0]
+
     return run

@@ -23,8 +23,10 @@ def node_data(n, classes=4, width=5, seed=1):
     """features float32, labels int64, masks of three disjoint splits that leave some nodes out."""
     random = np.random.default_rng(seed)
     place = random.permutation(n)
-    masks = {name: np.isin(np.arange(n), place[start:stop])
-             for name, start, stop in (("train", 0, n // 3), ("val", n // 3, n // 2), ("test", n // 2, n - 5))}
+    masks = {
+        name: np.isin(np.arange(n), place[start:stop])
+        for name, start, stop in (("train", 0, n // 3), ("val", n // 3, n // 2), ("test", n // 2, n - 5))
+    }
     labels = random.integers(0, classes, n)
     labels[0] = classes - 1
     return random.standard_normal((n, width)).astype(np.float32), labels, masks
@@ -74,9 +76,15 @@ def view(path):
         edges = _edge_list(file, "", original)
         out = None if meta.undirected else sorted((s, d, t, w) for d, s, t, w in _edge_list(file, "_out", original))
         assert ("topology_out/indptr" in file) != meta.undirected
-        return View(edges, out, None if features is None else features[back], file.read("nodes/labels")[back],
-                    file.read("nodes/split")[back], meta,
-                    file.read("nodes/type")[back] if "nodes/type" in file else None)
+        return View(
+            edges,
+            out,
+            None if features is None else features[back],
+            file.read("nodes/labels")[back],
+            file.read("nodes/split")[back],
+            meta,
+            file.read("nodes/type")[back] if "nodes/type" in file else None,
+        )
 
 
 def _edge_list(file, suffix, original):

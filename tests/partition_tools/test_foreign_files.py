@@ -27,15 +27,23 @@ def test_the_conversion_of_scipy_works(cli, fails, tmp_path, monkeypatch):
     scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.coo_matrix((np.ones(2), ([0, 1], [1, 2])), (4, 4)))
     error = fails("import", tmp_path / "a.npz", "-o", tmp_path / "g.h5")
     monkeypatch.chdir(tmp_path)
-    exec(error[error.index("import scipy"):error.index(", with src=")])
+    exec(error[error.index("import scipy") : error.index(", with src=")])
     assert cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5")[0] == 0
 
 
-@pytest.mark.parametrize("name, words", {
-    "data.pt": ("PyTorch", "torch.load", "edge_index=data.edge_index"), "g.bin": ("DGL", "dgl.load_graphs"),
-    "g.parquet": ("Parquet", "read_parquet"), "g.hdf5": ("HDF5", "h5py"), "g.pkl": ("pickle", "run code"),
-    "g.graphml": ("GraphML", "read_graphml", "--relabel"), "g.npy": ("single numpy array", "edge_index"),
-    "g.mat": ("MATLAB", "mmwrite")}.items())
+@pytest.mark.parametrize(
+    "name, words",
+    {
+        "data.pt": ("PyTorch", "torch.load", "edge_index=data.edge_index"),
+        "g.bin": ("DGL", "dgl.load_graphs"),
+        "g.parquet": ("Parquet", "read_parquet"),
+        "g.hdf5": ("HDF5", "h5py"),
+        "g.pkl": ("pickle", "run code"),
+        "g.graphml": ("GraphML", "read_graphml", "--relabel"),
+        "g.npy": ("single numpy array", "edge_index"),
+        "g.mat": ("MATLAB", "mmwrite"),
+    }.items(),
+)
 def test_files_of_others(fails, tmp_path, name, words):
     (tmp_path / name).write_bytes(b"something")
     error = fails("import", tmp_path / name, "-o", tmp_path / "out.h5")
@@ -76,7 +84,11 @@ def test_a_list_of_nodes_is_no_table_of_splits(fails, tmp_path, name):
             file.write("\n".join(map(str, ids)) + "\n")
     tables = ("--labels", tmp_path / "y.npy", "--splits", tmp_path / name)
     error = fails("import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", *tables)
-    assert ("list of node ids" in error and "one row per node" in error) or name == "few.csv" and "numbers of rows" in error
+    assert (
+        ("list of node ids" in error and "one row per node" in error)
+        or name == "few.csv"
+        and "numbers of rows" in error
+    )
 
 
 def test_splits_without_a_heading_lose_no_row(cli, fails, tmp_path):

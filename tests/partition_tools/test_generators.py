@@ -25,8 +25,15 @@ def test_same_parameters_same_file(cli, tmp_path, model):
     for name in "abc":
         assert cli("verify", tmp_path / f"{name}.h5")[0] == 0
         with GraphFile(tmp_path / f"{name}.h5") as file:
-            arrays = ("topology/indptr", "topology/indices", "edges/weight", "edges/type", "nodes/features",
-                      "nodes/labels", "nodes/split")
+            arrays = (
+                "topology/indptr",
+                "topology/indices",
+                "edges/weight",
+                "edges/type",
+                "nodes/features",
+                "nodes/labels",
+                "nodes/split",
+            )
             contents[name] = file.meta.uuid, b"".join(file.read(array).tobytes() for array in arrays)
     assert contents["a"] == contents["b"]
     assert contents["a"][0] != contents["c"][0] and contents["a"][1] != contents["c"][1]
@@ -103,7 +110,10 @@ def test_edge_types_tell_which_neighbours_to_trust():
     x = data.features[0:6000].astype(np.float64)
     plain = linear_accuracy(data, [x, neighbour_means(data, x, np.ones(len(data.edges.type), bool))])
     accuracy = {}
-    for name, types in (("right", data.edges.type), ("shuffled", np.random.default_rng(0).permutation(data.edges.type))):
+    for name, types in (
+        ("right", data.edges.type),
+        ("shuffled", np.random.default_rng(0).permutation(data.edges.type)),
+    ):
         accuracy[name] = linear_accuracy(data, [x, *(neighbour_means(data, x, types == kind) for kind in range(4))])
     assert accuracy["right"] > plain + 0.08 > accuracy["shuffled"], (plain, accuracy)
 
@@ -155,16 +165,38 @@ def test_tiny():
         assert len(canonical(model.generate(Spec(nodes=1, degree=0, features=2, classes=1))).edges.indices) == 0
 
 
-@pytest.mark.parametrize("words, message", [
-    ({"nodes": 0}, "nodes"), ({"degree": 4000.0}, "degree"), ({"homophily": 1.5}, "homophily"),
-    ({"classes": 0}, "classes"),
-    ({"train": 0.9, "val": 0.2}, "val"), ({"a": 0.9}, "a, b, c"), ({"seed": -1}, "seed"),
-    ({"node_types": -1}, "node_types")])
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ({"nodes": 0}, "nodes"),
+        ({"degree": 4000.0}, "degree"),
+        ({"homophily": 1.5}, "homophily"),
+        ({"classes": 0}, "classes"),
+        ({"train": 0.9, "val": 0.2}, "val"),
+        ({"a": 0.9}, "a, b, c"),
+        ({"seed": -1}, "seed"),
+        ({"node_types": -1}, "node_types"),
+    ],
+)
 def test_bad_parameters(words, message):
     with pytest.raises(ConfigError, match=message):
         Spec(**{"nodes": 5000, "degree": 12, "features": 16, "classes": 5, **words})
 
 
 def test_bad_parameters_on_the_command_line(fails, tmp_path):
-    assert "degree" in fails("generate", "planted", "-o", tmp_path / "g.h5", "--nodes", 10, "--degree", 20,
-                             "--features", 4, "--classes", 2, "--seed", 1)
+    assert "degree" in fails(
+        "generate",
+        "planted",
+        "-o",
+        tmp_path / "g.h5",
+        "--nodes",
+        10,
+        "--degree",
+        20,
+        "--features",
+        4,
+        "--classes",
+        2,
+        "--seed",
+        1,
+    )

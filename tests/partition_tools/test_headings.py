@@ -25,11 +25,13 @@ def write(path, head, *columns, separator=","):
 @pytest.fixture
 def imported(cli, tmp_path):
     """imported(head, columns, option, ...) -> (view of the graph, what was said)."""
+
     def run(head, columns, *options, separator=",", name="e.csv"):
         path = write(tmp_path / name, head, *columns, separator=separator)
         code, _, err = cli("import", path, "-o", tmp_path / "g.h5", "--force", *options)
         assert code == 0, err
         return view(tmp_path / "g.h5"), err
+
     return run
 
 
@@ -51,19 +53,41 @@ def test_a_time_is_no_weight(imported):
     assert "weight -> weight, time ignored, to -> dst, from -> src, kind -> type" in err
 
 
-@pytest.mark.parametrize("head, swapped", [
-    ("Source,Target", False), ("target,source", True), ("u,v", False), ("v,u", True), ("FromNodeId,ToNodeId", False),
-    ("to_node,from_node", True), ("dst_id,src_id", True), (":END_ID,:START_ID", True), ("node1,node2", False),
-    ("id_2,id_1", True),
-    ("nodeB,nodeA", True), ("t,s", True), ('"dst","src"', True), ("node_v,node_u", True)])
+@pytest.mark.parametrize(
+    "head, swapped",
+    [
+        ("Source,Target", False),
+        ("target,source", True),
+        ("u,v", False),
+        ("v,u", True),
+        ("FromNodeId,ToNodeId", False),
+        ("to_node,from_node", True),
+        ("dst_id,src_id", True),
+        (":END_ID,:START_ID", True),
+        ("node1,node2", False),
+        ("id_2,id_1", True),
+        ("nodeB,nodeA", True),
+        ("t,s", True),
+        ('"dst","src"', True),
+        ("node_v,node_u", True),
+    ],
+)
 def test_names_of_ends(imported, head, swapped):
     columns = (DST, SRC) if swapped else (SRC, DST)
     assert imported(head, columns)[0].edges == edge_list(SRC, DST)
 
 
-@pytest.mark.parametrize("comment, swapped", [("# FromNodeId\tToNodeId", False), ("# ToNodeId FromNodeId", True), ("% dst "
-                                                                                                                   "src", True),
-                                              ("# to whom", False), ("# a b", False), ("# src dst time", False)])
+@pytest.mark.parametrize(
+    "comment, swapped",
+    [
+        ("# FromNodeId\tToNodeId", False),
+        ("# ToNodeId FromNodeId", True),
+        ("% dst src", True),
+        ("# to whom", False),
+        ("# a b", False),
+        ("# src dst time", False),
+    ],
+)
 def test_a_heading_in_a_comment(imported, comment, swapped):
     """As SNAP has it; a comment whose words are not all known names, or not as many as columns, is a comment."""
     columns = (DST, SRC) if swapped else (SRC, DST)
@@ -80,15 +104,23 @@ def test_a_comment_names_the_third_column(imported, fails, tmp_path):
 
 def test_columns_without_a_known_name_are_asked_for(fails, imported, tmp_path):
     target = ("-o", tmp_path / "n.h5")
-    cases = {"": "no heading says what the third is", "src,dst,rating": "what rating means is not known",
-             "src,dst,": "--edge-columns src,dst,_", "person,friend,weight": "no column of the heading is known as src or dst",
-             "src,friend,weight": "known as dst", "src,source,dst": "two columns are known as src", "src,dst,src": "src",
-             "src,dst,2019": "2019"}
+    cases = {
+        "": "no heading says what the third is",
+        "src,dst,rating": "what rating means is not known",
+        "src,dst,": "--edge-columns src,dst,_",
+        "person,friend,weight": "no column of the heading is known as src or dst",
+        "src,friend,weight": "known as dst",
+        "src,source,dst": "two columns are known as src",
+        "src,dst,src": "src",
+        "src,dst,2019": "2019",
+    }
     for head, message in cases.items():
         error = fails("import", write(tmp_path / "n.csv", head, SRC, DST, TIME), *target)
         assert message in error and "--edge-columns" in error
     assert "rows have more columns" in fails("import", write(tmp_path / "n.csv", "src,dst", SRC, DST, TIME), *target)
-    error = fails("import", write(tmp_path / "n.csv", "Source,Target,Type", SRC, DST, ["Undirected"] * len(SRC)), *target)
+    error = fails(
+        "import", write(tmp_path / "n.csv", "Source,Target,Type", SRC, DST, ["Undirected"] * len(SRC)), *target
+    )
     assert "column Type, taken for the type of edges" in error and "_ ignores it" in error
     assert "one column" in fails("import", write(tmp_path / "n.csv", "", ["0;1", "1;2"]), *target)
     for head in ("a,b", "node,neighbour", "head,tail"):
@@ -119,8 +151,9 @@ def test_a_heading_without_edges(cli, tmp_path):
 
 
 def test_roles():
-    assert [role(name) for name in ("edge_weight", "Timestamp", "relation_type", "REL", "rating", "id", "edge-time", "")] == [
-        "weight", "_", "type", "type", None, None, "_", None]
+    assert [
+        role(name) for name in ("edge_weight", "Timestamp", "relation_type", "REL", "rating", "id", "edge-time", "")
+    ] == ["weight", "_", "type", "type", None, None, "_", None]
     assert columns_of(["eid", "v", "u"], "x") == ("_", "dst", "src")
     assert all(map(is_id, ("id", "Node_ID", "paper_id", "userId"))) and not is_id("paper_id", 0)
     assert not any(map(is_id, ("valid", "grid", "x1", "class_id", "labelId")))

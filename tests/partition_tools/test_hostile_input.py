@@ -1,7 +1,8 @@
-"""Input that is damaged, or was never right: one line that says so, or a graph that is what the input says. Nothing else.
+"""Input that is damaged, or was never right: one line that says so, or a graph that is what the input says. Nothing
+else.
 
-Everything goes through the command line, in this process, so that an exception of any other kind, a crash, or a file left
-half-written fails the test. Memory is bounded while it runs: a count in a header must not become an allocation.
+Everything goes through the command line, in this process, so that an exception of any other kind, a crash, or a file
+left half-written fails the test. Memory is bounded while it runs: a count in a header must not become an allocation.
 """
 
 import contextlib
@@ -15,14 +16,14 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
+from damage import damaged, damages
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from damage import damaged, damages
 from partition_helpers import node_data, odd_graph, save_npz, view
 
+from hpcgnn.errors import GraphError
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graph.storage import GraphFile
-from hpcgnn.errors import GraphError
 from partition_tools import edges
 from partition_tools.cli import main
 from partition_tools.loading import load_graph
@@ -106,7 +107,9 @@ def write_texts(folder):
     ids = [f"n{i}" for i in range(N)]
     (folder / "words.csv").write_text("time,dst,src\n" + "".join(f"9,{ids[d]},{ids[s]}\n" for s, d in zip(SRC, DST)))
     (folder / "ids.txt").write_text("\n".join(ids) + "\n")
-    (folder / "classes.csv").write_text("id,label\n" + "".join(f"{i},{'abcd'[label]}\n" for i, label in zip(ids, LABELS)))
+    (folder / "classes.csv").write_text(
+        "id,label\n" + "".join(f"{i},{'abcd'[label]}\n" for i, label in zip(ids, LABELS))
+    )
     names = np.select([MASKS["train"], MASKS["val"], MASKS["test"]], ["train", "val", "test"], "")
     (folder / "split.csv").write_text("split\n" + "".join(f"{name or 'none'}\n" for name in names))
     scipy.io.mmwrite(folder / "g.mtx", scipy.sparse.coo_matrix((np.ones(len(SRC)), (SRC, DST)), (N, N)), field="real")

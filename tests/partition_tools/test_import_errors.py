@@ -38,8 +38,10 @@ BAD_ARRAYS = {
     "types short": ({"edge_type": np.zeros(len(SRC) - 1, int)}, "types of shape (254,)"),
     "type fraction": ({"edge_type": np.full(len(SRC), 0.5)}, "whole numbers"),
     "too many types": ({"edge_type": put(np.ones(len(SRC), int), 9, 1 << 16)}, "edge 9 has type 65536"),
-    "type without a name": ({"edge_type": put(np.zeros(len(SRC), int), 7, 2), "edge_type_names": np.array(["a", "b"])},
-                            "edge 7 has type 2"),
+    "type without a name": (
+        {"edge_type": put(np.zeros(len(SRC), int), 7, 2), "edge_type_names": np.array(["a", "b"])},
+        "edge 7 has type 2",
+    ),
     "names of nothing": ({"edge_type_names": np.array(["a", "b"])}, "no edge types"),
     "one name twice": ({"edge_type": np.zeros(len(SRC), int), "edge_type_names": np.array(["a", "a"])}, "distinct"),
     "node types short": ({"node_type": np.zeros(N - 1, int)}, "60 nodes but node types of shape (59,)"),
@@ -49,14 +51,32 @@ BAD_ARRAYS = {
     "node types as words": ({"node_type": np.array(["a"] * N)}, "whole numbers"),
     "two splits": ({"val_mask": MASKS["val"] | MASKS["train"]}, "in two splits"),
     "mask short": ({"val_mask": MASKS["val"][:-1]}, "val mask"),
-    "no nodes": ({"x": None, "y": None, "edge_index": np.zeros((2, 0), int),
-                  **{f"{m}_mask": None for m in MASKS}}, "no nodes"),
+    "no nodes": (
+        {"x": None, "y": None, "edge_index": np.zeros((2, 0), int), **{f"{m}_mask": None for m in MASKS}},
+        "no nodes",
+    ),
     "no edges given": ({"edge_index": None}, "neither edge_index nor src"),
     "pickled": ({"y": np.array([{} for _ in range(N)])}, "pickle"),
-    "sparse column": ({"x": None, "x_indptr": np.array([0] + [1] * N), "x_indices": np.array([9]),
-                       "x_data": np.ones(1), "x_shape": np.array([N, 9])}, "column outside"),
-    "sparse pointers": ({"x": None, "x_indptr": np.array([0, 2] + [1] * (N - 1)), "x_indices": np.array([0]),
-                         "x_data": np.ones(1), "x_shape": np.array([N, 9])}, "inconsistent"),
+    "sparse column": (
+        {
+            "x": None,
+            "x_indptr": np.array([0] + [1] * N),
+            "x_indices": np.array([9]),
+            "x_data": np.ones(1),
+            "x_shape": np.array([N, 9]),
+        },
+        "column outside",
+    ),
+    "sparse pointers": (
+        {
+            "x": None,
+            "x_indptr": np.array([0, 2] + [1] * (N - 1)),
+            "x_indices": np.array([0]),
+            "x_data": np.ones(1),
+            "x_shape": np.array([N, 9]),
+        },
+        "inconsistent",
+    ),
 }
 
 

@@ -56,8 +56,13 @@ def test_npz_weights_types_and_sparse_features(tmp_path):
     random = np.random.default_rng(5)
     weight, kind = random.random(len(src)), random.integers(0, 3, len(src))
     rows = scipy.sparse.random(N, 40, 0.1, "csr", np.float32, random)
-    changes = {"x": None, "x_indptr": rows.indptr, "x_indices": rows.indices, "x_data": rows.data,
-               "x_shape": np.array(rows.shape)}
+    changes = {
+        "x": None,
+        "x_indptr": rows.indptr,
+        "x_indices": rows.indices,
+        "x_data": rows.data,
+        "x_shape": np.array(rows.shape),
+    }
     save_npz(tmp_path / "g.npz", src, dst, N, edge_weight=weight, edge_type=kind, **changes)
     import_graph(tmp_path / "g.npz", tmp_path / "g.h5")
     seen = view(tmp_path / "g.h5")
@@ -97,9 +102,16 @@ def write_text(path, lines):
         file.write("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("name, separator, head", [
-    ("e.txt", " ", ["# a comment", "% another"]), ("e.csv", ",", ["src,dst,weight"]), ("e.tsv.gz", "\t", []),
-    ("e.csv.gz", ", ", ["# one", "from,to,w"]), ("e.edges", "   ", [])])
+@pytest.mark.parametrize(
+    "name, separator, head",
+    [
+        ("e.txt", " ", ["# a comment", "% another"]),
+        ("e.csv", ",", ["src,dst,weight"]),
+        ("e.tsv.gz", "\t", []),
+        ("e.csv.gz", ", ", ["# one", "from,to,w"]),
+        ("e.edges", "   ", []),
+    ],
+)
 def test_edge_list_with_tables(cli, tmp_path, name, separator, head):
     src, dst = odd_graph()
     features, labels, masks = node_data(N)
@@ -111,8 +123,19 @@ def test_edge_list_with_tables(cli, tmp_path, name, separator, head):
     shuffled = np.random.default_rng(1).permutation(N)
     write_text(tmp_path / "s.csv", ["id,split"] + [f"{node},{words[node]}" for node in shuffled])
     named = () if "," in "".join(head) else ("--edge-columns", "src,dst,weight")
-    code, _, err = cli("import", tmp_path / name, "-o", tmp_path / "g.h5", "--features", tmp_path / "x.npy",
-                       "--labels", tmp_path / "y.csv", "--splits", tmp_path / "s.csv", *named)
+    code, _, err = cli(
+        "import",
+        tmp_path / name,
+        "-o",
+        tmp_path / "g.h5",
+        "--features",
+        tmp_path / "x.npy",
+        "--labels",
+        tmp_path / "y.csv",
+        "--splits",
+        tmp_path / "s.csv",
+        *named,
+    )
     assert code == 0, err
     seen = view(tmp_path / "g.h5")
     assert seen.edges == edge_list(src, dst, weight)
@@ -123,8 +146,23 @@ def test_edge_list_columns_and_relabelled_ids(cli, tmp_path):
     """Ids are words here; nodes are numbered in the sorted order of all ids, those of keyed tables included."""
     write_text(tmp_path / "e.csv", ["time,to,from,kind", "9,pear,apple,1", "8,fig,pear,0", "7,fig,pear,0"])
     write_text(tmp_path / "y.csv", ["id,label", "zebra,1", "pear,0", "apple,1", "fig,2"])
-    code, _, err = cli("import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--edge-columns", "_,dst,src,type",
-                       "--relabel", "--labels", tmp_path / "y.csv", "--train", 0.5, "--val", 0.25, "--seed", 3)
+    code, _, err = cli(
+        "import",
+        tmp_path / "e.csv",
+        "-o",
+        tmp_path / "g.h5",
+        "--edge-columns",
+        "_,dst,src,type",
+        "--relabel",
+        "--labels",
+        tmp_path / "y.csv",
+        "--train",
+        0.5,
+        "--val",
+        0.25,
+        "--seed",
+        3,
+    )
     assert code == 0, err
     seen = view(tmp_path / "g.h5")
     apple, fig, pear, zebra = range(4)
@@ -166,12 +204,23 @@ def ogb_folder(path, labels, binary):
     (path / "raw").mkdir(parents=True)
     (path / "split" / "time").mkdir(parents=True)
     if binary:
-        np.savez(path / "raw" / "data.npz", edge_index=np.stack([src, dst]), num_nodes_list=np.array([N]),
-                 num_edges_list=np.array([len(src)]), node_feat=features, node_year=np.full((N, 1), 2015))
+        np.savez(
+            path / "raw" / "data.npz",
+            edge_index=np.stack([src, dst]),
+            num_nodes_list=np.array([N]),
+            num_edges_list=np.array([len(src)]),
+            node_feat=features,
+            node_year=np.full((N, 1), 2015),
+        )
         np.savez(path / "raw" / "node-label.npz", node_label=labels)
     else:
-        tables = {"edge": np.stack([src, dst], 1), "num-node-list": [[N]], "num-edge-list": [[len(src)]],
-                  "node-feat": features, "node-label": labels}
+        tables = {
+            "edge": np.stack([src, dst], 1),
+            "num-node-list": [[N]],
+            "num-edge-list": [[len(src)]],
+            "node-feat": features,
+            "node-label": labels,
+        }
         for name, rows in tables.items():
             lines = [",".join("" if value != value else str(value) for value in row) for row in rows]
             write_text(path / "raw" / f"{name}.csv.gz", lines)
@@ -207,6 +256,7 @@ def test_ogb_multi_label_and_hint(cli, tmp_path):
 
 def canonical_view(tmp_path, src, dst, n, weight=None, kind=None, **options):
     from hpcgnn.graph.storage import write_graph
+
     write_graph(tmp_path / "o.h5", canonical(RawGraph(src, dst, n, weight=weight, type=kind), ImportOptions(**options)))
     return view(tmp_path / "o.h5")
 
@@ -226,8 +276,9 @@ def test_self_loops(tmp_path, how):
 
 def test_duplicates(tmp_path):
     src, dst, kind = [0, 0, 0, 0, 1], [1, 1, 1, 1, 0], [2, 1, 1, 2, 1]
-    seen = canonical_view(tmp_path, np.array(src), np.array(dst), 3, np.array([4., 3, 2, 1, 2]), np.array(kind),
-                          drop_duplicates=True)
+    seen = canonical_view(
+        tmp_path, np.array(src), np.array(dst), 3, np.array([4.0, 3, 2, 1, 2]), np.array(kind), drop_duplicates=True
+    )
     assert seen.edges == edge_list([0, 0, 1], [1, 1, 0], [2, 1, 2], [1, 2, 1])
     seen = canonical_view(tmp_path, np.array(src), np.array(dst), 3)
     assert seen.edges == edge_list(src, dst)
@@ -238,8 +289,9 @@ def test_undirected_merges_and_averages(tmp_path):
     seen = canonical_view(tmp_path, src, dst, 4, weight, undirected=True)
     assert seen.meta.undirected and seen.edges == edge_list([0, 1, 0, 2, 2], [1, 0, 2, 0, 2], [3, 3, 5, 5, 7])
     seen = canonical_view(tmp_path, src, dst, 4, weight, np.array([0, 1, 0, 1, 1]), undirected=True)
-    assert seen.edges == edge_list([0, 1, 0, 1, 0, 2, 2], [1, 0, 1, 0, 2, 0, 2], [3.5, 3.5, 2, 2, 5, 5, 7],
-                                   [0, 0, 1, 1, 1, 1, 1])
+    assert seen.edges == edge_list(
+        [0, 1, 0, 1, 0, 2, 2], [1, 0, 1, 0, 2, 0, 2], [3.5, 3.5, 2, 2, 5, 5, 7], [0, 0, 1, 1, 1, 1, 1]
+    )
 
 
 def test_undirected_leaves_a_symmetric_graph_alone(tmp_path):
@@ -247,8 +299,10 @@ def test_undirected_leaves_a_symmetric_graph_alone(tmp_path):
     assert canonical_view(tmp_path, src, dst, N, undirected=True).edges == edge_list(src, dst)
 
 
-@pytest.mark.parametrize("weight, kind, undirected", [
-    ([1, 1, 2, 2], None, True), ([1, 2, 2, 1], None, False), (None, [0, 0, 1, 1], True), (None, [0, 1, 1, 1], False)])
+@pytest.mark.parametrize(
+    "weight, kind, undirected",
+    [([1, 1, 2, 2], None, True), ([1, 2, 2, 1], None, False), (None, [0, 0, 1, 1], True), (None, [0, 1, 1, 1], False)],
+)
 def test_symmetry_includes_weights_and_types(tmp_path, weight, kind, undirected):
     src, dst = np.array([0, 1, 1, 2]), np.array([1, 0, 2, 1])
     weight, kind = (None if a is None else np.array(a) for a in (weight, kind))

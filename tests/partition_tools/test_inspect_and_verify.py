@@ -13,7 +13,7 @@ from partition_tools.import_graph import import_graph
 from partition_tools.partition_graph import partition_graph
 
 N = 200
-TURNED = object()       # stands for the array with its first value changed to another one of its range
+TURNED = object()  # stands for the array with its first value changed to another one of its range
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,16 @@ def files(tmp_path_factory):
     for name, symmetric in (("undirected", True), ("directed", False)):
         src, dst = odd_graph(N, 900, symmetric=symmetric)
         low, high = np.minimum(src, dst), np.maximum(src, dst)
-        save_npz(folder / f"{name}.npz", src, dst, N, edge_weight=1 + (low * 7 + high) % 5, edge_type=(low + high) % 3,
-                 node_type=np.arange(N) % 4, node_type_names=np.array(["north", "east", "south", "west"]))
+        save_npz(
+            folder / f"{name}.npz",
+            src,
+            dst,
+            N,
+            edge_weight=1 + (low * 7 + high) % 5,
+            edge_type=(low + high) % 3,
+            node_type=np.arange(N) % 4,
+            node_type_names=np.array(["north", "east", "south", "west"]),
+        )
         import_graph(folder / f"{name}.npz", folder / f"{name}.h5")
         partition_graph(folder / f"{name}.h5", [1, 2, 4])
     return folder
@@ -34,6 +42,7 @@ def files(tmp_path_factory):
 def copy(files, tmp_path):
     def make(name="undirected"):
         return shutil.copy(files / f"{name}.h5", tmp_path / "g.h5")
+
     return make
 
 
@@ -52,8 +61,10 @@ def failed(cli, path):
     return {check["name"]: check["detail"] for check in json.loads(out)["checks"] if check["ok"] is False}
 
 
-@pytest.mark.parametrize("dataset", ["nodes/features", "topology/indices", "nodes/labels", "clusters/offsets",
-                                     "partitionings/metis/4", "edges/weight"])
+@pytest.mark.parametrize(
+    "dataset",
+    ["nodes/features", "topology/indices", "nodes/labels", "clusters/offsets", "partitionings/metis/4", "edges/weight"],
+)
 def test_one_flipped_byte(cli, copy, dataset):
     path = copy()
     with h5py.File(path) as file:
@@ -71,34 +82,37 @@ def change(path, dataset, index, value):
         file[dataset][index] = value
 
 
-@pytest.mark.parametrize("name, dataset, index, value, check, detail", [
-    ("undirected", "topology/indices", 5, N, "index range", "edge 5"),
-    ("undirected", "topology/indices", 5, -1, "index range", "edge 5"),
-    ("undirected", "topology/indptr", 7, 5000, "row pointers", "falls at 7"),
-    ("undirected", "topology/indptr", 0, 1, "row pointers", "begin with 0"),
-    ("undirected", "topology/indptr", N, 3, "row pointers", "falls at"),
-    ("undirected", "edges/weight", 11, 77, "symmetric as stated", "weights"),
-    ("undirected", "edges/weight", 11, np.nan, "finite weights", "edge 11"),
-    ("undirected", "edges/type", 11, -1, "edge types", "edge 11"),
-    ("undirected", "edges/type", 11, 3, "edge types", "edge 11"),
-    ("directed", "edges_out/type", 11, 3, "edge types_out", "edge 11"),
-    ("undirected", "edges/type", slice(0, None), TURNED, "symmetric as stated", "types"),
-    ("directed", "edges_out/type", slice(0, None), TURNED, "topology_out is the transpose", "types"),
-    ("undirected", "nodes/type", 9, 4, "node types", "node 9"),
-    ("undirected", "nodes/type", 9, -1, "node types", "node 9"),
-    ("directed", "edges_out/weight", 11, 77, "topology_out is the transpose", "weights"),
-    ("directed", "topology_out/indices", 11, N, "index range_out", "edge 11"),
-    ("undirected", "nodes/features", (9, 2), np.nan, "finite features", "node 9"),
-    ("undirected", "nodes/labels", 9, 4, "labels in classes", "label 9"),
-    ("undirected", "nodes/labels", 9, -2, "labels in classes", "label 9"),
-    ("undirected", "nodes/split", 9, 4, "split values", "node 9"),
-    ("undirected", "nodes/original_id", 9, N, "original_id is a permutation", "node 9"),
-    ("undirected", "clusters/offsets", 2, 0, "cluster offsets", "falls"),
-    ("undirected", "clusters/graph/weight", 2, 999, "cluster graph", "agree"),
-    ("undirected", "partitionings/metis/4", 0, 4, "map metis/4", "not a map"),
-    ("undirected", "partitionings/metis/4", 0, -1, "map metis/4", "not a map"),
-    ("undirected", "partitionings/metis/4", slice(None), 1, "map metis/4", "3 of 4 ranks"),
-])
+@pytest.mark.parametrize(
+    "name, dataset, index, value, check, detail",
+    [
+        ("undirected", "topology/indices", 5, N, "index range", "edge 5"),
+        ("undirected", "topology/indices", 5, -1, "index range", "edge 5"),
+        ("undirected", "topology/indptr", 7, 5000, "row pointers", "falls at 7"),
+        ("undirected", "topology/indptr", 0, 1, "row pointers", "begin with 0"),
+        ("undirected", "topology/indptr", N, 3, "row pointers", "falls at"),
+        ("undirected", "edges/weight", 11, 77, "symmetric as stated", "weights"),
+        ("undirected", "edges/weight", 11, np.nan, "finite weights", "edge 11"),
+        ("undirected", "edges/type", 11, -1, "edge types", "edge 11"),
+        ("undirected", "edges/type", 11, 3, "edge types", "edge 11"),
+        ("directed", "edges_out/type", 11, 3, "edge types_out", "edge 11"),
+        ("undirected", "edges/type", slice(0, None), TURNED, "symmetric as stated", "types"),
+        ("directed", "edges_out/type", slice(0, None), TURNED, "topology_out is the transpose", "types"),
+        ("undirected", "nodes/type", 9, 4, "node types", "node 9"),
+        ("undirected", "nodes/type", 9, -1, "node types", "node 9"),
+        ("directed", "edges_out/weight", 11, 77, "topology_out is the transpose", "weights"),
+        ("directed", "topology_out/indices", 11, N, "index range_out", "edge 11"),
+        ("undirected", "nodes/features", (9, 2), np.nan, "finite features", "node 9"),
+        ("undirected", "nodes/labels", 9, 4, "labels in classes", "label 9"),
+        ("undirected", "nodes/labels", 9, -2, "labels in classes", "label 9"),
+        ("undirected", "nodes/split", 9, 4, "split values", "node 9"),
+        ("undirected", "nodes/original_id", 9, N, "original_id is a permutation", "node 9"),
+        ("undirected", "clusters/offsets", 2, 0, "cluster offsets", "falls"),
+        ("undirected", "clusters/graph/weight", 2, 999, "cluster graph", "agree"),
+        ("undirected", "partitionings/metis/4", 0, 4, "map metis/4", "not a map"),
+        ("undirected", "partitionings/metis/4", 0, -1, "map metis/4", "not a map"),
+        ("undirected", "partitionings/metis/4", slice(None), 1, "map metis/4", "3 of 4 ranks"),
+    ],
+)
 def test_wrong_contents(cli, copy, name, dataset, index, value, check, detail):
     path = copy(name)
     if value is TURNED:
@@ -175,8 +189,13 @@ def test_inspect(cli, files, name):
     degrees = np.bincount(dst, minlength=N)
     assert code == 0 and (info["nodes"], info["directed_edges"]) == (N, len(src))
     assert info["undirected"] == (name == "undirected") and info["self_loops"] == np.count_nonzero(src == dst)
-    assert info["in_degree"] == {"min": degrees.min(), "median": np.median(degrees), "mean": degrees.mean(),
-                                 "max": degrees.max(), "isolated": N - len(set(src) | set(dst))}
+    assert info["in_degree"] == {
+        "min": degrees.min(),
+        "median": np.median(degrees),
+        "mean": degrees.mean(),
+        "max": degrees.max(),
+        "isolated": N - len(set(src) | set(dst)),
+    }
     assert info["node_types"] == dict.fromkeys(("north", "east", "south", "west"), N // 4)
     kinds = (np.minimum(src, dst) + np.maximum(src, dst)) % 3
     assert info["edge_types"] == {str(kind): np.count_nonzero(kinds == kind) for kind in range(3)}
@@ -206,14 +225,19 @@ def test_inspect_of_an_import(cli, files, tmp_path):
 
 
 def test_sums_of_weights(cli, tmp_path):
-    """Weights that cancel or sum to less than 0 are no fault, but models divide by the sums: each is told what it finds."""
+    """Weights that cancel or sum to less than 0 are no fault, but models divide by the sums: each is told what it
+    finds.
+    """
+
     def remarks(weight, **more):
         src, dst = np.array([0, 1, 1, 2, 3, 4]), np.array([5, 5, 6, 6, 7, 8])
         save_npz(tmp_path / "g.npz", src, dst, 10, edge_weight=np.array(weight, np.float32), **more)
         import_graph(tmp_path / "g.npz", tmp_path / "g.h5", force=True)
         code, out, err = cli("verify", tmp_path / "g.h5", "--json")
         assert code == 0, err
-        return {check["name"]: check["detail"] for check in json.loads(out)["checks"] if check["name"].startswith("sums")}
+        return {
+            check["name"]: check["detail"] for check in json.loads(out)["checks"] if check["name"].startswith("sums")
+        }
 
     assert remarks([1, 2, 3, 4, 5, 6]) == {}
     found = remarks([1, -1, -2, 0.5, -1, 3], edge_type=np.array([0, 1, 0, 0, 1, 1]))

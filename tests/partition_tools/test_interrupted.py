@@ -1,4 +1,5 @@
-"""Commands that are killed, or asked to end, while they write: the target is what it was, and the same command then works.
+"""Commands that are killed, or asked to end, while they write: the target is what it was, and the same command then
+works.
 
 Two commands with one target: the second says so and stops, whichever they are.
 """

@@ -17,9 +17,11 @@ WORDS = np.array(["politician", "company", "tv show", "government"])[LABELS]
 @pytest.fixture
 def words(tmp_path):
     """words(option, ..., array=...) -> the words of an import of an archive with these arrays."""
+
     def make(*options, **changes):
         save_npz(tmp_path / "g.npz", SRC, DST, N, **{"num_classes": None} | changes)
         return "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", *options
+
     return make
 
 
@@ -30,7 +32,17 @@ def table(tmp_path):
 
     def make(lines, *options):
         (tmp_path / "y.csv").write_text("\n".join(map(str, lines)) + "\n")
-        return "import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.csv", "--force", *options
+        return (
+            "import",
+            tmp_path / "e.csv",
+            "-o",
+            tmp_path / "g.h5",
+            "--labels",
+            tmp_path / "y.csv",
+            "--force",
+            *options,
+        )
+
     return make
 
 
@@ -99,7 +111,9 @@ def check_words(cli, tmp_path, labels):
 def test_words_in_a_table(cli, tmp_path, table, keyed):
     labels = WORDS.copy()
     labels[:2] = ""
-    lines = ["id,page type"] + [f"{node},{labels[node]}" for node in reversed(range(N))] if keyed else ["label", *labels]
+    lines = (
+        ["id,page type"] + [f"{node},{labels[node]}" for node in reversed(range(N))] if keyed else ["label", *labels]
+    )
     code, _, err = cli(*table(lines))
     assert code == 0 and "labels of 4 classes" in err
     check_words(cli, tmp_path, labels)
@@ -122,7 +136,9 @@ def test_words_in_an_archive(cli, fails, tmp_path, words):
 
 
 def test_words_in_several_columns(fails, table):
-    assert "expected one column of classes" in fails(*table(["id,name,type", *(f'{i},"a, b",{WORDS[i]}' for i in range(N))]))
+    assert "expected one column of classes" in fails(
+        *table(["id,name,type", *(f'{i},"a, b",{WORDS[i]}' for i in range(N))])
+    )
 
 
 def test_numbers_as_texts_are_numbers(cli, tmp_path, words):
@@ -138,7 +154,9 @@ def test_a_first_label_is_no_heading(cli, fails, table):
 
 def test_names_of_classes_that_do_not_fit_fail_verify(cli, tmp_path, words):
     import h5py
+
     from hpcgnn.graph.attributes import write_attributes
+
     assert cli(*words(y=WORDS))[0] == 0
     with h5py.File(tmp_path / "g.h5", "r+", libver="latest") as file:
         write_attributes(file, type_names=json.dumps({"classes": ["a"]}))

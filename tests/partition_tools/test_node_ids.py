@@ -27,8 +27,9 @@ def words(folder, *more):
     return ("import", folder / "e.csv", "-o", folder / "g.h5", *more)
 
 
-@pytest.mark.parametrize("option, file", [("features", "x.npy"), ("labels", "y.npy"), ("splits", "s.csv"),
-                                          ("node-types", "t.csv")])
+@pytest.mark.parametrize(
+    "option, file", [("features", "x.npy"), ("labels", "y.npy"), ("splits", "s.csv"), ("node-types", "t.csv")]
+)
 def test_rows_without_ids_are_refused(fails, folder, option, file):
     error = fails(*words(folder, "--relabel", f"--{option}", folder / file))
     assert "--node-ids" in error and "heading id" in error
@@ -40,8 +41,21 @@ def test_the_order_of_ids_is_given(cli, folder, form):
         (folder / "ids.txt").write_text("# rows\nnode_id\n" + "\n".join(ORDER) + "\n")
     ids = folder / "ids.npy" if form == "npy" else folder / "ids.txt"
     np.save(folder / "ids.npy", np.array(ORDER))
-    code, _, err = cli(*words(folder, "--features", folder / "x.npy", "--labels", folder / "y.npy", "--splits", folder / "s.csv",
-                              "--node-types", folder / "t.csv", "--node-ids", ids))
+    code, _, err = cli(
+        *words(
+            folder,
+            "--features",
+            folder / "x.npy",
+            "--labels",
+            folder / "y.npy",
+            "--splits",
+            folder / "s.csv",
+            "--node-types",
+            folder / "t.csv",
+            "--node-ids",
+            ids,
+        )
+    )
     assert code == 0, err
     seen = view(folder / "g.h5")
     assert seen.edges == edge_list([0, 2, 3], [2, 1, 1])
@@ -71,9 +85,14 @@ def test_row_numbers_need_no_ids(cli, folder):
 
 def test_wrong_orders(fails, folder):
     given = words(folder, "--features", folder / "x.npy", "--node-ids", folder / "ids.txt")
-    for text, message in (("pear\nfig\nzebra\n", "apple"), ("pear\nfig\nzebra\npear\napple\n", "pear twice"),
-                          ("pear\nfig\nzebra\napple\nplum\n", "4 rows but"), ("pear,1\nfig,2\n", "one node id per row"),
-                          ("pear\n\nzebra\napple\n", "empty node id"), ("", "columns")):
+    for text, message in (
+        ("pear\nfig\nzebra\n", "apple"),
+        ("pear\nfig\nzebra\npear\napple\n", "pear twice"),
+        ("pear\nfig\nzebra\napple\nplum\n", "4 rows but"),
+        ("pear,1\nfig,2\n", "one node id per row"),
+        ("pear\n\nzebra\napple\n", "empty node id"),
+        ("", "columns"),
+    ):
         (folder / "ids.txt").write_text(text)
         assert message in fails(*given)
     (folder / "ids.txt").write_text("\n".join(ORDER))
@@ -85,17 +104,21 @@ def test_wrong_orders(fails, folder):
 
 
 def test_numbers_and_words(cli, fails, folder):
-    """01 and 1 are no two nodes and no one node; ids of one number each are numbers; NA is a word; 64 bits stay 64 bits."""
+    """01 and 1 are no two nodes and no one node; ids of one number each are numbers; NA is a word; 64 bits stay 64
+    bits.
+    """
     (folder / "e.csv").write_text("src,dst\n01,2\n1,2\n")
     assert "01 and 1" in fails(*words(folder, "--relabel"))
     (folder / "e.csv").write_text("src,dst\n1,2\n2,3\n")
     (folder / "y.csv").write_text("id,label\n01,5\n2,6\n")
     assert "01 and 1" in fails(*words(folder, "--relabel", "--labels", folder / "y.csv"))
-    cases = {"007,10\n10,0200\n": ([0, 1], [1, 2]),             # numbers, in the order of numbers
-             "NA,null\nnull,x\n": ([0, 1], [1, 2]),               # words, not nothing
-             "18446744073709551615,1\n18446744073709551614,1\n": ([2, 1], [0, 0]),
-             "18446744073709551615,18446744073709551614\n1,2\n": ([3, 0], [2, 1]),
-             "99999999999999999999999,a\n1,a\n": ([1, 0], [2, 2])}
+    cases = {
+        "007,10\n10,0200\n": ([0, 1], [1, 2]),  # numbers, in the order of numbers
+        "NA,null\nnull,x\n": ([0, 1], [1, 2]),  # words, not nothing
+        "18446744073709551615,1\n18446744073709551614,1\n": ([2, 1], [0, 0]),
+        "18446744073709551615,18446744073709551614\n1,2\n": ([3, 0], [2, 1]),
+        "99999999999999999999999,a\n1,a\n": ([1, 0], [2, 2]),
+    }
     for text, (src, dst) in cases.items():
         (folder / "e.csv").write_text("src,dst\n" + text)
         code, _, err = cli(*words(folder, "--relabel", "--force"))

@@ -17,15 +17,25 @@ CODES = sum(mask * code for mask, code in zip((MASKS["train"], MASKS["val"], MAS
 @pytest.fixture
 def words(tmp_path):
     """words(option, ..., array=...) -> the words of an import of an archive with these arrays."""
+
     def make(*options, **changes):
         save_npz(tmp_path / "g.npz", SRC, DST, N, **changes)
         return "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", *options
+
     return make
 
 
-@pytest.mark.parametrize("names", [("train_idx", "val_idx", "test_idx"), ("idx_train", "idx_val", "idx_test"),
-                                   ("train_index", "valid_index", "test_index"), ("train_nodes", "valid_nodes", "test_nodes"),
-                                   ("split_train", "split_valid", "split_test"), ("train_mask", "valid_idx", "test-ids")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train_idx", "val_idx", "test_idx"),
+        ("idx_train", "idx_val", "idx_test"),
+        ("train_index", "valid_index", "test_index"),
+        ("train_nodes", "valid_nodes", "test_nodes"),
+        ("split_train", "split_valid", "split_test"),
+        ("train_mask", "valid_idx", "test-ids"),
+    ],
+)
 def test_splits_as_lists_of_nodes(cli, tmp_path, words, names):
     """In any order of the ids, of shape (k,) or (k, 1)."""
     arrays = {name: IDS[split][::-1] for name, split in zip(names, ("train", "val", "test"))}
@@ -50,10 +60,15 @@ def test_masks_and_lists_must_agree(cli, fails, words):
 
 
 def test_wrong_lists(fails, words):
-    for array, message in ((np.array([3, N]), "names node 60, outside the nodes 0..59"), (np.array([-1]), "names node -1"),
-                           (np.array([0.5]), "vector of node ids"), (np.stack([IDS["train"]] * 3), "vector of node ids"),
-                           (CODES == 1, None), ((CODES == 1).astype(int), "which may be a mask or a list"),
-                           (IDS["val"], "in two splits")):
+    for array, message in (
+        (np.array([3, N]), "names node 60, outside the nodes 0..59"),
+        (np.array([-1]), "names node -1"),
+        (np.array([0.5]), "vector of node ids"),
+        (np.stack([IDS["train"]] * 3), "vector of node ids"),
+        (CODES == 1, None),
+        ((CODES == 1).astype(int), "which may be a mask or a list"),
+        (IDS["val"], "in two splits"),
+    ):
         given = words(train_mask=None, train_idx=array)
         if message is not None:
             assert message in fails(*given)
@@ -72,12 +87,24 @@ def test_masks_of_several_splits(cli, fails, tmp_path, words):
     np.testing.assert_array_equal(view(tmp_path / "g.h5").split, CODES)
 
 
-@pytest.mark.parametrize("name, message", [
-    ("edge_attr", "edge features are not supported yet"), ("edge_label", "link prediction"), ("edge_label_index", "link "
-                                                                                                                  "prediction"),
-    ("edge_time", "no times"), ("node_year", "no times"), ("batch", "one file holds one graph"), ("split", "train_mask"),
-    ("target", "rename"), ("train_edge_index", "rename"), ("adj_t", "rename"), ("pos", "rename"), ("feat", "mean the same"),
-    ("label", "mean the same")])
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("edge_attr", "edge features are not supported yet"),
+        ("edge_label", "link prediction"),
+        ("edge_label_index", "link prediction"),
+        ("edge_time", "no times"),
+        ("node_year", "no times"),
+        ("batch", "one file holds one graph"),
+        ("split", "train_mask"),
+        ("target", "rename"),
+        ("train_edge_index", "rename"),
+        ("adj_t", "rename"),
+        ("pos", "rename"),
+        ("feat", "mean the same"),
+        ("label", "mean the same"),
+    ],
+)
 def test_what_changes_the_meaning_is_refused(cli, fails, words, name, message):
     error = fails(*words(**{name: np.zeros(len(SRC))}))
     assert name in error and message in error and f"--ignore {name}" in error
@@ -103,5 +130,6 @@ def test_other_names_of_features_and_labels(cli, tmp_path, words):
 def test_names():
     names = ("valid_mask", "mask_dev", "test", "train_edge_mask", "training_time", "val_test_idx")
     assert [split_of(name) for name in names] == [("val", "mask"), ("val", "mask"), ("test", ""), None, None, None]
-    assert [changes_meaning(name) for name in ("edge_norm", "t", "x_names", "num_edges", "title", "train_edge_mask")] == [
-        True, True, False, False, False, True]
+    assert [
+        changes_meaning(name) for name in ("edge_norm", "t", "x_names", "num_edges", "title", "train_edge_mask")
+    ] == [True, True, False, False, False, True]

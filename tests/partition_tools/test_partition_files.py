@@ -25,8 +25,13 @@ def make(path, kind):
         changes = {"edge_weight": random.random(len(src)), "edge_type": random.integers(0, 3, len(src))}
     if kind == "sparse":
         indptr = np.arange(N + 1) * 2
-        changes = {"x": None, "x_indptr": indptr, "x_indices": np.tile([3, 1], N), "x_shape": np.array([N, 5]),
-                   "x_data": np.arange(2 * N)}
+        changes = {
+            "x": None,
+            "x_indptr": indptr,
+            "x_indices": np.tile([3, 1], N),
+            "x_shape": np.array([N, 5]),
+            "x_data": np.arange(2 * N),
+        }
     if kind == "multi":
         changes = {"y": np.random.default_rng(2).integers(0, 2, (N, 3)), "num_classes": None}
     if kind == "edgeless":
@@ -129,8 +134,10 @@ def test_partitioning_is_reproducible(tmp_path):
     for path, seed in zip(files, (1, 1, 2)):
         make(path, "directed")
         partition_graph(path, [2, 3], seed=seed)
-    one, two, other = ([np.concatenate([file.read("nodes/original_id"), file.cluster_map("metis", 3)[0]])]
-                       for file in map(GraphFile, files))
+    one, two, other = (
+        [np.concatenate([file.read("nodes/original_id"), file.cluster_map("metis", 3)[0]])]
+        for file in map(GraphFile, files)
+    )
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
 
@@ -162,7 +169,7 @@ def test_windows_of_permuted_rows():
     place = np.argsort(order)
     permuted = PermutedRows(rows, order, place, buffer_bytes=8 * 70_000)
     assert permuted.rows == 65_536
-    parts = [permuted[start:start + 50_000] for start in range(0, 200_000, 50_000)]
+    parts = [permuted[start : start + 50_000] for start in range(0, 200_000, 50_000)]
     np.testing.assert_array_equal(np.concatenate(parts), rows[order])
 
 

@@ -15,7 +15,20 @@ def test_seeds(tmp_path, capsys, seed):
         x=draw.random((30, 3), np.float32),
         y=draw.integers(0, 2, 30),
     )
-    generate = ["generate", "planted", "-o", str(path), "--nodes", "60", "--degree", "4", "--features", "3", "--classes", "2"]
+    generate = [
+        "generate",
+        "planted",
+        "-o",
+        str(path),
+        "--nodes",
+        "60",
+        "--degree",
+        "4",
+        "--features",
+        "3",
+        "--classes",
+        "2",
+    ]
     assert main([*generate, "--seed", str(2**63 - 1)]) == 0
     capsys.readouterr()
     other = str(tmp_path / "other.h5")

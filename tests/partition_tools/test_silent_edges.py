@@ -39,7 +39,9 @@ def test_words_that_name_ends_and_are_ids(fails, cli, tmp_path):
 def test_an_empty_first_row(fails, tmp_path, edges):
     """It was skipped, and all rows were those of the node before."""
     (tmp_path / "y.csv").write_text("\n0\n1\n1\n")
-    assert "begins with an empty line" in fails("import", edges, "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.csv")
+    assert "begins with an empty line" in fails(
+        "import", edges, "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.csv"
+    )
 
 
 def test_a_class_with_the_name_of_nothing(cli, tmp_path, edges):

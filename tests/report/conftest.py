@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from core.launching import start
+
 from hpcgnn.report.read import read_runs
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec

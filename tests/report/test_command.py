@@ -1,8 +1,8 @@
 """`hpcgnn report` as a user meets it: exit codes, one-line errors, and no torch or MPI on the way."""
 
 import pytest
-
 from core.launching import start
+
 from hpcgnn.__main__ import main
 
 from .conftest import report

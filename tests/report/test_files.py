@@ -125,7 +125,9 @@ def test_the_page_stands_alone(written):
 
 
 def test_everything_is_escaped(copied, tmp_path):
-    """Names of runs, labels, graphs, hosts and commands are others' words, and TeX, Markdown and HTML all have signs."""
+    """Names of runs, labels, graphs, hosts and commands are others' words, and TeX, Markdown and HTML all have
+    signs.
+    """
     nasty = '<script>alert("1")</script>&|_%$#'
     paths = [copied("p1-a", "<b>1&|_%"), copied("p2-a", "plain")]
     for path in paths:

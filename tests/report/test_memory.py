@@ -1,4 +1,6 @@
-"""Memory profiles from training on two ranks: the account explains what the kernel measured, and the report shows both."""
+"""Memory profiles from training on two ranks: the account explains what the kernel measured, and the report shows
+both.
+"""
 
 import json
 import re
@@ -7,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
 from core.launching import start
+
 from hpcgnn.report.memory import KEPT_FREE, profiles
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
@@ -25,7 +27,9 @@ RANKS, MODELS = 2, ("sage", "gcn", "gat")
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory):
-    """A folder with a profiled run of each model, large enough that tensors outweigh what libraries allocate besides."""
+    """A folder with a profiled run of each model, large enough that tensors outweigh what libraries allocate
+    besides.
+    """
     folder = tmp_path_factory.mktemp("profiled")
     graph = folder / "graph.h5"
     generate_graph("planted", graph, Spec(nodes=42000, degree=6, features=64, classes=8, seed=1))
@@ -75,7 +79,9 @@ def test_without_profiles_nothing_is_shown(runs, tmp_path):
 
 
 def test_what_is_not_in_use_is_not_called_activations(profiled, tmp_path):
-    """In the busiest phase nothing may be taken of the arena, all of which is resident: all that shows it tells that apart."""
+    """In the busiest phase nothing may be taken of the arena, all of which is resident: all that shows it tells that
+    apart.
+    """
     assert FREE == KEPT_FREE and FREE not in (TAKEN, MADE)
     found, _ = read_runs([profiled / "sage"])
     write_report(build_study(found), [], tmp_path)
@@ -84,7 +90,9 @@ def test_what_is_not_in_use_is_not_called_activations(profiled, tmp_path):
     assert frame[f"account {FREE} (bytes)"].item() == profile.account[FREE] > 0
     assert "of it not in use" in shown and "neither activations nor workspace" in shown
     svg = (tmp_path / "memory_account.svg").read_text()
-    assert f"<!-- {FREE} -->" in svg and "nothing is stored there at that moment" in (tmp_path / "captions.md").read_text()
+    assert (
+        f"<!-- {FREE} -->" in svg and "nothing is stored there at that moment" in (tmp_path / "captions.md").read_text()
+    )
 
 
 def test_a_profile_that_had_another_name_for_it(profiled, tmp_path):

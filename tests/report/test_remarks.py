@@ -81,8 +81,8 @@ def test_a_cap_that_never_bit(runs, study_dir):
     assert rounds["p2-a"] == rounds["fine-p2"] == 1 < rounds["tight-p2"]
     study = build_study(runs("p1-a", "p2-a", "fine-p2", "tight-p2"))
     assert [line for line in remarks(study) if "cap" in line] == [
-        "At 2 ranks the whole halo passed in one round: the cap of 0.05 and 8 MiB never bit, and a larger --halo-buffer "
-        "would change nothing."
+        "At 2 ranks the whole halo passed in one round: the cap of 0.05 and 8 MiB never bit, and a larger "
+        "--halo-buffer would change nothing."
     ]
     assert not any("cap" in line for line in remarks(build_study(runs("tight-p2"))))
     assert not any("cap" in line for line in remarks(build_study(runs("p1-a")))), "one rank exchanges nothing"

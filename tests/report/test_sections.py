@@ -1,4 +1,6 @@
-"""A folder of mixed runs: studies of what can be compared, each by itself, and a line for each thing that is left out."""
+"""A folder of mixed runs: studies of what can be compared, each by itself, and a line for each thing that is left
+out.
+"""
 
 import re
 
@@ -23,8 +25,12 @@ def test_a_folder_of_everything(study_dir, tmp_path):
     assert labels["gcn-p2"] == "model gcn, cap 8 MiB" and labels["p1-a"] == labels["p2-b"] == "model sage, cap 8 MiB"
     assert small.groupby("label")["graph"].nunique().max() == 1
     page = (tmp_path / "out/report.html").read_text()
-    assert page.count('<h1 class="part">Graph ') == 2 and page.count("Parallel efficiency") < page.count("Training loss")
-    assert not (tmp_path / "out/scaling.csv").exists() and "# Graph small.h5" in (tmp_path / "out/report.md").read_text()
+    assert page.count('<h1 class="part">Graph ') == 2 and page.count("Parallel efficiency") < page.count(
+        "Training loss"
+    )
+    assert (
+        not (tmp_path / "out/scaling.csv").exists() and "# Graph small.h5" in (tmp_path / "out/report.md").read_text()
+    )
 
 
 def test_one_number_of_ranks_has_no_speed_up(runs):

@@ -4,7 +4,8 @@ import shlex
 from dataclasses import dataclass, replace
 
 OURS = "hpcgnn"
-#: Maps of nodes to ranks that our rows are measured on, as options of `hpcgnn train`; all but the first make large halos.
+#: Maps of nodes to ranks that our rows are measured on, as options of `hpcgnn train`; all but the first make large
+#: halos.
 MAPS = {
     "metis": (),
     "random-clusters": ("--assignment", "super-nodes"),
@@ -15,8 +16,9 @@ HUGE_PAGES = "huge pages"
 
 @dataclass(frozen=True)
 class Case:
-    """One line of the tables. name: unique; system: OURS or a peer; threads: per rank; options: of `hpcgnn train`, beyond the
-    common ones; variant: whose options; order, allocator: of peers; huge_pages: whether glibc asks for them, for any system."""
+    """One line of the tables. name: unique; system: OURS or a peer; threads: per rank; options: of `hpcgnn train`,
+    beyond the common ones; variant: whose options; order, allocator: of peers; huge_pages: whether glibc asks for them,
+    for any system."""
 
     name: str
     system: str
@@ -30,8 +32,8 @@ class Case:
 
 
 def our_cases(ranks, threads, variants, maps=("metis",)):
-    """A case for each variant, map and number of ranks, `threads` in all divided among them. variants: {name: options}; maps:
-    of MAPS; one rank needs none."""
+    """A case for each variant, map and number of ranks, `threads` in all divided among them. variants: {name: options};
+    maps: of MAPS; one rank needs none."""
     cases = []
     for name, options in variants.items():
         for map_name in maps:
@@ -63,8 +65,8 @@ def peer_cases(system, threads, orders, allocators):
 
 
 def alternation(models, cases, rounds):
-    """[(model, round, case)] in the order of measurement: within a round every case once, ours and peers in turn, so that
-    a disturbance of the machine falls on all."""
+    """[(model, round, case)] in the order of measurement: within a round every case once, ours and peers in turn, so
+    that a disturbance of the machine falls on all."""
     ours, peers = [c for c in cases if c.system == OURS], [c for c in cases if c.system != OURS]
     turns = [case for pair in zip(ours, peers) for case in pair]
     turns += ours[len(peers) :] + peers[len(ours) :]
@@ -80,7 +82,9 @@ def parse_variant(text):
 
 
 def parse_epochs(texts, default):
-    """A function (system, model) -> measured epochs, from `N` or `SYSTEM:MODEL=N`, later ones first. Raises ValueError."""
+    """A function (system, model) -> measured epochs, from `N` or `SYSTEM:MODEL=N`, later ones first. Raises
+    ValueError.
+    """
     wanted = {}
     for text in texts:
         where, equals, number = text.rpartition("=")

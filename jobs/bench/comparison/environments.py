@@ -27,8 +27,8 @@ class Absent(Exception):
 
 @dataclass(frozen=True)
 class Peer:
-    """requirements: what pip installs, nothing for what runs in the project's own environment; module: of peers/, which must
-    import afterwards and does the measurement."""
+    """requirements: what pip installs, nothing for what runs in the project's own environment; module: of peers/, which
+    must import afterwards and does the measurement."""
 
     requirements: tuple
     module: str | None

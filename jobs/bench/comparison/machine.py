@@ -26,7 +26,9 @@ def describe_machine():
 
 
 def describe_allocator():
-    """The policy of hpcgnn, which peers get too unless the comparison says `default`, and what the environment adds for all."""
+    """The policy of hpcgnn, which peers get too unless the comparison says `default`, and what the environment adds for
+    all.
+    """
     return {
         "mmap_threshold_bytes": MMAP_THRESHOLD,
         "variables": {name: os.environ[name] for name in _ALLOCATOR_VARIABLES if name in os.environ},

@@ -1,7 +1,8 @@
 """One measurement of one case: the command, and what its process left behind, in one form for all systems.
 
-A sample is {"epochs": [{loss, seconds, user_seconds, system_seconds, minor_faults}], "growth_bytes": {max, sum}, …}; seconds
-are the slowest rank's, processor time and faults the sum over ranks. startup_seconds, of ours: reading the graph and planning.
+A sample is {"epochs": [{loss, seconds, user_seconds, system_seconds, minor_faults}], "growth_bytes": {max, sum}, …};
+seconds are the slowest rank's, processor time and faults the sum over ranks. startup_seconds, of ours: reading the
+graph and planning.
 """
 
 import json

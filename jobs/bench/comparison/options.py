@@ -9,7 +9,7 @@ from comparison.environments import PEERS, ROOT
 from comparison.graphs import KINDS
 
 EPILOG = """examples:
-  python jobs/bench/compare.py                                          all systems and models on a graph of 169,343 nodes
+  python jobs/bench/compare.py                              all systems and models on a graph of 169,343 nodes
   python jobs/bench/compare.py --graph g.h5 --systems hpcgnn,dgl --models sage --ranks 1,4
   python jobs/bench/compare.py --graph g.h5 --variant narrow='--halo-buffer 1' -- --seed 3
   python jobs/bench/compare.py --graph g.h5 --systems hpcgnn,dgl --maps metis,random-clusters,random-nodes --ranks 1,8
@@ -53,7 +53,8 @@ def parse(argv, description):
         "--huge-pages",
         choices=["without", "with", "both"],
         default="without",
-        help="GLIBC_TUNABLES=glibc.malloc.hugetlb=1 for every system alike, or every case without it and with it (default: "
+        help="GLIBC_TUNABLES=glibc.malloc.hugetlb=1 for every system alike, or every case without it and with it "
+        "(default: "
         "without)",
     )
     what.add_argument(
@@ -69,7 +70,8 @@ def parse(argv, description):
         "--kind",
         choices=tuple(KINDS),
         default="usual",
-        help="of the generated graph: usual, 169,343 nodes and 2.5 million edges; dense, 400,000 nodes, 20 million edges, and 8 "
+        help="of the generated graph: usual, 169,343 nodes and 2.5 million edges; dense, 400,000 nodes, 20 "
+        "million edges, and 8 "
         "percent of the nodes for training (default: usual)",
     )
     work.add_argument("--layers", type=_number, default=3)

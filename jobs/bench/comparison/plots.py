@@ -1,4 +1,6 @@
-"""The comparison as a picture, from the document alone, so that it can be drawn again: seconds, processor time, memory."""
+"""The comparison as a picture, from the document alone, so that it can be drawn again: seconds, processor time,
+memory.
+"""
 
 from comparison.results import by_round, growth, measured_cases, spread
 from hpcgnn.records import replaced_by

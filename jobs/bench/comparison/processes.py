@@ -45,11 +45,14 @@ def run(command, log, limit_seconds, environment):
 
 @contextlib.contextmanager
 def _signals_deferred():
-    """Signals that end this program take effect afterwards: between its start and its name in a variable a process would be left
-    behind, and likewise half way through the ending of several.
+    """Signals that end this program take effect afterwards: between its start and its name in a variable a process
+    would be left behind, and likewise half way through the ending of several.
     """
     noted = []
-    before = {number: signal.signal(number, lambda which, _: noted.append(which)) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, lambda which, _: noted.append(which))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:
@@ -60,8 +63,8 @@ def _signals_deferred():
 
 
 def _end_group(process):
-    """End a process and all that it has started, ranks of a launcher included, which are in sessions of their own; and wait until
-    they are gone, so that the next measurement runs alone.
+    """End a process and all that it has started, ranks of a launcher included, which are in sessions of their own; and
+    wait until they are gone, so that the next measurement runs alone.
 
     A killed process lives until it is next scheduled. One that nobody collects stays listed, but holds nothing.
     """
@@ -97,7 +100,9 @@ def _state(number):
 
 
 def last_words(text, most=300):
-    """The line of an output that most likely says why it ended: the last that is fatal or names an error, else the last."""
+    """The line of an output that most likely says why it ended: the last that is fatal or names an error, else the
+    last.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(_NOT_REASONS)]
     fatal = [line for line in lines if line.startswith("fatal:")]
     telling = [line for line in lines if "error" in line.lower()]

@@ -1,4 +1,6 @@
-"""Numbers of the tables from the raw samples of a comparison's document (see compare.py), and nothing but that document."""
+"""Numbers of the tables from the raw samples of a comparison's document (see compare.py), and nothing but that
+document.
+"""
 
 import statistics
 
@@ -37,8 +39,8 @@ def ratios(values, reference):
 
 
 def growth(document, model, case, over, constant=False):
-    """The spread over rounds of the growth of memory in training in bytes, of all ranks together (over="sum") or of the rank
-    with the most ("max"). constant: the same on the small graph. None if it was not measured."""
+    """The spread over rounds of the growth of memory in training in bytes, of all ranks together (over="sum") or of the
+    rank with the most ("max"). constant: the same on the small graph. None if it was not measured."""
     found = _samples(document, model, case, constant)
     return spread(sample["growth_bytes"][over] for sample in found if sample["growth_bytes"] is not None)
 
@@ -57,14 +59,18 @@ def measured_cases(document, model):
 
 
 def reference_of(document, model):
-    """What ratios are taken to: the case that was asked for, else the first peer, else the first case; None without any."""
+    """What ratios are taken to: the case that was asked for, else the first peer, else the first case; None without
+    any.
+    """
     names, wanted = measured_cases(document, model), document["settings"]["reference"]
     peers = [case["name"] for case in document["cases"] if case["system"] != "hpcgnn" and case["name"] in names]
     return wanted if wanted in names else (peers or names or [None])[0]
 
 
 def reference_for(document, model, case):
-    """What the ratios of a case are taken to: the reference, with huge pages where the case has them and it was so measured."""
+    """What the ratios of a case are taken to: the reference, with huge pages where the case has them and it was so
+    measured.
+    """
     reference = reference_of(document, model)
     alike = f"{reference}, {HUGE_PAGES}"
     return alike if case.endswith(HUGE_PAGES) and alike in measured_cases(document, model) else reference
@@ -88,7 +94,9 @@ def one_rank_of(document, model, case):
 
 
 def startup(document, model, case):
-    """(the spread of seconds to read and plan, the same in epochs of its own), or (None, None) for those who say nothing."""
+    """(the spread of seconds to read and plan, the same in epochs of its own), or (None, None) for those who say
+    nothing.
+    """
     seconds, epochs = {}, by_round(document, model, case, "seconds")
     for sample in _samples(document, model, case, constant=False):
         if sample.get("startup_seconds") is not None:

@@ -3,7 +3,6 @@
 from tabulate import tabulate
 
 from comparison.cases import OURS
-
 from comparison.results import (
     by_round,
     growth,
@@ -36,10 +35,10 @@ def _heading(document):
     return (
         f"{document['date']}, {machine['cpu']}, {settings['threads']} threads in all; {graph['nodes']:,} nodes, "
         f"{graph['edges']:,} edges, {graph['features']} features, {graph['classes']} classes. Medians over "
-        f"{settings['rounds']} rounds (least to most) of the median epoch, {settings['discard']} first epochs discarded; "
-        "ratio: share of the reference in the same round, of the one with huge pages where a case has them. less constant: the "
-        "growth of all ranks without that of as many ranks on the small graph. start-up: reading the graph and planning, in "
-        "brackets in epochs."
+        f"{settings['rounds']} rounds (least to most) of the median epoch, {settings['discard']} first epochs "
+        "discarded; ratio: share of the reference in the same round, of the one with huge pages where a case has "
+        "them. less constant: the growth of all ranks without that of as many ranks on the small graph. start-up: "
+        "reading the graph and planning, in brackets in epochs."
     )
 
 
@@ -94,7 +93,9 @@ def _row(document, model, case, reference):
 
 
 def _own_part(document, model, case):
-    """The growth on the small graph, the growth without it, and that as a share of the reference's and of our one rank's."""
+    """The growth on the small graph, the growth without it, and that as a share of the reference's and of our one
+    rank's.
+    """
     own, alone = own_part(document, model, case), one_rank_of(document, model, case)
     bases = [growth(document, model, name, "sum") for name in (reference_for(document, model, case), alone)]
     shares = ["–" if own is None or not base else f"{own / base['median']:.2f}" for base in bases]

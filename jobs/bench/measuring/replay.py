@@ -1,8 +1,8 @@
-"""The products and the gathers of one epoch by themselves: the same shapes and strides at the same places of memory, in the same
-order, and nothing between them. What they take is what the machine needs for an epoch's unavoidable work.
+"""The products and the gathers of one epoch by themselves: the same shapes and strides at the same places of memory, in
+the same order, and nothing between them. What they take is what the machine needs for an epoch's unavoidable work.
 
-A product is done into memory that exists, since a machine's rate for products is not that of its page faults. A gather is the
-probe of jobs/bench/gather.py: it reads the same rows in the same order, and sums them into registers.
+A product is done into memory that exists, since a machine's rate for products is not that of its page faults. A gather
+is the probe of jobs/bench/gather.py: it reads the same rows in the same order, and sums them into registers.
 """
 
 import time
@@ -55,7 +55,9 @@ class Replay:
         return _Place(place, tuple(x.shape), x.stride(), x.storage_offset())
 
     def refill(self):
-        """Fresh numbers everywhere: results become factors in the next repetition, and would grow. Makes the memory at first."""
+        """Fresh numbers everywhere: results become factors in the next repetition, and would grow. Makes the memory at
+        first.
+        """
         for place, size in self._sizes.items():
             if place not in self._buffers:
                 self._buffers[place] = torch.empty(size, dtype=place[1])

@@ -1,4 +1,6 @@
-"""A Trainer as `hpcgnn train` makes it, for benchmarks that look into single epochs: no run directory, no checkpoints."""
+"""A Trainer as `hpcgnn train` makes it, for benchmarks that look into single epochs: no run directory, no
+checkpoints.
+"""
 
 import sys
 
@@ -19,7 +21,9 @@ HEAD_WIDTH, WIDTH = 64, 256
 
 
 def run_benchmark(name, measure, graph, model, more, threads):
-    """Call measure(session, config) on all ranks with `usual_config`; the exit code, 2 with one line for a user's mistake."""
+    """Call measure(session, config) on all ranks with `usual_config`; the exit code, 2 with one line for a user's
+    mistake.
+    """
     try:
         config = usual_config(graph, model, more)
     except HpcgnnError as error:

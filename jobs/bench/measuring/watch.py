@@ -1,8 +1,8 @@
 """Where the seconds of an epoch go: every operation of torch, every kernel and every wait, booked as it is done.
 
-Looked at from outside: a dispatch mode of torch sees its operations, and the functions of the kernel library, of the wire and
-of the communicator are wrapped in this process. The program itself knows nothing of it. Looking costs time (some microseconds
-for each operation); what it costs is seen by comparing epochs with and without.
+Looked at from outside: a dispatch mode of torch sees its operations, and the functions of the kernel library, of the
+wire and of the communicator are wrapped in this process. The program itself knows nothing of it. Looking costs time
+(some microseconds for each operation); what it costs is seen by comparing epochs with and without.
 """
 
 import contextlib
@@ -48,12 +48,14 @@ def _project_backward(library, gradient, x, weight, rule, gx, g_weight, dots, bi
     return of_weight + ([] if gx is None else _multiply(library, gx, gradient, weight.t(), None, add))
 
 
-#: Kernels that are products, and what else is done on the way: the products alone as [(function, factors, its arguments)].
+#: Kernels that are products, and what else is done on the way: the products alone as [(function, factors, its
+#: arguments)].
 PRODUCT_KERNELS = {"multiply": _multiply, "project": _project, "project_backward": _project_backward}
 
 
 class Watch:
-    """The watch of a Trainer's clock. While `active`, books each phase's seconds in `booked`: {part: [wall, processor]}.
+    """The watch of a Trainer's clock. While `active`, books each phase's seconds in `booked`: {part: [wall,
+    processor]}.
 
     recorder: None, or told of product(operation, factors, args, [kwargs, result]) and gathered(rows, indptr, indices).
     """
@@ -104,7 +106,9 @@ class Watch:
         """Wrap the kernels, the wire and the communicator of this process."""
         library = load().kernels
         parts = dict.fromkeys(GATHERS, "gather") | dict.fromkeys(PRODUCT_KERNELS, "GEMM") | {"pack": "pack"}
-        products = SimpleNamespace(**{name: getattr(library, name) for name in PRODUCT_KERNELS if hasattr(library, name)})
+        products = SimpleNamespace(
+            **{name: getattr(library, name) for name in PRODUCT_KERNELS if hasattr(library, name)}
+        )
         for name in [name for name in dir(library) if not name.startswith("_") and name not in _SMALL]:
             part, function, alone = parts.get(name, "elementwise"), getattr(library, name), PRODUCT_KERNELS.get(name)
             alone = alone and functools.partial(alone, products)

@@ -1,7 +1,7 @@
 """DGL, full-batch, as its documentation does it: message passing on a graph whose sparse formats exist beforehand.
 
-DGL 2.1.0 is the last wheel that is published. Its graphbolt part is a native library for older releases of torch and does not
-load with a current one; full-batch training does not use it, so an empty module stands in its place.
+DGL 2.1.0 is the last wheel that is published. Its graphbolt part is a native library for older releases of torch and
+does not load with a current one; full-batch training does not use it, so an empty module stands in its place.
 """
 
 import os
@@ -36,7 +36,9 @@ def prepare(graph, kind, model):
 
 
 def convolutions(model, widths, heads):
-    """One convolution per layer. widths: (d_in, hidden, …, classes); of attention, `hidden` is the width of each head."""
+    """One convolution per layer. widths: (d_in, hidden, …, classes); of attention, `hidden` is the width of each
+    head.
+    """
     pairs = list(zip(widths[:-1], widths[1:]))
     if model == "sage":
         return [SAGEConv(a, b, "mean") for a, b in pairs]

@@ -1,7 +1,7 @@
 """The graph file as peers read it: plain arrays, in the file's order of nodes or in the original one.
 
-hpcgnn's files have their nodes in cluster order, which makes every system's aggregation faster. A user of a peer does not
-have that order, so peers are given the original one unless the comparison asks for the file's.
+hpcgnn's files have their nodes in cluster order, which makes every system's aggregation faster. A user of a peer does
+not have that order, so peers are given the original one unless the comparison asks for the file's.
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class Graph:
 
 
 def read_graph(path, order="original", self_loops=False):
-    """The graph of a file, with a self loop added to every node without one if `self_loops`. Raises ValueError if peers have no
-    counterpart for what the file holds."""
+    """The graph of a file, with a self loop added to every node without one if `self_loops`. Raises ValueError if peers
+    have no counterpart for what the file holds."""
     with h5py.File(path, "r") as file:
         for attribute in ("multi_label", "weighted", "typed", "sparse_features"):
             if file.attrs[attribute]:

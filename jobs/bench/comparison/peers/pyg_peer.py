@@ -1,9 +1,9 @@
 """PyG, full-batch. It takes the adjacency in several forms that differ much in speed; each has a name here.
 
-The default of each model is the one that was fastest in trials (`--pyg-format` chooses another; the record says which one
-ran). Processor seconds per epoch, two threads, PyG 2.8.1: sage on 169,343 nodes: CSR 11, EdgeIndex 23, edge_index 23; gcn on
-20,000 nodes: CSR 1.6, edge_index 4, EdgeIndex 4; gat on 20,000 nodes: all three 6. torch_sparse has no wheel for current torch,
-and compiling it takes longer than a comparison.
+The default of each model is the one that was fastest in trials (`--pyg-format` chooses another; the record says which
+one ran). Processor seconds per epoch, two threads, PyG 2.8.1: sage on 169,343 nodes: CSR 11, EdgeIndex 23, edge_index
+23; gcn on 20,000 nodes: CSR 1.6, edge_index 4, EdgeIndex 4; gat on 20,000 nodes: all three 6. torch_sparse has no wheel
+for current torch, and compiling it takes longer than a comparison.
 """
 
 import torch
@@ -38,7 +38,8 @@ def prepare(graph, kind, model):
 def convolutions(model, widths, heads):
     """One convolution per layer. widths: (d_in, hidden, …, classes); of attention, `hidden` is the width of each head.
 
-    The graph comes with its self loops; none are added again, and GCN keeps its normalised adjacency after the first epoch.
+    The graph comes with its self loops; none are added again, and GCN keeps its normalised adjacency after the first
+    epoch.
     """
     pairs = list(zip(widths[:-1], widths[1:]))
     if model == "sage":

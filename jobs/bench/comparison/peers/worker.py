@@ -1,7 +1,7 @@
 """One measurement of one peer: a fresh process that trains a few epochs and writes what they cost as JSON.
 
-Runs in the peer's own environment, with hpcgnn's source on the path for one reason: memory is measured, and the allocator is set,
-by the very code that does it for hpcgnn (hpcgnn/train/memory.py). Nothing else of hpcgnn is imported.
+Runs in the peer's own environment, with hpcgnn's source on the path for one reason: memory is measured, and the
+allocator is set, by the very code that does it for hpcgnn (hpcgnn/train/memory.py). Nothing else of hpcgnn is imported.
 """
 
 import argparse
@@ -62,7 +62,9 @@ def make_step(peer, options, prepared, graph, torch):
 
 
 def timed(step):
-    """One epoch: {loss, seconds, user_seconds, system_seconds, minor_faults}; all threads of the process are counted."""
+    """One epoch: {loss, seconds, user_seconds, system_seconds, minor_faults}; all threads of the process are
+    counted.
+    """
     before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     loss = step()
     seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
@@ -83,7 +85,6 @@ def main():
     options = arguments()
     in_force = set_allocator_policy() if options.allocator == "same" else False
     import torch  # after the allocator's policy
-
     from graph_file import read_graph, toy_graph
 
     torch.set_num_threads(options.threads)
