@@ -26,7 +26,7 @@ EVALUATION_OPTIONS = ("graph", "plugin", "partition", "auto_partition", "halo_bu
 
 def set_process_policies():
     """What must be decided before torch is loaded: how the allocator keeps memory, and how idle threads wait."""
-    from hpcgnn.train.memory import set_allocator_policy
+    from hpcgnn.train.memory_profile import set_allocator_policy
 
     set_allocator_policy()
     # Threads that spin while they wait take the cores from other ranks; sleeping costs a few microseconds per parallel
@@ -168,9 +168,9 @@ def _add_option(group, declared, choices):
 
 def registry_choices():
     """The names that the registries offer, those of models with the options that they use."""
+    from hpcgnn.nn.model_registry import MODELS
     from hpcgnn.nn.norm import NORM_LAYERS
-    from hpcgnn.nn.registry import MODELS
-    from hpcgnn.schedules.registry import SCHEDULES
+    from hpcgnn.schedules.schedule_registry import SCHEDULES
 
     models = {name: entry.uses for name, entry in MODELS.items()}
     return {"models": models, "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
@@ -290,7 +290,7 @@ def main(argv=None):
 
 def load(argv):
     """The names that the registries offer; torch is loaded for that, and the plugin."""
-    from hpcgnn.train.memory import import_torch_without_meta_kernels
+    from hpcgnn.train.memory_profile import import_torch_without_meta_kernels
 
     try:
         import_torch_without_meta_kernels()

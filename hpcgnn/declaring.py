@@ -66,9 +66,9 @@ def option(
     range.
 
     What an option needs to have an effect: schedules: names of those that it says something to; by_model: a model that
-    names it (`uses` in nn/registry.py); needs: {another option: its values}, one of which is enough. Given in vain it
-    is warned of, strict: refused (see effects.py). on_resume: whether a run that goes on may have another value, which
-    is then `said`, or must have the `same`.
+    names it (`uses` in nn/model_registry.py); needs: {another option: its values}, one of which is enough. Given in
+    vain it is warned of, strict: refused (see effects.py). on_resume: whether a run that goes on may have another
+    value, which is then `said`, or must have the `same`.
     """
     rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
     effect = {"schedules": schedules, "by_model": by_model, "needs": needs or {}, "strict": strict}

@@ -15,8 +15,8 @@ from tabulate import tabulate
 
 from hpcgnn import __version__
 from hpcgnn.train.affinity import ranges
-from hpcgnn.train.memory import MMAP_THRESHOLD, set_allocator_policy
-from hpcgnn.train.products import bf16_instructions
+from hpcgnn.train.matmul import bf16_instructions
+from hpcgnn.train.memory_profile import MMAP_THRESHOLD, set_allocator_policy
 from hpcgnn.train.summary import versions
 
 RING_BYTES = 1 << 20

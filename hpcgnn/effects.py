@@ -1,8 +1,8 @@
 """Options that were given and have no effect with what else was chosen: said in one line, or refused.
 
-What an option needs is declared beside it (declaring.py), and what a model uses beside the model (nn/registry.py). What
-the command line gives always counts; of a file only what is not the default, since the config.toml of a run holds every
-option.
+What an option needs is declared beside it (declaring.py), and what a model uses beside the model
+(nn/model_registry.py). What the command line gives always counts; of a file only what is not the default, since the
+config.toml of a run holds every option.
 """
 
 from dataclasses import fields

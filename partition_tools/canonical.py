@@ -13,7 +13,7 @@ import numpy as np
 
 import hpcgnn
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graph.schema import SPLITS, Csr, GraphData, count_types
+from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, count_types
 from partition_tools.counts import check_count
 from partition_tools.edges import canonical_edges, check_endpoints
 from partition_tools.features import canonical_features, slabs

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.storage import Edges
+from hpcgnn.graphfile.storage import Edges
 
 BLOCK = 1 << 22
 # Up to here node ids are stored in 32 bits.

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.storage import SLAB_ROWS, Csr
+from hpcgnn.graphfile.storage import SLAB_ROWS, Csr
 
 DTYPES = {"fp32": np.float32, "fp16": np.float16}
 

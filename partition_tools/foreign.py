@@ -6,7 +6,7 @@ library is at hand.
 """
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 
 _PYG = (
     "import torch, numpy as np; data = torch.load('FILE', weights_only=False); data = data[0] if isinstance(data, "

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from hpcgnn.errors import ConfigError, FormatError
-from hpcgnn.graph.storage import Csr, write_graph
+from hpcgnn.graphfile.storage import Csr, write_graph
 from partition_tools.canonical import ImportOptions, canonical
 from partition_tools.claim import claimed
 from partition_tools.features import DTYPES

@@ -7,7 +7,7 @@ import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graph.storage import SLAB_ROWS, SPLITS, GraphFile
+from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.loading import load_edges
 from partition_tools.quality import partition_quality
 

@@ -7,7 +7,7 @@ column of prices, years or identifiers taken for classes has to be an error here
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.schema import SPLITS
+from hpcgnn.graphfile.schema import SPLITS
 
 MOST_LABEL = 2**31 - 2
 # So many classes are never too many, however few of them have members.

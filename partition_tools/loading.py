@@ -3,7 +3,7 @@
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.storage import Csr, Edges, GraphData
+from hpcgnn.graphfile.storage import Csr, Edges, GraphData
 
 
 class StoredRows:

@@ -7,7 +7,7 @@ import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
-from hpcgnn.graph.storage import GraphFile, add_partitionings
+from hpcgnn.graphfile.storage import GraphFile, add_partitionings
 from partition_tools.canonical import versions
 from partition_tools.claim import claimed
 from partition_tools.import_graph import check_target, write_with_bar

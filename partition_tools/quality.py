@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import scipy.sparse
 
-from hpcgnn.graph.clusters import imbalance
-from hpcgnn.graph.storage import Csr
+from hpcgnn.graphfile.storage import Csr
+from hpcgnn.placement.clusters import imbalance
 
 BLOCK = 1 << 24
 

@@ -13,11 +13,11 @@ import numpy as np
 class RawGraph:
     """src, dst: int (E,), an edge goes from src[i] to dst[i]. weight: (E,) or None; type: int (E,) or None.
 
-    features: (n, F) array-like, `hpcgnn.graph.storage.Csr`, or None. labels: (n,), (n, 1) or (n, C), any number type,
-    or None. split: {"train" | "val" | "test": bool (n,) or int node ids}. num_classes: None to count. identity: bytes
-    that stand for the features when the graph is named (generators: their parameters), None to read the features for
-    that. node_type: (n,) or None. type_names: {"nodes": names, "edges": names, "classes": names} in the order of the
-    numbers of types and classes, each where there are any.
+    features: (n, F) array-like, `hpcgnn.graphfile.storage.Csr`, or None. labels: (n,), (n, 1) or (n, C), any number
+    type, or None. split: {"train" | "val" | "test": bool (n,) or int node ids}. num_classes: None to count. identity:
+    bytes that stand for the features when the graph is named (generators: their parameters), None to read the features
+    for that. node_type: (n,) or None. type_names: {"nodes": names, "edges": names, "classes": names} in the order of
+    the numbers of types and classes, each where there are any.
     """
 
     src: np.ndarray

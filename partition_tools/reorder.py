@@ -9,8 +9,8 @@ import dataclasses
 
 import numpy as np
 
-from hpcgnn.graph.ranges import permuted_rows, segments
-from hpcgnn.graph.storage import SLAB_ROWS, Csr, Edges
+from hpcgnn.graphfile.ranges import permuted_rows, segments
+from hpcgnn.graphfile.storage import SLAB_ROWS, Csr, Edges
 
 EDGE_BLOCK = 1 << 23
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.schema import SPLITS
+from hpcgnn.graphfile.schema import SPLITS
 from partition_tools.labels import labelled_nodes
 
 

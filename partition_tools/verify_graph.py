@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graph.storage import SLAB_ROWS, SPLITS, GraphFile
 from hpcgnn.graph.sums import weight_sums
+from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.edges import count_self_loops, rows, transpose
 from partition_tools.loading import load_edges
 from partition_tools.progress import Reporter

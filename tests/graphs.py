@@ -7,7 +7,7 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.storage import Csr, Edges, GraphData, GraphFile, write_graph
+from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile, write_graph
 
 TRAIN, VAL, TEST = 1, 2, 3
 

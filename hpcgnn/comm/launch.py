@@ -22,7 +22,7 @@ from hpcgnn.comm.ending import abort, end_job, meet, say
 from hpcgnn.comm.pulse import Board, Pulse
 from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.errors import ConfigError, HpcgnnError
-from hpcgnn.resident import resident_bytes
+from hpcgnn.memory.resident import resident_bytes
 
 EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 _SECONDS_TO_LEAVE = 1.0

@@ -1,7 +1,7 @@
 """Reading a rank's share of the graph file.
 
-Loading reads whole chunks once (ranges.py), checks everything that later code relies on (so that no index out of range
-can reach a kernel, and no NaN a sum), and never holds more than the rank's own share.
+Loading reads whole chunks once (graphfile/ranges.py), checks everything that later code relies on (so that no index out
+of range can reach a kernel, and no NaN a sum), and never holds more than the rank's own share.
 """
 
 import contextlib
@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graph.compact import agree_on_compact
+from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
-from hpcgnn.graph.order import find_ends, interior_last
-from hpcgnn.graph.ownership import Ownership
-from hpcgnn.graph.schema import Edges
-from hpcgnn.graph.structure import check_structure
+from hpcgnn.graphfile.schema import Edges
+from hpcgnn.graphfile.structure import check_structure
+from hpcgnn.placement.order import find_ends, interior_last
+from hpcgnn.placement.ownership import Ownership
 
 
 def check_trainable(file):

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.graph import ownership as owning
+from hpcgnn.exchange.compact import Compact
+from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, halo_blocks, own_block
-from hpcgnn.graph.compact import Compact
-from hpcgnn.graph.halo import HaloPlan, build_halo_plan
-from hpcgnn.graph.order import LocalOrder
-from hpcgnn.graph.storage import SPLITS
 from hpcgnn.graph.sums import weight_sums
+from hpcgnn.graphfile.storage import SPLITS
+from hpcgnn.placement.order import LocalOrder
+from hpcgnn.placement.ownership import MOST_INT32
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class SparseRows:
 
 @dataclass(frozen=True)
 class LocalGraph:
-    """A rank's share. Tensors over own nodes are in the local order (see order.py).
+    """A rank's share. Tensors over own nodes are in the local order (see placement/order.py).
 
     inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same
     object for an undirected graph. features: (n_p, F) or SparseRows. labels: int64 (n_p,) with -1 for none, or float
@@ -142,7 +142,7 @@ def build_adjacency(edges, order, comm, cap, self_loops, dtype, keep_edges=False
         )
     degree = weight_sums(rows, weight, num_rows)
     weight = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
-    narrow = len(rows) <= owning.MOST_INT32
+    narrow = len(rows) <= MOST_INT32
     place = torch.arange(len(rows), dtype=torch.int32 if narrow else torch.int64) if keep_edges else None
     own, halo, plan = assemble(rows, owner, local_id, weight, place, num_rows, num_rows, cap, comm, order)
     kept = EdgeList(len(rows), weight, None if kind is None else torch.from_numpy(kind)) if keep_edges else None

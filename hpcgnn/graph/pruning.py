@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import torch
 
-from hpcgnn.graph.halo import gather_halo
+from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.local import Adjacency, assemble
 
 # Above this share of all nodes a layer keeps all rows: a structure of its own takes memory. A class of layers may say

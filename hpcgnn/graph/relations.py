@@ -7,7 +7,7 @@ Sums are those of the whole graph. Where weights sum to 0 (see sums.py), the mea
 
 import torch
 
-from hpcgnn.graph.halo import gather_halo
+from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.sums import weight_sums
 
 

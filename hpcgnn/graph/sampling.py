@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.graph.blocks import sampled
-from hpcgnn.graph.halo import HaloPlan
 
 
 @dataclass(frozen=True)

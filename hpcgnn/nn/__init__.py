@@ -1,0 +1,1 @@
+"""Layers and models, which know neither schedules nor MPI."""

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.graph import DroppedRows
-from hpcgnn.ops.activation import ReluDropout
-from hpcgnn.ops.randomness import Purpose
+from hpcgnn.ops.activation_dropout import ReluDropout
+from hpcgnn.ops.draws import Purpose
 
 
 class Conv(nn.Module):

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.linear import Linear
-from hpcgnn.ops.activation import EluDropout
-from hpcgnn.ops.attention import AttentionShape
+from hpcgnn.ops.activation_dropout import EluDropout
+from hpcgnn.ops.additive_attention import AttentionShape
 
 
 class GATConv(nn.Module):

@@ -12,9 +12,9 @@ import torch
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import SparseRows
 from hpcgnn.ops.convolution import combine
+from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.dropout import dropout, dropped_rows
 from hpcgnn.ops.propagate import Rule
-from hpcgnn.ops.randomness import Purpose
 from hpcgnn.ops.sparse import sparse_product
 
 
@@ -103,7 +103,7 @@ class Graph:
         return None if kinds is None else kinds.long()
 
     def activation(self, kind, p, layer):
-        """kind (see ops/activation.py) with dropout of rate p, for a layer to apply to its own input."""
+        """kind (see ops/activation_dropout.py) with dropout of rate p, for a layer to apply to its own input."""
         return kind(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
 
     def convolve(self, x, neighbour, own, bias, norm, activation=None, kept=None):
@@ -121,7 +121,9 @@ class Graph:
         )
 
     def attend(self, projected, shape, layer, p, terms=None):
-        """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See ops/attention.py."""
+        """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See
+        ops/additive_attention.py.
+        """
         return self._halo.attend(projected, shape, self._random.key(Purpose.DROPOUT_ATTENTION, layer), p, terms)
 
     def attention_layer(self, x, weight, bias, shape, layer, p, terms=None, activation=None):

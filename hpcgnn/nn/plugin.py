@@ -28,7 +28,8 @@ def load_plugin(path):
         code = compile(source, str(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise ConfigError(f"--plugin: {path} cannot be parsed: {error}; mend it") from error
-    # The program leaves it out (train/memory.py), and torch.compile, which a plugin may use, takes it to be there.
+    # The program leaves it out (train/memory_profile.py), and torch.compile, which a plugin may use, takes it to be
+    # there.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch._meta_registrations")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

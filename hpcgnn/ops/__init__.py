@@ -1,0 +1,1 @@
+"""The operators: sequential aggregation and rematerialization, with their own gradients."""

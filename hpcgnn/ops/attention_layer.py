@@ -2,19 +2,19 @@
 
 It keeps its input h, the projections, and its own output; those of a constant input are computed again for the
 gradient. Its output stands in a matrix that has what its gradient will send beside it, [gy | a_dst | top | D], where gy
-is times the shares (see ops/attention.py), which stand in the place of D until then, if there are any. A layer above
-that is given this output writes the gradient over it, times the shares, and sending it copies nothing. D_i = <gy_i,
-y_i> is then beyond computing, so the layer above makes it while it still has both, beside its rows, and the gradient of
-the bias in the same pass: as the gradients of two more outputs, `dots` (m, H) and `sums` (F,), which have no other
-meaning.
+is times the shares (see ops/additive_attention.py), which stand in the place of D until then, if there are any. A layer
+above that is given this output writes the gradient over it, times the shares, and sending it copies nothing. D_i =
+<gy_i, y_i> is then beyond computing, so the layer above makes it while it still has both, beside its rows, and the
+gradient of the bias in the same pass: as the gradients of two more outputs, `dots` (m, H) and `sums` (F,), which have
+no other meaning.
 """
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.ops.attention import inner_products
-from hpcgnn.ops.projection import project, project_backward
-from hpcgnn.ops.room import in_rows
+from hpcgnn.ops.additive_attention import inner_products
+from hpcgnn.ops.attention_projection import project, project_backward
+from hpcgnn.ops.row_tiles import in_rows
 
 
 def attention_layer(x, weight, bias, terms, operator, shape, key, p, activation=None):

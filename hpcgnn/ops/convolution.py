@@ -9,12 +9,12 @@ which holds for every operator with its own adjoint: that of all edges, and that
 narrowed on their way (`--halo-dtype`), A rounds the rows of others and A^T the gradients of others, each by itself:
 gW_n is then x^T t with rounded gradients in t, and not (rounded rows)^T gy. It is right up to the rounding, and with
 int8, whose draws forwards and backwards are independent, right in the mean for a given gy. With delayed rows it does
-not hold: see used.py.
+not hold: see stale_convolution.py.
 
 So a layer keeps x alone. Everything is done for some rows at a time, while they are in the cache; on one rank neither
-A(x) nor t ever exists as a whole. Where x is the result of an activation in place (see activation.py), the gradient of
-that activation's input is written over x, tile after tile: a step then has one matrix per layer, whatever is done to
-it.
+A(x) nor t ever exists as a whole. Where x is the result of an activation in place (see activation_dropout.py), the
+gradient of that activation's input is written over x, tile after tile: a step then has one matrix per layer, whatever
+is done to it.
 
 Where a layer widens its input this would stream gy, the wider side: such layers are composed of separate steps
 (nn/conv.py).
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.ops.room import Room, in_rows, read_type, row_tiles, tile_rows
+from hpcgnn.ops.row_tiles import Room, in_rows, read_type, row_tiles, tile_rows
 
 
 def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):

@@ -26,7 +26,7 @@ def _apply(x, ids, key, p):
 def dropout(x, ids, key, p):
     """x (n, F) with elements zeroed with probability p and the others scaled by 1/(1-p).
 
-    ids: int64 (n,) original node ids; key: of the stream of draws (see randomness.py). The identity for p = 0.
+    ids: int64 (n,) original node ids; key: of the stream of draws (see draws.py). The identity for p = 0.
     """
     return x if p == 0 else _Dropout.apply(x, ids, key, p)
 

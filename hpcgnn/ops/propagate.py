@@ -6,7 +6,7 @@ the reducer says what gradient each has, and autograd carries it to the rows of 
 owners, in the same stream), to x_dst, to the edges' features and to the parameters of the function.
 
 So nothing per edge outlives a tile, and a halo row costs F numbers forwards, F + F backwards. Where the algebra allows
-less (linear.py, attention.py, extreme.py) use those.
+less (linear_aggregation.py, additive_attention.py, largest_neighbour.py) use those.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.graph.tiles import tiles
-from hpcgnn.ops.capture import captured_parameters
+from hpcgnn.graph.edge_tiles import tiles
 from hpcgnn.ops.reducers import REDUCERS, Several
 from hpcgnn.ops.softmax import Softmax
+from hpcgnn.ops.used_parameters import captured_parameters
 
 # What the rows of a tile take together: enough to hide the cost of calls, little enough to stay in the cache.
 TILE_BYTES = 1 << 21

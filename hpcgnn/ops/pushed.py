@@ -8,7 +8,7 @@ used, and travels back in its place. So forwards and backwards see the same edge
 function that was evaluated (BNS-GCN: Wan et al., MLSys'22; PipeGCN: Wan et al., ICLR'22).
 
 With a sample, which is the same in both directions, `multiply_transposed` is the adjoint of `multiply` of this epoch,
-and ops/convolution.py holds as it is. With rows of the past it is not: see ops/used.py.
+and ops/convolution.py holds as it is. With rows of the past it is not: see ops/stale_convolution.py.
 
 A row that is used costs F numbers forwards and F backwards. In attention it costs F + H forwards; backwards it is
 fetched again (F + H), unless the stream has kept it, and F + H go back.
@@ -18,9 +18,9 @@ fetched again (F + H), unless the stream has kept it, and F + H go back.
 
 import torch
 
-from hpcgnn.ops.attention import AdditiveAttention, column_ids
-from hpcgnn.ops.linear import LinearAggregation
-from hpcgnn.ops.room import row_tiles
+from hpcgnn.ops.additive_attention import AdditiveAttention, column_ids
+from hpcgnn.ops.linear_aggregation import LinearAggregation
+from hpcgnn.ops.row_tiles import row_tiles
 
 
 class PushedAggregation(LinearAggregation):

@@ -17,7 +17,7 @@ numbers forwards and d_out backwards.
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.graph.tiles import tiles
+from hpcgnn.graph.edge_tiles import tiles
 
 # Edges whose coefficients, and rows in the backward pass, exist at a time.
 TILE_EDGES, TILE_BYTES = 1 << 18, 1 << 21

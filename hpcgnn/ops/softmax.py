@@ -1,4 +1,4 @@
-"""The softmax reducer: y_i = Σ_e softmax(logit)_e value_e per head, formed online as in ops/attention.py.
+"""The softmax reducer: y_i = Σ_e softmax(logit)_e value_e per head, formed online as in ops/additive_attention.py.
 
 Kept per row: y, the maximum m and the inverse of the denominator s, and in the backward pass D = <gy, y>. With
 α_e = exp(logit_e − m_i) / s_i, dropout m̃_e of α: g_value = m̃ α gy_i,  g_logit = α (<gy_i, m̃ value_e> − D_i).

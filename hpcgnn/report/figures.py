@@ -3,7 +3,7 @@
 import io
 from dataclasses import dataclass
 
-from hpcgnn.report import learning, memory, plots
+from hpcgnn.report import learning, memory_tables, plots
 from hpcgnn.report.captions import caption
 from hpcgnn.report.coincide import merge_coinciding
 from hpcgnn.report.remarks import remarks
@@ -57,8 +57,10 @@ FIGURES = (
     Figure("validation", "Validation metric", learning.validation, learning.has_metrics, True),
     Figure("accuracy_bytes", "Accuracy against bytes", learning.accuracy_against_bytes, learning.has_traffic, True),
     Figure("accuracy_seconds", "Accuracy against time", learning.accuracy_against_seconds, learning.has_metrics, True),
-    Figure("memory_phases", "Memory by phase", memory.phases_over_ranks, memory.has_profiles, True),
-    Figure("memory_account", "Memory: account and measurement", memory.account, memory.has_profiles, True),
+    Figure("memory_phases", "Memory by phase", memory_tables.phases_over_ranks, memory_tables.has_profiles, True),
+    Figure(
+        "memory_account", "Memory: account and measurement", memory_tables.account, memory_tables.has_profiles, True
+    ),
 )
 FORMATS = ("png", "svg")
 

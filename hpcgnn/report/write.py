@@ -7,7 +7,7 @@ from hpcgnn import __version__
 from hpcgnn.errors import ConfigError
 from hpcgnn.records import replaced_by
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
-from hpcgnn.report.memory import has_profiles, memory_table
+from hpcgnn.report.memory_tables import has_profiles, memory_table
 from hpcgnn.report.page import make_page
 from hpcgnn.report.read import MARKS
 from hpcgnn.report.sections import Section

@@ -42,7 +42,7 @@ class HaloPolicy(Protocol):
         """A linear convolution, differentiable, collective; see ops/convolution.py."""
 
     def attend(self, projected: torch.Tensor, shape, key: int, p: float, terms: torch.Tensor | None) -> torch.Tensor:
-        """Additive attention over the in-edges, differentiable, collective; see ops/attention.py."""
+        """Additive attention over the in-edges, differentiable, collective; see ops/additive_attention.py."""
 
     def attention_layer(
         self, x: torch.Tensor, weight, bias, terms, shape, key: int, p: float, activation
@@ -50,7 +50,9 @@ class HaloPolicy(Protocol):
         """A layer of additive attention, differentiable, collective; see ops/attention_layer.py."""
 
     def largest(self, x: torch.Tensor) -> torch.Tensor:
-        """The largest of the in-neighbours' rows by column, differentiable, collective; see ops/extreme.py."""
+        """The largest of the in-neighbours' rows by column, differentiable, collective; see
+        ops/largest_neighbour.py.
+        """
 
     def relate(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
         """Relational aggregation, differentiable, collective; see ops/relational.py."""

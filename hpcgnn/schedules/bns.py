@@ -12,15 +12,15 @@ A sample of the blocks of edges and its transpose are made in each epoch: 2p of 
 
 import math
 
+from hpcgnn.exchange.stream import Stream
 from hpcgnn.graph.blocks import transposed
 from hpcgnn.graph.norms import scales
 from hpcgnn.graph.sampling import sample_blocks, sample_plan
-from hpcgnn.graph.stream import Stream
+from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.pushed import PushedAggregation, PushedAttention
-from hpcgnn.ops.randomness import Purpose
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule
-from hpcgnn.schedules.halo import Facts, FullHalo
+from hpcgnn.schedules.full_halo import Facts, FullHalo
 from hpcgnn.schedules.pushed import PushedHalo
 from hpcgnn.schedules.sync import AllreduceEveryStep
 from hpcgnn.schedules.wire import make_wire

@@ -20,11 +20,11 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import per_layer
-from hpcgnn.graph.closed import halo_rows, sparse_with_halo, with_halo
 from hpcgnn.graph.local import SparseRows
+from hpcgnn.graph.subgraphs import halo_rows, sparse_with_halo, with_halo
 from hpcgnn.nn.stage import KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
 from hpcgnn.schedules.base import Schedule, Stage
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sync import AllreduceEveryStep
 
 log = logging.getLogger("hpcgnn")

@@ -2,7 +2,7 @@
 
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule
-from hpcgnn.schedules.halo import Facts, FullHalo
+from hpcgnn.schedules.full_halo import Facts, FullHalo
 from hpcgnn.schedules.sync import AllreduceEveryStep
 from hpcgnn.schedules.wire import make_wire
 

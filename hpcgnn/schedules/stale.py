@@ -29,14 +29,14 @@ import logging
 
 import torch
 
+from hpcgnn.exchange.stale import DelayedLayer
 from hpcgnn.graph.blocks import transposed
-from hpcgnn.graph.delayed import DelayedLayer
 from hpcgnn.graph.norms import scales
 from hpcgnn.ops.pushed import PushedAggregation, PushedAttention
-from hpcgnn.ops.used import convolve_used
+from hpcgnn.ops.stale_convolution import convolve_used
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule
-from hpcgnn.schedules.halo import Facts, FullHalo
+from hpcgnn.schedules.full_halo import Facts, FullHalo
 from hpcgnn.schedules.pushed import PushedHalo
 from hpcgnn.schedules.sar import full_halo
 from hpcgnn.schedules.sync import AllreduceEveryStep

@@ -20,9 +20,9 @@ import torch
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import listed
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.closed import induced
+from hpcgnn.graph.subgraphs import induced
 from hpcgnn.schedules.base import Schedule, Stage, Turn
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sar import full_halo
 from hpcgnn.schedules.sync import AllreduceEveryStep
 

@@ -1,7 +1,7 @@
 """The Wire that the options ask for, with draws from the run's randomness."""
 
-from hpcgnn.graph.wire import Wire
-from hpcgnn.ops.randomness import Purpose
+from hpcgnn.exchange.wire import Wire
+from hpcgnn.ops.draws import Purpose
 
 
 def make_wire(options, local, random):

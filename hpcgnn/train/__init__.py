@@ -1,0 +1,1 @@
+"""One training run from the options to the run directory."""

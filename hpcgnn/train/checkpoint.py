@@ -16,10 +16,10 @@ import h5py
 import torch
 
 from hpcgnn.errors import CheckpointError, FormatError, HpcgnnError, RunDirError, TrainingError
-from hpcgnn.graph.attributes import read_attributes, write_attributes
-from hpcgnn.graph.storage import replacing
-from hpcgnn.graph.structure import check_dataset
-from hpcgnn.graph.writing import written_file
+from hpcgnn.graphfile.attributes import read_attributes, write_attributes
+from hpcgnn.graphfile.storage import replacing
+from hpcgnn.graphfile.structure import check_dataset
+from hpcgnn.graphfile.writing import written_file
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import FIRST_EPOCH, to_json

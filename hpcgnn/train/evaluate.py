@@ -6,7 +6,7 @@ import math
 import torch
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.storage import SPLITS
+from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.train.metrics import METRICS
 
 log = logging.getLogger("hpcgnn")

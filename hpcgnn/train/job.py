@@ -10,14 +10,14 @@ import torch
 from hpcgnn.comm.launch import job_end_time
 from hpcgnn.config import listed
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.graph.clusters import deal_clusters, map_clusters
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import check_trainable, load_local_graph
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
+from hpcgnn.nn.model_registry import MODELS, complete, weights_ignored
 from hpcgnn.nn.plugin import plugin_hash
-from hpcgnn.nn.registry import MODELS, complete, weights_ignored
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.resident import file_bytes, resident_bytes, shared_bytes
+from hpcgnn.placement.clusters import deal_clusters, map_clusters
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train import rank_state
 from hpcgnn.train.account import make_account
@@ -34,10 +34,10 @@ from hpcgnn.train.checkpoint import (
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
-from hpcgnn.train.live import LiveTensors
+from hpcgnn.train.live_tensors import LiveTensors
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.memory import MemoryProfile, PeakMemory, trim_heap
-from hpcgnn.train.products import bf16_instructions, set_matmul
+from hpcgnn.train.matmul import bf16_instructions, set_matmul
+from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.train.resuming import changes
 from hpcgnn.train.rundir import RunDir, start_logging
 from hpcgnn.train.splits import check_splits

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from hpcgnn.errors import GraphError
-from hpcgnn.ops.loss import cross_entropy
+from hpcgnn.ops.cross_entropy import cross_entropy
 
 
 class Objective:

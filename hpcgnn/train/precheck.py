@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hpcgnn.errors import RunDirError
 from hpcgnn.graph.load import check_trainable
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.job import check_lost_ranks, find_map, make_buffers, model_spec, remarks_on_graph

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from hpcgnn.errors import RunDirError
-from hpcgnn.graph.original_order import write_in_original_order, write_table_in_original_order
+from hpcgnn.graphfile.original_order import write_in_original_order, write_table_in_original_order
 
 ARRAYS, TABLE = (".h5", ".hdf5"), ".csv"
 

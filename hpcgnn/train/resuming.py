@@ -12,7 +12,7 @@ from hpcgnn.comm.launch import expected_ranks
 from hpcgnn.config import read_toml
 from hpcgnn.effects import flag
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.options import SECTIONS
 

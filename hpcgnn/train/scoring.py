@@ -14,17 +14,17 @@ from tabulate import tabulate
 from hpcgnn.config import read_toml
 from hpcgnn.errors import CheckpointError, RunDirError
 from hpcgnn.graph.load import check_trainable, load_local_graph
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.nn.model_registry import MODELS
 from hpcgnn.nn.plugin import COPY
-from hpcgnn.nn.registry import MODELS
 from hpcgnn.records import shown_number, to_json, write_atomically
-from hpcgnn.resident import resident_bytes
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
 from hpcgnn.train.loop import Trainer
+from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.predictions import check_place, write_predictions
-from hpcgnn.train.products import set_matmul
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.summary import versions
 from hpcgnn.train.toy import toy_step

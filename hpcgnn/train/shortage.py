@@ -3,7 +3,7 @@
 import functools
 
 from hpcgnn.errors import MemoryShortage, memory_shortage
-from hpcgnn.resident import resident_bytes
+from hpcgnn.memory.resident import resident_bytes
 
 
 def advising(function, config):

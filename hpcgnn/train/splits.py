@@ -3,7 +3,7 @@
 import logging
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.storage import SPLITS
+from hpcgnn.graphfile.storage import SPLITS
 
 log = logging.getLogger("hpcgnn")
 _CHUNK = 1 << 22

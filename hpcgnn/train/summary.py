@@ -14,7 +14,7 @@ from tabulate import tabulate
 from hpcgnn import __version__, kernels
 from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
 from hpcgnn.report.curves import draw_curves
-from hpcgnn.train.products import bf16_instructions
+from hpcgnn.train.matmul import bf16_instructions
 
 log = logging.getLogger("hpcgnn")
 # What the ledger's kinds of traffic are made of, for those who must say what left a rank.

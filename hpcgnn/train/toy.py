@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
-from hpcgnn.graph.order import LocalOrder, find_ends
-from hpcgnn.graph.ownership import Ownership
-from hpcgnn.graph.schema import Edges
+from hpcgnn.graphfile.schema import Edges
+from hpcgnn.placement.order import LocalOrder, find_ends
+from hpcgnn.placement.ownership import Ownership
 from hpcgnn.train.loop import Trainer
 
 NODES = 256

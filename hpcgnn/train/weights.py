@@ -8,7 +8,7 @@ import torch
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.relations import odd_relations
-from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.model_registry import MODELS
 
 log = logging.getLogger("hpcgnn")
 

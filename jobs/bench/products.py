@@ -11,9 +11,9 @@ import torch
 from gather import measure, spread
 
 from hpcgnn import kernels
-from hpcgnn.graph.arena import Arena
 from hpcgnn.kernels import reference
-from hpcgnn.ops.room import row_tiles
+from hpcgnn.memory.arena import Arena
+from hpcgnn.ops.row_tiles import row_tiles
 
 
 def arguments() -> argparse.Namespace:

@@ -11,7 +11,7 @@ in the aggregation kernel, cluster order is worth a factor of two.
 import numpy as np
 import scipy.sparse
 
-from hpcgnn.graph.clusters import map_clusters, metis
+from hpcgnn.placement.clusters import map_clusters, metis
 
 NAME = "metis"
 HELP = "few edges between ranks"
@@ -20,7 +20,7 @@ BRANCHES = 8
 
 
 def ranks(sizes, graph, num_ranks, seed):
-    """Clusters to ranks, see `hpcgnn.graph.clusters.map_clusters`."""
+    """Clusters to ranks, see `hpcgnn.placement.clusters.map_clusters`."""
     return map_clusters(sizes, graph, num_ranks, seed)
 
 

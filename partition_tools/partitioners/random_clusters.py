@@ -1,7 +1,7 @@
 """Random maps of METIS clusters: balanced, but neighbours on other ranks. RandomTMA trains on these, and tests need
 them."""
 
-from hpcgnn.graph.clusters import deal_clusters
+from hpcgnn.placement.clusters import deal_clusters
 from partition_tools.partitioners import metis
 
 NAME = "random-clusters"
@@ -11,5 +11,5 @@ clusters = metis.clusters
 
 
 def ranks(sizes, graph, num_ranks, seed):
-    """Clusters to ranks, see `hpcgnn.graph.clusters.deal_clusters`."""
+    """Clusters to ranks, see `hpcgnn.placement.clusters.deal_clusters`."""
     return deal_clusters(sizes, num_ranks, seed)

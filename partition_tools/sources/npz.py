@@ -19,7 +19,7 @@ import zlib
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graph.storage import Csr
+from hpcgnn.graphfile.storage import Csr
 from partition_tools.counts import largest, stated, warn_of_gaps
 from partition_tools.foreign import refuse_foreign
 from partition_tools.node_tables import label_numbers

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.graph.arena import Arena
+from hpcgnn.memory.arena import Arena
 from hpcgnn.train.account import held_bytes
-from hpcgnn.train.live import LiveTensors
-from hpcgnn.train.memory import MemoryProfile, PeakMemory
+from hpcgnn.train.live_tensors import LiveTensors
+from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory
 
 MIB = 2**20
 
@@ -69,8 +69,8 @@ def test_what_is_watched_gives_the_same():
 def test_profiling_loads_no_compiler():
     code = (
         "import sys, torch\n"
-        "from hpcgnn.graph.arena import Arena\n"
-        "from hpcgnn.train.live import LiveTensors\n"
+        "from hpcgnn.memory.arena import Arena\n"
+        "from hpcgnn.train.live_tensors import LiveTensors\n"
         "with LiveTensors(Arena()):\n    torch.ones(3) + 1\n"
         "sys.exit('torch._dynamo' in sys.modules)"
     )

@@ -1,6 +1,7 @@
 """The rooms of the package, held by reading its imports."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -9,33 +10,30 @@ import hpcgnn
 
 ROOT = Path(hpcgnn.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-# Rooms import strictly lower ones. `report` reads files only, and is below `train`, which draws the picture of its run.
-LEVELS = {
-    "declaring": -1,
-    "errors": 0,
-    "options": 0,
-    "resident": 0,
-    "suggestions": 0,
-    "effects": 1,
-    "records": 1,
-    "config": 1,
-    "comm": 2,
-    "kernels": 2,
-    "graph": 3,
-    "ops": 4,
-    "nn": 5,
-    "schedules": 6,
-    "report": 7,
-    "plan": 7,
-    "train": 8,
-    "arguments": 9,
-    "doctor": 9,
-    "__main__": 10,
-}
+# From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
+FLOORS = [
+    ["declaring", "errors", "kernels", "memory", "suggestions"],
+    ["comm", "exchange", "options", "records"],
+    ["config", "effects", "graphfile", "report"],
+    ["arguments", "placement"],
+    ["graph"],
+    ["ops"],
+    ["nn"],
+    ["schedules"],
+    ["train"],
+    ["doctor"],
+    ["__main__"],
+]
 MAY_IMPORT = {
     "mpi4py": {"comm/mpi.py", "comm/launch.py", "comm/ending.py", "doctor.py"},
-    "h5py": {"graph/attributes.py", "graph/storage.py", "graph/writing.py", "train/checkpoint.py", "doctor.py"},
-    "ctypes": {"kernels/interface.py", "kernels/library.py", "kernels/native.py", "train/memory.py"},
+    "h5py": {
+        "graphfile/attributes.py",
+        "graphfile/storage.py",
+        "graphfile/writing.py",
+        "train/checkpoint.py",
+        "doctor.py",
+    },
+    "ctypes": {"kernels/interface.py", "kernels/library.py", "kernels/native.py", "train/memory_profile.py"},
 }
 # The doctor only asks for versions; launch.py must decide how MPI starts before it is imported.
 MAY_READ_ENVIRONMENT = {"comm/launch.py", "kernels/library.py", "__main__.py", "train/rundir.py", "doctor.py"}
@@ -63,17 +61,31 @@ def room(name):
     return parts[1] if parts[0] == "hpcgnn" and len(parts) > 1 and parts[1] != "__version__" else None
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_imports_go_strictly_downwards(path):
-    parts = path.relative_to(ROOT).parts
-    own = parts[0].removesuffix(".py")
-    if own == "__init__":
-        assert not imports(path), "importing the package starts nothing"
-        return
-    for name, _ in imports(path):
-        other = room(name)
-        if other is not None and not (other == own and len(parts) > 1):
-            assert LEVELS[other] < LEVELS[own], f"{own} must not import {name}"
+def rooms_below():
+    """{room: the other rooms that its files import from}: a room is a folder of the package, or a file beside them."""
+    below = {}
+    for path in FILES:
+        parts = path.relative_to(ROOT).parts
+        own = parts[0].removesuffix(".py")
+        if own == "__init__":
+            assert not imports(path), "importing the package starts nothing"
+            continue
+        below.setdefault(own, set()).update(room(name) for name, _ in imports(path) if room(name) not in (None, own))
+    return below
+
+
+def floor_of(name, below, above=()):
+    """The floor of a room, counted from 0."""
+    assert name not in above, f"rooms import each other in a circle: {' -> '.join((*above, name))}"
+    return 1 + max((floor_of(other, below, (*above, name)) for other in below[name]), default=-1)
+
+
+def test_imports_go_strictly_downwards():
+    below = rooms_below()
+    found = {}
+    for name in sorted(below):
+        found.setdefault(floor_of(name, below), []).append(name)
+    assert [found[floor] for floor in sorted(found)] == FLOORS
 
 
 @pytest.mark.parametrize("library", MAY_IMPORT)
@@ -132,3 +144,15 @@ def test_the_tools_need_no_mpi():
         assert not [
             name for name in names if name.split(".")[0] == "mpi4py" or name.startswith(("hpcgnn.comm", "hpcgnn.train"))
         ], path
+
+
+def test_files_that_are_named_exist():
+    """Comments point to other files: `see plan.py` to one of the same folder, `ops/dropout.py` to one of any."""
+    known, dead = {str(path.relative_to(ROOT)) for path in FILES}, []
+    for path in FILES:
+        for name in re.findall(r"(?<![\w.{/-])[a-z_][\w/]*\.py\b", path.read_text(encoding="utf-8")):
+            here = str((path.parent / name).relative_to(ROOT))
+            beside = name == "plugin.py" or (ROOT.parent / name).exists()  # that is what a run's copy is called
+            if not (here in known or "/" in name and name.removeprefix("hpcgnn/") in known or beside):
+                dead.append(f"{path.relative_to(ROOT)}: {name}")
+    assert not dead, "\n".join(dead)

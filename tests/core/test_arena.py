@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies
 
-from hpcgnn.graph.arena import GRAIN, SMALL, Arena
+from hpcgnn.memory.arena import GRAIN, SMALL, Arena
 
 ROW = SMALL // 4  # numbers of float32 in the smallest tensor that the arena makes
 

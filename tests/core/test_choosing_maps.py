@@ -5,7 +5,7 @@ import pytest
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.train.job import choose_map
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec

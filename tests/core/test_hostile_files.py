@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graph.load import check_trainable, load_local_graph
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 
 N = 40
 RANDOM = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

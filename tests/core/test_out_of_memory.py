@@ -9,7 +9,7 @@ import torch
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.errors import memory_shortage
-from hpcgnn.graph.arena import Arena
+from hpcgnn.memory.arena import Arena
 from hpcgnn.train.shortage import advice
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec

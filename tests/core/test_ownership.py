@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcgnn.graph.blocks import halo_blocks, own_block
-from hpcgnn.graph.ownership import Ownership
+from hpcgnn.placement.ownership import Ownership
 
 
 @st.composite

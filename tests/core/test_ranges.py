@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graph import storage
 from hpcgnn.graph.load import read_indptr
-from hpcgnn.graph.ranges import MOST_CHUNKS, pieces
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile import storage
+from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
+from hpcgnn.graphfile.storage import GraphFile
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 400), st.integers(0, 60)).map(lambda pair: (pair[0], sum(pair))), max_size=40

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcgnn.graph.rounds import Segment, coalesce, merge, rounds
+from hpcgnn.exchange.rounds import Segment, coalesce, merge, rounds
 
 ROWS = st.lists(st.integers(0, 40), max_size=12)
 CAP = st.integers(1, 30)

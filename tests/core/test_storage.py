@@ -9,10 +9,10 @@ import pytest
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError
-from hpcgnn.graph import storage
-from hpcgnn.graph.attributes import write_attributes
 from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.storage import Csr, GraphFile, add_partitionings, write_graph
+from hpcgnn.graphfile import storage
+from hpcgnn.graphfile.attributes import write_attributes
+from hpcgnn.graphfile.storage import Csr, GraphFile, add_partitionings, write_graph
 
 GRAPHS = {
     "undirected": (graphs.with_task(graphs.random_undirected()), False),

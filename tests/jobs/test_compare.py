@@ -345,7 +345,7 @@ def test_graph_of_peers_is_the_same_in_both_orders(graph):
     import graph_file as peers
     import numpy as np
 
-    from hpcgnn.graph.storage import GraphFile
+    from hpcgnn.graphfile.storage import GraphFile
 
     with GraphFile(graph) as file:
         original = file.read("nodes/original_id")

@@ -39,7 +39,7 @@ def test_the_commands_are_all_there():
 
 
 def test_every_schedule_is_compared():
-    from hpcgnn.schedules.registry import SCHEDULES
+    from hpcgnn.schedules.schedule_registry import SCHEDULES
 
     text = (ROOT / "jobs" / "schedules.sh").read_text(encoding="utf-8")
     assert all(f'="--schedule {name}' in text for name in SCHEDULES)

@@ -6,8 +6,8 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.schedules.full_halo import FullHalo
 
 from .gathering import whole
 

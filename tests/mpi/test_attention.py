@@ -8,9 +8,9 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.ops.attention import AttentionShape
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.schedules.full_halo import FullHalo
 
 from .gathering import whole
 from .small import GRAPHS, edges_of, stored

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graph.attributes import write_attributes
-from hpcgnn.graph.storage import write_graph
+from hpcgnn.graphfile.attributes import write_attributes
+from hpcgnn.graphfile.storage import write_graph
 from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.train.job import train
 

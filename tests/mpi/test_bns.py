@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from hpcgnn.errors import ConfigError, HpcgnnError
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.graph.wire import Wire
-from hpcgnn.ops.attention import AttentionShape
-from hpcgnn.ops.randomness import Randomness
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.wire import Wire
+from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.bns import SampledHalo
-from hpcgnn.schedules.halo import Facts
+from hpcgnn.schedules.full_halo import Facts
 from hpcgnn.train.job import train
 
 from .gathering import whole

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.graph.wire import Wire
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.wire import Wire
+from hpcgnn.schedules.full_halo import FullHalo
 
 from .small import GRAPHS, edges_of
 from .training import build_trainer, configure

@@ -12,8 +12,8 @@ import torch
 
 from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError, RunDirError
-from hpcgnn.graph import original_order
-from hpcgnn.graph.attributes import read_attributes
+from hpcgnn.graphfile import original_order
+from hpcgnn.graphfile.attributes import read_attributes
 from hpcgnn.train.job import train
 from hpcgnn.train.scoring import evaluate, options_of_run
 
@@ -64,7 +64,7 @@ def test_the_metrics_are_those_of_training(comm, trained, name, map_name):
 def test_predictions_in_the_original_order(comm, trained, shared_path, monkeypatch, slab):
     """They give the accuracy that is stated; in pieces of any size, on any number of ranks."""
     monkeypatch.setattr(original_order, "SLAB_ROWS", slab)
-    monkeypatch.setattr("hpcgnn.graph.storage.SLAB_ROWS", slab)
+    monkeypatch.setattr("hpcgnn.graphfile.storage.SLAB_ROWS", slab)
     graph, run_dir = trained["undirected"]
     record = evaluated(comm, graph, run_dir, shared_path / "p.h5")
     with h5py.File(shared_path / "p.h5") as file, h5py.File(graph) as source:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.schedules.full_halo import FullHalo
 
 from .gathering import whole
 from .small import GRAPHS, edges_of, stored

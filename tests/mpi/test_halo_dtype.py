@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.graph.wire import Wire
-from hpcgnn.ops.attention import AttentionShape
-from hpcgnn.ops.randomness import Purpose, Randomness
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.wire import Wire
+from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.train.job import train
 
 from .gathering import whole

@@ -5,8 +5,8 @@ operation at a time.
 import pytest
 import torch
 
-from hpcgnn.graph.arena import Arena
 from hpcgnn.kernels.library import load
+from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.ops.convolution import combine
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-import hpcgnn.graph.arena as arena
+import hpcgnn.memory.arena as arena
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.graph.arena import GRAIN
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.graph.stream import Stream
-from hpcgnn.ops.attention import AttentionShape
-from hpcgnn.ops.linear import LinearAggregation
-from hpcgnn.ops.room import tile_rows
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.stream import Stream
+from hpcgnn.memory.arena import GRAIN
+from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.linear_aggregation import LinearAggregation
+from hpcgnn.ops.row_tiles import tile_rows
+from hpcgnn.schedules.full_halo import FullHalo
 
 from .gathering import whole
 from .small import GRAPHS, stored
@@ -72,7 +72,7 @@ def operator_of(local, comm, scaled=True):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("name", [*GRAPHS, "rings"])
 def test_tiles_are_the_product(comm, session_path, nearby, name, transposed, lent, monkeypatch):
-    monkeypatch.setattr("hpcgnn.ops.room.TILE_ROWS", 4)
+    monkeypatch.setattr("hpcgnn.ops.row_tiles.TILE_ROWS", 4)
     local = nearby
     if name != "rings":
         _, where, file = stored(comm, session_path, name)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import hpcgnn.graph.arena as arena
+import hpcgnn.memory.arena as arena
 
 from .training import build_trainer, configure, make_graphs
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.graph import Graph
@@ -22,9 +22,9 @@ from hpcgnn.nn.rgcn import RGCNConv, TypedProjection
 from hpcgnn.nn.sage_max import SAGEMaxConv, SAGEPoolConv
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
-from hpcgnn.ops import attention
-from hpcgnn.ops.randomness import Randomness
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.ops import additive_attention
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.schedules.full_halo import FullHalo
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
@@ -157,7 +157,7 @@ def right(name, p, x, edges):
 def test_layer(comm, files, monkeypatch, file, name):
     if name == "gat weights" and file == "undirected":
         pytest.skip("this graph has no weights")
-    monkeypatch.setattr(attention, "TILE_EDGES", 50)
+    monkeypatch.setattr(additive_attention, "TILE_EDGES", 50)
     layer, draw = LAYERS[name](), torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in layer.parameters():

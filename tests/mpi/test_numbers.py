@@ -7,9 +7,9 @@ import torch
 
 import hpcgnn.comm.mpi as verbs
 from hpcgnn.errors import GraphError
-from hpcgnn.graph import ownership
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.placement import ownership
+from hpcgnn.schedules.full_halo import FullHalo
 
 from .gathering import whole
 from .training import build_trainer, configure, make_graphs

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.graph.rounds import coalesce
-from hpcgnn.graph.stream import Stream
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.rounds import coalesce
+from hpcgnn.exchange.stream import Stream
 
 GRAPH = graphs.with_task(graphs.power_law())
 WIDTH, ROWS = 4, 3

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.graph.tiles import tiles
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.edge_tiles import tiles
 from hpcgnn.ops import propagate
 from hpcgnn.ops.propagate import Rule
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.schedules.full_halo import FullHalo
 
 from .gathering import whole
 from .small import GRAPHS, edges_of, stored

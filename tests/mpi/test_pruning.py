@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hpcgnn.graph.pruning import WORTHWHILE
-from hpcgnn.graph.storage import SPLITS, GraphFile
+from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
 from .training import CLASSES, GRAPHS, build_trainer, configure, make_graphs
 

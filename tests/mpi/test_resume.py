@@ -12,7 +12,7 @@ import pytest
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graph.attributes import read_attributes, write_attributes
+from hpcgnn.graphfile.attributes import read_attributes, write_attributes
 from hpcgnn.train.checkpoint import checkpoints
 from hpcgnn.train.job import train
 from partition_tools.generate_graph import generate_graph

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from hpcgnn.config import read_toml
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.train.job import train
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.products import bf16_instructions, set_matmul
+from hpcgnn.train.matmul import bf16_instructions, set_matmul
 
 from .training import CLASSES, FEATURES, configure, make_graphs
 

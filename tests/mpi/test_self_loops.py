@@ -14,7 +14,7 @@ import torch
 
 from hpcgnn.config import make_config
 from hpcgnn.errors import CheckpointError
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.train.job import train
 from hpcgnn.train.precheck import check_training
 from hpcgnn.train.scoring import evaluate, options_of_run

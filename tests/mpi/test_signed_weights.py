@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.relations import odd_relations, relation_weights
-from hpcgnn.graph.storage import write_graph
 from hpcgnn.graph.sums import weight_sums
+from hpcgnn.graphfile.storage import write_graph
 from hpcgnn.ops.relational import RelationalAggregation
-from hpcgnn.schedules.halo import Facts, FullHalo
+from hpcgnn.schedules.full_halo import Facts, FullHalo
 from hpcgnn.train.job import train
 from hpcgnn.train.weights import check_weights
 

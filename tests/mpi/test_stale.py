@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.graph.wire import Wire
-from hpcgnn.ops.attention import AttentionShape
-from hpcgnn.schedules.halo import Facts
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.wire import Wire
+from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.schedules.full_halo import Facts
 from hpcgnn.schedules.stale import StaleHalo
 from hpcgnn.train.checkpoint import checkpoints
 from hpcgnn.train.job import train

@@ -15,7 +15,7 @@ import torch
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.schedules.tma import Averaging
 from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.train.job import train

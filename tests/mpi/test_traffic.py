@@ -7,8 +7,8 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.graph.buffers import HaloBuffers
-from hpcgnn.schedules.halo import FullHalo
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.schedules.full_halo import FullHalo
 
 GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
 

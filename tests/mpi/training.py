@@ -4,12 +4,12 @@ import numpy as np
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config
-from hpcgnn.graph.buffers import HaloBuffers
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.model_registry import MODELS
 from hpcgnn.nn.norm import NORM_LAYERS
-from hpcgnn.nn.registry import MODELS
-from hpcgnn.schedules.registry import SCHEDULES
+from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.train.job import model_spec
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.toy import toy_step

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 
 
 def odd_graph(n=60, edges=240, seed=0, symmetric=False):

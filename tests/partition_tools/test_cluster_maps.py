@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.clusters import deal_clusters, imbalance, map_clusters, metis
-from hpcgnn.graph.storage import Csr
+from hpcgnn.graphfile.storage import Csr
+from hpcgnn.placement.clusters import deal_clusters, imbalance, map_clusters, metis
 
 
 def ring(count, seed=0):

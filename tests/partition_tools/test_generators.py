@@ -7,7 +7,7 @@ import pytest
 from partition_helpers import view
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import canonical
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators import GENERATORS

@@ -23,7 +23,7 @@ from partition_helpers import node_data, odd_graph, save_npz, view
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.load import check_trainable
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from partition_tools import edges
 from partition_tools.cli import main
 from partition_tools.loading import load_graph

@@ -10,7 +10,7 @@ import scipy.sparse
 from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import ImportOptions, canonical
 from partition_tools.import_graph import import_graph
 from partition_tools.raw import RawGraph
@@ -255,7 +255,7 @@ def test_ogb_multi_label_and_hint(cli, tmp_path):
 
 
 def canonical_view(tmp_path, src, dst, n, weight=None, kind=None, **options):
-    from hpcgnn.graph.storage import write_graph
+    from hpcgnn.graphfile.storage import write_graph
 
     write_graph(tmp_path / "o.h5", canonical(RawGraph(src, dst, n, weight=weight, type=kind), ImportOptions(**options)))
     return view(tmp_path / "o.h5")

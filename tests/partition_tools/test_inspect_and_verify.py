@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from partition_helpers import odd_graph, save_npz
 
-from hpcgnn.graph.attributes import write_attributes
+from hpcgnn.graphfile.attributes import write_attributes
 from partition_tools.import_graph import import_graph
 from partition_tools.partition_graph import partition_graph
 

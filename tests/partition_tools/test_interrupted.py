@@ -12,7 +12,7 @@ import time
 import pytest
 from partition_helpers import odd_graph, save_npz, view
 
-from hpcgnn.graph import storage
+from hpcgnn.graphfile import storage
 from partition_tools import __main__
 from partition_tools.claim import claimed
 from partition_tools.cli import main

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from partition_helpers import node_data, odd_graph, save_npz, view
 
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 
 N = 60
 SRC, DST = odd_graph()
@@ -155,7 +155,7 @@ def test_a_first_label_is_no_heading(cli, fails, table):
 def test_names_of_classes_that_do_not_fit_fail_verify(cli, tmp_path, words):
     import h5py
 
-    from hpcgnn.graph.attributes import write_attributes
+    from hpcgnn.graphfile.attributes import write_attributes
 
     assert cli(*words(y=WORDS))[0] == 0
     with h5py.File(tmp_path / "g.h5", "r+", libver="latest") as file:

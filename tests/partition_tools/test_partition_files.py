@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from partition_helpers import halo_oracle, odd_graph, save_npz, view
 
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import ImportOptions
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from partition_helpers import edge_list, odd_graph, save_npz, view
 
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import ImportOptions, canonical
 from partition_tools.import_graph import import_graph
 from partition_tools.loading import load_graph

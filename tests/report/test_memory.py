@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from core.launching import start
 
-from hpcgnn.report.memory import KEPT_FREE, profiles
+from hpcgnn.report.memory_tables import KEPT_FREE, profiles
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
 from hpcgnn.report.write import write_report

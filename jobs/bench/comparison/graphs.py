@@ -10,7 +10,7 @@ from pathlib import Path
 from comparison.environments import ROOT
 from comparison.processes import clean_environment, last_words
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graph.storage import GraphFile
+from hpcgnn.graphfile.storage import GraphFile
 
 # Like ogbn-arxiv made undirected, with a self loop on every node: the graph that published figures are closest to.
 USUAL = {"nodes": 169_343, "degree": 13.78, "features": 128, "classes": 40}

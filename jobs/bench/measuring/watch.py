@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hpcgnn.graph import transfer
-from hpcgnn.graph.wire import Wire
+from hpcgnn.exchange import transfer
+from hpcgnn.exchange.wire import Wire
 from hpcgnn.kernels.library import load
 
 #: What the lines of the ledger are. rest: Python, autograd, and what else is between operations.

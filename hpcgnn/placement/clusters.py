@@ -21,11 +21,11 @@ PASSES = 10
 def map_clusters(sizes, cluster_graph, num_ranks, seed=0):
     """Clusters to ranks with balanced weights and a small cut: int32 (K,), values 0..num_ranks-1, none of them unused.
 
-    sizes: (K,) weights to balance (nodes, edges, training nodes). cluster_graph: `hpcgnn.graph.storage.Csr`, symmetric,
-    data = number of edges between two clusters (None: all 1); its diagonal is ignored. The heaviest rank ends within
-    MAX_IMBALANCE of the mean where the sizes of the clusters allow it. Deterministic in its arguments. Not collective:
-    call it on one rank and broadcast, or on all with the same arguments. Raises GraphError for more ranks than
-    clusters.
+    sizes: (K,) weights to balance (nodes, edges, training nodes). cluster_graph: `hpcgnn.graphfile.storage.Csr`,
+    symmetric, data = number of edges between two clusters (None: all 1); its diagonal is ignored. The heaviest rank
+    ends within MAX_IMBALANCE of the mean where the sizes of the clusters allow it. Deterministic in its arguments. Not
+    collective: call it on one rank and broadcast, or on all with the same arguments. Raises GraphError for more ranks
+    than clusters.
     """
     sizes = _checked_sizes(sizes, num_ranks)
     if num_ranks == 1:

@@ -4,13 +4,13 @@ They look like a Stream to the operators of ops/pushed.py: `used` yields blocks 
 ago, and sends this epoch's; `pushed` yields the transposed blocks with the same rows and room for their gradients,
 which leave in the background, and adds those that others sent r epochs ago. So a rank's gradient of what it computed in
 an epoch is whole and consistent, and reaches the owners of the rows r epochs later. The two are not each other's
-adjoint: an operator over them must take the gradient of weights from the rows that it used (ops/used.py), not from what
-`pushed` returns.
+adjoint: an operator over them must take the gradient of weights from the rows that it used (ops/stale_convolution.py),
+not from what `pushed` returns.
 """
 
 from hpcgnn import kernels
-from hpcgnn.graph.mailbox import Mailbox
-from hpcgnn.graph.transfer import FREE_TAG
+from hpcgnn.exchange.mailbox import Mailbox
+from hpcgnn.exchange.transfer import FREE_TAG
 
 
 class _Direction:

@@ -9,8 +9,8 @@ scatter-adds.)
 
 import torch
 
-from hpcgnn.graph.halo import gather_halo
-from hpcgnn.ops.room import row_tiles, sum_type, tile_rows
+from hpcgnn.exchange.plan import gather_halo
+from hpcgnn.ops.row_tiles import row_tiles, sum_type, tile_rows
 
 
 class LinearAggregation:

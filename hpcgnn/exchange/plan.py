@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from hpcgnn.graph.rounds import Segment, rounds
+from hpcgnn.exchange.rounds import Segment, rounds
 
 
 @dataclass(frozen=True)

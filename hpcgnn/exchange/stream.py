@@ -18,9 +18,9 @@ from functools import cached_property
 
 import torch
 
-from hpcgnn.graph.rounds import coalesce, merge
-from hpcgnn.graph.transfer import Fashion, Transfer, Turn
-from hpcgnn.graph.wire import Wire
+from hpcgnn.exchange.rounds import coalesce, merge
+from hpcgnn.exchange.transfer import Fashion, Transfer, Turn
+from hpcgnn.exchange.wire import Wire
 
 
 class Stream:

@@ -39,7 +39,7 @@ class ReluDropout:
 
 @dataclass(frozen=True)
 class EluDropout:
-    """dropout_p(elu(x)), on the way into a product (see projection.py)."""
+    """dropout_p(elu(x)), on the way into a product (see attention_projection.py)."""
 
     ids: torch.Tensor
     key: int

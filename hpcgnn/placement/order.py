@@ -1,8 +1,8 @@
 """The order of a rank's own nodes: first those that have an edge from or to another rank, then the interior.
 
 What an operator computes for interior rows needs nobody, so it can be done to the end, some rows at a time, while
-messages are on their way (ops/linear.py); sums that have to wait for the last message, and rows that are sent, are at
-the front, together. Both parts keep the order of the file, in which neighbours are near each other.
+messages are on their way (ops/linear_aggregation.py); sums that have to wait for the last message, and rows that are
+sent, are at the front, together. Both parts keep the order of the file, in which neighbours are near each other.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.ranges import permuted_rows
+from hpcgnn.graphfile.ranges import permuted_rows
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import gc
 import sys
 import types
 
-from hpcgnn.resident import status
+from hpcgnn.memory.resident import status
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 MMAP_THRESHOLD = 1 << 20

@@ -5,20 +5,20 @@ from functools import cached_property
 
 from hpcgnn import kernels
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.compact import CompactStream
-from hpcgnn.graph.halo import gather_halo
+from hpcgnn.exchange.compact import CompactStream
+from hpcgnn.exchange.plan import gather_halo
+from hpcgnn.exchange.stream import Stream
+from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.norms import scales
 from hpcgnn.graph.relations import relation_weights
-from hpcgnn.graph.stream import Stream
-from hpcgnn.graph.wire import Wire
-from hpcgnn.ops.attention import AdditiveAttention
+from hpcgnn.ops.additive_attention import AdditiveAttention
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.convolution import convolve
-from hpcgnn.ops.extreme import LargestNeighbour
-from hpcgnn.ops.linear import LinearAggregation
+from hpcgnn.ops.largest_neighbour import LargestNeighbour
+from hpcgnn.ops.linear_aggregation import LinearAggregation
 from hpcgnn.ops.propagate import Propagation
 from hpcgnn.ops.relational import RelationalAggregation
-from hpcgnn.ops.room import sum_type
+from hpcgnn.ops.row_tiles import sum_type
 from hpcgnn.schedules.base import Stateless
 
 
@@ -106,7 +106,7 @@ class FullHalo(Stateless):
         return self._linear[norm, dtype]
 
     def attend(self, projected, shape, key, p, terms=None):
-        """Additive attention from [z | a_src | a_dst] (n_p, F + 2H); see ops/attention.py. Collective."""
+        """Additive attention from [z | a_src | a_dst] (n_p, F + 2H); see ops/additive_attention.py. Collective."""
         return self._attention(projected, shape, key, p, terms)
 
     def attention_layer(self, x, weight, bias, terms, shape, key, p, activation):
@@ -114,7 +114,7 @@ class FullHalo(Stateless):
         return attention_layer(x, weight, bias, terms, self._attention, shape, key, p, activation)
 
     def largest(self, x):
-        """The largest of the in-neighbours' rows (n_p, F), column by column; see ops/extreme.py. Collective.
+        """The largest of the in-neighbours' rows (n_p, F), column by column; see ops/largest_neighbour.py. Collective.
 
         Raises ConfigError for int8, whose scale differs from row to row, so that x_j = y_i cannot be asked.
         """

@@ -8,7 +8,7 @@ writes.
 import numpy as np
 import torch
 
-from hpcgnn.graph.storage import SLAB_ROWS, replacing, write_arrays
+from hpcgnn.graphfile.storage import SLAB_ROWS, replacing, write_arrays
 
 _IDS, _ROWS, _SLABS = 1, 2, 3
 

@@ -20,11 +20,11 @@ import h5py
 import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graph.attributes import read_attributes, write_attributes
-from hpcgnn.graph.ranges import MOST_CHUNKS, pieces
-from hpcgnn.graph.schema import SPLITS, Csr, Edges, GraphData, GraphMeta
-from hpcgnn.graph.structure import check_dataset
-from hpcgnn.graph.writing import written_file
+from hpcgnn.graphfile.attributes import read_attributes, write_attributes
+from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
+from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta
+from hpcgnn.graphfile.structure import check_dataset
+from hpcgnn.graphfile.writing import written_file
 from hpcgnn.records import replaced_by
 
 __all__ = [

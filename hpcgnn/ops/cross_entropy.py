@@ -3,7 +3,7 @@
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.ops.room import in_rows
+from hpcgnn.ops.row_tiles import in_rows
 
 
 def cross_entropy(logits, rows, labels, arena):

@@ -1,8 +1,8 @@
 """Whether a graph file's datasets have the shapes and types that its attributes promise: looked at once, before
 anything is read.
 
-Costs no data: descriptions only. With it, and the range checks of `load.py`, whatever a file says, no index out of
-range reaches a kernel, and no array is allocated that the file cannot fill.
+Costs no data: descriptions only. With it, and the range checks of `graph/load.py`, whatever a file says, no index out
+of range reaches a kernel, and no array is allocated that the file cannot fill.
 """
 
 from hpcgnn.errors import FormatError, GraphError

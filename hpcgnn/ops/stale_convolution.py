@@ -12,7 +12,7 @@ as PipeGCN has it (Wan et al., ICLR'22, algorithm 1).
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.ops.room import row_tiles
+from hpcgnn.ops.row_tiles import row_tiles
 
 
 def convolve_used(x, neighbour, own, bias, operator, activation=None):

@@ -13,7 +13,7 @@ import weakref
 
 import torch
 
-from hpcgnn.graph.arena import Arena
+from hpcgnn.memory.arena import Arena
 
 
 class HaloBuffers:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.graph.wire import Form, Wire, decode
+from hpcgnn.exchange.wire import Form, Wire, decode
 
 # Tags of messages with rows and of those that go back; higher ones are for exchanges that outlive a stream.
 _RETURN_TAG, _TAGS, FREE_TAG = 0x2000, 0x1FFF, 0x4000

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.graph.tiles import tiles
-from hpcgnn.ops.room import row_tiles
+from hpcgnn.graph.edge_tiles import tiles
+from hpcgnn.ops.row_tiles import row_tiles
 
 # Edges whose terms exist at a time, where edges have terms.
 TILE_EDGES = 1 << 16

@@ -4,7 +4,7 @@ next.
 """
 
 from hpcgnn import kernels
-from hpcgnn.ops.room import row_tiles, tile_rows
+from hpcgnn.ops.row_tiles import row_tiles, tile_rows
 
 
 def project(x, weight, activation, arena):

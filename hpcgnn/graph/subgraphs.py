@@ -9,8 +9,8 @@ on a graph of one rank.
 import numpy as np
 import torch
 
+from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.graph.blocks import own_block
-from hpcgnn.graph.halo import HaloPlan, gather_halo
 from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph, SparseRows, sparse_rows
 from hpcgnn.graph.sums import weight_sums
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from hpcgnn.graph.wire import decode
+from hpcgnn.exchange.wire import decode
 
 
 @dataclass

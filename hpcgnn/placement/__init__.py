@@ -1,0 +1,1 @@
+"""Which nodes a rank owns, and in which order it keeps them."""
