@@ -301,7 +301,7 @@ def load(argv):
 
 
 def _is_first_rank():
-    from hpcgnn.comm.launch import launched_rank
+    from hpcgnn.comm.launcher import launched_rank
 
     return launched_rank() == 0
 

@@ -1,6 +1,7 @@
-"""The one room that imports mpi4py. Everything above receives a `Communicator` as an argument."""
+"""Messages between ranks: the launcher, the transport, the watchdog. The one room that imports mpi4py."""
 
-from hpcgnn.comm.communicator import Communicator, SoloCommunicator
+from hpcgnn.comm.communicator import Communicator, Exchange
 from hpcgnn.comm.ledger import Ledger
+from hpcgnn.comm.solo import SoloCommunicator
 
-__all__ = ["Communicator", "SoloCommunicator", "Ledger"]
+__all__ = ["Communicator", "Exchange", "SoloCommunicator", "Ledger"]

@@ -1,8 +1,8 @@
-"""The small set of verbs that the rest of the program speaks to other ranks with, and their one-rank version.
+"""The small set of verbs that the rest of the program speaks to other ranks with, and what each of them promises.
 
-Everything above this room receives a communicator as an argument and imports no MPI. `SoloCommunicator` gives the same
-verbs to one process without MPI: for tests, for tools, and for the toy training step before the memory baseline.
-`MpiCommunicator` (in `mpi.py`) gives them over mpi4py.
+Everything above this room receives a communicator as an argument and imports no MPI. A transport is a subclass that has
+`exchange`, `allreduce_`, `broadcast_`, `allgather_object` and `close`; all else follows from these. `solo.py` is that
+of one process by itself, `mpi.py` that over mpi4py. tests/mpi/test_communicator.py holds what every transport must do.
 """
 
 import contextlib
@@ -12,6 +12,34 @@ import torch
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.pulse import Pulse
 from hpcgnn.errors import HpcgnnError, RemoteError, memory_shortage
+
+#: A rank, and the tensor that goes there or comes from there.
+Message = tuple[int, torch.Tensor]
+
+
+class Exchange:
+    """Messages that are under way: sent tensors must not change, nor received ones be read, until they are through.
+
+    None of the verbs is collective.
+    """
+
+    def progress(self) -> None:
+        """Let the messages advance in the background while this rank computes."""
+
+    def arrived(self) -> bool:
+        """Whether all are through; looks and does not wait."""
+        return True
+
+    def finish_receiving(self) -> None:
+        """Wait until what comes is here."""
+
+    def finish_sending(self) -> None:
+        """Wait until the tensors that go may be used again."""
+
+    def finish(self) -> None:
+        """Wait for both."""
+        self.finish_receiving()
+        self.finish_sending()
 
 
 class Communicator:
@@ -25,23 +53,14 @@ class Communicator:
     ledger: Ledger
     pulse: Pulse
 
-    def isend(self, tensor: torch.Tensor, dest: int, tag: int, kind: str):
-        """Begin sending a contiguous tensor; it must not change until the request is finished. Not collective."""
-        raise NotImplementedError
+    def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> "Exchange":
+        """Begin to send and to receive contiguous tensors: the one verb for messages between two ranks.
 
-    def irecv(self, tensor: torch.Tensor, source: int, tag: int, kind: str):
-        """Begin receiving into a contiguous tensor of exactly the size that is sent. Not collective."""
-        raise NotImplementedError
-
-    def progress(self, requests):
-        """Let the requests advance in the background while this rank computes. Not collective."""
-
-    def arrived(self, requests) -> bool:
-        """Whether the requests are complete; looks and does not wait. Not collective."""
-        raise NotImplementedError
-
-    def wait(self, requests, kind: str):
-        """Finish the requests. Not collective."""
+        outgoing, incoming: [(rank, tensor)], at most one of each for a rank; what comes has exactly the size that is
+        sent. kind: the ledger's name for the traffic, the same on both ends. Ranks that have nothing to send or to
+        receive may leave the call out; those that have call in the same order for each pair of ranks and kind, since
+        messages of a kind arrive in the order in which they were sent. Not collective.
+        """
         raise NotImplementedError
 
     def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum"):
@@ -54,7 +73,7 @@ class Communicator:
 
     def broadcast_object(self, value, root: int = 0):
         """The small Python value that `root` has."""
-        raise NotImplementedError
+        return self.allgather_object(value if self.rank == root else None)[root]
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str):
         """Overwrite a contiguous tensor with the root's. Returns the tensor."""
@@ -95,6 +114,9 @@ class Communicator:
     def show_heartbeats(self, folder):
         """Where the ranks of several nodes can see each other's signs of life from now on: a file in this folder."""
 
+    def close(self):
+        """Give up what the transport holds."""
+
     def total(self, tensor: torch.Tensor, kind: str = "metrics") -> torch.Tensor:
         """The sum over ranks of a float64 or int64 tensor, as a new tensor."""
         return self.allreduce_(tensor.clone(), kind)
@@ -103,28 +125,3 @@ class Communicator:
 def _ranges(ranks):
     """'0, 2, 3' shortened to the first few."""
     return ", ".join(map(str, ranks[:4])) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
-
-
-class SoloCommunicator(Communicator):
-    """One rank without MPI. Nothing is ever sent, and the ledger stays empty."""
-
-    def __init__(self):
-        self.rank, self.size, self.ledger, self.pulse = 0, 1, Ledger(), Pulse()
-
-    def arrived(self, requests):
-        return not requests
-
-    def wait(self, requests, kind):
-        assert not requests, "one rank has nobody to wait for"
-
-    def allreduce_(self, tensor, kind, op="sum"):
-        return tensor
-
-    def allgather_object(self, value):
-        return [value]
-
-    def broadcast_object(self, value, root=0):
-        return value
-
-    def broadcast_(self, tensor, root, kind):
-        return tensor

@@ -7,110 +7,32 @@ share cores, a spinning rank takes the core that the awaited one needs, so we te
 """
 
 import contextlib
-import functools
 import os
-import threading
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
 import torch
 from mpi4py import MPI
 
-from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm import mpi_buffers
+from hpcgnn.comm.communicator import Communicator, Exchange
 from hpcgnn.comm.ledger import Ledger
+from hpcgnn.comm.mpi_buffers import as_bytes, as_numbers
+from hpcgnn.comm.progress import Progress
 from hpcgnn.comm.pulse import Pulse, make_board
 
 _OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
-_TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
+# What every MPI library has at least.
+_MOST_TAG = 0x7FFF
 _POLL_SECONDS = 0.0005
 # The helper thread of a rank that shares cores takes them from the others whenever it wakes, so it sleeps as many
-# milliseconds as there are threads for a core (`mpiexec -n 8 python jobs/bench/roofline.py` on two cores shows the
-# processor time it costs).
+# milliseconds as there are threads for a core (`mpiexec -n 8 python jobs/bench/roofline.py` shows what it costs).
 _SHARED_POLL_SECONDS = 0.001
 # Before it sleeps at all, a waiting rank lets others run so many times: messages of small graphs arrive sooner than a
-# sleeper is woken (4 ranks on two cores, 200 nodes: 18 ms a step without, 14 with, and less processor time; large
-# graphs: alike).
+# sleeper is woken.
 _YIELDS = 50
-# Libraries before MPI 4 count in 32 bits; a halo buffer of some GiB makes larger messages.
-_MOST_COUNT = 2**31 - 1
-
-
-def _bytes_of(tensor):
-    """The tensor's memory as an MPI buffer of bytes (bfloat16 and friends have no MPI type, and need none here)."""
-    if not tensor.is_contiguous():
-        raise ValueError(
-            f"expected a contiguous tensor to send or receive, got strides {tensor.stride()} for {tuple(tensor.shape)}"
-        )
-    data = (tensor if tensor.dtype == torch.uint8 else tensor.detach().view(-1).view(torch.uint8)).numpy().reshape(-1)
-    return [data, MPI.BYTE] if len(data) <= _MOST_COUNT else [data, 1, _one_of(len(data), _MOST_COUNT)]
-
-
-@functools.cache
-def _one_of(size, most):
-    """A type of which one element has so many bytes, made with counts of at most `most`. Kept: there are few sizes."""
-    whole, rest = divmod(size, most)
-    piece = MPI.BYTE.Create_contiguous(most)
-    kind = MPI.Datatype.Create_struct([whole, rest], [0, whole * most], [piece, MPI.BYTE]).Commit()
-    piece.Free()
-    return kind
-
-
-def _typed(tensor):
-    if not tensor.is_contiguous() or tensor.dtype not in _TYPES:
-        raise ValueError(
-            f"expected a contiguous tensor of {sorted(map(str, _TYPES))}, got {tensor.dtype} with strides "
-            f"{tensor.stride()}"
-        )
-    return [tensor.detach().view(-1).numpy(), _TYPES[tensor.dtype]]
-
-
-class _Progress(threading.Thread):
-    """Tests pending requests from a thread of its own until they are complete or released, and sleeps `pause` seconds
-    between.
-    """
-
-    def __init__(self, pause):
-        super().__init__(name="hpcgnn-progress", daemon=True)
-        self.pause = pause
-        self.lock = threading.Lock()
-        self.awake = threading.Event()
-        self.pending = []
-        self.stopping = False
-        self.failure = None
-
-    def run(self):
-        try:
-            while self.awake.wait() and not self.stopping:
-                with self.lock:
-                    self.pending = [requests for requests in self.pending if not MPI.Request.Testall(requests)]
-                    if not self.pending and not self.stopping:
-                        self.awake.clear()
-                time.sleep(self.pause)
-        except BaseException as error:  # shown by the rank that waits, which then ends the job
-            self.failure = error
-
-    def watch(self, requests):
-        if not self.is_alive():
-            self.start()
-        with self.lock:
-            self.pending.append(requests)
-            if not self.awake.is_set():
-                self.awake.set()
-
-    def release(self, requests):
-        """Take requests back: MPI forbids two threads to complete the same request."""
-        with self.lock:
-            self.pending = [other for other in self.pending if other is not requests]
-        if self.failure is not None:
-            raise RuntimeError("the thread that advances messages failed") from self.failure
-
-    def stop(self):
-        with self.lock:
-            self.stopping = True
-            self.awake.set()
-        if self.is_alive():
-            self.join()
 
 
 class MpiCommunicator(Communicator):
@@ -123,35 +45,35 @@ class MpiCommunicator(Communicator):
     def __init__(self, communicator: MPI.Comm, crowding: float, watchdog=None):
         self._comm = communicator.Dup()
         self._polite = crowding > 1
-        self._progress = _Progress(_SHARED_POLL_SECONDS * crowding if self._polite else _POLL_SECONDS)
+        self._progress = Progress(
+            MPI.Request.Testall, _SHARED_POLL_SECONDS * crowding if self._polite else _POLL_SECONDS
+        )
         self.rank, self.size = self._comm.rank, self._comm.size
         self.ledger, self._watchdog, self._heartbeats = Ledger(), watchdog, None
         self.pulse = Pulse() if watchdog is None else watchdog.pulse
 
-    def isend(self, tensor, dest, tag, kind):
-        self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes)
-        return self._comm.Isend(_bytes_of(tensor), dest, tag)
+    def exchange(self, outgoing, incoming, kind):
+        tag = zlib.crc32(kind.encode()) & _MOST_TAG  # a message of another kind is never taken for this one
+        receives = [self._comm.Irecv(as_bytes(tensor), rank, tag) for rank, tensor in incoming]
+        sends = [self._comm.Isend(as_bytes(tensor), rank, tag) for rank, tensor in outgoing]
+        sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
+        if outgoing or incoming:
+            self.ledger.add(kind, messages=len(outgoing), bytes_sent=sent, bytes_received=received)
+        return _MpiExchange(self, receives, sends, kind)
 
-    def irecv(self, tensor, source, tag, kind):
-        self.ledger.add(kind, bytes_received=tensor.nbytes)
-        return self._comm.Irecv(_bytes_of(tensor), source, tag)
-
-    def progress(self, requests):
-        if requests:
-            self._progress.watch(requests)
-
-    def arrived(self, requests):
-        return MPI.Request.Testall(requests)
+    def advance(self, requests):
+        """Have the helper thread test these requests."""
+        self._progress.watch(requests)
 
     def wait(self, requests, kind):
-        if not requests:
-            return
+        """Complete these requests, and count the seconds."""
         start = time.perf_counter()
         self._progress.release(requests)
-        self._finish(requests, kind)
+        self.complete(requests, kind)
         self.ledger.add(kind, seconds_waiting=time.perf_counter() - start)
 
-    def _finish(self, requests, kind):
+    def complete(self, requests, kind):
+        """Wait for these requests, without a core where ranks share cores."""
         self.pulse.arrive(self.pulse.at if kind == "control" else kind)
         if not self._polite:
             MPI.Request.Waitall(requests)
@@ -168,7 +90,7 @@ class MpiCommunicator(Communicator):
 
     def _collective(self, request, kind, size):
         start = time.perf_counter()
-        self._finish([request], kind)
+        self.complete([request], kind)
         self.ledger.add(
             kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=time.perf_counter() - start
         )
@@ -176,9 +98,9 @@ class MpiCommunicator(Communicator):
     def allreduce_(self, tensor, kind, op="sum"):
         if tensor.numel():
             result = torch.empty_like(tensor)
-            (given, number), (taken, _) = _typed(tensor), _typed(result)
-            for first in range(0, len(given), _MOST_COUNT):
-                part, out = given[first : first + _MOST_COUNT], taken[first : first + _MOST_COUNT]
+            (given, number), (taken, _) = as_numbers(tensor), as_numbers(result)
+            for first in range(0, len(given), mpi_buffers.MOST_COUNT):
+                part, out = given[first : first + mpi_buffers.MOST_COUNT], taken[first : first + mpi_buffers.MOST_COUNT]
                 request = self._comm.Iallreduce([part, number], [out, number], _OPS[op])
                 self._collective(request, kind, part.nbytes)
             tensor.copy_(result)
@@ -186,7 +108,7 @@ class MpiCommunicator(Communicator):
 
     def broadcast_(self, tensor, root, kind):
         if tensor.numel():
-            self._collective(self._comm.Ibcast(_bytes_of(tensor), root), kind, tensor.nbytes)
+            self._collective(self._comm.Ibcast(as_bytes(tensor), root), kind, tensor.nbytes)
         return tensor
 
     def allgather_object(self, value):
@@ -196,9 +118,6 @@ class MpiCommunicator(Communicator):
         out = np.empty(int(counts.sum()), np.uint8)
         self._collective(self._comm.Iallgatherv(data, [out, counts]), "control", len(data))
         return [MPI.pickle.loads(part.tobytes()) for part in np.split(out, np.cumsum(counts)[:-1])]
-
-    def broadcast_object(self, value, root=0):
-        return self.allgather_object(value if self.rank == root else None)[root]
 
     def barrier(self):
         self._collective(self._comm.Ibarrier(), "control", 0)
@@ -222,3 +141,29 @@ class MpiCommunicator(Communicator):
         if self._heartbeats is not None:
             self._heartbeats.unlink(missing_ok=True)
         self._comm.Free()
+
+
+class _MpiExchange(Exchange):
+    """Requests of MPI. The helper thread knows them by their lists."""
+
+    def __init__(self, transport, receives, sends, kind):
+        self._transport, self._receives, self._sends, self._kind = transport, receives, sends, kind
+
+    def progress(self):
+        for requests in (self._receives, self._sends):
+            if requests:
+                self._transport.advance(requests)
+
+    def arrived(self):
+        return MPI.Request.Testall([*self._receives, *self._sends])
+
+    def finish_receiving(self):
+        self._receives = self._wait(self._receives)
+
+    def finish_sending(self):
+        self._sends = self._wait(self._sends)
+
+    def _wait(self, requests):
+        if requests:
+            self._transport.wait(requests, self._kind)
+        return []

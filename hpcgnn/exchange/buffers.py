@@ -1,8 +1,8 @@
 """The communication memory of a rank: one piece of at most `halo_buffer` bytes, whatever the number of ranks.
 
 For each form of rows it is carved into two buffers to receive and one to send, and, where results go back to the owners
-of the rows, two narrow ones for each way. Where rows travel narrowed, the room in which they are widened is part of it.
-Layers, directions and epochs share it, for no two streams are ever under way.
+of the rows, two narrow ones for each way. Where rows travel narrowed, the memory in which they are widened is part of
+it. Layers, directions and epochs share it, for no two streams are ever under way.
 
 What a turn sends has been on its way for as long as the turn before was computed, and its receivers wait for it, when
 the next turn is packed in its place. A second buffer to send from would spare a wait that is over as a rule, and make

@@ -16,7 +16,6 @@ import torch
 
 # Rows that are counted at a time: the mask of all of them would take a fourth of the features' memory.
 _TILE = 4096
-_TAG = 6
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,16 @@ class CompactStream:
 
     def __init__(self, stream, compact):
         self._stream, self._compact = stream, compact
-        self.own, self.plan = stream.own, stream.plan
+        self.own, self.plan, self.edges = stream.own, stream.plan, stream.edges
 
-    def __call__(self, x, scale=None, kind="halo", *, pieces=False):
+    def __call__(self, rows, kind, returns=None, pieces=False):
         """Yield (block, rows, scale, None) for the own block, whole, and every round, as a Stream does. Collective."""
+        x, scale = rows.x, rows.scale
         yield self.own, x, scale, None
         for index, segments in enumerate(self.plan.rounds):
-            rows = self._exchange(x, scale, segments, kind)
-            if len(rows):
-                yield self._stream.halo[index], rows, None, None
+            arrived = self._exchange(x, scale, segments, kind)
+            if len(arrived):
+                yield self._stream.halo[index], arrived, None, None
 
     def _exchange(self, x, scale, segments, kind):
         """The halo's rows of a round, dense."""
@@ -78,14 +78,14 @@ class CompactStream:
             if count := plan.received(segment):
                 header = torch.empty(count * self._header_bytes(x, scale), dtype=torch.uint8)
                 incoming.append((plan.source(segment.offset), count, header))
-        requests = [comm.irecv(header, source, _TAG, kind) for source, _, header in incoming]
-        comm.wait(requests + [comm.isend(header, dest, _TAG, kind) for dest, header, _ in packed], kind)
+        headers = [(source, header) for source, _, header in incoming]
+        comm.exchange([(dest, header) for dest, header, _ in packed], headers, kind).finish()
         bodies = [
             torch.empty(self._body_bytes(x, self._lengths(x, scale, header)), dtype=torch.uint8)
             for _, _, header in incoming
         ]
-        requests = [comm.irecv(body, source, _TAG, kind) for (source, _, _), body in zip(incoming, bodies) if len(body)]
-        comm.wait(requests + [comm.isend(body, dest, _TAG, kind) for dest, _, body in packed if len(body)], kind)
+        outgoing = [(dest, body) for dest, _, body in packed if len(body)]
+        comm.exchange(outgoing, [(s, body) for (s, _, _), body in zip(incoming, bodies) if len(body)], kind).finish()
         rows = x.new_zeros(sum(count for _, count, _ in incoming), x.shape[1])
         for part, (_, _, header), body in zip(rows.split([count for _, count, _ in incoming]), incoming, bodies):
             self._unpack(part, scale is not None, header, body)

@@ -5,11 +5,12 @@ A stream ends before the layer does, in bounded memory. What is used r epochs la
 of rows, in the form in which they came, as one message from each peer. They arrive in the background of whole epochs.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
-from hpcgnn.exchange.wire import decode
+from hpcgnn.comm import Exchange
+from hpcgnn.exchange.wire import read_rows
 
 
 @dataclass
@@ -17,7 +18,12 @@ class Letter:
     """What came, or is on its way, of one epoch. data: bytes of the messages of all peers."""
 
     data: torch.Tensor
-    receives: list = field(default_factory=list)
+    under_way: Exchange | None = None
+
+    def finish(self):
+        """Wait until it is here."""
+        if self.under_way is not None:
+            self.under_way.finish_receiving()
 
 
 class Mailbox:
@@ -28,10 +34,10 @@ class Mailbox:
     average ĥ ← γ ĥ + (1 − γ) h of delayed rows, which is then used in their place; 0 keeps none.
     """
 
-    def __init__(self, comm, sources, dests, tag, delay, smoothing, kind):
+    def __init__(self, comm, sources, dests, delay, smoothing, kind):
         self._comm, self._sources, self._dests = comm, sources, dests
-        self._tag, self._delay, self._smoothing, self._kind = tag, delay, smoothing, kind
-        self._letters, self._sends, self._outgoing, self._average = [], [], None, None
+        self._delay, self._smoothing, self._kind = delay, smoothing, kind
+        self._letters, self._sent, self._outgoing, self._average = [], Exchange(), None, None
         self.num_rows = sum(rows for _, rows in sources)
 
     @property
@@ -43,29 +49,23 @@ class Mailbox:
     def prepare(self, form):
         """The messages to be filled, one for each peer of `dests` that gets rows: [(bytes, rows)]. Before `post`."""
         self.form = form
-        self._comm.wait(self._sends, self._kind)
-        size = sum(form.room(rows) for _, rows in self._dests)
+        self._sent.finish_sending()
+        size = sum(form.message_bytes(rows) for _, rows in self._dests)
         if self._outgoing is None or self._outgoing.nbytes != size:
             self._outgoing = torch.empty(size, dtype=torch.uint8)
         return [(part, rows) for _, part, rows in self._cut(self._outgoing, self._dests)]
 
     def post(self):
         """Send what `prepare` gave, now filled, and post the receives; forget the oldest letter."""
-        size, data = sum(self.form.room(rows) for _, rows in self._sources), None
+        size, data = sum(self.form.message_bytes(rows) for _, rows in self._sources), None
         if len(self._letters) > self._delay:
             data = self._letters.pop(0).data
         letter = Letter(torch.empty(size, dtype=torch.uint8) if data is None or data.nbytes != size else data)
-        letter.receives = [
-            self._comm.irecv(part, rank, self._tag, self._kind)
-            for rank, part, _ in self._cut(letter.data, self._sources)
-        ]
-        self._sends = [
-            self._comm.isend(part, rank, self._tag, self._kind)
-            for rank, part, _ in self._cut(self._outgoing, self._dests)
-        ]
+        outgoing = [(rank, part) for rank, part, _ in self._cut(self._outgoing, self._dests)]
+        incoming = [(rank, part) for rank, part, _ in self._cut(letter.data, self._sources)]
+        self._sent = letter.under_way = self._comm.exchange(outgoing, incoming, self._kind)
         self._letters.append(letter)
-        self._comm.progress(letter.receives)
-        self._comm.progress(self._sends)
+        letter.under_way.progress()
 
     def open(self, lease):
         """Wait for the letter that is to be used in this epoch, and take it into the average. lease: Lease, to widen
@@ -73,7 +73,7 @@ class Mailbox:
         """
         delayed = len(self._letters) > self._delay
         self._open = self._letters[0 if delayed else -1]
-        self._comm.wait(self._open.receives, self._kind)
+        self._open.finish()
         self._averaged = bool(delayed and self._smoothing)
         if not self._averaged:
             return
@@ -101,24 +101,19 @@ class Mailbox:
         if not form.narrow:
             return self._open.data.view(form.dtype).view(self.num_rows, form.width)[start:stop]
         out = lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
-        before = 0
-        for _, part, rows in self._cut(self._open.data, self._sources):
-            first, last = max(start, before), min(stop, before + rows)
-            if first < last:
-                decode(out[first - start : last - start], form, part, rows, first - before)
-            before += rows
-        return out
+        messages = [(part, rows) for _, part, rows in self._cut(self._open.data, self._sources)]
+        return read_rows(messages, form, start, stop, out)
 
     def _cut(self, buffer, peers):
         """[(rank, its message, its rows)] for the peers that have rows."""
-        parts = buffer.split([self.form.room(rows) for _, rows in peers])
+        parts = buffer.split([self.form.message_bytes(rows) for _, rows in peers])
         return [(rank, part[: rows * self.form.row_bytes], rows) for (rank, rows), part in zip(peers, parts) if rows]
 
     def state(self):
         """{name: tensor} of what will be used, after everything has arrived. Not collective, if all ranks call it."""
-        self._comm.wait(self._sends, self._kind)
+        self._sent.finish_sending()
         for letter in self._letters:
-            self._comm.wait(letter.receives, self._kind)
+            letter.finish()
         found = {f"letter-{index}": letter.data for index, letter in enumerate(self._letters)}
         return found if self._average is None else {**found, "average": self._average}
 

@@ -110,22 +110,17 @@ def gather_halo(plan, values, comm):
     values: (n_p,) own values of any dtype. Returns (num_halo,).
     """
     parts = [torch.empty(rows, dtype=values.dtype) for rows in plan.receive_rows]
-    requests, sent = [], []
-    for offset, (part, rows) in enumerate(zip(parts, plan.send_rows), start=1):
-        if len(part):
-            requests.append(comm.irecv(part, plan.source(offset), 2, "plan"))
-        if len(rows):
-            sent.append(values[rows])
-            requests.append(comm.isend(sent[-1], plan.dest(offset), 2, "plan"))
-    comm.wait(requests, "plan")
+    incoming = [(plan.source(offset), part) for offset, part in enumerate(parts, start=1) if len(part)]
+    outgoing = [(plan.dest(offset), values[rows]) for offset, rows in enumerate(plan.send_rows, start=1) if len(rows)]
+    comm.exchange(outgoing, incoming, "plan").finish()
     return torch.cat(parts) if parts else values[:0]
 
 
 def _swap(comm, tensor, to, source):
     """Send an int32 vector to one rank while receiving one of unknown length from another."""
     length, incoming = torch.tensor([len(tensor)]), torch.zeros(1, dtype=torch.int64)
-    comm.wait([comm.irecv(incoming, source, 0, "plan"), comm.isend(length, to, 0, "plan")], "plan")
+    comm.exchange([(to, length)], [(source, incoming)], "plan").finish()
     received = torch.empty(int(incoming), dtype=tensor.dtype)
-    requests = [comm.irecv(received, source, 1, "plan")] if len(received) else []
-    comm.wait(requests + ([comm.isend(tensor, to, 1, "plan")] if len(tensor) else []), "plan")
+    pairs = ([(rank, each)] if len(each) else [] for rank, each in ((to, tensor), (source, received)))
+    comm.exchange(*pairs, "plan").finish()
     return received

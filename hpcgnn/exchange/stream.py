@@ -1,26 +1,46 @@
-"""The primitive that everything hangs on: remote rows stream past the rank in a bounded buffer, round after round.
+"""The primitive that everything hangs on: remote rows stream past the rank in a bounded buffer, turn after turn.
 
-`Stream(x)` yields (block, rows, scale, back): first the rank's own block with `x` itself (no message), then, for each
-round, the block of that round with the rows received for it. While one round is computed the next is in flight. Rows
-are valid only until the next are asked for.
-
-Own edges are most of the computing and need no message, yet done first they hide the first round alone. So a consumer
-that adds to what it has may take the own block in pieces, one before each round arrives, and then every message has its
-share of the computing to hide behind. With two ranks and messages that take 0.8 of the computing, all of the transfer
-is hidden instead of 11 % (jobs/bench/overlap.py --simulate 4, with and without --whole).
+A stream yields (block, rows, scale, back): first the rank's own block with own rows themselves (no message), then, for
+each round, the block of that round with the rows received for it. While one turn is computed the next is in flight.
+Rows are valid only until the next are asked for.
 
 The adjoint direction of the same transfer: with `returns`, whatever the consumer adds to `back` (one row for each row
-that it was given) travels to the owner of that row and is added to `returns` there.
+that it was given) travels to the owner of that row and is added there.
 """
 
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import torch
 
+from hpcgnn.exchange.own_edges import OwnEdges
 from hpcgnn.exchange.rounds import coalesce, merge
-from hpcgnn.exchange.transfer import Fashion, Transfer, Turn
+from hpcgnn.exchange.transfer import Transfer, Turn
 from hpcgnn.exchange.wire import Wire
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Own rows that are to be streamed.
+
+    x: (n_p, F), each row contiguous; without columns, nothing is sent and only what returns travels. scale: (n_p,)
+    factors of the rows, or None; remote rows arrive already scaled (by sent_scale, if that is given), and then the
+    scale that is yielded is None. narrow: how many columns, from the first, may be narrowed on the way (None: all).
+    draw: key of the rounding; the same key rounds the same rows alike (None: the stream's next).
+    """
+
+    x: torch.Tensor
+    scale: torch.Tensor | None = None
+    sent_scale: torch.Tensor | None = None
+    narrow: int | None = None
+    draw: int | None = None
+
+
+@dataclass(frozen=True)
+class Returns:
+    """What goes back for the rows. total: (n_p, R) of the rows' dtype, to which it is added; narrow: as of Rows."""
+
+    total: torch.Tensor
+    narrow: int = 0
 
 
 class Stream:
@@ -32,98 +52,55 @@ class Stream:
 
     def __init__(self, own, halo, plan, buffers, comm, wire=None):
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
-        self.wire = wire or Wire()
-        self._turns_by_cap = {}
-        self._pieces_by_number, self._parts_by_block = {}, {}  # of the own block
-        self._longest = plan.longest_round
+        self.wire, self.edges = wire or Wire(), OwnEdges(own, halo)
+        self._turns_by_cap, self._longest = {}, plan.longest_round
 
-    @cached_property
-    def first_interior(self):
-        """The first of the own rows behind all that have an edge from another rank: nothing is added to those any
-        more.
-        """
-        return max((block.span[1] for block in self.halo), default=0)
-
-    def __call__(
-        self,
-        x,
-        scale=None,
-        kind="halo",
-        returns=None,
-        *,
-        narrow=None,
-        narrow_back=0,
-        remote_scale=None,
-        draw=None,
-        pieces=False,
-    ):
+    def __call__(self, rows, kind, returns=None, pieces=False):
         """Yield (block, rows, scale, back) for the own block and every round. Collective: exhaust it on all ranks.
 
-        x: (n_p, F) own rows, each contiguous; without columns, nothing is sent and only what returns travels. scale:
-        (n_p,) factors of the rows, or None; remote rows arrive already scaled (by remote_scale, if that is given), and
-        then the scale that is yielded is None. kind: the ledger's name for the traffic. returns: (n_p, R) of x's dtype,
-        or None; back is then (rows, R), to be added to by the consumer. narrow: how many columns, from the first, may
-        be narrowed (None: all); narrow_back: likewise of what returns. draw: key of the rounding; the same key rounds
-        the same rows alike. pieces: whether the own block may come in pieces, each of some of its rows, between the
-        rounds; it comes first and whole (and then is `own`) where there is but one round.
+        rows: Rows; returns: Returns or None; back is then (rows, R), to be added to by the consumer. kind: the ledger's
+        name for the traffic. pieces: whether the own block may come in pieces, each of some of its rows, between the
+        turns; it comes first and whole (and then is `own`) where there is but one turn.
         """
-        narrow = x.shape[1] if narrow is None else narrow
-        wire, returned = self.wire, 0 if returns is None else returns.shape[1]
-        fashion = Fashion(
-            wire,
-            wire.form(x.shape[1], narrow, x.dtype),
-            wire.form(returned, narrow_back, x.dtype),
-            wire.next_draw() if draw is None else draw,
-            kind,
-        )
-        sent_scale = scale if remote_scale is None else remote_scale
-        transfers = self._transfers(fashion)
+        x, total = rows.x, None if returns is None else returns.total
+        sent_scale = rows.scale if rows.sent_scale is None else rows.sent_scale
+        transfers = self._transfers(*self._forms(rows, returns))
+        draw = self.wire.next_draw() if rows.draw is None else rows.draw
         if transfers:
-            transfers[0].begin(x, sent_scale)
-        own = self._pieces(len(transfers)) if pieces and len(transfers) > 1 else [self.own]
-        yield own[0], x, scale, returns
+            transfers[0].begin(x, sent_scale, draw, kind)
+        own = self.edges.pieces(max(1, len(transfers)) if pieces else 1)
+        yield own[0], x, rows.scale, total
         for turn, transfer in enumerate(transfers):
-            transfer.arrive()
-            transfer.leave()
+            transfer.finish()
             if turn + 1 < len(transfers):
-                transfers[turn + 1].begin(x, sent_scale)
+                transfers[turn + 1].begin(x, sent_scale, draw, kind)
             if returns is not None:
                 transfer.open_returns()
             yield from self._blocks(transfer)
             for piece in own[turn + 1 : turn + 2]:
-                yield piece, x, scale, returns
+                yield piece, x, rows.scale, total
             if returns is not None:
                 if turn > 0:
-                    transfers[turn - 1].finish_returns(returns)
-                transfer.begin_returns()
+                    transfers[turn - 1].finish_returns(total)
+                transfer.begin_returns(draw, kind)
         if transfers and returns is not None:
-            transfers[-1].finish_returns(returns)
+            transfers[-1].finish_returns(total)
 
-    def parts(self, block):
-        """[(Block, the slice of own rows that its rows are counted in, whether it has all edges of these)] of a block
-        that the stream yields: interior rows are taken by themselves.
-        """
-        inner = self.first_interior
-        if block.first_column is not None:
-            return [(block, slice(0, inner), False)]
-        if id(block) not in self._parts_by_block:
-            first, last = block.span
-            cuts = [(first, min(last, inner), False), (max(first, inner), last, True)]
-            self._parts_by_block[id(block)] = [
-                (self.own.slice(start, stop), slice(start, stop), complete)
-                for start, stop, complete in cuts
-                if start < stop
-            ]
-        return self._parts_by_block[id(block)]
+    def _forms(self, rows, returns):
+        """The Forms of the rows and of what returns."""
+        width, dtype = rows.x.shape[1], rows.x.dtype
+        form = self.wire.form(width, width if rows.narrow is None else rows.narrow, dtype)
+        if returns is None:
+            return form, self.wire.form(0, 0, dtype)
+        return form, self.wire.form(returns.total.shape[1], returns.narrow, dtype)
 
-    def _transfers(self, fashion):
+    def _transfers(self, form, back):
         """One Transfer per turn: as many consecutive rounds as fit the buffers at this width. The same ones every
         time.
         """
-        form, back = fashion.form, fashion.back
         summed = back.width * back.dtype.itemsize if back.narrow else 0
         widened = max(form.widened_bytes, back.widened_bytes)
-        cap = self.buffers.cap(form.room(1), back.room(1), summed, widened, self._longest)
+        cap = self.buffers.cap(form.message_bytes(1), back.message_bytes(1), summed, widened, self._longest)
         if (form, back) not in self.buffers.cuts(self):
             turns = self._turns(cap)
 
@@ -131,14 +108,12 @@ class Stream:
                 return max(values, default=0)
 
             received = most(turn.num_received for turn in turns)
-            sizes = [most(turn.room_in(form) for turn in turns)] * 2 + [most(turn.room_out(form) for turn in turns)]
-            sizes += [most(turn.room_in(back) for turn in turns)] * 2 + [
-                most(turn.room_out(back) for turn in turns)
-            ] * 2
+            sizes = [most(turn.bytes_in(form) for turn in turns)] * 2 + [most(turn.bytes_out(form) for turn in turns)]
+            sizes += [most(turn.bytes_in(back) for turn in turns)] * 2
+            sizes += [most(turn.bytes_out(back) for turn in turns)] * 2
             lease = self.buffers.lease([*sizes, received * summed, widened * self._longest])
-            self.buffers.cuts(self)[form, back] = [Transfer(turn, lease, self.comm, fashion) for turn in turns]
-        for transfer in self.buffers.cuts(self)[form, back]:
-            transfer.fashion = fashion
+            made = [Transfer(turn, lease, self.comm, self.wire, form, back) for turn in turns]
+            self.buffers.cuts(self)[form, back] = made
         return self.buffers.cuts(self)[form, back]
 
     def _turns(self, cap):
@@ -151,22 +126,8 @@ class Stream:
             ]
         return self._turns_by_cap[cap]
 
-    def _pieces(self, number):
-        """The own block in so many pieces of consecutive rows and about as many edges."""
-        if number not in self._pieces_by_number:
-            indptr = self.own.indptr
-            ends = torch.linspace(int(indptr[0]), int(indptr[-1]), number + 1, dtype=torch.float64)
-            bounds = torch.searchsorted(indptr, ends.long()).tolist()
-            bounds[0], bounds[-1] = 0, len(indptr) - 1
-            rows = torch.arange(bounds[-1], dtype=torch.int32) if self.own.rows is None else self.own.rows
-            self._pieces_by_number[number] = [
-                replace(self.own, indptr=indptr[first : last + 1], rows=rows[first:last])
-                for first, last in zip(bounds, bounds[1:])
-            ]
-        return self._pieces_by_number[number]
-
     def _blocks(self, transfer):
         """The blocks of a turn's rounds, each with its part of the rows and of what goes back."""
-        for index, start, stop in transfer.turn.pieces:
+        for index, start, stop in transfer.turn.places:
             back = None if transfer.back is None else transfer.back[start:stop]
             yield self.halo[index], transfer.rows(start, stop), None, back

@@ -50,7 +50,7 @@ class Form:
     def _scale_bytes(self):
         return 4 if self.type == torch.int8 else 0
 
-    def room(self, rows):
+    def message_bytes(self, rows):
         """Bytes that a message of so many rows takes in a buffer: its own, and what keeps the next one aligned."""
         unit = self.dtype.itemsize
         return -(-rows * self.row_bytes // unit) * unit
@@ -99,7 +99,7 @@ class Wire:
         form, plain = Form(width, narrow, dtype, self.type), Form(width, 0, dtype, None)
         if self.type is None or not narrow:
             return plain
-        return form if form.room(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
+        return form if form.message_bytes(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
 
     def rounded(self, x):
         """x (n, F) in numbers that survive the way unchanged. For the half precisions only."""
@@ -154,6 +154,19 @@ def decode(out, form, message, rows, first):
         torch.mul(narrow[piece], scales[piece], out=out[:, : form.narrow])
     elif form.narrow:
         out[:, : form.narrow] = narrow[piece]
+
+
+def read_rows(messages, form, start, stop, out):
+    """Rows start … stop of those of several messages [(bytes, rows)], one after another, widened into out (stop −
+    start, F).
+    """
+    before = 0
+    for message, count in messages:
+        first, last = max(start, before), min(stop, before + count)
+        if first < last:
+            decode(out[first - start : last - start], form, message, count, first - before)
+        before += count
+    return out
 
 
 def _take(out, x, index, scale):

@@ -11,7 +11,8 @@ import torch
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
-from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
+from hpcgnn.graph.local import LocalGraph, build_adjacency
+from hpcgnn.graph.sparse_rows import sparse_rows
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.structure import check_structure
 from hpcgnn.placement.order import find_ends, interior_last
@@ -177,15 +178,15 @@ def load_local_graph(
         outward = other[0] if other else inward
         compact = None if file.meta.sparse_features else agree_on_compact(features, inward.plan, comm)
     return LocalGraph(
-        inward,
-        outward,
-        features,
-        labels,
-        split,
-        original_id,
-        file.meta.num_nodes,
-        file.meta.num_classes,
-        file.meta.multi_label,
-        None if node_type is None else torch.from_numpy(node_type),
-        compact,
+        inward=inward,
+        outward=outward,
+        features=features,
+        labels=labels,
+        split=split,
+        original_id=original_id,
+        num_nodes=file.meta.num_nodes,
+        num_classes=file.meta.num_classes,
+        multi_label=file.meta.multi_label,
+        node_type=None if node_type is None else torch.from_numpy(node_type),
+        compact=compact,
     )

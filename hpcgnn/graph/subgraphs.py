@@ -6,12 +6,14 @@ the whole graph would give, as long as the rows of the halo are at hand. Degrees
 on a graph of one rank.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.graph.blocks import own_block
-from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph, SparseRows, sparse_rows
+from hpcgnn.graph.local import Adjacency, EdgeList
 from hpcgnn.graph.sums import weight_sums
 
 _NO_HALO = HaloPlan(0, 1, [], [], [], np.zeros(1, np.int64))
@@ -29,17 +31,13 @@ def with_halo(local, comm):
     degree_in = torch.cat([local.inward.degree, local.inward.degree.new_zeros(plan.num_halo)])
     degree_out = torch.cat([local.outward.degree, gather_halo(plan, local.outward.degree, comm)])
     kinds = local.node_type
-    return LocalGraph(
-        _adjacency(nodes, rows, columns, weight, edge, degree_in, kept),
-        _adjacency(nodes, columns, rows, weight, edge, degree_out, kept),
-        local.features,
-        local.labels,
-        local.split,
-        torch.cat([local.original_id, gather_halo(plan, local.original_id, comm)]),
-        local.num_nodes,
-        local.num_classes,
-        local.multi_label,
-        None if kinds is None else torch.cat([kinds, gather_halo(plan, kinds, comm)]),
+    return replace(
+        local,
+        inward=_adjacency(nodes, rows, columns, weight, edge, degree_in, kept),
+        outward=_adjacency(nodes, columns, rows, weight, edge, degree_out, kept),
+        original_id=torch.cat([local.original_id, gather_halo(plan, local.original_id, comm)]),
+        node_type=None if kinds is None else torch.cat([kinds, gather_halo(plan, kinds, comm)]),
+        compact=None,
     )
 
 
@@ -49,18 +47,7 @@ def induced(local):
     """
     inward = _alone(local.inward)
     outward = inward if local.outward is local.inward else _alone(local.outward)
-    return LocalGraph(
-        inward,
-        outward,
-        local.features,
-        local.labels,
-        local.split,
-        local.original_id,
-        local.num_owned,
-        local.num_classes,
-        local.multi_label,
-        local.node_type,
-    )
+    return replace(local, inward=inward, outward=outward, num_nodes=local.num_owned, compact=None)
 
 
 def _edges(adjacency, owned):
@@ -97,56 +84,3 @@ def _alone(adjacency):
         place = torch.arange(len(taken), dtype=block.edge.dtype)
         block = type(block)(block.indptr, block.indices, block.rows, block.weight, None, place)
     return Adjacency(block, [], _NO_HALO, degree, kept)
-
-
-def halo_rows(stream, x, kind):
-    """A kept copy of the halo's rows of x (n_p, F), in halo order: (halo rows, F). Collective; traffic booked as
-    `kind`.
-    """
-    kept = x.new_empty(stream.plan.num_halo, x.shape[1])
-    for block, rows, _, _ in stream(x.contiguous(), kind=kind):
-        if block is not stream.own:
-            kept[block.first_column : block.first_column + len(rows)] = rows
-    return kept
-
-
-def sparse_with_halo(features, plan, comm, kind):
-    """SparseRows of the own rows followed by the halo's, sent as they are stored: 4 bytes for a row and 8 (fp64: 12)
-    for an entry, or 4 for an entry where all entries of the graph are equal. Collective. One peer at a time, so that
-    little is packed at once.
-    """
-    ends = torch.tensor([float("inf"), -float("inf")], dtype=torch.float64)
-    if len(features.data):
-        ends = torch.stack([features.data.min(), features.data.max()]).double()
-    largest = comm.allreduce_(torch.stack([-ends[0], ends[1]]), "plan", "max")
-    alike = bool(largest[0] == -largest[1])
-    lengths, columns, data = [torch.diff(features.indptr)], [features.indices], [features.data]
-    for offset, (count, wanted) in enumerate(zip(plan.receive_rows, plan.send_rows), start=1):
-        dest, source = plan.dest(offset), plan.source(offset)
-        sizes, entries = _picked(features, wanted.long())
-        arriving = torch.zeros(count, dtype=torch.int32)
-        _exchange(comm, kind, sizes.int(), dest, arriving, source)
-        total = int(arriving.sum())
-        lengths.append(arriving.long())
-        columns.append(torch.empty(total, dtype=features.indices.dtype))
-        _exchange(comm, kind, features.indices[entries], dest, columns[-1], source)
-        data.append(features.data.new_full((total,), float(largest[1])) if alike else features.data.new_empty(total))
-        if not alike:
-            _exchange(comm, kind, features.data[entries], dest, data[-1], source)
-    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(lengths).cumsum(0)])
-    return sparse_rows(
-        indptr.numpy(), torch.cat(columns).numpy(), torch.cat(data).numpy(), features.num_columns, features.data.dtype
-    )
-
-
-def _picked(features: SparseRows, rows):
-    """(entries of each of these rows, where the entries stand)."""
-    sizes = torch.diff(features.indptr)[rows]
-    first = torch.repeat_interleave(features.indptr[rows] - (sizes.cumsum(0) - sizes), sizes)
-    return sizes, first + torch.arange(len(first))
-
-
-def _exchange(comm, kind, outgoing, dest, incoming, source):
-    requests = [comm.irecv(incoming, source, 3, kind)] if len(incoming) else []
-    requests += [comm.isend(outgoing.contiguous(), dest, 3, kind)] if len(outgoing) else []
-    comm.wait(requests, kind)

@@ -10,8 +10,6 @@ import torch
 
 from hpcgnn.graphfile.storage import SLAB_ROWS, replacing, write_arrays
 
-_IDS, _ROWS, _SLABS = 1, 2, 3
-
 
 def write_in_original_order(path, name, rows, original_id, num_nodes, comm, **attributes):
     """Write `rows` of all ranks as dataset `name` (num_nodes, C) of a new file, with root attributes. Collective.
@@ -69,14 +67,9 @@ class _Kept:
             return ids, rows
         ids_in = torch.empty(expected, dtype=ids.dtype)
         rows_in = torch.empty((expected, rows.shape[1]), dtype=rows.dtype)
-        requests = []
-        if expected:
-            requests += [self._comm.irecv(ids_in, source, _IDS, "evaluation")]
-            requests += [self._comm.irecv(rows_in, source, _ROWS, "evaluation")]
-        if len(ids):
-            requests += [self._comm.isend(ids, dest, _IDS, "evaluation")]
-            requests += [self._comm.isend(rows, dest, _ROWS, "evaluation")]
-        self._comm.wait(requests, "evaluation")
+        for outgoing, incoming in ((ids, ids_in), (rows, rows_in)):
+            sent = [(dest, outgoing.contiguous())] if len(ids) else []
+            self._comm.exchange(sent, [(source, incoming)] if expected else [], "evaluation").finish()
         return ids_in, rows_in
 
     def _place(self, ids, rows):
@@ -98,7 +91,7 @@ class _Kept:
             if keeper == 0:
                 part.copy_(self._rows[start:stop])
             else:
-                self._comm.wait([self._comm.irecv(part, keeper, _SLABS, "evaluation")], "evaluation")
+                self._comm.exchange([], [(keeper, part)], "evaluation").finish()
         return np.asarray(out)
 
     def hand_over(self):
@@ -107,4 +100,4 @@ class _Kept:
             for keeper, start, stop in self._pieces(slab, min(slab + SLAB_ROWS, self.shape[0])):
                 if keeper == self._comm.rank:
                     part = self._rows[start - self._start : stop - self._start]
-                    self._comm.wait([self._comm.isend(part, 0, _SLABS, "evaluation")], "evaluation")
+                    self._comm.exchange([(0, part)], [], "evaluation").finish()

@@ -11,6 +11,7 @@ from torch import nn
 from hpcgnn.nn.graph import DroppedRows
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.draws import Purpose
+from hpcgnn.ops.handover import Handover
 
 
 class Conv(nn.Module):
@@ -82,8 +83,11 @@ class LinearConv(Conv):
         """As `begin_as` says."""
         begin_as(*self.weights(), weight, bias)
 
-    def forward(self, graph, x, activation=None):
-        """Output (m, d_out). Collective. activation: done to x first, in place; see ops/convolution.py."""
+    def forward(self, graph, x):
+        """Output (m, d_out). Collective. x: also a Handover, whose activation is done first, in the place of its
+        rows.
+        """
+        activation, (x, _) = (x.activation, x.take()) if isinstance(x, Handover) else (None, (x, None))
         if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
             return graph.convolve(x, *self.weights(), self.norm, activation, self.kept)
         x = x if activation is None else activation(x)

@@ -9,6 +9,7 @@ from torch import nn
 from hpcgnn.nn.linear import Linear
 from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.handover import Handover
 
 
 class GATConv(nn.Module):
@@ -21,6 +22,7 @@ class GATConv(nn.Module):
     self_loops = "add"
     activation = EluDropout
     prunable = True
+    hands_over = False  # set by the model for layers whose output the next layer takes over
     # With 0.54 of 169,343 nodes for training one rank takes a tenth less processor time and 2 % less memory, and 8
     # ranks 1 % more memory. (SAGE: a twentieth less time, and 3 % and 6 % more memory.)
     worthwhile = 0.6
@@ -57,14 +59,16 @@ class GATConv(nn.Module):
             if self.bias is not None:
                 self.bias.copy_(bias)
 
-    def forward(self, graph, x, activation=None):
-        """activation: done to x first; see ops/attention_layer.py."""
+    def forward(self, graph, x):
+        """Output (m, d_out), as a Handover if the layer `hands_over`. x: also a Handover; see
+        ops/attention_layer.py.
+        """
         # a·(x W) = x (W a): the logits' two halves come out of the same product as z, as 2H more columns.
         per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
         halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
         weight = torch.cat([self.linear.weight, *halves], 1)
         rule = self.shape, self.layer, self.attention_dropout if self.training else 0.0, self.terms
-        if isinstance(x, torch.Tensor):
-            return graph.attention_layer(x, weight, self.bias, *rule, activation)
+        if isinstance(x, torch.Tensor | Handover):
+            return graph.attention_layer(x, weight, self.bias, *rule, self.hands_over)
         y = graph.attend(x @ weight, *rule)
         return y if self.bias is None else y + self.bias

@@ -10,10 +10,12 @@ from functools import cached_property
 import torch
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.local import SparseRows
+from hpcgnn.graph.sparse_rows import SparseRows
+from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.convolution import combine
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.dropout import dropout, dropped_rows
+from hpcgnn.ops.operators import Attention, Largest, Linear, Messages, Relational
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.sparse import sparse_product
 
@@ -49,7 +51,7 @@ class Graph:
         self._local, self._halo, self._random, self._arena = local, halo, random, arena
         self.features, self.ids, self.num_nodes = local.features, local.original_id, local.num_nodes
         self.total, self.constant = total, constant
-        self.aggregate, self.relate = halo.aggregate, halo.relate
+        self.operator = halo.operator
         self._calls, self._layers = (0, 0), {}
 
     def at(self, layer):
@@ -106,9 +108,13 @@ class Graph:
         """kind (see ops/activation_dropout.py) with dropout of rate p, for a layer to apply to its own input."""
         return kind(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
 
+    def aggregate(self, x, norm):
+        """Own rows x (n_p, F) -> (m, F), normalised by `norm`: 'sum', 'mean' or 'sym'. Differentiable, collective."""
+        return self.operator(Linear(norm, x.dtype))(x)
+
     def convolve(self, x, neighbour, own, bias, norm, activation=None, kept=None):
         """aggregate(x) W_n + own(x) W_s + b (m, d_out), differentiable, collective; see ops/convolution.py."""
-        return self._halo.convolve(x, neighbour, own, bias, norm, activation, kept)
+        return self.operator(Linear(norm, x.dtype)).convolve(x, neighbour, own, bias, activation, kept)
 
     def combine(self, parts, bias, p, layer, kept=None):
         """Σ dropout_p(x) W + b of constants, as parts (x (n_p, d), W (d, d_out), purpose of the draws); see
@@ -124,16 +130,21 @@ class Graph:
         """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See
         ops/additive_attention.py.
         """
-        return self._halo.attend(projected, shape, self._random.key(Purpose.DROPOUT_ATTENTION, layer), p, terms)
+        key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
+        return self.operator(Attention(shape))(projected, shape, key, p, terms)
 
-    def attention_layer(self, x, weight, bias, shape, layer, p, terms=None, activation=None):
+    def attention_layer(self, x, weight, bias, shape, layer, p, terms=None, hand_over=False):
         """attend(x W) + bias as one operator; see ops/attention_layer.py."""
         key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
-        return self._halo.attention_layer(x, weight, bias, terms, shape, key, p, activation)
+        return attention_layer(x, weight, bias, terms, self.operator(Attention(shape)), shape, key, p, hand_over)
 
     def largest(self, x):
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
-        return self._halo.largest(_dense(x))
+        return self.operator(Largest())(_dense(x))
+
+    def relate(self, x, coefficients, bases):
+        """Relational aggregation of own rows x (n_p, d_in); see ops/relational.py. Differentiable, collective."""
+        return self.operator(Relational(len(coefficients), x.dtype))(x, coefficients, bases)
 
     def propagate(self, message, reduce="sum", *, x_src, x_dst=None, edge=None, dropout=0.0, layer=0):
         """Sum (or else) what `message` makes of each in-edge of each own node: (n_p, F). Differentiable, collective.
@@ -155,7 +166,7 @@ class Graph:
                 f"propagate: expected a row of `edge` for each of the {self._local.inward.edges.count} in-edges of "
                 f"own nodes, got {len(edge)}"
             )
-        return self._halo.propagate(rule, _dense(x_src), x_dst, edge)
+        return self.operator(Messages())(rule, _dense(x_src), x_dst, edge)
 
     def dropout(self, x, p, layer, purpose=Purpose.DROPOUT):
         """Dropout with draws keyed by epoch, layer, original node id and column. x: (n_p, F) tensor or SparseRows."""

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
+from hpcgnn.ops.handover import Handover
 
 
 class Model(nn.Module):
@@ -29,15 +30,18 @@ class Model(nn.Module):
             if not spec.hidden_bias:
                 conv.drop_bias()
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
+        for conv, norm, above in zip(self.convs, self.norms, self.convs[1:]):
+            if hasattr(conv, "hands_over"):
+                conv.hands_over = self._takes_over(above) and isinstance(norm, Identity)
 
     def forward(self, whole):
         h, before = self._input_layer(whole.at(0)), None
         for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms), start=1):
             graph = whole.at(layer)
-            # A layer that knows how applies the activation itself.
-            kind = getattr(conv, "activation", None) if self._hand_over else None
-            if kind is not None:
-                h = conv(graph, self._normalised(graph, norm, h), graph.activation(kind, self._p, layer))
+            if self._takes_over(conv):  # and applies the activation itself
+                h = h if isinstance(h, Handover) else Handover(self._normalised(graph, norm, h))
+                h.activation = graph.activation(conv.activation, self._p, layer)
+                h = conv(graph, h)
                 continue
             x = self._activation(self._normalised(graph, norm, h))
             if self.spec.residual and before is not None:
@@ -45,6 +49,10 @@ class Model(nn.Module):
             before = x
             h = conv(graph, graph.dropout(x, self._p, layer))
         return h
+
+    def _takes_over(self, conv):
+        """Whether a layer takes its input over with its memory (see ops/handover.py)."""
+        return self._hand_over and getattr(conv, "activation", None) is not None
 
     @property
     def prunable_layers(self):

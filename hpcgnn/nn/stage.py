@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from hpcgnn.graph.local import SparseRows
+from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
+from hpcgnn.ops.handover import kept
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class KeptRows:
 
     def convolve(self, stage, graph, p):
         x = self.graph.dropout(self.rows, p, stage.layer)
-        return stage.conv(self.graph, x if stage.before is None else stage.before(self.graph, x))[: self.num_owned]
+        h = stage.conv(self.graph, x if stage.before is None else stage.before(self.graph, x))
+        return kept(h)[: self.num_owned]
 
 
 class LayerStage(nn.Module):

@@ -29,8 +29,10 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.exchange.stream import Returns, Rows
 from hpcgnn.graph.edge_tiles import tiles
 from hpcgnn.ops.row_tiles import row_tiles
+from hpcgnn.ops.work import work
 
 # Edges whose terms exist at a time, where edges have terms.
 TILE_EDGES = 1 << 16
@@ -93,39 +95,39 @@ class AdditiveAttention:
         y, a_dst, top, *share = into or [projected.new_empty(n, columns) for columns in widths]
         maximum, denominator = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(2))
         inner = self._first_interior(self.forward_stream, terms)
+        rows_of, takes_interior = Rows(projected[:, : f + h], narrow=f), self._takes_interior(terms)
+        pieces = terms is None and not self.remote_logit
         outer, interior = slice(0, inner), slice(inner, n)
         y[outer].zero_()
         maximum[outer].fill_(-torch.inf)
         denominator[outer].zero_()
         a_dst.copy_(self._computed(projected[:, f + h :]))
         shifted = False
-        for block, rows, _, _ in self.forward_stream(
-            projected[:, : f + h], kind="halo_forward", narrow=f, pieces=terms is None and not self.remote_logit
-        ):
-            columns = column_ids(block, self.ids, self.forward_ids, len(rows))
-            if self.remote_logit and block.first_column is not None and not shifted:
+        for each in work(self.forward_stream, rows_of, "halo_forward", None, pieces, takes_interior):
+            at, complete = each.at, each.complete
+            columns = column_ids(each.block, self.ids, self.forward_ids, len(each.rows))
+            if self.remote_logit and each.block.first_column is not None and not shifted:
                 # The own block comes first: with its logits lowered instead, the softmax is the same.
                 maximum -= self.remote_logit
                 shifted = True
-            for piece, at, complete in _cut(self.forward_stream, block, inner):
-                dropout = p and (p, key, self.output_ids[at], columns)
-                for indptr, indices, stored, what in self._parts(piece, self.forward_edges, terms):
-                    kernels.attend_forward(
-                        y[at],
-                        maximum[at],
-                        denominator[at],
-                        a_dst[at],
-                        rows,
-                        indptr,
-                        indices,
-                        heads=h,
-                        slope=shape.slope,
-                        rows=stored,
-                        edge_term=what and what.term(terms),
-                        dropout=dropout or None,
-                        complete=complete,
-                        bias=bias if complete else None,
-                    )
+            dropout = p and (p, key, self.output_ids[at], columns)
+            for indptr, indices, stored, what in self._parts(each.block, self.forward_edges, terms):
+                kernels.attend_forward(
+                    y[at],
+                    maximum[at],
+                    denominator[at],
+                    a_dst[at],
+                    each.rows,
+                    indptr,
+                    indices,
+                    heads=h,
+                    slope=shape.slope,
+                    rows=stored,
+                    edge_term=what and what.term(terms),
+                    dropout=dropout or None,
+                    complete=complete,
+                    bias=bias if complete else None,
+                )
         for rows, of_y, of_bias in ((outer, y[outer], bias), (interior, None, None)):
             kernels.attend_finish(
                 of_y, maximum[rows], denominator[rows], top[rows], of_bias, share[0][rows] if share else None
@@ -163,16 +165,15 @@ class AdditiveAttention:
         sums = outer[:, : f + h].zero_()
         ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
         g_terms = None if terms is None else torch.zeros_like(terms)
-        for block, rows, _, back in stream(
-            sent, kind="halo_backward", returns=ga_dst, narrow=sent.shape[1] - 3 * h, pieces=terms is None
-        ):
-            columns = column_ids(block, self.output_ids, self.backward_ids, len(rows))
-            for piece, at, complete in _cut(stream, block, inner):
-                dropout = p and (p, key, columns, self.ids[at])
-                to = gradient[at, : f + h] if complete else sums[at]
-                self._spread(
-                    to, back, own[at], rows, piece, self.backward_edges, shape, dropout, terms, g_terms, complete, bias
-                )
+        rows_of, interior = Rows(sent, narrow=sent.shape[1] - 3 * h), self._takes_interior(terms)
+        for each in work(stream, rows_of, "halo_backward", Returns(ga_dst), terms is None, interior):
+            at, complete, edges = each.at, each.complete, self.backward_edges
+            columns = column_ids(each.block, self.output_ids, self.backward_ids, len(each.rows))
+            dropout = p and (p, key, columns, self.ids[at])
+            to = gradient[at, : f + h] if complete else sums[at]
+            self._spread(
+                to, each.back, own[at], each.rows, each.block, edges, shape, dropout, terms, g_terms, complete, bias
+            )
         for part, of_part in zip(parts, self._placed(ga_dst, len(projected)).split([len(part) for part in parts])):
             part[:, f + h :] = of_part
         return parts, g_terms
@@ -181,7 +182,11 @@ class AdditiveAttention:
         """The first of the rows that are done in one pass; none where edges have terms, made for some edges at a
         time.
         """
-        return stream.first_interior if terms is None else stream.own.num_rows
+        return stream.edges.first_interior if self._takes_interior(terms) else stream.own.num_rows
+
+    def _takes_interior(self, terms):
+        """Whether interior rows are done in one pass."""
+        return terms is None
 
     def shares(self, shape):
         """Whether the maximum and the inverse of the denominator are kept apart, and gradients sent times the
@@ -277,11 +282,6 @@ def inner_products(out, gy, y, shape, scaled):
         for head in range(shape.heads):
             columns = y[rows, head * shape.width : (head + 1) * shape.width]
             kernels.elu_gradient(gy[rows], gy[rows], None, columns, out[rows, head : head + 1])
-
-
-def _cut(stream, block, inner):
-    """What Stream.parts gives; the block as it is where no row is taken by itself."""
-    return [(block, slice(0, inner), False)] if inner == stream.own.num_rows else stream.parts(block)
 
 
 def column_ids(block, own_ids, halo_ids, count):

@@ -12,8 +12,8 @@ def project(x, weight, activation, arena):
     None.
     """
     out = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
-    for rows, room in _tiles(x, activation, 1, arena):
-        kernels.project(out[rows], x[rows], weight, activation and activation.of(rows), room)
+    for rows, scratch in _tiles(x, activation, 1, arena):
+        kernels.project(out[rows], x[rows], weight, activation and activation.of(rows), scratch)
     return out
 
 
@@ -28,7 +28,7 @@ def project_backward(parts, x, weight, activation, wanted, dots, bias, sums, sca
     first = 0
     for part in parts:
         of_part = x[first : first + len(part)]
-        for rows, room in _tiles(of_part, activation, 2, arena):
+        for rows, scratch in _tiles(of_part, activation, 2, arena):
             at = slice(first + rows.start, first + rows.stop)
             kernels.project_backward(
                 gx if gx is None else gx[at],
@@ -40,7 +40,7 @@ def project_backward(parts, x, weight, activation, wanted, dots, bias, sums, sca
                 dots if dots is None else dots[at],
                 bias,
                 sums,
-                room,
+                scratch,
                 scaled=scaled,
             )
         first += len(part)
@@ -51,5 +51,5 @@ def _tiles(x, activation, count, arena):
     """(rows, memory to work in): all rows at once, or as many as stay in the cache."""
     if kernels.one_pass(x.dtype):
         return [(slice(0, len(x)), None)] if len(x) else []
-    room = None if activation is None else arena.empty(count, min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
-    return [(rows, room) for rows in row_tiles(len(x))]
+    scratch = None if activation is None else arena.empty(count, min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
+    return [(rows, scratch) for rows in row_tiles(len(x))]

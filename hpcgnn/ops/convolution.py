@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.ops.row_tiles import Room, in_rows, read_type, row_tiles, tile_rows
+from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles, tile_rows
 
 
 def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):
@@ -62,13 +62,13 @@ class _Convolve(torch.autograd.Function):
         y = arena.empty(operator.num_outputs, neighbour.shape[1], dtype=kept)
         first = y.shape[1] < x.shape[1]  # the narrower side is aggregated
         sent = arena.empty(len(x), y.shape[1], dtype=x.dtype) if first else x
-        inputs, products = Room(arena, x, read_type(x, dtype)), Room(arena, sent, dtype)
+        inputs, products = Cast(arena, x, read_type(x, dtype)), Cast(arena, sent, dtype)
         for rows in row_tiles(len(x)):
             if activation is not None:
                 activation.apply_(x[rows], rows)
             if first:
                 products.write(sent[rows], lambda out: kernels.multiply(out, inputs.read(x[rows]), neighbour))
-        results, taken = Room(arena, y, dtype), _Taken(x, operator, inputs)
+        results, taken = Cast(arena, y, dtype), _Taken(x, operator, inputs)
         for rows, aggregate in operator.tiles(sent, y=y):
 
             def result(out):
@@ -98,14 +98,13 @@ class _Convolve(torch.autograd.Function):
         gx = None
         if needs_x:
             gx = x if activation is not None else arena.empty_like(x)
-        spare = None
-        for rows, t in operator.tiles(sent, transposed=True):
-            if spare is None:  # not before the sums: it would take a bite of the space that they are going to need
-                spare = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
-                apart = None if operator.outputs is None or own is None else arena.empty_like(spare)
-                inputs = Room(arena, x, read_type(x, dtype))
-                gradients = Room(arena, gy, dtype if own is None else read_type(gy, dtype))
-                taken = _Taken(x, operator, Room(arena, x, read_type(x, dtype)))
+        tiles = operator.tiles(sent, transposed=True)  # the large sums take their memory before the small ones below
+        spare = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
+        apart = None if operator.outputs is None or own is None else arena.empty_like(spare)
+        inputs = Cast(arena, x, read_type(x, dtype))
+        gradients = Cast(arena, gy, dtype if own is None else read_type(gy, dtype))
+        taken = _Taken(x, operator, Cast(arena, x, read_type(x, dtype)))
+        for rows, t in tiles:
             mine, place = operator.outputs_of(rows)
             part, g = inputs.read(x[rows]), gradients.read(gy[mine])
             in_place = activation is None and x.dtype == dtype
@@ -135,17 +134,17 @@ class _Taken:
     moved.
     """
 
-    def __init__(self, x, operator, room):
-        self._x, self._outputs, self._room = x, operator.outputs, room
+    def __init__(self, x, operator, cast):
+        self._x, self._outputs, self._cast = x, operator.outputs, cast
         if self._outputs is not None:
             self._memory = operator.arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
 
     def __call__(self, rows):
         """x at outputs[rows]: valid until the next."""
         if self._outputs is None:
-            return self._room.read(self._x[rows])
+            return self._cast.read(self._x[rows])
         out = self._memory[: rows.stop - rows.start]
-        return self._room.read(torch.index_select(self._x, 0, self._outputs[rows], out=out))
+        return self._cast.read(torch.index_select(self._x, 0, self._outputs[rows], out=out))
 
 
 class _Combine(torch.autograd.Function):
@@ -153,7 +152,7 @@ class _Combine(torch.autograd.Function):
     def forward(ctx, constants, kept, bias, *weights):
         ctx.constants, ctx.weights, ctx.has_bias = constants, weights, bias is not None
         y = constants.arena.empty(constants.count, weights[0].shape[1], dtype=kept)
-        results = Room(constants.arena, y, constants.dtype)
+        results = Cast(constants.arena, y, constants.dtype)
         for rows, parts in constants.dropped():
 
             def result(out):
@@ -167,7 +166,7 @@ class _Combine(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gy):
         constants, gy = ctx.constants, in_rows(gy)
-        gradients = Room(constants.arena, gy, read_type(gy, constants.dtype))
+        gradients = Cast(constants.arena, gy, read_type(gy, constants.dtype))
         g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype) if ctx.has_bias else None
         g_weights = [weight.new_zeros(weight.shape) for weight in ctx.weights]
         for rows, parts in constants.dropped():
@@ -198,7 +197,7 @@ class _Constants:
         """Yield (rows, the inputs' rows after dropout, to compute with); valid only until the next."""
         tiles = row_tiles(self.count)
         types = [self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops)]
-        rooms = [Room(self.arena, x, dtype) for x, dtype in zip(self.inputs, types)]
+        casts = [Cast(self.arena, x, dtype) for x, dtype in zip(self.inputs, types)]
         spares = [
             self.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
             if self.outputs is not None or drop and x.dtype == self.dtype
@@ -206,12 +205,12 @@ class _Constants:
             for x, drop in zip(self.inputs, self.drops)
         ]
         for rows in tiles:
-            yield rows, [self._part(rows, *each) for each in zip(self.inputs, self.drops, rooms, spares)]
+            yield rows, [self._part(rows, *each) for each in zip(self.inputs, self.drops, casts, spares)]
 
-    def _part(self, rows, x, drop, room, spare):
+    def _part(self, rows, x, drop, cast, spare):
         spare = None if spare is None else spare[: rows.stop - rows.start]
         part = x[rows] if self.outputs is None else torch.index_select(x, 0, self.outputs[rows], out=spare)
-        part = room.read(part)
+        part = cast.read(part)
         if not drop:
             return part
         out = spare if x.dtype == self.dtype else part

@@ -10,11 +10,12 @@ less (linear_aggregation.py, additive_attention.py, largest_neighbour.py) use th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.exchange.stream import Returns, Rows
 from hpcgnn.graph.edge_tiles import tiles
 from hpcgnn.ops.reducers import REDUCERS, Several
 from hpcgnn.ops.softmax import Softmax
@@ -79,6 +80,8 @@ class Propagation:
         """y (n_p, F) from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or None, edge (E_p, F_e) or None,
         differentiably.
         """
+        # Ranks must not draw the same numbers.
+        rule = replace(rule, seed=kernels.stream_key(rule.seed, self.stream.comm.rank))
         inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
         example, parameters = captured_parameters(rule.message, [x for x in inputs if x is not None])
         return _Propagate.apply(self, rule, example, *inputs, *parameters)
@@ -88,7 +91,7 @@ class Propagation:
         reducer = rule.reducer(len(inputs[0]), example)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rule.seed)
-            for block, rows, _, _ in self.stream(inputs[0], kind="halo_forward", draw=rule.seed):
+            for block, rows, _, _ in self.stream(Rows(inputs[0], draw=rule.seed), "halo_forward"):
                 for tile in self._tiles(block, rows, inputs):
                     reducer.add(tile, rule.message(*_take(tile, block, rows, *inputs)))
         return reducer.finish(), reducer
@@ -98,9 +101,10 @@ class Propagation:
         sums = [torch.zeros_like(x) if w else None for x, w in zip((*inputs, *parameters), wanted)]
         g_src, g_dst, g_edge, *g_parameters = sums
         reducer.prepare(gy.contiguous(), y)
+        returns = None if g_src is None else Returns(g_src)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rule.seed)
-            for block, rows, _, back in self.stream(inputs[0], kind="halo_backward", returns=g_src, draw=rule.seed):
+            for block, rows, _, back in self.stream(Rows(inputs[0], draw=rule.seed), "halo_backward", returns):
                 for tile in self._tiles(block, rows, inputs):
                     leaves = _take(tile, block, rows, *inputs)
                     asked = [x.requires_grad_() for x, w in zip(leaves, self._given(wanted, inputs)) if w]

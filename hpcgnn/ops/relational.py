@@ -17,6 +17,7 @@ numbers forwards and d_out backwards.
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.exchange.stream import Rows
 from hpcgnn.graph.edge_tiles import tiles
 
 # Edges whose coefficients, and rows in the backward pass, exist at a time.
@@ -65,7 +66,7 @@ def _sums(direction, x, coefficients, kind, products=None):
     stream, edges, weights = direction
     sums = [torch.zeros_like(x) for _ in range(coefficients.shape[1])]
     size = TILE_EDGES if products is None else max(1, TILE_BYTES // (products[0].shape[1] * x.element_size()))
-    for block, rows, _, _ in stream(x.contiguous(), kind=kind):
+    for block, rows, _, _ in stream(Rows(x.contiguous()), kind):
         for tile in tiles(block, size, None, None):
             edge = block.edge[tile.first : tile.last].long()
             relation, weight = edges.type[edge].long(), weights[edge]

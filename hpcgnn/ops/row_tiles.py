@@ -44,7 +44,7 @@ def in_rows(x):
     return x if x.stride(1) == 1 and x.stride(0) >= x.shape[1] else x.contiguous()
 
 
-class Room:
+class Cast:
     """Reads and writes rows of matrices like x (n, F). dtype: to compute with. Where that is x's, nothing is ever
     copied.
     """
@@ -53,7 +53,7 @@ class Room:
         self._memory = None if x.dtype == dtype else arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
 
     def read(self, part):
-        """The rows `part` (at most a tile) to compute with; a copy is valid until the next use of this room."""
+        """The rows `part` (at most a tile) to compute with; a copy is valid until the next."""
         return part if self._memory is None else self._memory[: len(part)].copy_(part)
 
     def write(self, part, compute):

@@ -15,14 +15,14 @@ from hpcgnn import kernels
 from hpcgnn.ops.row_tiles import row_tiles
 
 
-def convolve_used(x, neighbour, own, bias, operator, activation=None):
+def convolve_stale(x, neighbour, own, bias, operator, activation=None):
     """y (n_p, d_out) of own rows x (n_p, d_in), differentiable, collective; arguments as those of
     ops.convolution.convolve.
     """
-    return _ConvolveUsed.apply(x, neighbour, own, bias, operator, activation)
+    return _ConvolveStale.apply(x, neighbour, own, bias, operator, activation)
 
 
-class _ConvolveUsed(torch.autograd.Function):
+class _ConvolveStale(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, neighbour, own, bias, operator, activation):
         x = x.contiguous()

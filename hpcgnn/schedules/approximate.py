@@ -9,70 +9,16 @@ import torch
 
 
 class ApproximateInTraining:
-    """A halo policy of two: `training` where gradients are wanted, `exact` elsewhere."""
+    """A halo policy of two: `training` gives the operators where gradients are wanted, `exact` elsewhere. All else is a
+    matter of training alone.
+    """
 
     def __init__(self, exact, training):
         self.exact, self.training = exact, training
 
-    @property
-    def _now(self):
-        return self.training if torch.is_grad_enabled() else self.exact
-
-    def restricted(self, local):
-        """See HaloPolicy; for training only."""
-        return self.training.restricted(local)
-
-    def begin_epoch(self, epoch):
-        """Called by all ranks before the forward pass of an epoch."""
-        self.training.begin_epoch(epoch)
-
-    def aggregate(self, x, norm):
+    def operator(self, description):
         """See HaloPolicy."""
-        return self._now.aggregate(x, norm)
+        return (self.training if torch.is_grad_enabled() else self.exact).operator(description)
 
-    def convolve(self, x, neighbour, own, bias, norm, activation, kept=None):
-        """See HaloPolicy."""
-        return self._now.convolve(x, neighbour, own, bias, norm, activation, kept)
-
-    def attend(self, projected, shape, key, p, terms=None):
-        """See HaloPolicy."""
-        return self._now.attend(projected, shape, key, p, terms)
-
-    def attention_layer(self, x, weight, bias, terms, shape, key, p, activation):
-        """See HaloPolicy."""
-        return self._now.attention_layer(x, weight, bias, terms, shape, key, p, activation)
-
-    def largest(self, x):
-        """See HaloPolicy."""
-        return self._now.largest(x)
-
-    def relate(self, x, coefficients, bases):
-        """See HaloPolicy."""
-        return self._now.relate(x, coefficients, bases)
-
-    def propagate(self, rule, x_src, x_dst, edge):
-        """See HaloPolicy."""
-        return self._now.propagate(rule, x_src, x_dst, edge)
-
-    @property
-    def has_state(self):
-        """See HaloPolicy."""
-        return self.training.has_state
-
-    @property
-    def kept_bytes(self):
-        """See HaloPolicy."""
-        return self.training.kept_bytes
-
-    def state(self):
-        """See HaloPolicy."""
-        return self.training.state()
-
-    def load_state(self, tensors):
-        """See HaloPolicy."""
-        self.training.load_state(tensors)
-
-    @property
-    def overflowed(self):
-        """Whether a number was too large for the way, on this rank."""
-        return self.training.overflowed
+    def __getattr__(self, name):
+        return getattr(self.training, name)

@@ -1,6 +1,6 @@
 """A schedule is two independent choices: what is done about the halo, and how the ranks' models are kept together.
 
-    halo policy   full | frozen | none | sampled | stale        what `aggregate` does about remote rows
+    halo policy   full | frozen | none | sampled | stale        what operators do about remote rows
     sync policy   all-reduce every step | by layer | averaging  what is trained when, what happens to gradients
 `sar` = full × all-reduce, `lazy` = frozen × by layer, `tma` = none × averaging, `bns` = sampled × all-reduce,
 `stale` = stale × all-reduce. The training loop calls the verbs below and never asks which schedule it is running.
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
+
+from hpcgnn.ops.operators import Operator
 
 
 class HaloPolicy(Protocol):
@@ -35,32 +37,10 @@ class HaloPolicy(Protocol):
         start.
         """
 
-    def aggregate(self, x: torch.Tensor, norm: str) -> torch.Tensor:
-        """Own rows (n_p, F) -> (m, F), differentiable, collective."""
-
-    def convolve(self, x: torch.Tensor, neighbour, own, bias, norm: str, activation, kept=None) -> torch.Tensor:
-        """A linear convolution, differentiable, collective; see ops/convolution.py."""
-
-    def attend(self, projected: torch.Tensor, shape, key: int, p: float, terms: torch.Tensor | None) -> torch.Tensor:
-        """Additive attention over the in-edges, differentiable, collective; see ops/additive_attention.py."""
-
-    def attention_layer(
-        self, x: torch.Tensor, weight, bias, terms, shape, key: int, p: float, activation
-    ) -> torch.Tensor:
-        """A layer of additive attention, differentiable, collective; see ops/attention_layer.py."""
-
-    def largest(self, x: torch.Tensor) -> torch.Tensor:
-        """The largest of the in-neighbours' rows by column, differentiable, collective; see
-        ops/largest_neighbour.py.
+    def operator(self, description: Operator):
+        """The operator that a layer asks for (see ops/operators.py). It is made, and used, by all ranks together.
+        Raises ConfigError where the policy has no such operator.
         """
-
-    def relate(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
-        """Relational aggregation, differentiable, collective; see ops/relational.py."""
-
-    def propagate(
-        self, rule, x_src: torch.Tensor, x_dst: torch.Tensor | None, edge: torch.Tensor | None
-    ) -> torch.Tensor:
-        """Any message function, differentiable, collective; see ops/propagate.py."""
 
 
 class Stateless:
@@ -92,9 +72,9 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Step:
     """One gradient step of an epoch. graph: what is trained on; reduce(flat gradients): what is done to them before the
-    step, by all ranks that take this turn; optimizer: the number of the one that steps; number: from 0 in each epoch,
+    step, by all ranks that take this step; optimizer: the number of the one that steps; number: from 0 in each epoch,
     which draws are keyed by besides; factor: of this rank's share in the reported loss.
     """
 
@@ -129,7 +109,7 @@ class SyncPolicy(Protocol):
         best of before is still to be beaten (the model is the same predictor).
         """
 
-    def turns(self, epoch: int, stage: Stage, graph, optimizers: list) -> Iterator[Turn]:
+    def steps(self, epoch: int, stage: Stage, graph, optimizers: list) -> Iterator[Step]:
         """The steps of an epoch. Resumed after each step, and then run to its end."""
 
     def state(self, optimizers: list) -> dict:

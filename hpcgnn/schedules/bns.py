@@ -14,16 +14,15 @@ import math
 
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.graph.blocks import transposed
-from hpcgnn.graph.norms import scales
 from hpcgnn.graph.sampling import sample_blocks, sample_plan
 from hpcgnn.ops.draws import Purpose
-from hpcgnn.ops.pushed import PushedAggregation, PushedAttention
+from hpcgnn.ops.site import Facts, PushedSite
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule
-from hpcgnn.schedules.full_halo import Facts, FullHalo
-from hpcgnn.schedules.pushed import PushedHalo
+from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.schedules.pushed_halo import PushedHalo
+from hpcgnn.schedules.rounding import make_wire
 from hpcgnn.schedules.sync import AllreduceEveryStep
-from hpcgnn.schedules.wire import make_wire
 
 
 class SampledHalo(PushedHalo):
@@ -36,19 +35,23 @@ class SampledHalo(PushedHalo):
     def __init__(self, local, comm, buffers, wire, facts, random, rate):
         self._local, self._comm, self._buffers = local, comm, buffers
         self._wire, self._facts, self._random, self.rate = wire, facts, random, rate
-        self._linear = {}
 
     def begin_epoch(self, epoch):
         """Draw the sample of this epoch. All ranks, for the ids of the halo are fetched once."""
         self._wire.begin_epoch()
-        self._linear = {}
         inward, ids = self._local.inward, self._facts.inward_ids
         key = self._random.key(Purpose.BOUNDARY, 0)
-        plan, kept = sample_plan(inward.plan, self._local.original_id, ids, key, self.rate)
-        blocks = sample_blocks(inward.halo, inward.plan, plan, kept)
-        self._ids, self.plan = ids[kept], plan
-        self._used = self._stream(inward.own, blocks)
-        self._push = self._stream(self._local.outward.own, [transposed(block) for block in blocks])
+        self.plan, kept = sample_plan(inward.plan, self._local.original_id, ids, key, self.rate)
+        blocks = sample_blocks(inward.halo, inward.plan, self.plan, kept)
+        used = self._stream(inward.own, blocks)
+        push = self._stream(self._local.outward.own, [transposed(block) for block in blocks])
+        factor, added = (1 / self.rate, -math.log(self.rate)) if self.rate else (1.0, 0.0)
+        self._site, self._operators = PushedSite(self._local, used, push, self._facts, ids[kept], factor, added), {}
+
+    def _make(self, description):
+        if description not in self._operators:
+            self._operators[description] = description.pushed(self._site)
+        return self._operators[description]
 
     def _stream(self, own, blocks):
         return Stream(own, blocks, self.plan, self._buffers, self._comm, self._wire)
@@ -57,19 +60,6 @@ class SampledHalo(PushedHalo):
     def overflowed(self):
         """Whether a number was too large for the way, on this rank."""
         return self._wire.overflowed
-
-    def _aggregation(self, norm, dtype):
-        if (norm, dtype) not in self._linear:
-            factor = 1 / self.rate if self.rate else 1.0
-            self._linear[norm, dtype] = PushedAggregation(
-                self._used, self._push, *scales(self._local, norm, dtype), factor
-            )
-        return self._linear[norm, dtype]
-
-    def _attention(self, shape):
-        edges = self._local.inward.edges, self._local.outward.edges
-        added = -math.log(self.rate) if self.rate else 0.0
-        return PushedAttention(self._used, self._push, self._local.original_id, self._ids, edges, added)
 
 
 def build_bns(local, comm, buffers, config, random):

@@ -7,7 +7,7 @@ are those of the whole graph, and gradients are sums over all ranks, so that the
 ranks.
 
 What a layer keeps: the aggregate of its input, where that has no parameters in it (gcn, sage, gin); else its
-neighbours' rows themselves, and then it computes on the closed graph of own and halo nodes as on a graph of one rank
+neighbours' rows themselves, and then it computes on the graph of own and halo nodes as on a graph of one rank
 (gat and others; sparse features, which are never densified). A resumed run computes what it kept again from the
 parameters of the layers before, and the ledger has that under `resume`: rows kept in checkpoints would cost n × width
 numbers on disk each time, and fit one number of ranks only.
@@ -20,8 +20,9 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import per_layer
-from hpcgnn.graph.local import SparseRows
-from hpcgnn.graph.subgraphs import halo_rows, sparse_with_halo, with_halo
+from hpcgnn.graph.kept_halo import halo_rows, sparse_with_halo
+from hpcgnn.graph.sparse_rows import SparseRows
+from hpcgnn.graph.subgraphs import with_halo
 from hpcgnn.nn.stage import KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
 from hpcgnn.schedules.base import Schedule, Stage
 from hpcgnn.schedules.full_halo import FullHalo
@@ -107,7 +108,7 @@ class LayerByLayer(AllreduceEveryStep):
                 return KeptAggregate(conv.gather(graph, x), x)
         if self._options.frozen_halo == "refetch":
             return KeptRows(graph, x, self._local.num_owned)
-        closed = self._closed_graph(graph)
+        with_its_halo = self._graph_with_halo(graph)
         if isinstance(x, SparseRows):
             rows = sparse_with_halo(x, self._local.inward.plan, self._comm, kind)
             size = len(rows.data) - len(x.data)
@@ -116,15 +117,15 @@ class LayerByLayer(AllreduceEveryStep):
             kept = halo_rows(self._halo.inward_of(x), x, kind)
             self._say(layer, f"rows of {x.shape[1]}", len(kept), kept.nbytes)
             rows = torch.cat([x, kept])
-        return KeptRows(closed, rows, self._local.num_owned)
+        return KeptRows(with_its_halo, rows, self._local.num_owned)
 
-    def _closed_graph(self, graph):
-        if self._closed is None:
+    def _graph_with_halo(self, graph):
+        if self._with_halo is None:
             local, alone = with_halo(self._local, self._comm), SoloCommunicator()
-            self._closed = graph.over(local, FullHalo(local, alone, self._buffers))
-        return self._closed
+            self._with_halo = graph.over(local, FullHalo(local, alone, self._buffers))
+        return self._with_halo
 
-    _closed = None
+    _with_halo = None
 
     def _say(self, layer, what, count, size):
         total = self._comm.total(torch.tensor([count, size]), "plan").tolist()

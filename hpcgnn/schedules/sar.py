@@ -1,10 +1,11 @@
 """Sequential aggregation and rematerialization (Mostafa, MLSys'22): full halo, all-reduce at every step."""
 
+from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule
-from hpcgnn.schedules.full_halo import Facts, FullHalo
+from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.schedules.rounding import make_wire
 from hpcgnn.schedules.sync import AllreduceEveryStep
-from hpcgnn.schedules.wire import make_wire
 
 
 def build_sar(local, comm, buffers, config, random):

@@ -29,18 +29,16 @@ import logging
 
 import torch
 
-from hpcgnn.exchange.stale import DelayedLayer
+from hpcgnn.exchange.stale import PushedGradients, StaleExchange, UsedRows
 from hpcgnn.graph.blocks import transposed
-from hpcgnn.graph.norms import scales
-from hpcgnn.ops.pushed import PushedAggregation, PushedAttention
-from hpcgnn.ops.stale_convolution import convolve_used
+from hpcgnn.ops.site import Facts, PushedSite
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule
-from hpcgnn.schedules.full_halo import Facts, FullHalo
-from hpcgnn.schedules.pushed import PushedHalo
+from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.schedules.pushed_halo import PushedHalo
+from hpcgnn.schedules.rounding import make_wire
 from hpcgnn.schedules.sar import full_halo
 from hpcgnn.schedules.sync import AllreduceEveryStep
-from hpcgnn.schedules.wire import make_wire
 
 log = logging.getLogger("hpcgnn")
 
@@ -53,16 +51,14 @@ class StaleHalo(PushedHalo):
     def __init__(self, local, comm, buffers, wire, facts, delay, smoothing=0.0):
         self._local, self._comm, self._buffers, self._wire, self._facts = local, comm, buffers, wire, facts
         self._delay, self._smoothing = delay, smoothing
-        inward = local.inward
-        self._blocks = inward.own, inward.halo
-        self._pushed = local.outward.own, [transposed(block) for block in inward.halo]
-        # One operator for each call of a verb in an epoch: calls come in the same order in every epoch, on all ranks.
-        self._layers, self._operators, self._calls = [], {}, 0
+        self._transposed = [transposed(block) for block in local.inward.halo]
+        # One operator for each call in an epoch: calls come in the same order in every epoch, on all ranks.
+        self._exchanges, self._operators, self._calls = [], [], 0
         self._saved, self._warned = {}, False
 
     def begin_epoch(self, epoch):
         """Called by all ranks before the forward pass of an epoch."""
-        if self._layers and not self._warned:
+        if self._exchanges and not self._warned:
             self._warn()
         self._wire.begin_epoch()
         self._calls = 0
@@ -75,59 +71,32 @@ class StaleHalo(PushedHalo):
     @property
     def kept_bytes(self):
         """Bytes of rows and edges that are kept for the delay, on this rank."""
-        boxes = [box for layer in self._layers for box in (layer.ahead, layer.home)]
-        return sum(box.kept_bytes for box in boxes) + sum(block.nbytes for block in self._pushed[1])
+        boxes = [box for each in self._exchanges for box in (each.ahead, each.home)]
+        return sum(box.kept_bytes for box in boxes) + sum(block.nbytes for block in self._transposed)
 
-    def convolve(self, x, neighbour, own, bias, norm, activation, kept=None):
-        """See HaloPolicy. Products travel where they are narrower, else the layer's input; see the top of this file."""
-        if neighbour.shape[1] < neighbour.shape[0]:
-            return super().convolve(x, neighbour, own, bias, norm, activation, kept)
-        return convolve_used(x, neighbour, own, bias, self._aggregation(norm, x.dtype), activation)
-
-    def _aggregation(self, norm, dtype):
-        def make(layer):
-            return PushedAggregation(layer.used, layer.pushed, *scales(self._local, norm, dtype))
-
-        return self._operator(("aggregate", norm, dtype), make)
-
-    def _attention(self, shape):
-        local, ids = self._local, self._facts.inward_ids
-
-        def make(layer):
-            edges = local.inward.edges, local.outward.edges
-            return PushedAttention(layer.used, layer.pushed, local.original_id, ids, edges)
-
-        return self._operator(("attend", shape), make)
-
-    def _operator(self, what, make):
-        """The operator of the present call, which must be for the same thing in every epoch."""
+    def _make(self, description):
         number, self._calls = self._calls, self._calls + 1
-        if number == len(self._layers):
-            layer = DelayedLayer(
-                self._blocks,
-                self._pushed,
-                self._local.inward.plan,
-                self._buffers,
-                self._comm,
-                self._wire,
-                number,
-                self._delay,
-                self._smoothing,
+        if number == len(self._exchanges):
+            exchange = StaleExchange(
+                self._local.inward.plan, self._buffers, self._comm, self._wire, self._delay, self._smoothing
             )
-            for name, box in (("ahead", layer.ahead), ("home", layer.home)):
+            for name, box in (("ahead", exchange.ahead), ("home", exchange.home)):
                 box.load_state(self._saved.pop((number, name), {}))
-            self._layers.append(layer)
-            self._operators[number] = what, make(layer)
+            used = UsedRows(exchange, self._local.inward.own, self._local.inward.halo)
+            push = PushedGradients(exchange, self._local.outward.own, self._transposed)
+            site = PushedSite(self._local, used, push, self._facts, old=True)
+            self._exchanges.append(exchange)
+            self._operators.append((description, description.pushed(site)))
         known, operator = self._operators[number]
-        assert known == what, "a model must call the same operators in the same order in every epoch"
+        assert known == description, "a model must call the same operators in the same order in every epoch"
         return operator
 
     def state(self):
         """{name: tensor}: rows that were sent and will be used. All ranks, for those under way are waited for."""
         return {
             f"{number:04d}-{name}-{part}": tensor
-            for number, layer in enumerate(self._layers)
-            for name, box in (("ahead", layer.ahead), ("home", layer.home))
+            for number, each in enumerate(self._exchanges)
+            for name, box in (("ahead", each.ahead), ("home", each.home))
             for part, tensor in box.state().items()
         }
 

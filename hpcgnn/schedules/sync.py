@@ -1,6 +1,6 @@
 """Sync policies: how training proceeds, and how the ranks' parameters are kept together."""
 
-from hpcgnn.schedules.base import Stage, Turn
+from hpcgnn.schedules.base import Stage, Step
 
 
 class AllreduceEveryStep:
@@ -28,9 +28,9 @@ class AllreduceEveryStep:
         """There is no second stage."""
         return True
 
-    def turns(self, epoch, stage, graph, optimizers):
+    def steps(self, epoch, stage, graph, optimizers):
         """One step on the whole graph."""
-        yield Turn(graph, self.reduce)
+        yield Step(graph, self.reduce)
 
     def reduce(self, gradients):
         """Sum the flat gradients (one buffer, one message) over all ranks in place. Collective."""

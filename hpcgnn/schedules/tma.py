@@ -21,13 +21,12 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import listed
 from hpcgnn.errors import ConfigError
 from hpcgnn.graph.subgraphs import induced
-from hpcgnn.schedules.base import Schedule, Stage, Turn
+from hpcgnn.schedules.base import Schedule, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sar import full_halo
 from hpcgnn.schedules.sync import AllreduceEveryStep
 
 log = logging.getLogger("hpcgnn")
-_TAG = 5
 # The number of the exact step of a round: its draws must be the same on all ranks, however many steps each took before.
 _CORRECTION = 1 << 30
 
@@ -64,20 +63,20 @@ class Averaging(AllreduceEveryStep):
         """The whole model, with an optimizer for the exact steps besides."""
         return Stage(model, options, 2 if self._options.correct_every else 1, {"steps": 0})
 
-    def turns(self, epoch, stage, graph, optimizers):
+    def steps(self, epoch, stage, graph, optimizers):
         """Local steps, an average, and when it is time an exact step."""
         if self._subgraph is None:
             subgraph = induced(self._local)
             self._subgraph = graph.over(subgraph, FullHalo(subgraph, SoloCommunicator(), self._buffers), _alone)
         taken = 0
         for number in self._round(epoch):
-            yield Turn(self._subgraph, self._as_own_mean, 0, number, self._num_train / self._num_active)
+            yield Step(self._subgraph, self._as_own_mean, 0, number, self._num_train / self._num_active)
             taken += 1
         self._average(stage.module)
         self._settle(optimizers[0])
         stage.note["steps"] = int(self._comm.total(torch.tensor([taken])))
         if self._options.correct_every and (epoch + 1) % self._options.correct_every == 0:
-            yield Turn(graph, self.reduce, 1, _CORRECTION)
+            yield Step(graph, self.reduce, 1, _CORRECTION)
 
     def _as_own_mean(self, gradients):
         """The loss is a share of the mean over all training nodes; a rank by itself takes the mean over its own."""
@@ -94,16 +93,16 @@ class Averaging(AllreduceEveryStep):
         """Steps until rank 0 says that the time is up, at least one."""
         comm, number, word = self._comm, 0, torch.zeros(1, dtype=torch.int32)
         end = time.monotonic() + self._options.average_seconds
-        requests = [] if comm.rank == 0 else [comm.irecv(word, 0, _TAG, "control")]
+        end_of_round = comm.exchange([], [] if comm.rank == 0 else [(0, word)], "control")
         while self._trains:
             yield number
             number += 1
-            if time.monotonic() >= end if comm.rank == 0 else comm.arrived(requests):
+            if time.monotonic() >= end if comm.rank == 0 else end_of_round.arrived():
                 break
         if comm.rank == 0:
             time.sleep(max(0.0, end - time.monotonic()))
-            requests = [comm.isend(word, other, _TAG, "control") for other in range(1, comm.size)]
-        comm.wait(requests, "control")
+            end_of_round = comm.exchange([(other, word) for other in range(1, comm.size)], [], "control")
+        end_of_round.finish()
 
     def _average(self, module):
         """Parameters and buffers of all ranks by their weights, one message for each dtype. Collective."""
@@ -144,10 +143,10 @@ class Averaging(AllreduceEveryStep):
             parts = [own] + [own.new_empty(length) for length in lengths[1:]]
             for rank, part in enumerate(parts):
                 if rank and len(part):
-                    comm.wait([comm.irecv(part, rank, _TAG, "control")], "control")
+                    comm.exchange([], [(rank, part)], "control").finish()
             return saved | {f"own.{rank}": part for rank, part in enumerate(parts)}
         if len(own):
-            comm.wait([comm.isend(own, 0, _TAG, "control")], "control")
+            comm.exchange([(0, own)], [], "control").finish()
         return saved
 
     def restore(self, state, optimizers):

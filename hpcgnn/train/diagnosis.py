@@ -20,7 +20,8 @@ def first_not_finite(model, graph, comm, what="loss"):
     def note(name, module):
         def hook(module, inputs, output):
             passed[0] += 1
-            if not found and isinstance(output, torch.Tensor) and not torch.isfinite(output).all():
+            rows = getattr(output, "rows", output)  # of a layer that hands its output over
+            if not found and isinstance(rows, torch.Tensor) and not torch.isfinite(rows).all():
                 found.append((passed[0], f"{name} ({type(module).__name__})"))
 
         return module.register_forward_hook(hook)

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import torch
 
-from hpcgnn.comm.launch import job_end_time
+from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.config import listed
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
@@ -53,8 +53,8 @@ MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made
 
 
 def train(config, session, remarks=()):
-    """Run one training job. Collective over the session's ranks. config: Config; session: comm.launch.Session; remarks:
-    lines about the options, for the log.
+    """Run one training job. Collective over the session's ranks. config: Config; session: comm.session.Session;
+    remarks: lines about the options, for the log.
 
     Returns 0, or EXIT_STOPPED if it was asked to stop before the last epoch.
     """

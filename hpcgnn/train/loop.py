@@ -94,33 +94,33 @@ class Trainer:
         for optimizer in self.optimizers:
             set_learning_rate(optimizer, self.learning_rate(epoch))
         loss, finite = torch.zeros(()), True
-        for turn in self._turns(epoch):
-            self.random.epoch = epoch | turn.number << 32
+        for each in self._steps(epoch):
+            self.random.epoch = epoch | each.number << 32
             self.gradients.zero()
             with self.clock("forward"):
-                loss = self.objective.local_loss(self.stage.module(turn.graph))
+                loss = self.objective.local_loss(self.stage.module(each.graph))
             with self.clock("backward"):
                 (loss * self._enlarged).backward()  # a power of two: nothing is rounded
                 self.gradients.flat.div_(self._enlarged)
             with self.clock("reduction"):
-                turn.reduce(self.gradients.flat)
+                each.reduce(self.gradients.flat)
             with self.clock("step"):
                 finite = finite and self.gradients.finite()
                 if finite:  # else the parameters stay, so that what failed can be seen once more
                     self.gradients.clip(self.stage.options.clip_norm)
-                    self.optimizers[turn.optimizer].step()
-            loss = loss.detach() * turn.factor
+                    self.optimizers[each.optimizer].step()
+            loss = loss.detach() * each.factor
         return self._total_loss(loss, finite, epoch)
 
-    def _turns(self, epoch):
+    def _steps(self, epoch):
         """The schedule's steps of an epoch; what it does between them counts as reduction."""
-        turns = self.schedule.sync.turns(epoch, self.stage, self.training_graph, self.optimizers)
+        steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
         while True:
             with self.clock("reduction"):
-                turn = next(turns, None)
-            if turn is None:
+                step = next(steps, None)
+            if step is None:
                 return
-            yield turn
+            yield step
 
     def evaluate(self):
         """{'train', 'val', 'test'}: the metric of each split. Collective."""

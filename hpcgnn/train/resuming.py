@@ -8,7 +8,7 @@ changes is said in one line.
 from dataclasses import fields
 from pathlib import Path
 
-from hpcgnn.comm.launch import expected_ranks
+from hpcgnn.comm.launcher import expected_ranks
 from hpcgnn.config import read_toml
 from hpcgnn.effects import flag
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError

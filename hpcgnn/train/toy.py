@@ -10,7 +10,8 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.local import LocalGraph, build_adjacency, sparse_rows
+from hpcgnn.graph.local import LocalGraph, build_adjacency
+from hpcgnn.graph.sparse_rows import sparse_rows
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
@@ -44,16 +45,16 @@ def toy_graph(spec, multi_label):
         features = torch.ones(NODES, spec.d_in, dtype=spec.dtype)
     labels = torch.zeros(NODES, spec.classes) if multi_label else torch.zeros(NODES, dtype=torch.int64)
     return LocalGraph(
-        edges,
-        edges,
-        features,
-        labels,
-        torch.ones(NODES, dtype=torch.uint8),
-        torch.arange(NODES),
-        NODES,
-        spec.classes,
-        multi_label,
-        (torch.arange(NODES) % spec.node_types).int() if spec.node_types else None,
+        inward=edges,
+        outward=edges,
+        features=features,
+        labels=labels,
+        split=torch.ones(NODES, dtype=torch.uint8),
+        original_id=torch.arange(NODES),
+        num_nodes=NODES,
+        num_classes=spec.classes,
+        multi_label=multi_label,
+        node_type=(torch.arange(NODES) % spec.node_types).int() if spec.node_types else None,
     )
 
 

@@ -5,7 +5,8 @@ checkpoints.
 import sys
 
 from hpcgnn.__main__ import build_parser, registry_choices
-from hpcgnn.comm.launch import launched_rank, run
+from hpcgnn.comm.launch import run
+from hpcgnn.comm.launcher import launched_rank
 from hpcgnn.config import SECTION_OF, make_config
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.graph.load import check_trainable, load_local_graph

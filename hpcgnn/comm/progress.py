@@ -1,0 +1,53 @@
+"""A helper thread that lets messages advance while the rank computes."""
+
+import threading
+import time
+
+
+class Progress(threading.Thread):
+    """Tests pending lists of requests until they are complete or released, and sleeps `pause` seconds between.
+
+    test(requests) -> whether all of a list are complete; it must release the interpreter's lock.
+    """
+
+    def __init__(self, test, pause):
+        super().__init__(name="hpcgnn-progress", daemon=True)
+        self._test, self.pause = test, pause
+        self.lock = threading.Lock()
+        self.awake = threading.Event()
+        self.pending = []
+        self.stopping = False
+        self.failure = None
+
+    def run(self):
+        try:
+            while self.awake.wait() and not self.stopping:
+                with self.lock:
+                    self.pending = [requests for requests in self.pending if not self._test(requests)]
+                    if not self.pending and not self.stopping:
+                        self.awake.clear()
+                time.sleep(self.pause)
+        except BaseException as error:  # shown by the rank that waits, which then ends the job
+            self.failure = error
+
+    def watch(self, requests):
+        if not self.is_alive():
+            self.start()
+        with self.lock:
+            self.pending.append(requests)
+            if not self.awake.is_set():
+                self.awake.set()
+
+    def release(self, requests):
+        """Take requests back: MPI forbids two threads to complete the same request."""
+        with self.lock:
+            self.pending = [other for other in self.pending if other is not requests]
+        if self.failure is not None:
+            raise RuntimeError("the thread that advances messages failed") from self.failure
+
+    def stop(self):
+        with self.lock:
+            self.stopping = True
+            self.awake.set()
+        if self.is_alive():
+            self.join()

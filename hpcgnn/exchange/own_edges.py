@@ -1,0 +1,53 @@
+"""The own block as it is computed between the turns of a stream: in pieces, and interior rows by themselves.
+
+Own edges are most of the computing and need no message, yet done first they hide the first turn alone. So a consumer
+that adds to what it has may take the own block in pieces, one before each turn arrives, and then every message has its
+share of the computing to hide behind (jobs/bench/overlap.py, with and without --whole).
+"""
+
+from dataclasses import replace
+
+import torch
+
+
+class OwnEdges:
+    """block: Block of the edges between own rows; halo: the Blocks of the rounds. What is asked for is kept."""
+
+    def __init__(self, block, halo):
+        self.block = block
+        #: The first of the own rows behind all that have an edge from another rank: nothing is added to those any more.
+        self.first_interior = max((each.span[1] for each in halo), default=0)
+        self._pieces, self._parts = {}, {}
+
+    def pieces(self, number):
+        """The own block in so many pieces of consecutive rows and about as many edges: [Block]."""
+        if number == 1:
+            return [self.block]
+        if number not in self._pieces:
+            indptr = self.block.indptr
+            ends = torch.linspace(int(indptr[0]), int(indptr[-1]), number + 1, dtype=torch.float64)
+            bounds = torch.searchsorted(indptr, ends.long()).tolist()
+            bounds[0], bounds[-1] = 0, len(indptr) - 1
+            rows = torch.arange(bounds[-1], dtype=torch.int32) if self.block.rows is None else self.block.rows
+            self._pieces[number] = [
+                replace(self.block, indptr=indptr[first : last + 1], rows=rows[first:last])
+                for first, last in zip(bounds, bounds[1:])
+            ]
+        return self._pieces[number]
+
+    def parts(self, block):
+        """[(Block, the slice of own rows that its rows are counted in, whether it has all edges of these)] of the own
+        block, of a piece of it, or of a round's block: interior rows by themselves.
+        """
+        inner = self.first_interior
+        if block.first_column is not None:
+            return [(block, slice(0, inner), False)]
+        if id(block) not in self._parts:
+            first, last = block.span
+            cuts = [(first, min(last, inner), False), (max(first, inner), last, True)]
+            self._parts[id(block)] = [
+                (self.block.slice(start, stop), slice(start, stop), complete)
+                for start, stop, complete in cuts
+                if start < stop
+            ]
+        return self._parts[id(block)]

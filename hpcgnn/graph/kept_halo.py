@@ -1,0 +1,58 @@
+"""Copies of the halo's rows that a rank keeps: for inputs that are exchanged once and used for many epochs."""
+
+import torch
+
+from hpcgnn.exchange.stream import Rows
+from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+
+
+def halo_rows(stream, x, kind):
+    """A kept copy of the halo's rows of x (n_p, F), in halo order: (halo rows, F). Collective; traffic booked as
+    `kind`.
+    """
+    kept = x.new_empty(stream.plan.num_halo, x.shape[1])
+    for block, rows, _, _ in stream(Rows(x.contiguous()), kind):
+        if block is not stream.own:
+            kept[block.first_column : block.first_column + len(rows)] = rows
+    return kept
+
+
+def sparse_with_halo(features, plan, comm, kind):
+    """SparseRows of the own rows followed by the halo's, sent as they are stored: 4 bytes for a row and 8 (fp64: 12)
+    for an entry, or 4 for an entry where all entries of the graph are equal. Collective. One peer at a time, so that
+    little is packed at once.
+    """
+    ends = torch.tensor([float("inf"), -float("inf")], dtype=torch.float64)
+    if len(features.data):
+        ends = torch.stack([features.data.min(), features.data.max()]).double()
+    largest = comm.allreduce_(torch.stack([-ends[0], ends[1]]), "plan", "max")
+    alike = bool(largest[0] == -largest[1])
+    lengths, columns, data = [torch.diff(features.indptr)], [features.indices], [features.data]
+    for offset, (count, wanted) in enumerate(zip(plan.receive_rows, plan.send_rows), start=1):
+        dest, source = plan.dest(offset), plan.source(offset)
+        sizes, entries = _picked(features, wanted.long())
+        arriving = torch.zeros(count, dtype=torch.int32)
+        _exchange(comm, kind, sizes.int(), dest, arriving, source)
+        total = int(arriving.sum())
+        lengths.append(arriving.long())
+        columns.append(torch.empty(total, dtype=features.indices.dtype))
+        _exchange(comm, kind, features.indices[entries], dest, columns[-1], source)
+        data.append(features.data.new_full((total,), float(largest[1])) if alike else features.data.new_empty(total))
+        if not alike:
+            _exchange(comm, kind, features.data[entries], dest, data[-1], source)
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(lengths).cumsum(0)])
+    return sparse_rows(
+        indptr.numpy(), torch.cat(columns).numpy(), torch.cat(data).numpy(), features.num_columns, features.data.dtype
+    )
+
+
+def _picked(features: SparseRows, rows):
+    """(entries of each of these rows, where the entries stand)."""
+    sizes = torch.diff(features.indptr)[rows]
+    first = torch.repeat_interleave(features.indptr[rows] - (sizes.cumsum(0) - sizes), sizes)
+    return sizes, first + torch.arange(len(first))
+
+
+def _exchange(comm, kind, outgoing, dest, incoming, source):
+    sent = [(dest, outgoing.contiguous())] if len(outgoing) else []
+    comm.exchange(sent, [(source, incoming)] if len(incoming) else [], kind).finish()

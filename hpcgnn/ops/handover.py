@@ -1,0 +1,82 @@
+"""What a layer gives away with its output, and what must come back for it.
+
+Between two layers stand an activation and dropout, and one matrix: the output of the layer below. Whoever comes above
+needs it once. So the model hands it over with its memory: the layer above applies the activation itself, some rows at a
+time, in the place of the rows or on the way into its product, and in the backward pass writes the gradient over them. A
+layer below that needs more than that gradient (attention_layer.py) lends its memory, and gets it back with what it
+asked for.
+
+Nobody else may use rows that were handed over. Taking them twice is refused, whoever saved them before for a gradient
+gets autograd's error about tensors modified in place, and a loan that does not come back as it was given is refused.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+
+class Loan:
+    """Memory that a layer of attention lends with its output y (m, F), and what comes back in it.
+
+    y: y as a plain tensor, over which its gradient comes back, times the shares where `scaled`. dots: (m, H), where D =
+    <gy, y> per head comes back, from the shares where these stand there. bias: (F,), which is in y, and of which the
+    gradient comes back in `sums`.
+    """
+
+    def __init__(self, y, dots, bias, scaled):
+        self.y, self.dots, self.bias, self.scaled = y, dots, bias, scaled
+        self.sums, self.taken, self.returned = None, False, False
+
+    def give_back(self, sums):
+        """The layer above has written the gradient over y, and D to dots. sums: (F,), the gradient of the bias."""
+        self.sums, self.returned = sums, True
+
+    def check_return(self, gradient):
+        """Raise RuntimeError unless `gradient`, which autograd gives for y, is what the layer above wrote and no
+        more.
+        """
+        same = gradient.data_ptr() == self.y.data_ptr() and gradient.stride() == self.y.stride()
+        if not self.returned or not same:
+            raise RuntimeError(
+                "the output of an attention layer was handed over to the next layer, and something else has used it "
+                "or changed its gradient; expected the gradient in the memory that was lent. Use the rows of such a "
+                "layer only once, or call the layer without hand_over"
+            )
+
+
+@dataclass
+class Handover:
+    """Rows given away. rows: (n_p, F); loan: Loan or None; activation: what the taker is to do to the rows first, or
+    None.
+    """
+
+    rows: torch.Tensor
+    loan: Loan | None = None
+    activation: object = None
+
+    def take(self):
+        """(rows, loan) for the one who takes them over, and may write to the rows. Raises RuntimeError the second
+        time.
+        """
+        self._leave()
+        if self.loan is not None:
+            self.loan.taken = True
+        torch.autograd.graph.increment_version(self.rows)
+        return self.rows, self.loan
+
+    def keep(self):
+        """The rows, for those who do not take over: nothing is written to them, and the loan is void."""
+        self._leave()
+        return self.rows
+
+    def _leave(self):
+        if self._left:
+            raise RuntimeError("rows that were handed over can be taken once; use what the taker made of them")
+        self._left = True
+
+    _left = False
+
+
+def kept(rows):
+    """The rows of a Handover, kept; other rows as they are."""
+    return rows.keep() if isinstance(rows, Handover) else rows

@@ -1,0 +1,67 @@
+"""What a linear aggregation is to a layer, however its rows are exchanged."""
+
+import torch
+
+from hpcgnn.ops.convolution import convolve
+
+
+class LinearOperator:
+    """y = A x of own rows, with its adjoint. Collective in both directions.
+
+    arena: Arena for large tensors; outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p.
+    A subclass has `multiply`, `multiply_transposed` and `tiles`.
+    """
+
+    def __init__(self, stream, outputs=None):
+        self.arena, self.outputs, self._own = stream.buffers.arena, outputs, stream.own
+
+    def __call__(self, x):
+        """Aggregate own rows x (n_p, F) -> (m, F), differentiably."""
+        return _Aggregate.apply(x, self)
+
+    def convolve(self, x, neighbour, own, bias, activation=None, kept=None):
+        """A(x) W_n + x W_s + b (m, d_out), differentiably; see convolution.py."""
+        return convolve(x, neighbour, own, bias, self, activation, kept)
+
+    def multiply(self, x, out=None):
+        """A x without autograd, into `out` if it is given."""
+        raise NotImplementedError
+
+    def multiply_transposed(self, gy):
+        """Aᵀ gy without autograd."""
+        raise NotImplementedError
+
+    def tiles(self, x, transposed=False, y=None):
+        """An iterator of (rows, A x of these rows (or Aᵀ x)): all own rows, some at a time. Collective: exhaust it.
+
+        What it yields is valid only until the next. The memory that it takes is taken before it returns. y: where sums
+        of its shape and type may be kept; the caller may write to the rows that it has been given.
+        """
+        raise NotImplementedError
+
+    @property
+    def num_outputs(self):
+        """m."""
+        return self._own.num_rows
+
+    def outputs_of(self, rows):
+        """(slice of the computed rows that are among own rows `rows`, a slice; where each stands there, None: at its
+        place).
+        """
+        if self.outputs is None:
+            return rows, None
+        first, last = torch.searchsorted(
+            self.outputs, torch.tensor([rows.start, rows.stop], dtype=torch.int32)
+        ).tolist()
+        return slice(first, last), self.outputs[first:last] - rows.start
+
+
+class _Aggregate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, operator):
+        ctx.operator = operator
+        return operator.multiply(x)
+
+    @staticmethod
+    def backward(ctx, gy):
+        return ctx.operator.multiply_transposed(gy), None

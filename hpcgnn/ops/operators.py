@@ -1,0 +1,108 @@
+"""The operators that a layer can ask its halo policy for: one description each, and how it is made from a rank's
+streams.
+
+A new operator is a file of its own beside this one, and a description here. Policies make it without knowing it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.graph.norms import scales
+from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape
+from hpcgnn.ops.largest_neighbour import LargestNeighbour
+from hpcgnn.ops.linear_aggregation import LinearAggregation
+from hpcgnn.ops.propagate import Propagation
+from hpcgnn.ops.pushed_aggregation import PushedAggregation
+from hpcgnn.ops.pushed_attention import PushedAttention
+from hpcgnn.ops.relational import RelationalAggregation
+from hpcgnn.ops.row_tiles import sum_type
+from hpcgnn.ops.site import PushedSite, Site
+
+
+class Operator:
+    """The description of an operator; equal ones are one operator. Subclasses are frozen dataclasses.
+
+    models: those that ask for it, in words, for the errors of policies that cannot give it. pushed(site): as `exact`,
+    on some or old remote rows (a PushedSite), with gradients that are pushed to the owners; None where there is no such
+    operator.
+    """
+
+    models = ""
+    pushed = None
+
+    def exact(self, site: Site):
+        """The operator on all remote rows. By all ranks together. Raises ConfigError."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Linear(Operator):
+    """R A S. norm: a key of graph/norms.py; dtype: of the rows."""
+
+    norm: str
+    dtype: torch.dtype
+
+    def exact(self, site):
+        factors = scales(site.local, self.norm, sum_type(self.dtype))
+        return LinearAggregation(site.inward, site.outward, *factors, site.local.outputs, site.constant)
+
+    def pushed(self, site: PushedSite):
+        """See Operator."""
+        return PushedAggregation(site, *scales(site.local, self.norm, self.dtype))
+
+
+@dataclass(frozen=True)
+class Attention(Operator):
+    """Additive attention."""
+
+    shape: AttentionShape
+
+    def exact(self, site):
+        local, ids = site.local, (site.facts.inward_ids, site.facts.outward_ids)
+        edges = local.inward.edges, local.outward.edges
+        return AdditiveAttention(site.inward, site.outward, local.original_id, *ids, edges, local.outputs)
+
+    def pushed(self, site: PushedSite):
+        """See Operator."""
+        return PushedAttention(site)
+
+
+@dataclass(frozen=True)
+class Largest(Operator):
+    """The largest of the in-neighbours, by column."""
+
+    models = "that take the largest of the neighbours (sage with --aggregator max or pool)"
+
+    def exact(self, site):
+        if site.wire.name == "int8":  # its scale differs from row to row, so that x_j = y_i cannot be asked
+            raise ConfigError(
+                "--halo-dtype int8 cannot be used where the largest of the neighbours is taken (sage with "
+                "--aggregator max or pool): expected fp32, bf16 or fp16"
+            )
+        return LargestNeighbour(site.inward, site.outward)
+
+
+@dataclass(frozen=True)
+class Relational(Operator):
+    """Relational aggregation. relations: their number; dtype: of the rows."""
+
+    relations: int
+    dtype: torch.dtype
+    models = "with relations (rgcn)"
+
+    def exact(self, site):
+        local, (inward, outward) = site.local, site.facts.relation_weights(self.relations, self.dtype)
+        along_in_edges = site.inward, local.inward.edges, inward
+        return RelationalAggregation(along_in_edges, (site.outward, local.outward.edges, outward))
+
+
+@dataclass(frozen=True)
+class Messages(Operator):
+    """Any message function."""
+
+    models = "with a message function of their own (gatv2, transformer, pna, plugins)"
+
+    def exact(self, site):
+        return Propagation(site.inward, site.local.original_id, site.facts.inward_ids)

@@ -1,0 +1,62 @@
+"""Linear aggregation whose gradients are computed where the rows were used, and pushed to their owners.
+
+The exact operators pull: the owner of a source asks for the gradients of all destinations of its edges. That needs the
+rows of *every* neighbour on the other rank. Where a rank has used only some rows of others (a sample), or rows of the
+past, the gradient of what it computed is a matter of those rows alone: it is summed here, one row for each row that was
+used, and travels back in its place. So forwards and backwards see the same edges, and the gradient is that of the
+function that was evaluated (BNS-GCN: Wan et al., MLSys'22; PipeGCN: Wan et al., ICLR'22).
+
+With a sample, which is the same in both directions, `multiply_transposed` is the adjoint of `multiply` of this epoch.
+With rows of the past it is not: a convolution then keeps its aggregate (stale_convolution.py), unless its products
+travel.
+
+A row that is used costs F numbers forwards and F backwards.
+"""
+
+from hpcgnn.exchange.stream import Returns, Rows
+from hpcgnn.ops.linear_operator import LinearOperator
+from hpcgnn.ops.row_tiles import row_tiles
+from hpcgnn.ops.stale_convolution import convolve_stale
+
+
+class PushedAggregation(LinearOperator):
+    """The operator R A S, remote columns times `site.factor`. site: PushedSite; row_scale (R), source_scale (S): (n_p,)
+    or None.
+    """
+
+    def __init__(self, site, row_scale, source_scale):
+        super().__init__(site.used)
+        self._site, self.row_scale, self.source_scale = site, row_scale, source_scale
+
+    def convolve(self, x, neighbour, own, bias, activation=None, kept=None):
+        """See LinearOperator. Products travel where they are narrower, else the layer's input."""
+        if self._site.old and neighbour.shape[1] >= neighbour.shape[0]:
+            return convolve_stale(x, neighbour, own, bias, self, activation)
+        return super().convolve(x, neighbour, own, bias, activation, kept)
+
+    def tiles(self, x, transposed=False, y=None):
+        """See LinearOperator: all rows come when the last message has come."""
+        whole = self.multiply_transposed(x) if transposed else self.multiply(x)
+        return ((rows, whole[rows]) for rows in row_tiles(len(whole)))
+
+    def multiply(self, x, out=None):
+        y, x = self.arena.empty_like(x) if out is None else out, x.contiguous()
+        rows = Rows(x, self.source_scale, self._enlarged(self.source_scale, x))
+        for block, source, scale, _ in self._site.used(rows, "halo_forward"):
+            block.multiply(source, y, scale, self.row_scale, accumulate=block.first_column is not None)
+        return y
+
+    def multiply_transposed(self, gy):
+        total, gy = self.arena.empty_like(gy), gy.contiguous()
+        remote_scale = self._enlarged(self.row_scale, gy)
+        for block, _, _, back in self._site.push(Rows(gy[:, :0]), "halo_backward", Returns(total, gy.shape[1])):
+            remote = block.first_column is not None
+            block.multiply(gy, back, remote_scale if remote else self.row_scale, None, accumulate=remote)
+        return total if self.source_scale is None else total.mul_(self.source_scale[:, None])
+
+    def _enlarged(self, scale, like):
+        """A scale times the factor of remote rows."""
+        factor = self._site.factor
+        if factor == 1:
+            return scale
+        return like.new_full((len(like),), factor) if scale is None else scale * factor

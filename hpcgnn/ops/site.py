@@ -1,0 +1,83 @@
+"""What operators are made from: a rank's share of the graph, the streams along its edges, and what is found out once.
+
+A layer asks its halo policy for an operator by a description (operators.py); the policy has the site that it is made
+from.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.compact import CompactStream
+from hpcgnn.exchange.plan import gather_halo
+from hpcgnn.exchange.stream import Stream
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.relations import relation_weights
+
+
+class Facts:
+    """What the policies of a rank find out once and share: original ids of the halo, weights of typed edges. Each is
+    asked for by all ranks together.
+    """
+
+    def __init__(self, local, comm):
+        self._local, self._comm, self._weights = local, comm, {}
+
+    @cached_property
+    def inward_ids(self):
+        """int64, in the order of the halo."""
+        return gather_halo(self._local.inward.plan, self._local.original_id, self._comm)
+
+    @cached_property
+    def outward_ids(self):
+        """Likewise, of the other direction."""
+        if self._local.outward is self._local.inward:
+            return self.inward_ids
+        return gather_halo(self._local.outward.plan, self._local.output_id, self._comm)
+
+    def relation_weights(self, kinds, dtype):
+        """See graph/relations.py."""
+        if dtype not in self._weights:
+            self._weights[dtype] = relation_weights(self._local, kinds, self._comm, dtype)
+        return self._weights[dtype]
+
+
+@dataclass(frozen=True)
+class Site:
+    """Streams with the rows of now. constant: None, or (the features, the stream that sends their entries alone)."""
+
+    local: LocalGraph
+    comm: Communicator
+    inward: Stream
+    outward: Stream
+    facts: Facts
+    constant: tuple[torch.Tensor, CompactStream] | None = None
+
+    @property
+    def wire(self):
+        """How rows are sent."""
+        return self.inward.wire
+
+
+@dataclass(frozen=True)
+class PushedSite:
+    """Streams with some or old rows. used, push: with the same rows, over blocks as they are and over their transposes.
+    ids: int64, original ids of the rows that are used; None: all of the halo are. factor: of remote rows; added: to the
+    logits of remote edges; old: whether `push` is the adjoint of another epoch.
+    """
+
+    local: LocalGraph
+    used: object
+    push: object
+    facts: Facts
+    ids: torch.Tensor | None = None
+    factor: float = 1.0
+    added: float = 0.0
+    old: bool = False
+
+    @property
+    def halo_ids(self):
+        """int64, the original ids of the rows that are used. By all ranks together."""
+        return self.facts.inward_ids if self.ids is None else self.ids

@@ -1,0 +1,43 @@
+"""In which order the edges of a rank are computed: one schedule for all operators that sum over them.
+
+Interior rows have all their edges in the own block. Their sums are complete at once and need no message, so they fill
+the time in which messages are on their way. The sums of the other rows are complete when the last message has come.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+
+from hpcgnn.exchange.stream import Returns, Rows
+
+
+class Work(NamedTuple):
+    """Edges that can be computed now.
+
+    block: Block, whose rows are counted within the own rows `at`; complete: whether it has all edges of these rows.
+    rows: (columns, F), what its columns point to; scale: (columns,) their factors, or None; back: (columns, R), where
+    what returns to the rows is added, or None.
+    """
+
+    block: object
+    at: slice
+    complete: bool
+    rows: torch.Tensor
+    scale: torch.Tensor | None
+    back: torch.Tensor | None
+
+
+def work(
+    stream, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False, interior: bool = True
+) -> Iterator[Work]:
+    """Yield the Work of a stream of these rows; arguments as of a Stream. Collective: exhaust it on all ranks.
+
+    interior: whether interior rows come by themselves, complete; else nothing is complete before the end.
+    """
+    for block, source, scale, back in stream(rows, kind, returns, pieces):
+        if not interior:
+            yield Work(block, slice(0, stream.own.num_rows), False, source, scale, back)
+            continue
+        for part, at, complete in stream.edges.parts(block):
+            yield Work(part, at, complete, source, scale, back)

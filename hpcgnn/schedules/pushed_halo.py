@@ -1,0 +1,22 @@
+"""What the policies have in common whose ranks use some or old rows of others: see ops/pushed_aggregation.py."""
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.schedules.base import Stateless
+
+
+class PushedHalo(Stateless):
+    """Refuses operators that do not go with such rows. name: of the schedule, for its errors.
+
+    A policy has _make(description): the operator of the present call.
+    """
+
+    name = ""
+
+    def operator(self, description):
+        """See HaloPolicy."""
+        if description.pushed is None:
+            raise ConfigError(
+                f"--schedule {self.name} is not for models {description.models}: expected gcn, sage with "
+                "--aggregator mean, gin, sgc or gat, or --schedule sar"
+            )
+        return self._make(description)
