@@ -1,11 +1,16 @@
 """The README as a new user follows it: what its commands need is said before they need it."""
 
+import csv
 import os
+import random
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from .launching import start
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -51,3 +56,61 @@ def test_the_scripts_end_with_it():
     assert done.returncode == 0 and line.endswith(f". {ROOT}/.venv/bin/activate"), done.stderr
     for script in ("quickstart.sh", "test.sh"):
         assert (ROOT / "env" / script).read_text().rstrip().endswith("\nhow_to_activate")
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """A folder with edges.csv, features.csv and labels.csv: two groups of nodes, most edges within them."""
+    draw, nodes, classes = random.Random(1), 400, ("art", "science")
+    rows = {
+        "edges": [("src", "dst")],
+        "features": [("id", *(f"f{column}" for column in range(8)))],
+        "labels": [("id", "label")],
+    }
+    for node in range(nodes):
+        group = node % 2
+        rows["labels"].append((node, classes[group]))
+        rows["features"].append((node, *(round(draw.gauss(group, 1), 3) for _ in range(8))))
+        rows["edges"] += [(node, draw.randrange(group, nodes, 2)) for _ in range(4)] + [(node, draw.randrange(nodes))]
+    for name, lines in rows.items():
+        with open(tmp_path / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(lines)
+    return tmp_path
+
+
+def test_an_own_graph_to_predictions(commands, tables):
+    """The README's commands, one after another as they stand there, in a folder with the three tables."""
+    pytest.importorskip("pandas", reason="tables are read by the extra `import`")
+    pytest.importorskip("matplotlib", reason="a report needs the extra `plot`")
+    begin = next(number for number, line in enumerate(commands) if " import edges.csv " in line)
+    six = commands[begin : begin + 6]
+    assert [run_one(line, tables) for line in six] == [0] * 6
+    with open(tables / "predictions.csv", newline="", encoding="utf-8") as file:
+        found = {int(row["node"]): int(row["class"]) for row in csv.DictReader(file)}
+    right = sum(found[node] == node % 2 for node in range(400))
+    assert len(found) == 400 and right > 350, "classes are numbered in the order of their names"
+    assert (tables / "runs" / "first-report" / "report.html").exists()
+
+
+def run_one(line, folder):
+    """The exit code of `[mpiexec -n N] (hpcgnn|python -m MODULE) …`, run in `folder` by this Python."""
+    words = shlex.split(line)
+    ranks = 0
+    if words[0] == "mpiexec":
+        assert words[1] == "-n"
+        ranks, words = int(words[2]), words[3:]
+    words = ["-m", "hpcgnn", *words[1:]] if words[0] == "hpcgnn" else words[1:]
+    done = start(ranks, *words, cwd=folder)
+    print(done.out, done.err)
+    return done.code
+
+
+def test_the_quick_start_has_the_same_commands(commands):
+    """docs/quickstart.md explains the six commands, and docs/extending.md the example of a layer."""
+    docs = ROOT / "docs"
+    if not docs.is_dir():
+        pytest.skip("there is no documentation beside the tests")
+    begin = next(number for number, line in enumerate(commands) if " import edges.csv " in line)
+    assert "\n".join(commands[begin : begin + 6]) in (docs / "quickstart.md").read_text(encoding="utf-8")
+    (layer,) = re.findall(r"```python\n.*?```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert layer in (docs / "extending.md").read_text(encoding="utf-8")

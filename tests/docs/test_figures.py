@@ -1,0 +1,93 @@
+"""Figures of the comparison stand in three places: the data, the table of all, and the short one of the README."""
+
+import csv
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "jobs" / "results" / "compare.csv"
+
+pytestmark = pytest.mark.skipif(not DATA.exists(), reason="there are no results beside the tests")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    with open(DATA, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def table(path, heading):
+    """[[cell, ...]] of the first table of a page whose heading line has this text."""
+    lines = iter(path.read_text(encoding="utf-8").splitlines())
+    for line in lines:
+        if line.startswith("|") and heading in line:
+            next(lines)
+            break
+    found = []
+    for line in lines:
+        if not line.startswith("|"):
+            return found
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def test_the_table_of_all_has_the_data(rows):
+    shown = table(ROOT / "docs" / "performance.md", "| page faults |")
+    assert len(shown) == len(rows)
+    for cells, row in zip(shown, rows):
+        spread = f" ({row['seconds_share_min']} to {row['seconds_share_max']})" if row["seconds_share_min"] else ""
+        ours = row["system"] == "hpcgnn"
+        assert cells == [
+            row["model"],
+            f"{row['ranks']} × {row['threads']}" if ours else row["system"],
+            row["seconds"],
+            (f"**{row['seconds_share']}**" if ours else row["seconds_share"]) + spread,
+            row["processor_seconds"],
+            row["processor_share"],
+            f"{int(row['memory_mb']):,}",
+            row["memory_share"],
+            f"{int(row['page_faults']):,}",
+        ]
+
+
+def test_shares_are_of_the_same_figures(rows):
+    """A share is a median of ratios, so it may differ a little from the ratio of medians."""
+    theirs = {row["model"]: row for row in rows if row["system"] == "DGL"}
+    for row in rows:
+        for figure, share in (
+            ("seconds", "seconds_share"),
+            ("processor_seconds", "processor_share"),
+            ("memory_mb", "memory_share"),
+        ):
+            assert float(row[figure]) / float(theirs[row["model"]][figure]) == pytest.approx(
+                float(row[share]), abs=0.011
+            )
+
+
+def test_the_readme_has_the_same_figures(rows):
+    ours = {(row["model"], int(row["ranks"])): row for row in rows if row["system"] == "hpcgnn"}
+    less = {cells[0]: cells[1] for cells in table(ROOT / "docs" / "performance.md", "[^less]")}
+    for cells in table(ROOT / "README.md", "as a share of DGL's"):
+        one, eight = ours[cells[0], 1], ours[cells[0], 8]
+        assert cells[1:] == [
+            one["seconds_share"],
+            eight["seconds_share"],
+            one["memory_share"],
+            eight["memory_share"],
+            less[cells[0]],
+        ]
+
+
+def test_the_picture_is_of_this_data(tmp_path):
+    """Drawn again it is the same, to the byte."""
+    matplotlib = pytest.importorskip("matplotlib")
+    module = importlib.util.spec_from_file_location("comparison_picture", ROOT / "docs" / "comparison.py")
+    comparison = importlib.util.module_from_spec(module)
+    module.loader.exec_module(comparison)
+    picture = comparison.PICTURE.read_text(encoding="utf-8")
+    if f"Matplotlib v{matplotlib.__version__}," not in picture:
+        pytest.skip("the picture was drawn by another version of matplotlib")
+    comparison.draw(tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_text(encoding="utf-8") == picture, "run `python docs/comparison.py`"

@@ -1,0 +1,157 @@
+"""What the documentation names exists: pages and headings that are linked to, files, commands and their options."""
+
+import argparse
+import ast
+import re
+import unicodedata
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from hpcgnn.__main__ import build_parser
+from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.schedules.schedule_registry import SCHEDULES
+from partition_tools.cli import build_parser as build_tools_parser
+
+ROOT = Path(__file__).parents[2]
+SITE = ROOT / "docs" / "site" / "mkdocs.yml"
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+READMES = [ROOT / "README.md", *sorted(ROOT.glob("[a-z]*/README.md")), *sorted(ROOT.glob("[a-z]*/*/README.md"))]
+TEXTS = [*PAGES, *READMES]
+# Pages that another change is to bring: docs/site/hooks.py stands in for them.
+COMING = {ROOT / "docs" / "kernels.md"}
+FOLDERS = ("hpcgnn", "partition_tools", "jobs", "env", "tests", "docs")
+# What a page may name as an example of something that is not here.
+EXAMPLES = {"jobs/sites/mine.sh", "jobs/SCRIPT", "docs/kernels.md"}
+
+pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="there is no documentation beside the tests")
+
+
+def of(texts):
+    return pytest.mark.parametrize("path", texts, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def prose(text):
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def links(text):
+    """The targets of a page's links and pictures."""
+    return re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose(text)))
+
+
+@cache
+def anchors(path):
+    """The anchors that the site and GitHub give to a page's headings, as far as both agree."""
+    found = set()
+    for heading in re.findall(r"^#+ +(.*)$", prose(path.read_text(encoding="utf-8")), re.MULTILINE):
+        plain = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode()
+        found.add(re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower()))
+    return found
+
+
+@of(TEXTS)
+def test_links_lead_somewhere(path):
+    dead = []
+    for link in links(path.read_text(encoding="utf-8")):
+        if re.match(r"https?://", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        if target in COMING:
+            continue
+        if not target.exists() or anchor and anchor not in anchors(target):
+            dead.append(link)
+    assert not dead
+
+
+@of(PAGES)
+def test_pages_stay_in_the_site(path):
+    """A page links to pages and pictures of docs/ only: others are not in the site."""
+    targets = [link.partition("#")[0] for link in links(path.read_text(encoding="utf-8"))]
+    assert not [name for name in targets if name.startswith("../")]
+
+
+def test_every_page_is_in_the_navigation():
+    named = set(re.findall(r"[\w-]+\.md", SITE.read_text(encoding="utf-8").split("\nnav:")[1]))
+    assert named | {path.name for path in COMING} == {path.name for path in (*PAGES, *COMING)}
+
+
+@of(TEXTS)
+def test_files_that_are_named_exist(path):
+    """`jobs/train.sbatch`, `hpcgnn/ops/linear_aggregation.py`, `tests/mpi`: whatever begins like a folder of ours."""
+    text = path.read_text(encoding="utf-8")
+    names = re.findall(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w/.-]*\w/?)(?![\w*{{[])", text)
+    dead = sorted({name for name in names if not (ROOT / name).exists() and name not in EXAMPLES})
+    assert not dead
+
+
+@cache
+def our_options():
+    """Every option that a program of ours takes: {'hpcgnn': {...}, 'partition_tools': {...}}, and of the scripts."""
+    registries = {"models": tuple(MODELS), "norms": ("none", "batch"), "schedules": tuple(SCHEDULES)}
+    found = {"hpcgnn": flags_of(build_parser(registries)), "partition_tools": flags_of(build_tools_parser())}
+    scripts = [path for kind in ("*.sh", "*.sbatch", "*.py") for path in (ROOT / "jobs").rglob(kind)]
+    scripts += [*(ROOT / "tests").glob("*/*.py"), *(ROOT / "env").glob("*.sh")]
+    texts = "\n".join(path.read_text(encoding="utf-8") for path in scripts)
+    return found | {"scripts": set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts))}
+
+
+def flags_of(parser):
+    """{command: its flags, and those of commands below it} of a parser with sub-commands."""
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {name: all_flags(command) for action in below for name, command in action.choices.items()}
+
+
+def all_flags(parser):
+    own = {flag for action in parser._actions for flag in action.option_strings}
+    return own.union(*flags_of(parser).values())
+
+
+@of(TEXTS)
+def test_options_that_are_named_exist(path):
+    options = our_options()
+    known = options["scripts"].union(*options["hpcgnn"].values(), *options["partition_tools"].values())
+    # Of sbatch, srun, pytest and coverage; and the one that an error explains as --lr.
+    known |= {"--mpi", "--signal", "--ntasks-per-node", "--deselect", "--durations", "--rcfile", "--learning-rate"}
+    named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))
+    assert not sorted(named - known)
+
+
+@of([*PAGES, ROOT / "README.md"])
+def test_commands_have_the_options_that_they_are_shown_with(path):
+    """In blocks of shell, `hpcgnn COMMAND` and `python -m partition_tools COMMAND` with options of that command."""
+    blocks = re.findall(r"^```bash\n(.*?)^```", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    wrong = []
+    for line in "".join(blocks).replace("\\\n", " ").splitlines():
+        line = line.split("  #")[0]
+        for program, pattern in (
+            ("hpcgnn", r"\bhpcgnn (\w+)(.*)"),
+            ("partition_tools", r"-m partition_tools (\w+)(.*)"),
+        ):
+            for command, rest in re.findall(pattern, line):
+                flags = our_options()[program].get(command)
+                given = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", rest))
+                if flags is None or not given <= flags:
+                    wrong.append(line)
+    assert not wrong
+
+
+def test_models_and_schedules_have_their_rows():
+    for page, names in (("models.md", MODELS), ("schedules.md", SCHEDULES)):
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        assert not [name for name in names if f"| `{name}" not in text and name != "edgeconv"], page
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/development.md"])
+def test_the_table_of_rooms_is_that_of_the_package(page):
+    """The floors that tests/core/test_architecture.py holds the imports to."""
+    source = (ROOT / "tests" / "core" / "test_architecture.py").read_text(encoding="utf-8")
+    floors = ast.literal_eval(re.search(r"^FLOORS = (\[.*?^\])", source, re.DOTALL | re.MULTILINE)[1])
+    shown = {}
+    for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
+        if row := re.match(r"\| (\d+) \|([^|]*)\|", line):
+            shown[int(row[1])] = {name.rstrip("/") for name in re.findall(r"`([\w/]+)`", row[2])}
+    assert shown == {floor: set(rooms) for floor, rooms in enumerate(floors)}

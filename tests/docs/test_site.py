@@ -1,0 +1,52 @@
+"""The documentation as a site: built strictly, so that a broken link is an error, and complete without a network."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SITE = ROOT / "docs" / "site" / "mkdocs.yml"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site."""
+    if not SITE.exists():
+        pytest.skip("there is no documentation beside the tests")
+    if importlib.util.find_spec("mkdocs") is None:
+        pytest.skip("mkdocs is not installed: `bash env/docs.sh` brings it; test_links.py has checked the links")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", SITE, "--site-dir", folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_page_is_built(site):
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    assert pages <= {path.stem for path in site.glob("*.html")}
+
+
+def test_nothing_is_fetched_when_it_is_read(site):
+    """Links may lead elsewhere; scripts, styles, fonts and pictures may not."""
+    fetched = []
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        fetched += re.findall(r'src="(?:https?:)?//[^"]*"', text)
+        fetched += re.findall(r'<link(?![^>]*rel="canonical")[^>]*href="(?:https?:)?//[^"]*"', text)
+    for path in site.rglob("*.css"):
+        fetched += re.findall(r"url\(['\"]?(?:https?:)?//[^)]*", path.read_text(encoding="utf-8"))
+    assert not fetched
+
+
+def test_tables_are_tables(site):
+    """A row that is no part of a table shows its bars."""
+    loose = []
+    for path in site.glob("*.html"):
+        body = re.sub(r"<(pre|code)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        loose += [f"{path.name}: {line[:80]}" for line in body.splitlines() if re.match(r"(<p>)?\|", line)]
+    assert not loose
