@@ -1,6 +1,6 @@
 """The two streams of one layer whose remote rows, and their gradients, are those of an earlier epoch.
 
-They are called as a Stream is by the operators of ops/pushed.py: `used` yields blocks with the rows that others sent r
+They are called as a Stream is by the pushed operators of ops/: `used` yields blocks with the rows that others sent r
 epochs ago, and sends this epoch's; `pushed` yields the transposed blocks with the same rows and memory for their
 gradients, which leave in the background, and adds those that others sent r epochs ago. So a rank's gradient of what it
 computed in an epoch is whole and consistent, and reaches the owners of the rows r epochs later. The two are not each

@@ -33,7 +33,7 @@ class SampledHalo(PushedHalo):
     name = "bns"
 
     def __init__(self, local, comm, buffers, wire, facts, random, rate):
-        self._local, self._comm, self._buffers = local, comm, buffers
+        self._local, self._comm, self.buffers = local, comm, buffers
         self._wire, self._facts, self._random, self.rate = wire, facts, random, rate
 
     def begin_epoch(self, epoch):
@@ -54,7 +54,7 @@ class SampledHalo(PushedHalo):
         return self._operators[description]
 
     def _stream(self, own, blocks):
-        return Stream(own, blocks, self.plan, self._buffers, self._comm, self._wire)
+        return Stream(own, blocks, self.plan, self.buffers, self._comm, self._wire)
 
     @property
     def overflowed(self):

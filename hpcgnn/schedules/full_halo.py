@@ -11,17 +11,18 @@ class FullHalo(Stateless):
     """Every remote row in every layer of every step: exact full-batch training, if `wire` sends rows as they are.
 
     local: LocalGraph; buffers: HaloBuffers, the rank's only communication memory; wire: Wire; facts: Facts, if another
-    policy has them. The operators are made when a model first asks for them, by all ranks together.
+    policy has them. inward, outward: Streams along in-edges and out-edges. The operators are made when a model first
+    asks for them, by all ranks together.
     """
 
     def __init__(self, local, comm, buffers, wire=None, facts=None):
         self._local, self._comm, self._buffers, self._wire = local, comm, buffers, wire or Wire()
         self.inward = self._stream(local.inward)
-        outward = self.inward if local.outward is local.inward else self._stream(local.outward)
+        self.outward = self.inward if local.outward is local.inward else self._stream(local.outward)
         constant = None
         if local.compact is not None and self._wire.type is None:
             constant = local.features, CompactStream(self.inward, local.compact)
-        self._site = Site(local, comm, self.inward, outward, facts or Facts(local, comm), constant)
+        self._site = Site(local, comm, self.inward, self.outward, facts or Facts(local, comm), constant)
         self._operators = {}
 
     def _stream(self, adjacency):

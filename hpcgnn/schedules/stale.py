@@ -51,7 +51,7 @@ class StaleHalo(PushedHalo):
     def __init__(self, local, comm, buffers, wire, facts, delay, smoothing=0.0):
         self._local, self._comm, self._buffers, self._wire, self._facts = local, comm, buffers, wire, facts
         self._delay, self._smoothing = delay, smoothing
-        self._transposed = [transposed(block) for block in local.inward.halo]
+        self.transposed = [transposed(block) for block in local.inward.halo]
         # One operator for each call in an epoch: calls come in the same order in every epoch, on all ranks.
         self._exchanges, self._operators, self._calls = [], [], 0
         self._saved, self._warned = {}, False
@@ -72,7 +72,7 @@ class StaleHalo(PushedHalo):
     def kept_bytes(self):
         """Bytes of rows and edges that are kept for the delay, on this rank."""
         boxes = [box for each in self._exchanges for box in (each.ahead, each.home)]
-        return sum(box.kept_bytes for box in boxes) + sum(block.nbytes for block in self._transposed)
+        return sum(box.kept_bytes for box in boxes) + sum(block.nbytes for block in self.transposed)
 
     def _make(self, description):
         number, self._calls = self._calls, self._calls + 1
@@ -83,7 +83,7 @@ class StaleHalo(PushedHalo):
             for name, box in (("ahead", exchange.ahead), ("home", exchange.home)):
                 box.load_state(self._saved.pop((number, name), {}))
             used = UsedRows(exchange, self._local.inward.own, self._local.inward.halo)
-            push = PushedGradients(exchange, self._local.outward.own, self._transposed)
+            push = PushedGradients(exchange, self._local.outward.own, self.transposed)
             site = PushedSite(self._local, used, push, self._facts, old=True)
             self._exchanges.append(exchange)
             self._operators.append((description, description.pushed(site)))

@@ -31,6 +31,7 @@ from measuring.slow_link import SlowLink  # noqa: E402
 from measuring.trainer import make_trainer, run_benchmark  # noqa: E402
 from tabulate import tabulate  # noqa: E402
 
+from hpcgnn.exchange.stream import Rows  # noqa: E402
 from hpcgnn.records import to_json, write_atomically  # noqa: E402
 
 EPILOG = """examples:
@@ -136,14 +137,14 @@ def once(trainer, link, options):
     if options.simulate:
         sleep_through(trainer.schedule.halo.inward_of(x), x.detach(), options.simulate, not options.whole)
     else:
-        trainer.schedule.halo.aggregate(x, "mean").backward(gradient)
+        trainer.graph.aggregate(x, "mean").backward(gradient)
     return time.perf_counter() - start, link.waited, link.sending
 
 
 def sleep_through(stream, x, seconds, pieces):
     """One pass over the blocks, each of which takes its share of the seconds."""
     edges = stream.own.num_edges + sum(block.num_edges for block in stream.halo)
-    for block, _, _, _ in stream(x, kind="halo_forward", pieces=pieces):
+    for block, _, _, _ in stream(Rows(x), "halo_forward", pieces=pieces):
         time.sleep(seconds * int(block.indptr[-1] - block.indptr[0]) / edges)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from asking import attend
 
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.ops.additive_attention import AttentionShape
@@ -82,7 +83,7 @@ def compare(comm, local, halo_buffer, graph, shape, dtype, self_loops, dropout, 
     projected, gy = random_inputs(graph, shape, scale)
     buffers = HaloBuffers(halo_buffer)
     mine = projected[local.original_id].to(dtype).requires_grad_()
-    y = FullHalo(local, comm, buffers).attend(mine, shape, KEY, P if dropout else 0.0)
+    y = attend(FullHalo(local, comm, buffers), mine, shape, KEY, P if dropout else 0.0)
     y.backward(gy[local.original_id].to(dtype))
     expected_y, expected_gradient = right(graph, shape, projected, gy, self_loops, dropout)
     tolerance = {torch.float64: 1e-9, torch.float32: 1e-4}[dtype]
@@ -130,7 +131,7 @@ def test_rows_without_in_edges_are_zero(comm, session_path):
     graph, where, file = stored(comm, session_path, "no edges")
     local = graphs.load(file, where.maps["dealt"], comm)
     projected = torch.ones(local.num_owned, 8, dtype=torch.float64, requires_grad=True)
-    y = FullHalo(local, comm, HaloBuffers(1 << 12)).attend(projected, AttentionShape(2, 2), 0, 0.0)
+    y = attend(FullHalo(local, comm, HaloBuffers(1 << 12)), projected, AttentionShape(2, 2), 0, 0.0)
     y.sum().backward()
     assert not y.any() and not projected.grad.any()
 
@@ -145,9 +146,9 @@ def test_bytes(comm, session_path, shape):
         local = graphs.load(file, where.maps["dealt"], comm, cap=7)
         policy = FullHalo(local, comm, HaloBuffers(4 * 7 * (shape.columns + 4 * shape.heads) * 8))
         projected, gy = random_inputs(graph, shape)
-        policy.attend(projected[local.original_id], shape, 0, 0.0)  # the ids of the halo are fetched once, before
+        attend(policy, projected[local.original_id], shape, 0, 0.0)  # the ids of the halo are fetched once, before
         comm.ledger.take()
-        y = policy.attend(projected[local.original_id].requires_grad_(), shape, KEY, P)
+        y = attend(policy, projected[local.original_id].requires_grad_(), shape, KEY, P)
         y.backward(gy[local.original_id])
         traffic = comm.ledger.take()
         h, g = shape.heads, shape.width if shape.average else shape.columns

@@ -7,14 +7,15 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from asking import aggregate, attend
 
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.bns import SampledHalo
-from hpcgnn.schedules.full_halo import Facts
 from hpcgnn.train.job import train
 
 from .gathering import whole
@@ -68,7 +69,7 @@ def test_aggregation(comm, session_path, name):
         policy, _ = make_policy(comm, local, RATE, 4 * rows * 3 * 8, epoch)
         mine = torch.from_numpy(x[local.original_id.numpy()]).requires_grad_()
         comm.ledger.take()
-        y = policy.aggregate(mine, "sym")
+        y = aggregate(policy, mine, "sym")
         y.backward(torch.from_numpy(gy[local.original_id.numpy()]))
         traffic = comm.ledger.take()
         np.testing.assert_allclose(whole(comm, local, y), sample @ x, rtol=0, atol=1e-9)
@@ -82,7 +83,7 @@ def test_aggregation(comm, session_path, name):
             assert counts == (24 * sent, 24 * received), kind
             if entry and rows == 1000:
                 assert entry.messages <= comm.size - 1
-        assert not traffic and policy._buffers.nbytes <= policy._buffers.limit
+        assert not traffic and policy.buffers.nbytes <= policy.buffers.limit
 
 
 def rows_of(graph, owner, kept, comm):
@@ -116,7 +117,7 @@ def test_attention(comm, session_path, name, shape):
         policy, _ = make_policy(comm, local, RATE, 4 * rows * 2 * width * 8, epoch)
         mine = projected[local.original_id].requires_grad_()
         comm.ledger.take()
-        y = policy.attend(mine, shape, KEY, P)
+        y = attend(policy, mine, shape, KEY, P)
         y.backward(gy[local.original_id])
         traffic = comm.ledger.take()
         for found, expected in zip((y, mine.grad), right(graph, shape, projected, gy, "add", True, used)):
@@ -124,7 +125,7 @@ def test_attention(comm, session_path, name, shape):
         sent, received = rows_of(graph, owner, kept, comm)
         forward, backward = (traffic[k].bytes_sent if k in traffic else 0 for k in ("halo_forward", "halo_backward"))
         assert (forward, backward) == (8 * width * sent, 8 * width * (sent + received))
-        assert policy._buffers.nbytes <= policy._buffers.limit
+        assert policy.buffers.nbytes <= policy.buffers.limit
 
 
 def test_right_in_the_mean(comm, session_path):
@@ -141,7 +142,7 @@ def test_right_in_the_mean(comm, session_path):
     for epoch in range(times):
         begin(policy, random, epoch)
         leaf = mine.clone().requires_grad_()
-        y = policy.aggregate(leaf, "mean")
+        y = aggregate(policy, leaf, "mean")
         y.backward(mine)
         found.append(torch.cat([y.detach(), leaf.grad], 1))
     mean = whole(comm, local, torch.stack(found).mean(0))
@@ -194,7 +195,7 @@ def test_a_part_of_the_bytes_and_learning(comm, session_path):
     path = make_graphs(comm, session_path, nodes=900)["undirected"]
     config = configure(path, schedule="bns", boundary_rate=0.2, halo_dtype="int8", hidden=16, dropout=0.0)
     trainer = build_trainer(comm, config, "metis", rows=50)
-    losses, forward, all_rows = [], [], trainer.schedule.halo.exact._inward.plan.num_boundary
+    losses, forward, all_rows = [], [], trainer.schedule.halo.exact.inward.plan.num_boundary
     for epoch in range(10):
         comm.ledger.take()
         losses.append(trainer.step(epoch))

@@ -28,10 +28,10 @@ def test_ring(verbs, dtype, background):
     for length in (1, 7, 300_000):
         out = [(torch.arange(length) * 3 + verbs.rank + part).remainder(120).to(dtype) for part in range(2)]
         come = [torch.zeros(length, dtype=dtype) for _ in range(2)]
-        requests = [verbs.irecv(t, before, 5, "ring") for t in come] + [verbs.isend(t, after, 5, "ring") for t in out]
+        under_way = verbs.exchange([(after, t) for t in out], [(before, t) for t in come], "ring")
         if background:
-            verbs.progress(requests)
-        verbs.wait(requests, "ring")
+            under_way.progress()
+        under_way.finish()
         for part in range(2):
             assert torch.equal(come[part], (torch.arange(length) * 3 + before + part).remainder(120).to(dtype))
     item = torch.empty(0, dtype=dtype).element_size()
@@ -49,11 +49,10 @@ def test_many_requests_through_the_helper_thread(verbs):
     after, before = (verbs.rank + 1) % verbs.size, (verbs.rank - 1) % verbs.size
     for step in range(200):
         out, come = torch.full((step + 1,), float(step)), torch.empty(step + 1)
-        receives, sends = [verbs.irecv(come, before, step, "x")], [verbs.isend(out, after, step, "x")]
-        verbs.progress(receives)
-        verbs.progress(sends)
-        verbs.wait(sends, "x")
-        verbs.wait(receives, "x")
+        under_way = verbs.exchange([(after, out)], [(before, come)], "x")
+        under_way.progress()
+        under_way.finish_sending()
+        under_way.finish_receiving()
         assert bool((come == step).all())
 
 
@@ -62,11 +61,8 @@ def test_rows_of_a_matrix_are_sent_in_place(verbs):
         return
     matrix = torch.zeros(6, 4)
     out = torch.full((2, 4), float(verbs.rank))
-    requests = [
-        verbs.irecv(matrix[2:4], (verbs.rank - 1) % verbs.size, 0, "x"),
-        verbs.isend(out, (verbs.rank + 1) % verbs.size, 0, "x"),
-    ]
-    verbs.wait(requests, "x")
+    before, after = (verbs.rank - 1) % verbs.size, (verbs.rank + 1) % verbs.size
+    verbs.exchange([(after, out)], [(before, matrix[2:4])], "x").finish()
     assert (
         bool((matrix[2:4] == (verbs.rank - 1) % verbs.size).all()) and float(matrix[:2].sum() + matrix[4:].sum()) == 0
     )
@@ -74,7 +70,7 @@ def test_rows_of_a_matrix_are_sent_in_place(verbs):
 
 def test_strided_tensors_are_refused(verbs):
     with pytest.raises(ValueError, match="contiguous"):
-        verbs.irecv(torch.zeros(4, 4)[:, 1], 0, 0, "x")
+        verbs.exchange([], [(0, torch.zeros(4, 4)[:, 1])], "x")
     with pytest.raises(ValueError, match="contiguous"):
         verbs.allreduce_(torch.zeros(4, 4).T, "x")
 

@@ -5,12 +5,14 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from asking import aggregate, attend
 
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.ops.operators import Attention
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.train.job import train
 
@@ -61,7 +63,7 @@ def test_aggregation(comm, session_path, name, dtype):
         policy = make_policy(comm, local, dtype, limit)
         mine = torch.from_numpy(x[local.original_id.numpy()]).requires_grad_()
         comm.ledger.take()
-        y = policy.aggregate(mine, "sym")
+        y = aggregate(policy, mine, "sym")
         y.backward(torch.from_numpy(gy[local.original_id.numpy()]))
         traffic = comm.ledger.take()
         sx, rg = degree_out[:, None] * x, degree_in[:, None] * gy
@@ -76,7 +78,7 @@ def test_aggregation(comm, session_path, name, dtype):
             sent, received = (entry.bytes_sent, entry.bytes_received) if entry else (0, 0)
             row = ROW_BYTES[dtype](width)
             assert (sent, received) == (plan.num_boundary * row, plan.num_halo * row)
-        assert not traffic and policy._inward.buffers.nbytes <= limit
+        assert not traffic and policy.inward.buffers.nbytes <= limit
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "int8"])
@@ -95,9 +97,9 @@ def test_only_features_of_attention_are_narrowed(comm, session_path, dtype):
         projected[:, 0], gy[:, 0] = 127, 127  # the scale of a row is then 1
         policy = make_policy(comm, local, dtype, 4 * rows * (8 * (shape.columns + 4 * shape.heads) + 32))
         mine = projected[local.original_id].requires_grad_()
-        assert policy._inward_ids is not None and policy._attention is not None  # made before the traffic is counted
+        policy.operator(Attention(shape))  # the ids of the halo are fetched once, before
         comm.ledger.take()
-        y = policy.attend(mine, shape, KEY, P)
+        y = attend(policy, mine, shape, KEY, P)
         y.backward(gy[local.original_id])
         traffic = comm.ledger.take()
         for found, expected in zip((y, mine.grad), right(graph, shape, projected, gy, "keep", True)):
@@ -125,7 +127,7 @@ def test_int8_is_right_in_the_mean(comm, session_path):
     for epoch in range(times):
         random.epoch = epoch
         policy.begin_epoch(epoch)
-        total = total + whole(comm, local, policy.aggregate(mine, "mean"))
+        total = total + whole(comm, local, aggregate(policy, mine, "mean"))
     a = oracle.operator(oracle.adjacency(n, graph.src, graph.dst), "mean")
     errors = total / times - a @ x
     if comm.size == 1:
@@ -163,7 +165,7 @@ def test_training_and_evaluation(comm, session_path, model):
         traffic = comm.ledger.take()
         if widths:
             sent, entry = trainer.constants and trainer.schedule.halo, traffic.get("halo_forward")
-            plan = getattr(sent, "training", sent)._inward.plan
+            plan = getattr(sent, "training", sent).inward.plan
             width = [widths - CLASSES, CLASSES]
             row = sum(4 * w if dtype == "fp32" else ROW_BYTES[dtype](w) for w in width)
             assert (entry.bytes_sent if entry else 0) == plan.num_boundary * row

@@ -9,6 +9,7 @@ from hpcgnn.kernels.library import load
 from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.ops.convolution import combine
+from hpcgnn.ops.handover import Handover
 
 from .training import build_trainer, configure, make_graphs
 
@@ -28,9 +29,10 @@ def paths(comm, session_path):
     return make_graphs(comm, session_path)
 
 
-def one_by_one(self, graph, x, activation=None):
+def one_by_one(self, graph, x):
     """GATConv.forward by torch's operations and the attention operator alone."""
-    x = x if activation is None else graph.dropout(torch.nn.functional.elu(x), activation.p, self.layer)
+    if isinstance(x, Handover):
+        x = graph.dropout(torch.nn.functional.elu(x.keep()), x.activation.p, self.layer)
     per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
     halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
     p = self.attention_dropout if self.training else 0.0

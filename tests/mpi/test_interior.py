@@ -14,6 +14,7 @@ from hpcgnn.exchange.stream import Stream
 from hpcgnn.memory.arena import GRAIN
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.linear_aggregation import LinearAggregation
+from hpcgnn.ops.operators import Attention
 from hpcgnn.ops.row_tiles import tile_rows
 from hpcgnn.schedules.full_halo import FullHalo
 
@@ -50,7 +51,7 @@ def test_nodes_with_edges_across_come_first_and_both_parts_keep_the_order_of_the
         assert local.original_id.tolist() == [*mine[outer[mine]], *mine[~outer[mine]]]
         for adjacency in (local.inward, local.outward):
             stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, HaloBuffers(0), comm)
-            assert stream.first_interior <= outer[mine].sum()
+            assert stream.edges.first_interior <= outer[mine].sum()
             assert all(int(rows.max()) < outer[mine].sum() for rows in adjacency.plan.send_rows if len(rows))
             assert all((torch.diff(rows) > 0).all() for rows in adjacency.plan.send_rows), (
                 "packed in the order of memory"
@@ -95,7 +96,7 @@ def test_interior_rows_come_while_messages_are_on_their_way(comm, nearby):
     noting = Noting(comm)
     operator = operator_of(local, noting, scaled=False)
     for rows, _ in operator.tiles(torch.ones(local.num_owned, WIDTH, dtype=torch.float64)):
-        noting.events.append(("tile", rows.start >= operator.forward_stream.first_interior))
+        noting.events.append(("tile", rows.start >= operator.forward.stream.edges.first_interior))
     what = [event if event[0] == "tile" else event[0] for event in noting.events]
     inner, outer = ([at for at, event in enumerate(what) if event == ("tile", kind)] for kind in (True, False))
     assert inner and (comm.size == 1) == (not outer)
@@ -117,7 +118,7 @@ def test_no_sum_of_an_interior_row_is_kept(comm, nearby, lent, monkeypatch):
     before = operator.arena.taken
     for _ in operator.tiles(x, True, y):
         pass
-    kept, tile = operator.backward_stream.first_interior, min(tile_rows(), local.num_owned)
+    kept, tile = operator.adjoint.stream.edges.first_interior, min(tile_rows(), local.num_owned)
     pages = [-(-rows * WIDTH * 8 // GRAIN) * GRAIN for rows in (kept, tile)]
     assert operator.arena.most - before == pages[1] + (0 if lent else pages[0])
     assert kept * 2 < local.num_owned, "more are interior"
@@ -132,11 +133,12 @@ def test_attention_and_its_gradient_in_place_are_those_of_one_rank(comm, nearby,
     def attended(local, communicator, overwrite):
         halo = FullHalo(local, communicator, HaloBuffers(4 * ROWS * 16 * 8))
         given, g = (torch.from_numpy(each[local.original_id.numpy()]) for each in (projected, gy))
-        y, a_dst, top, share = halo._attention.forward(given, shape, 7, p)
+        attention = halo.operator(Attention(shape))
+        y, a_dst, top, share = attention.forward(given, shape, 7, p)
         per_head = g.unsqueeze(1) if average else g.view(-1, 2, 3) * share.unsqueeze(2)
         product = (per_head * y.view(-1, 2, 3)).sum(-1)
         sent = torch.cat([g if average else per_head.flatten(1), a_dst, top, product], 1)
-        parts, _ = halo._attention.from_bundle(sent, given, shape, 7, p, overwrite=overwrite)
+        parts, _ = attention.from_bundle(sent, given, shape, 7, p, overwrite=overwrite)
         assert (parts[-1].data_ptr() == given[-len(parts[-1]) :].data_ptr()) == overwrite
         return [whole(communicator, local, each) for each in (y, top, torch.cat(parts))]
 

@@ -74,7 +74,7 @@ def test_hidden_states_and_halos_take_half_the_bytes(comm, paths):
         comm.ledger.take()
         trainer.step(1)
         step = comm.ledger.take()
-        plan = trainer.schedule.halo._inward.plan
+        plan = trainer.schedule.halo.inward.plan
         for kind in ("halo_forward", "halo_backward") if plan.num_boundary else ():
             assert step[kind].bytes_sent == plan.num_boundary * size * (16 + CLASSES)
         kept.append(trainer.constants["input aggregate"])

@@ -8,7 +8,7 @@ import torch
 
 from hpcgnn.config import make_config
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.local import SparseRows
+from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.model_registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec

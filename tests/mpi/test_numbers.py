@@ -4,8 +4,9 @@ import graphs
 import numpy as np
 import pytest
 import torch
+from asking import aggregate
 
-import hpcgnn.comm.mpi as verbs
+from hpcgnn.comm import mpi_buffers
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.placement import ownership
@@ -56,7 +57,7 @@ def test_messages_of_more_than_an_int_of_bytes(comm, paths, monkeypatch):
     """With the limit lowered to 100 every message of rows and every reduction is one of those."""
     config = configure(paths["directed multi-label"], model="gat", heads=2)
     losses, parameters = trained(comm, config)
-    monkeypatch.setattr(verbs, "_MOST_COUNT", 100)
+    monkeypatch.setattr(mpi_buffers, "MOST_COUNT", 100)
     large = torch.arange(1001, dtype=torch.int16)
     received = comm.broadcast_(large.clone() if comm.rank == 0 else torch.zeros_like(large), 0, "test")
     assert torch.equal(received, large)
@@ -76,7 +77,7 @@ def test_numbers_smaller_than_normal_ones_stay_what_they_are(comm, session_path)
     local = graphs.load(file, where.maps["dealt"], comm, cap=4, dtype=torch.float32)
     x = np.full((graph.num_nodes, 40), 2.0**-140, np.float32)
     mine = torch.from_numpy(x[local.original_id.numpy()]).requires_grad_()
-    y = FullHalo(local, comm, HaloBuffers(1 << 14)).aggregate(mine, "sum")
+    y = aggregate(FullHalo(local, comm, HaloBuffers(1 << 14)), mine, "sum")
     y.backward(torch.full_like(y, 2.0**-140))
     weights = graph.weight if graph.weight is not None else np.ones(len(graph.src))
     assert (weights == 1).all()

@@ -7,10 +7,10 @@ import graphs
 import pytest
 import torch
 
-from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.communicator import Communicator, Exchange
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.rounds import coalesce
-from hpcgnn.exchange.stream import Stream
+from hpcgnn.exchange.stream import Rows, Stream
 
 GRAPH = graphs.with_task(graphs.power_law())
 WIDTH, ROWS = 4, 3
@@ -21,26 +21,32 @@ class Noting(Communicator):
 
     def __init__(self, inner):
         self._inner, self.rank, self.size = inner, inner.rank, inner.size
-        self.ledger, self.pulse, self.events, self._turn_of = inner.ledger, inner.pulse, [], {}
+        self.ledger, self.pulse, self.events, self._turns = inner.ledger, inner.pulse, [], 0
 
-    def _posted(self, what, request, tag):
-        self.events.append((what, tag))
-        self._turn_of[id(request)] = what, tag, request  # kept, so that no other request gets its id
-        return request
+    def exchange(self, outgoing, incoming, kind):
+        turn, self._turns = self._turns, self._turns + 1
+        self.events += [("receive", turn)] * len(incoming) + [("send", turn)] * len(outgoing)
+        return NotedExchange(self._inner.exchange(outgoing, incoming, kind), turn, self.events, incoming, outgoing)
 
-    def isend(self, tensor, dest, tag, kind):
-        return self._posted("send", self._inner.isend(tensor, dest, tag, kind), tag)
 
-    def irecv(self, tensor, source, tag, kind):
-        return self._posted("receive", self._inner.irecv(tensor, source, tag, kind), tag)
+class NotedExchange(Exchange):
+    """That of another communicator."""
 
-    def progress(self, requests):
-        self.events += [("progress", self._turn_of[id(request)][:2]) for request in requests]
-        self._inner.progress(requests)
+    def __init__(self, inner, turn, events, incoming, outgoing):
+        self._inner, self._events = inner, events
+        self._receives, self._sends = [("receive", turn)] * len(incoming), [("send", turn)] * len(outgoing)
 
-    def wait(self, requests, kind):
-        self.events += [("wait", self._turn_of[id(request)][:2]) for request in requests]
-        self._inner.wait(requests, kind)
+    def progress(self):
+        self._events += [("progress", at) for at in (*self._receives, *self._sends)]
+        self._inner.progress()
+
+    def finish_receiving(self):
+        self._events += [("wait", at) for at in self._receives]
+        self._inner.finish_receiving()
+
+    def finish_sending(self):
+        self._events += [("wait", at) for at in self._sends]
+        self._inner.finish_sending()
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +67,7 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
     turn_of = {id(adjacency.halo[index]): turn for turn, group in enumerate(turns) for index in group}
     received = {turn for turn, group in enumerate(turns) if any(plan.num_received(plan.rounds[i]) for i in group)}
     own = []
-    for block, _, _, _ in stream(torch.ones(local.num_owned, WIDTH), pieces=pieces):
+    for block, _, _, _ in stream(Rows(torch.ones(local.num_owned, WIDTH)), "halo", pieces=pieces):
         mine = block.first_column is None
         own += [block] * mine
         turn = len(own) - 2 if mine else turn_of[id(block)]  # piece k of the own block comes after round k - 1
@@ -97,7 +103,7 @@ def test_messages_are_cut_once_and_old_memory_is_not_held(comm, local):
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm)
 
     def pass_once(width):
-        for _ in stream(torch.ones(local.num_owned, width)):
+        for _ in stream(Rows(torch.ones(local.num_owned, width)), "halo"):
             pass
         return buffers.cuts(stream), weakref.ref(buffers._memory)
 
@@ -113,7 +119,7 @@ def test_messages_are_cut_once_and_old_memory_is_not_held(comm, local):
     assert len(wider) == (1 if grown else 3)
     assert grown == (first() is None) == (adjacency.plan.num_halo + adjacency.plan.num_boundary > 0)
     other = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm)
-    for _ in other(torch.ones(local.num_owned, WIDTH)):
+    for _ in other(Rows(torch.ones(local.num_owned, WIDTH)), "halo"):
         pass
     assert len(buffers._cuts) == 2
     del other

@@ -6,11 +6,12 @@ import graphs
 import numpy as np
 import pytest
 import torch
+from asking import propagate
 
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.edge_tiles import tiles
-from hpcgnn.ops import propagate
 from hpcgnn.ops.propagate import Rule
+from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.full_halo import FullHalo
 
 from .gathering import whole
@@ -105,8 +106,8 @@ def compare(comm, name, folder, map_name, reduce, given, rows=6, dtype=torch.flo
     places = {"edge": local_edges(local, where, map_name, comm, src, dst)}
     mine = {key: value[places.get(key, local.original_id)].to(dtype).requires_grad_() for key, value in values.items()}
     buffers = HaloBuffers(4 * rows * 2 * WIDTH * dtype.itemsize)
-    found = FullHalo(local, comm, buffers).propagate(
-        Rule(function, reduce), mine["x_src"], mine.get("x_dst"), mine.get("edge")
+    found = propagate(
+        FullHalo(local, comm, buffers), Rule(function, reduce), mine["x_src"], mine.get("x_dst"), mine.get("edge")
     )
     found.backward(gy[local.original_id].to(dtype))
     close = dict(rtol=0, atol={torch.float64: 1e-9, torch.float32: 1e-4}[dtype] * max(1, float(y.detach().abs().max())))
@@ -132,7 +133,7 @@ GIVEN = ("x_src", "x_dst", "edge")
 @pytest.mark.parametrize("name", GRAPHS)
 def test_against_the_oracle(comm, session_path, monkeypatch, name, reduce):
     compare(comm, name, session_path, "one empty", reduce, GIVEN[:2])
-    monkeypatch.setattr(propagate, "TILE_BYTES", 1500)  # so small that rows are continued in the next tile
+    monkeypatch.setattr("hpcgnn.ops.propagate.TILE_BYTES", 1500)  # so small that rows are continued in the next tile
     compare(comm, name, session_path, "dealt", reduce, GIVEN, rows=1 if comm.size == 2 else 6)
 
 
@@ -147,7 +148,7 @@ def test_what_is_not_given_is_left_out(comm, session_path, reduce, given):
         edge = torch.rand(local.inward.edges.count, WIDTH, dtype=torch.float64)
         x = torch.rand(local.num_owned, WIDTH, dtype=torch.float64)
         policy = FullHalo(local, comm, HaloBuffers(1 << 14))
-        y = policy.propagate(Rule(lambda src, e: e, "sum"), x, None, edge)
+        y = propagate(policy, Rule(lambda src, e: e, "sum"), x, None, edge)
         degrees = np.repeat(np.arange(local.num_owned), np.diff(_indptr(local)))
         np.testing.assert_allclose(y, torch.zeros_like(x).index_add(0, torch.from_numpy(degrees), edge), atol=1e-12)
 
@@ -173,10 +174,10 @@ def test_bytes(comm, session_path):
     local = graphs.load(file, where.maps["dealt"], comm, cap=7)
     policy, function = FullHalo(local, comm, HaloBuffers(4 * 7 * 2 * WIDTH * 8)), Messages("sum")
     x = torch.rand(local.num_owned, WIDTH, dtype=torch.float64)
-    policy.propagate(Rule(function, "sum"), x, None, None)  # the ids of the halo are fetched once, before
+    propagate(policy, Rule(function, "sum"), x, None, None)  # the ids of the halo are fetched once, before
     for wanted in (True, False):
         comm.ledger.take()
-        policy.propagate(Rule(function, "sum"), x.clone().requires_grad_(wanted), x, None).sum().backward()
+        propagate(policy, Rule(function, "sum"), x.clone().requires_grad_(wanted), x, None).sum().backward()
         traffic = comm.ledger.take()
         sent, received = local.inward.plan.num_boundary, local.inward.plan.num_halo
         forward, backward = (
@@ -189,13 +190,13 @@ def test_bytes(comm, session_path):
 def test_the_random_state_is_restored(comm, session_path, monkeypatch):
     """Whatever the function draws from torch's generator it draws again in the backward pass, and nobody else's draws
     change."""
-    monkeypatch.setattr(propagate, "TILE_BYTES", 1500)
+    monkeypatch.setattr("hpcgnn.ops.propagate.TILE_BYTES", 1500)
     graph, where, file = stored(comm, session_path, "power law")
     local = graphs.load(file, where.maps["dealt"], comm, cap=9)
     policy = FullHalo(local, comm, HaloBuffers(1 << 14))
     x = torch.ones(local.num_owned, WIDTH, dtype=torch.float64, requires_grad=True)
     before = torch.get_rng_state()
-    y = policy.propagate(Rule(lambda src: torch.dropout(src, 0.5, True), "sum", seed=comm.rank), x, None, None)
+    y = propagate(policy, Rule(lambda src: torch.dropout(src, 0.5, True), "sum", seed=comm.rank), x, None, None)
     y.backward(torch.ones_like(y))
     assert torch.equal(before, torch.get_rng_state())
     # Every kept element of a message counts 2 in y and 2 in the gradient of its source.
@@ -210,7 +211,7 @@ def test_edge_ids_do_not_depend_on_the_partition(comm, session_path):
     seen = {}
     for map_name, size in (("dealt", 5), ("random", 1000)):
         local = graphs.load(file, where.maps[map_name], comm, cap=9)
-        halo_ids = FullHalo(local, comm, HaloBuffers(1 << 14))._inward_ids
+        halo_ids = Facts(local, comm).inward_ids
         mine = []
         for block in (local.inward.own, *local.inward.halo):
             first = block.first_column
@@ -241,4 +242,4 @@ def test_refusals(comm, session_path):
         (lambda src: [src], "sum", "expected tensors"),
     ):
         with pytest.raises(ValueError, match=expected):
-            policy.propagate(Rule(message, reduce), x, None, None)
+            propagate(policy, Rule(message, reduce), x, None, None)

@@ -13,14 +13,16 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from asking import aggregate
 
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.stream import Stream
 from hpcgnn.graph.relations import odd_relations, relation_weights
 from hpcgnn.graph.sums import weight_sums
 from hpcgnn.graphfile.storage import write_graph
 from hpcgnn.ops.relational import RelationalAggregation
-from hpcgnn.schedules.full_halo import Facts, FullHalo
+from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.train.job import train
 from hpcgnn.train.weights import check_weights
 
@@ -100,7 +102,7 @@ def test_mean(comm, stored, map_name):
     policy = FullHalo(local, comm, HaloBuffers(4 * 9 * 24))
     x, gy = np.random.default_rng(0).standard_normal((2, N, 3))
     mine = torch.from_numpy(x[local.original_id.numpy()]).requires_grad_()
-    y = policy.aggregate(mine, "mean")
+    y = aggregate(policy, mine, "mean")
     y.backward(torch.from_numpy(gy[local.original_id.numpy()]))
     np.testing.assert_allclose(whole(comm, local, y), matrix @ x, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(whole(comm, local, mine.grad), matrix.T @ gy, rtol=1e-9, atol=1e-9)
@@ -111,12 +113,11 @@ def test_relations(comm, stored, map_name):
     """The same rule for each relation by itself."""
     where, path = stored
     local = graphs.load(path, where.maps[map_name], comm, cap=9, keep_edges=True)
-    policy, facts = FullHalo(local, comm, HaloBuffers(4 * 9 * 32)), Facts(local, comm)
+    buffers = HaloBuffers(4 * 9 * 32)
+    along = [Stream(way.own, way.halo, way.plan, buffers, comm) for way in (local.inward, local.outward)]
     inward, outward = relation_weights(local, RELATIONS, comm, torch.float64)
-    assert bool(torch.isfinite(inward).all() and torch.isfinite(outward).all()) and facts
-    operator = RelationalAggregation(
-        (policy._inward, local.inward.edges, inward), (policy._outward, local.outward.edges, outward)
-    )
+    assert bool(torch.isfinite(inward).all() and torch.isfinite(outward).all())
+    operator = RelationalAggregation((along[0], local.inward.edges, inward), (along[1], local.outward.edges, outward))
     draw = torch.Generator().manual_seed(1)
     coefficients, bases, x, gy = (
         torch.randn(shape, generator=draw, dtype=torch.float64) for shape in ((RELATIONS, 2), (2, 4, 3), (N, 4), (N, 3))

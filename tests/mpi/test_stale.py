@@ -8,12 +8,13 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from asking import aggregate, attend
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
-from hpcgnn.schedules.full_halo import Facts
+from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.stale import StaleHalo
 from hpcgnn.train.checkpoint import checkpoints
 from hpcgnn.train.job import train
@@ -68,7 +69,7 @@ def test_aggregation(comm, session_path, name, delay, smoothing):
             policy.begin_epoch(epoch)
             comm.ledger.take()
             mine = torch.from_numpy(x[local.original_id.numpy()]).requires_grad_()
-            y = policy.aggregate(mine, "sym")
+            y = aggregate(policy, mine, "sym")
             y.backward(torch.from_numpy(gy[local.original_id.numpy()]))
             traffic = comm.ledger.take()
             np.testing.assert_allclose(whole(comm, local, y), near @ x + far @ ahead(x), rtol=0, atol=1e-9)
@@ -121,7 +122,7 @@ def test_attention(comm, session_path, shape):
             policy.begin_epoch(epoch)
             mine = inputs[epoch][local.original_id].requires_grad_()
             comm.ledger.take()
-            y = policy.attend(mine, shape, KEY, P)
+            y = attend(policy, mine, shape, KEY, P)
             y.backward(gy[local.original_id])
             traffic = comm.ledger.take()
             gradient = g_own + of_others[used_in(epoch, delay)]
@@ -170,7 +171,7 @@ def test_narrow_rows_learn_and_what_is_kept_is_counted(comm, session_path):
     config = configure(path, schedule="stale", halo_dtype="int8", hidden=16, dropout=0.0, stale_smoothing=0.3)
     trainer = build_trainer(comm, config, "metis", rows=50)
     losses, halo = [], trainer.schedule.halo
-    plan = halo.exact._inward.plan
+    plan = halo.exact.inward.plan
     for epoch in range(10):
         comm.ledger.take()
         losses.append(trainer.step(epoch))
@@ -180,7 +181,7 @@ def test_narrow_rows_learn_and_what_is_kept_is_counted(comm, session_path):
     assert losses[-1] < 0.9 * losses[0]
     halo.state()
     rows = plan.num_halo + plan.num_boundary
-    edges = sum(block.nbytes for block in halo.training._pushed[1])
+    edges = sum(block.nbytes for block in halo.training.transposed)
     # Two epochs of what came and one of what was sent, and an average, of both layers and directions.
     aligned = sum(
         -(-count * ROW_BYTES["int8"](w) // 4) * 4

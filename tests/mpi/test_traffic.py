@@ -6,6 +6,7 @@ import graphs
 import oracle
 import pytest
 import torch
+from asking import aggregate
 
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.schedules.full_halo import FullHalo
@@ -18,7 +19,9 @@ def aggregate_once(comm, local, halo_buffer, width):
     buffers = HaloBuffers(halo_buffer)
     x = torch.ones(local.num_owned, width, dtype=torch.float64, requires_grad=True)
     comm.ledger.take()
-    FullHalo(local, comm, buffers).aggregate(x, "sym").backward(torch.ones(local.num_owned, width, dtype=torch.float64))
+    aggregate(FullHalo(local, comm, buffers), x, "sym").backward(
+        torch.ones(local.num_owned, width, dtype=torch.float64)
+    )
     return comm.ledger.take(), buffers
 
 

@@ -17,7 +17,7 @@ def paths(comm, session_path):
 def rows_sent(trainer):
     """(forwards, backwards): rows that this rank sends in one aggregation."""
     halo = trainer.schedule.halo
-    return halo._inward.plan.num_boundary, halo._outward.plan.num_boundary
+    return halo.inward.plan.num_boundary, halo.outward.plan.num_boundary
 
 
 # Widths that are exchanged: once at the start, and in every step forwards and backwards. A layer sends the narrower

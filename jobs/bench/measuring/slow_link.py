@@ -9,14 +9,15 @@ import queue
 import threading
 import time
 
-from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.communicator import Communicator, Exchange
 
 
 class SlowLink(Communicator):
     """The verbs of `inner`, a Communicator, with messages over a slow link; collectives are as fast as they were.
 
     rate: bytes per second, or None for messages that go at once; latency: seconds. Both may be set between exchanges.
-    waited: seconds spent in `wait`; sending: seconds that the messages of this rank took on the link, since `reset`.
+    waited: seconds spent waiting for messages; sending: seconds that the messages of this rank took on the link, since
+    `reset`.
     """
 
     def __init__(self, inner, rate=None, latency=0.0):
@@ -30,30 +31,21 @@ class SlowLink(Communicator):
         """Count anew."""
         self.waited = self.sending = 0.0
 
-    def isend(self, tensor, dest, tag, kind):
+    def exchange(self, outgoing, incoming, kind):
         if self.rate is None:
-            return self._inner.isend(tensor, dest, tag, kind)
-        seconds = self.latency + tensor.nbytes / self.rate
-        self.sending += seconds
-        message = _Message(time.perf_counter(), seconds, lambda: self._inner.isend(tensor, dest, tag, kind))
-        self._queue.put(message)
-        return message
+            return _OnLink(self, [], self._inner.exchange(outgoing, incoming, kind))
+        sent = []
+        for rank, tensor in outgoing:
+            seconds = self.latency + tensor.nbytes / self.rate
+            self.sending += seconds
+            sent.append(_Message(time.perf_counter(), seconds, self._sender(rank, tensor, kind)))
+        receiving = self._inner.exchange([], incoming, kind)
+        for message in sent:
+            self._queue.put(message)
+        return _OnLink(self, sent, receiving)
 
-    def irecv(self, tensor, source, tag, kind):
-        return self._inner.irecv(tensor, source, tag, kind)
-
-    def progress(self, requests):
-        if not _on_link(requests):
-            self._inner.progress(requests)  # the very list: that is how the communicator knows it again
-
-    def wait(self, requests, kind):
-        start = time.perf_counter()
-        for message in requests if _on_link(requests) else []:
-            message.handed_over.wait()
-            self._inner.wait(message.request, kind)
-        if not _on_link(requests):
-            self._inner.wait(requests, kind)
-        self.waited += time.perf_counter() - start
+    def _sender(self, rank, tensor, kind):
+        return lambda: self._inner.exchange([(rank, tensor)], [], kind)
 
     def _run(self):
         free = 0.0
@@ -61,12 +53,9 @@ class SlowLink(Communicator):
             message = self._queue.get()
             free = max(free, message.posted) + message.seconds
             time.sleep(max(0.0, free - time.perf_counter()))
-            message.request = [message.send()]
-            self._inner.progress(message.request)
+            message.exchange = message.send()
+            message.exchange.progress()
             message.handed_over.set()
-
-    def arrived(self, requests):
-        raise NotImplementedError("nothing that is measured here asks for it")
 
     def allreduce_(self, tensor, kind, op="sum"):
         return self._inner.allreduce_(tensor, kind, op)
@@ -74,21 +63,37 @@ class SlowLink(Communicator):
     def allgather_object(self, value):
         return self._inner.allgather_object(value)
 
-    def broadcast_object(self, value, root=0):
-        return self._inner.broadcast_object(value, root)
-
     def broadcast_(self, tensor, root, kind):
         return self._inner.broadcast_(tensor, root, kind)
 
 
-def _on_link(requests):
-    """Whether these are messages on the link; lists of requests are of one kind."""
-    return any(isinstance(request, _Message) for request in requests)
+class _OnLink(Exchange):
+    """Messages that go over the link, and those that come, which another rank's link delays."""
+
+    def __init__(self, link, sent, inner):
+        self._link, self._sent, self._inner = link, sent, inner
+
+    def progress(self):
+        self._inner.progress()
+
+    def finish_receiving(self):
+        start = time.perf_counter()
+        self._inner.finish_receiving()
+        self._link.waited += time.perf_counter() - start
+
+    def finish_sending(self):
+        start = time.perf_counter()
+        self._inner.finish_sending()
+        for message in self._sent:
+            message.handed_over.wait()
+            message.exchange.finish()
+        self._sent = []
+        self._link.waited += time.perf_counter() - start
 
 
 class _Message:
-    """One that is on the link: a request that is finished when the message is handed over and MPI has sent it."""
+    """One that is on the link, and handed over to MPI when it is through."""
 
     def __init__(self, posted, seconds, send):
         self.posted, self.seconds, self.send = posted, seconds, send
-        self.handed_over, self.request = threading.Event(), None
+        self.handed_over, self.exchange = threading.Event(), None

@@ -115,8 +115,8 @@ class Watch:
             setattr(library, name, self._wrapped(function, part, GATHERS.get(name), alone))
         Wire.encode = self._wrapped(Wire.encode, "pack")
         transfer.decode = self._wrapped(transfer.decode, "pack")
-        comm.isend, comm.irecv = self._wrapped(comm.isend, "pack"), self._wrapped(comm.irecv, "pack")
-        comm._finish = self._wrapped(comm._finish, "wait", anywhere=True)
+        comm.exchange = self._wrapped(comm.exchange, "pack")
+        comm.complete = self._wrapped(comm.complete, "wait", anywhere=True)
 
     def _wrapped(self, function, part, places=None, products=None, anywhere=False):
         def timed(*args, **kwargs):

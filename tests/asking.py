@@ -1,0 +1,23 @@
+"""What tests ask a halo policy for, in a word: an operator, applied at once."""
+
+from hpcgnn.ops.operators import Attention, Largest, Linear, Messages
+
+
+def aggregate(policy, x, norm):
+    """R A S x; see LinearAggregation."""
+    return policy.operator(Linear(norm, x.dtype))(x)
+
+
+def attend(policy, projected, shape, key=0, p=0.0):
+    """Additive attention; see AdditiveAttention."""
+    return policy.operator(Attention(shape))(projected, shape, key, p)
+
+
+def largest(policy, x):
+    """See LargestNeighbour."""
+    return policy.operator(Largest())(x)
+
+
+def propagate(policy, rule, x_src, x_dst, edge):
+    """See Propagation."""
+    return policy.operator(Messages())(rule, x_src, x_dst, edge)
