@@ -1,4 +1,4 @@
-"""The compiled library's types and functions, as ctypes is to know them."""
+"""The compiled library's types and functions, as ctypes is to know them, and how tensors become arguments."""
 
 import ctypes
 from ctypes import POINTER, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
@@ -44,7 +44,7 @@ class AttentionArguments(ctypes.Structure):
         (c_void_p, "indptr indices rows"),
         (c_void_p, "streamed own sums maximum denominator ga_src ga_dst edge_term g_edge_term row_ids column_ids bias"),
         (c_int64, "num_rows heads head_width streamed_stride own_stride sums_stride maximum_stride"),
-        (c_int64, "denominator_stride ga_src_stride ga_dst_stride edge_stride g_edge_stride"),
+        (c_int64, "denominator_stride ga_src_stride ga_dst_stride edge_term_stride g_edge_term_stride"),
         (c_double, "slope scale"),
         (c_uint64, "key"),
         (c_uint32, "threshold"),
@@ -111,3 +111,26 @@ SIGNATURES = {
         [c_int, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, POINTER(c_int64)],
     ),
 }
+
+
+def pointer(tensor: torch.Tensor | None) -> int | None:
+    """Where a tensor begins; NULL for None."""
+    return None if tensor is None else tensor.data_ptr()
+
+
+def rows_of(tensor: torch.Tensor | None) -> tuple[int | None, int]:
+    """Where a matrix begins, and how far apart its rows are."""
+    return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
+
+
+def filled(kind, tensors: dict, **values):
+    """A structure of this kind: the pointers to these tensors, the distances of rows that it has fields for, and
+    these values. What is not given is 0 or NULL."""
+    known = {name for name, _ in kind._fields_}
+    for name, tensor in tensors.items():
+        values[name] = pointer(tensor)
+        if tensor is not None and f"{name}_stride" in known:
+            values[f"{name}_stride"] = tensor.stride(0)
+    if unknown := values.keys() - known:
+        raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(unknown))}")
+    return kind(**values)

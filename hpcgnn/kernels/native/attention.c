@@ -278,7 +278,7 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
     char *buffer = memory + start_bytes + order_bytes;
     failed = failed || !memory ? -1 : 0;
     while (!failed && next_wave(w, limit)) {
-        const int64_t base = w->tasks[0].first_edge, stride = a->g_edge_term ? a->g_edge_stride : a->heads;
+        const int64_t base = w->tasks[0].first_edge, stride = a->g_edge_term ? a->g_edge_term_stride : a->heads;
         /* Element e of the gradients, counted as the block's edges are. */
         void *gradient = a->g_edge_term ? a->g_edge_term : (void *)(buffer - base * stride * w->size);
         #pragma omp parallel num_threads(w->num_threads)

@@ -55,8 +55,8 @@ typedef struct {
     int64_t denominator_stride;
     int64_t ga_src_stride;
     int64_t ga_dst_stride;
-    int64_t edge_stride;
-    int64_t g_edge_stride;
+    int64_t edge_term_stride;
+    int64_t g_edge_term_stride;
     double slope;
     double scale;               /* of what dropout keeps */
     uint64_t key;

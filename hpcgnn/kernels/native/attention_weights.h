@@ -124,7 +124,7 @@ HG_INLINE void HG_T(logits)(const hg_attention_args *a, hg_attention_scratch *s,
     }
     if (a->edge_term)
         for (int64_t t = 0; t < num; t++) {
-            const HG_E *restrict term = (const HG_E *)a->edge_term + (e + t) * a->edge_stride;
+            const HG_E *restrict term = (const HG_E *)a->edge_term + (e + t) * a->edge_term_stride;
             for (int64_t h = 0; h < heads; h++)
                 logit[t * heads + h] += term[h];
         }
