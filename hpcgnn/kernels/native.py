@@ -14,13 +14,11 @@ from . import reference
 from .interface import (
     BLOCK_FAULTS,
     ELEMENT_CODES,
-    SIGNATURES,
+    FLOAT_PRODUCTS,
+    INTERFACE,
+    ROUNDED_PRODUCTS,
     SUMMED_ROWS,
     VECTOR_PATHS,
-    AttentionArguments,
-    ExtremeArguments,
-    GatherArguments,
-    ProjectionArguments,
     filled,
     pointer,
     rows_of,
@@ -40,19 +38,25 @@ def _may_round() -> bool:
 class Native:
     """The functions of `reference.py`, compiled, on one vector path."""
 
-    def __init__(self, library: ctypes.CDLL, vector_path: str):
-        for name, (result, arguments) in SIGNATURES.items():
+    def __init__(
+        self, library: ctypes.CDLL, vector_path: str, multiplies: bool | None = None, rounds: bool | None = None
+    ):
+        """multiplies, rounds: whether products of float32 are our own, and those of factors rounded to bfloat16; None:
+        where that is faster. A path or a processor without such products has none, whatever is asked for.
+        """
+        for name, (result, arguments) in INTERFACE.functions.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
         self._library = library
-        self._path = VECTOR_PATHS.index(vector_path)
-        own = library.hg_multiplies() if library.hg_should_multiply() and torch.backends.mkl.is_available() else 0
-        #: Whether products of float32 are our own, and those of factors rounded to bfloat16.
-        self.multiplies = vector_path != "baseline" and bool(own & 1)
-        self.rounds = vector_path == "avx512" and bool(own & 2)
+        self._path = VECTOR_PATHS[vector_path]
+        able = library.hg_multiplies() if vector_path != "baseline" else 0
+        faster = bool(library.hg_should_multiply()) and torch.backends.mkl.is_available()
+        wanted = [faster if multiplies is None else multiplies, vector_path == "avx512" if rounds is None else rounds]
+        self.multiplies = bool(able & FLOAT_PRODUCTS) and wanted[0]
+        self.rounds = bool(able & ROUNDED_PRODUCTS) and self.multiplies and wanted[1]
 
     def supported_paths(self) -> list[str]:
-        return [name for code, name in enumerate(VECTOR_PATHS) if self._library.hg_supports(code)]
+        return [name for name, code in VECTOR_PATHS.items() if self._library.hg_supports(code)]
 
     def _how(self, *dtype) -> tuple[int, ...]:
         """The vector path, the number of threads and, of functions for several types, the type's code."""
@@ -61,7 +65,7 @@ class Native:
     def gather(self, y, x, indptr, indices, rows, weight, source_scale, row_scale, accumulate) -> None:
         tensors = {"x": x, "y": y, "indptr": indptr, "indices": indices, "rows": rows, "weight": weight}
         arguments = filled(
-            GatherArguments,
+            "hg_gather_args",
             tensors | {"source_scale": source_scale, "row_scale": row_scale},
             num_rows=indptr.numel() - 1,
             width=x.shape[1],
@@ -69,7 +73,7 @@ class Native:
             y_type=ELEMENT_CODES[y.dtype],
             accumulate=accumulate,
         )
-        if self._library.hg_gather(*self._how(), byref(arguments)):
+        if self._library.hg_gather(*self._how(), arguments):
             raise MemoryError("gather: no memory for the partial sums of rows with very many edges")
 
     def gather_largest(self, y, count, x, indptr, indices, rows) -> None:
@@ -81,11 +85,11 @@ class Native:
     def _extreme(self, y, count, x, indptr, indices, rows):
         tensors = {"x": x, "y": y, "count": count, "indptr": indptr, "indices": indices, "rows": rows}
         sizes = {"num_rows": indptr.numel() - 1, "width": y.shape[1]}
-        return byref(filled(ExtremeArguments, tensors, **sizes, type=ELEMENT_CODES[y.dtype]))
+        return filled("hg_extreme_args", tensors, **sizes, type=ELEMENT_CODES[y.dtype])
 
     def attend_forward(
-        self, y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule, complete,
-        bias,
+        self, y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule,
+        complete, bias,
     ) -> None:  # fmt: skip
         tensors = {"streamed": source, "own": a_dst, "sums": y, "maximum": running_max, "denominator": denominator}
         tensors |= {"indptr": indptr, "indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias}
@@ -103,7 +107,7 @@ class Native:
     def _attend(self, function, tensors, heads, slope, rule, **more) -> None:
         key, threshold, scale, row_ids, column_ids = rule or (0, 0, 1.0, None, None)
         arguments = filled(
-            AttentionArguments,
+            "hg_attention_args",
             tensors | {"row_ids": row_ids, "column_ids": column_ids},
             num_rows=tensors["indptr"].numel() - 1,
             heads=heads,
@@ -115,7 +119,7 @@ class Native:
             type=ELEMENT_CODES[tensors["sums"].dtype],
             **more,
         )
-        if function(*self._how(), byref(arguments)):
+        if function(*self._how(), arguments):
             raise MemoryError("attention: no memory for the partial results of a block")
 
     def probe(self, x, indices) -> float:
@@ -217,7 +221,7 @@ class Native:
         x, y, weight = tensors["x"], tensors["y"], tensors["weight"]
         key, threshold, scale, ids = rule or (0, 0, 1.0, None)
         arguments = filled(
-            ProjectionArguments,
+            "hg_projection_args",
             tensors | {"ids": ids},
             rows=x.shape[0],
             depth=x.shape[1],
@@ -233,5 +237,5 @@ class Native:
             y_type=ELEMENT_CODES[y.dtype],
             **more,
         )
-        if function(*self._how(), byref(arguments)):
+        if function(*self._how(), arguments):
             raise MemoryError("a projection: no memory to work in")

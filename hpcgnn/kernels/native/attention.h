@@ -21,50 +21,10 @@
  * for the weights of many heads to stay in the L1 cache. */
 #define HG_TILE 32
 
-/* Rows whose column sums or losses are made by one thread, in order, whatever the number of threads (SUMMED_ROWS in
- * hpcgnn.kernels.interface, which has room for their sums). */
-#define HG_SUMMED_ROWS 512
 static inline int64_t hg_shares_of(int64_t rows)
 {
     return (rows + HG_SUMMED_ROWS - 1) / HG_SUMMED_ROWS;
 }
-
-typedef struct {
-    const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
-    const int32_t *indices;
-    const int32_t *rows;        /* (num_rows) or NULL: stored row i is row i of the own arrays */
-    const void *streamed;       /* (columns, F + H) forwards, (columns, G + 3 H) backwards */
-    const void *own;            /* (n, H) forwards, (n, F + H) backwards */
-    void *sums;                 /* (n, F) */
-    void *maximum;              /* forwards: (n, H) */
-    void *denominator;          /* forwards: (n, H) */
-    void *ga_src;               /* backwards: (n, H) */
-    void *ga_dst;               /* backwards: (columns, H) */
-    const void *edge_term;      /* (edges, H) or NULL */
-    void *g_edge_term;          /* backwards: (edges, H) or NULL */
-    const int64_t *row_ids;     /* (n), NULL without dropout */
-    const int64_t *column_ids;  /* (columns), NULL without dropout */
-    const void *bias;           /* (F) or NULL: forwards, complete, added at the end; backwards what was added */
-    int64_t num_rows;
-    int64_t heads;
-    int64_t head_width;
-    int64_t streamed_stride;
-    int64_t own_stride;
-    int64_t sums_stride;
-    int64_t maximum_stride;
-    int64_t denominator_stride;
-    int64_t ga_src_stride;
-    int64_t ga_dst_stride;
-    int64_t edge_term_stride;
-    int64_t g_edge_term_stride;
-    double slope;
-    double scale;               /* of what dropout keeps */
-    uint64_t key;
-    uint32_t threshold;
-    int32_t shared;             /* backwards: G is the width of one head, not F */
-    int32_t complete;           /* all edges of all rows are here, so that a row is begun and ended at once */
-    int32_t type;               /* HG_F32 or HG_F64 */
-} hg_attention_args;
 
 /* Memory of one thread, and what the kernels need besides the arguments. Sizes are those of hg_attention_scratch. */
 typedef struct {

@@ -12,10 +12,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define HG_EXPORT __attribute__((visibility("default")))
+#include "interface.h"
 
-/* Element types, in the order of hpcgnn.kernels.interface.ELEMENT_CODES. */
-enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2, HG_TYPES = 3 };
+/* How many element types there are, and of them those that are computed with: they come first. */
+#define HG_TYPES 3
+#define HG_COMPUTED 2
 
 /* Bytes of an element. */
 static inline int64_t hg_size_of(int type)
@@ -32,24 +33,6 @@ static inline int64_t hg_size_of(int type)
 #define HG_HUB_EDGES 8192
 
 typedef struct {
-    const void *x;              /* sources, (num_sources, width) */
-    void *y;                    /* results, (num_rows_of_y, width) */
-    const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
-    const int32_t *indices;     /* (at least indptr[num_rows]) */
-    const int32_t *rows;        /* (num_rows) or NULL: stored row i is row i of y */
-    const void *weight;         /* per edge, or NULL; this and the scales have the accumulation type */
-    const void *source_scale;   /* per source, or NULL */
-    const void *row_scale;      /* per row of y, or NULL */
-    int64_t num_rows;
-    int64_t width;
-    int64_t x_stride;
-    int64_t y_stride;
-    int32_t x_type;
-    int32_t y_type;             /* equal to x_type, or HG_F32 for bfloat16 sources */
-    int32_t accumulate;
-} hg_gather_args;
-
-typedef struct {
     /* Rows [first, last) of the block, hubs left out. */
     void (*rows)(const hg_gather_args *a, int64_t first, int64_t last);
     /* Sum of the edges [first, last) into partial[width], of the accumulation type. */
@@ -57,21 +40,6 @@ typedef struct {
     /* Row i of the block from its chunks' sums, partial[num_chunks][width], added in order (partial is overwritten). */
     void (*finish)(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks);
 } hg_gather_kernels;
-
-typedef struct {
-    const void *x;              /* sources, (num_sources, width), or for matching (num_sources, 2 * width): sums | values */
-    void *y;                    /* the largest so far, or the sums, (num_rows_of_y, width) */
-    void *count;                /* how many sources have it, or own values to match (only read), of y's shape */
-    const int64_t *indptr;      /* as in hg_gather_args */
-    const int32_t *indices;
-    const int32_t *rows;
-    int64_t num_rows;
-    int64_t width;              /* of y */
-    int64_t x_stride;
-    int64_t y_stride;
-    int64_t count_stride;
-    int32_t type;               /* HG_F32 or HG_F64, of everything */
-} hg_extreme_args;
 
 /* Ten round keys of Philox4x32-10, word 0 and word 1 alternating. */
 typedef struct { uint32_t word[20]; } hg_round_keys;
@@ -107,8 +75,7 @@ extern const hg_kernels hg_kernels_avx2;
 extern const hg_kernels hg_kernels_avx512;
 #endif
 
-/* The table of a vector path; paths are numbered as in hpcgnn.kernels.interface.VECTOR_PATHS. */
-enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
+/* The table of a vector path. */
 const hg_kernels *hg_table(int path);
 
 /* What decides which elements of a row dropout keeps. */

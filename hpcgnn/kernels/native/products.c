@@ -1,4 +1,4 @@
-/* Products of the rows of many nodes with a small matrix of weights: who does which rows, and for whom this is worth it.
+/* Products of the rows of many nodes with a small matrix of weights: who does which rows.
  *
  * A block of rows, the weights, and the block's results are to fit the second-level cache (of 512 KiB; with 256 columns they
  * take 350): the panels then pass through the first-level cache, each once for all rows of the block.
@@ -9,32 +9,6 @@
 #include <string.h>
 
 #include "vector.h"
-
-/* What this processor can multiply, as bits: 1, float32 (AVX2 and FMA); 2, rounded factors (AVX512-BF16). */
-HG_EXPORT int hg_multiplies(void)
-{
-    int found = 0;
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    found |= __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0;
-#if defined(HG_PAIRS)
-    if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        found |= 2;
-#endif
-#endif
-    return found;
-}
-
-/* 1 if this processor should have its products from here: it is of the maker on whose processors the library that torch brings
- * along was measured to be slower. */
-HG_EXPORT int hg_should_multiply(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_is("amd");
-#else
-    return 0;
-#endif
-}
 
 void hg_pack_panel(int rounded, void *panel, const float *w, int64_t down, int64_t across, int64_t depth, int64_t num)
 {

@@ -7,7 +7,7 @@
  * memory, and after each their sums are added in order; the number of shares being a property of the rows alone, no result
  * depends on the number of threads.
  */
-#include "projection.h"
+#include "hg.h"
 
 #include <omp.h>
 #include <string.h>
