@@ -1,7 +1,7 @@
-/* What this processor can run, and the table of each vector path. The library may be compiled on one kind of node and run on another, so
- * the question is asked at run time; the answer's owner is the caller, which passes the path to every call. */
-#include "hg.h"
+/* What this processor can run, and the table of each vector path. The library may be compiled on one kind of node and run on
+ * another, so the question is asked at run time; the answer's owner is the caller, which passes the path to every call. */
 #include "products.h"
+#include "table.h"
 
 HG_EXPORT int hg_supports(int path)
 {
