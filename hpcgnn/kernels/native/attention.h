@@ -1,4 +1,5 @@
-/* What attention.c and the templates attention_*.h share: how many edges are treated at a time, and the memory that is for. */
+/* What attention.c and the templates attention_*.h share: how many edges are treated at a time, and the memory that is
+ * for. */
 #ifndef HG_ATTENTION_H
 #define HG_ATTENTION_H
 

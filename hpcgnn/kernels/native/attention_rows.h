@@ -29,8 +29,8 @@ HG_INLINE void HG_IN_UNITS(unpad)(const hg_attention_args *a, HG_E *row, const H
             *(HG_IN_UNITS(loose) *)(row + HG_COLUMN(u)) = *(const HG_IN_UNITS(loose) *)(padded + u * HG_LANES);
 }
 
-/* What y less the bias is of a destination whose only edge comes from a row z: z' = m z, plus bias, less bias, rounded as y is; in
- * padded columns. */
+/* What y less the bias is of a destination whose only edge comes from a row z: z' = m z, plus bias, less bias, rounded
+ * as y is; in padded columns. */
 HG_INLINE const HG_E *HG_IN_UNITS(alone)(const hg_attention_args *a, const hg_attention_scratch *s, const HG_E *z)
 {
     const int64_t columns = a->heads * HG_PADDED(a->head_width);
@@ -62,7 +62,7 @@ HG_INLINE const HG_E *HG_IN_UNITS(alone)(const hg_attention_args *a, const hg_at
 
 /* Streamed rows of num edges from e on, and of those so far ahead that what is between fills the memory's queues. */
 HG_INLINE void HG_IN_UNITS(find)(const hg_attention_args *a, int64_t e, const int num, int64_t ahead, int64_t readable,
-                          const HG_E **row, const HG_E **next)
+                                 const HG_E **row, const HG_E **next)
 {
     const HG_E *streamed = (const HG_E *)a->streamed;
     HG_UNROLL
@@ -85,7 +85,7 @@ HG_INLINE void HG_IN_UNITS(prefetch)(const HG_E **next, const int num, int64_t f
 
 /* sums += coefficient[k] * row[k] for `num` edges, the first of them being t of its tile. */
 HG_INLINE void HG_IN_UNITS(forward_group)(const hg_attention_args *a, const hg_attention_scratch *s, HG_E *sums, int64_t e,
-                                   int64_t t, int64_t ahead, int64_t readable, const int num, const int single)
+                                          int64_t t, int64_t ahead, int64_t readable, const int num, const int single)
 {
     const int64_t units = single ? 1 : HG_PADDED(a->head_width) / HG_LANES, heads = a->heads, width = a->head_width;
     const HG_E *row[HG_GROUP], *next[HG_GROUP], *coefficients = (const HG_E *)s->coefficient + t * heads;
@@ -109,8 +109,8 @@ HG_INLINE void HG_IN_UNITS(forward_group)(const hg_attention_args *a, const hg_a
 
 /* The same for gz, with the dots of each row and z'. */
 HG_INLINE void HG_IN_UNITS(backward_group)(const hg_attention_args *a, const hg_attention_scratch *s, HG_E *sums,
-                                    const HG_E *z, int64_t e, int64_t t, int64_t ahead, int64_t readable,
-                                    const int num, const int single)
+                                           const HG_E *z, int64_t e, int64_t t, int64_t ahead, int64_t readable,
+                                           const int num, const int single)
 {
     const int64_t units = single ? 1 : HG_PADDED(a->head_width) / HG_LANES, heads = a->heads, width = a->head_width;
     const HG_E *row[HG_GROUP], *next[HG_GROUP], *coefficients = (const HG_E *)s->coefficient + t * heads;
@@ -156,7 +156,7 @@ HG_INLINE void HG_IN_UNITS(backward_group)(const hg_attention_args *a, const hg_
 #define HG_AHEAD(bytes) ((bytes) >= 1024 ? HG_GROUP : (bytes) >= 512 ? 2 * HG_GROUP : 3 * HG_GROUP)
 
 HG_INLINE void HG_IN_UNITS(forward_row)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,
-                                 int64_t last, HG_E *y, HG_E *maximum, HG_E *denominator, const int single)
+                                        int64_t last, HG_E *y, HG_E *maximum, HG_E *denominator, const int single)
 {
     const int padded = !single && a->head_width % HG_LANES != 0;
     const int64_t readable = a->indptr[a->num_rows], head = HG_PADDED(a->head_width);
@@ -181,8 +181,8 @@ HG_INLINE void HG_IN_UNITS(forward_row)(const hg_attention_args *a, hg_attention
 }
 
 HG_INLINE void HG_IN_UNITS(backward_row)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,
-                                  int64_t last, HG_E *gz, HG_E *ga_src, HG_E *gradient, int64_t stride,
-                                  const int single)
+                                         int64_t last, HG_E *gz, HG_E *ga_src, HG_E *gradient, int64_t stride,
+                                         const int single)
 {
     const int padded = !single && a->head_width % HG_LANES != 0;
     const int64_t readable = a->indptr[a->num_rows], r = a->rows ? a->rows[i] : i;
@@ -222,7 +222,7 @@ HG_INLINE void HG_IN_UNITS(backward_row)(const hg_attention_args *a, hg_attentio
     }
 
 static __attribute__((noinline)) void HG_IN_UNITS(forward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
-                                                         int64_t first, int64_t last)
+                                                                int64_t first, int64_t last)
 {
     const int64_t bytes = a->heads * a->head_width * (int64_t)sizeof(HG_E);
     for (int64_t i = first; i < last; i++) {
@@ -243,7 +243,7 @@ static __attribute__((noinline)) void HG_IN_UNITS(forward_rows)(const hg_attenti
 }
 
 static __attribute__((noinline)) void HG_IN_UNITS(forward_chunk)(const hg_attention_args *a, hg_attention_scratch *s,
-                                                          int64_t i, int64_t first, int64_t last, void *partial)
+                                                                 int64_t i, int64_t first, int64_t last, void *partial)
 {
     const int64_t heads = a->heads, width = heads * a->head_width;
     HG_E *y = (HG_E *)partial;
@@ -253,7 +253,8 @@ static __attribute__((noinline)) void HG_IN_UNITS(forward_chunk)(const hg_attent
 }
 
 static __attribute__((noinline)) void HG_IN_UNITS(backward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
-                                                          int64_t first, int64_t last, void *gradient, int64_t stride)
+                                                                 int64_t first, int64_t last, void *gradient,
+                                                                 int64_t stride)
 {
     const int64_t bytes = a->heads * a->head_width * (int64_t)sizeof(HG_E);
     for (int64_t i = first; i < last; i++) {
@@ -271,8 +272,8 @@ static __attribute__((noinline)) void HG_IN_UNITS(backward_rows)(const hg_attent
 }
 
 static __attribute__((noinline)) void HG_IN_UNITS(backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s,
-                                                           int64_t i, int64_t first, int64_t last, void *partial,
-                                                           void *gradient, int64_t stride)
+                                                                  int64_t i, int64_t first, int64_t last, void *partial,
+                                                                  void *gradient, int64_t stride)
 {
     const int64_t width = a->heads * a->head_width;
     HG_E *gz = (HG_E *)partial;

@@ -35,8 +35,8 @@ HG_INLINE HG_T(full) HG_T(slopes)(HG_T(full) x, HG_E slope)
     return HG_CHOICE(x > zero, one, below);
 }
 
-/* LeakyReLU. Chosen, not multiplied by 1 or the slope: a compiler may then not join the product with a difference that follows,
- * and both directions round it alike. */
+/* LeakyReLU. Chosen, not multiplied by 1 or the slope: a compiler may then not join the product with a difference that
+ * follows, and both directions round it alike. */
 HG_INLINE HG_T(full) HG_T(leaky)(HG_T(full) x, HG_E slope)
 {
     const HG_T(full) zero = {0};
@@ -132,7 +132,7 @@ HG_INLINE void HG_T(logits)(const hg_attention_args *a, hg_attention_scratch *s,
 
 /* coefficient *= 0 or 1 / (1 - p). */
 HG_INLINE void HG_T(drop_weights)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t e, int64_t num,
-                          const int64_t heads, const int forward)
+                                  const int64_t heads, const int forward)
 {
     const int64_t per_edge = (heads + 3) / 4 * 4;
     const HG_E scale = (HG_E)a->scale;
@@ -228,7 +228,8 @@ HG_INLINE void HG_T(backward_tile)(const hg_attention_args *a, hg_attention_scra
 }
 
 /* gradient of the logits from the dots <gy, z'>, 0 of what is dropped; adds them to ga_src. The difference from D comes
- * first: where one alpha is 1 it is exactly 0, and anything else would be a share of z that large features make larger than the gradient. */
+ * first: where one alpha is 1 it is exactly 0, and anything else would be a share of z that large features make larger
+ * than the gradient. */
 HG_INLINE void HG_T(backward_logits)(hg_attention_scratch *s, int64_t num, HG_E *restrict ga_src, HG_E *restrict gradient,
                                      int64_t stride, const int dropping, const int64_t heads, const int whole)
 {

@@ -19,9 +19,9 @@ HG_EXPORT void hg_elu(int path, int num_threads, int type, void *out, int64_t ou
         elu((char *)out + i * out_stride * size, (const char *)x + i * x_stride * size, width);
 }
 
-/* out = the gradient of ELU's input from that of its result y, or gy where y is NULL. Unless NULL, sums (F) += the columns' sums
- * of it, by way of partial (rows / HG_SUMMED_ROWS rounded up, F): zeros, and dots (rows, heads) = <out, x - bias> of each head.
- * If `scaled`, what dots holds before multiplies out, after the sums. */
+/* out = the gradient of ELU's input from that of its result y, or gy where y is NULL. Unless NULL, sums (F) += the
+ * columns' sums of it, by way of partial (rows / HG_SUMMED_ROWS rounded up, F): zeros, and dots (rows, heads) = <out, x
+ * - bias> of each head. If `scaled`, what dots holds before multiplies out, after the sums. */
 HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, int64_t out_stride, const void *gy,
                                int64_t gy_stride, const void *y, int64_t y_stride, const void *x, int64_t x_stride,
                                void *dots, int64_t dots_stride, const void *bias, void *sums, void *partial,

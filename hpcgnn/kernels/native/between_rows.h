@@ -1,7 +1,7 @@
 /* Template, a part of units.h: the gradient of what stands between two layers, a head at a time.
  *
- * Attention wants an inner product per head beside it, D = <gy, y>. It is summed as backward_group sums <gy, z'>, unit by unit
- * and lane by lane, so that where y is z' the two are equal to the bit and their difference is 0.
+ * Attention wants an inner product per head beside it, D = <gy, y>. It is summed as backward_group sums <gy, z'>, unit
+ * by unit and lane by lane, so that where y is z' the two are equal to the bit and their difference is 0.
  *
  * `out` may be what is read: a last unit that overlaps the one before is read before that is written.
  */
@@ -52,8 +52,8 @@ HG_INLINE void HG_IN_UNITS(gradient_of_head)(HG_E *out, const HG_E *gy, const HG
 }
 
 static __attribute__((noinline)) void HG_IN_UNITS(elu_gradient)(void *out, const void *gy, const void *y, const void *x,
-                                                         const void *bias, void *dots, void *sums, int64_t heads,
-                                                         int64_t width, int scaled)
+                                                                const void *bias, void *dots, void *sums, int64_t heads,
+                                                                int64_t width, int scaled)
 {
     for (int64_t h = 0, c = 0; h < heads; h++, c += width) {
         HG_E *of = (HG_E *)out + c, *dot = dots ? (HG_E *)dots + h : NULL, *sum = sums ? (HG_E *)sums + c : NULL;

@@ -21,7 +21,7 @@
 /* sums = those of edges [first, last), columns from `column` on, the last unit at `last_column`. `fetched` units of
  * each row to come are prefetched, whatever its bytes are summed by. */
 HG_INLINE void HG_TAGGED(sum)(HG_TAGGED(vec) *sums, const hg_gather_args *a, int64_t first, int64_t last, int64_t readable,
-                         int64_t column, int64_t last_column, const int num_units, const int scaled, const int fetched)
+                              int64_t column, int64_t last_column, const int num_units, const int scaled, const int fetched)
 {
     const HG_X *x = (const HG_X *)a->x;
     const int32_t *indices = a->indices;
@@ -58,7 +58,7 @@ HG_INLINE void HG_TAGGED(sum)(HG_TAGGED(vec) *sums, const hg_gather_args *a, int
 }
 
 HG_INLINE void HG_TAGGED(narrow_rows)(const hg_gather_args *a, int64_t first, int64_t last, int64_t column,
-                                 int64_t last_column, const int num_units, const int scaled, const int fetched)
+                                      int64_t last_column, const int num_units, const int scaled, const int fetched)
 {
     const int64_t readable = a->indptr[a->num_rows];
     for (int64_t i = first; i < last; i++) {
@@ -100,8 +100,8 @@ HG_INLINE void HG_TAGGED(narrow_rows)(const hg_gather_args *a, int64_t first, in
     }
 }
 
-HG_INLINE void HG_TAGGED(narrow_chunk)(const hg_gather_args *a, int64_t first, int64_t last, HG_A *partial,
-                                  int64_t column, int64_t last_column, const int num_units, const int scaled)
+HG_INLINE void HG_TAGGED(narrow_chunk)(const hg_gather_args *a, int64_t first, int64_t last, HG_A *partial, int64_t column,
+                                       int64_t last_column, const int num_units, const int scaled)
 {
     HG_TAGGED(vec) sums[HG_MAX_UNITS * HG_VECTORS];
     HG_TAGGED(sum)(sums, a, first, last, last, column, last_column, num_units, scaled, num_units);

@@ -10,7 +10,7 @@
 
 /* Adds num_edges rows from edge e on, columns [0, width) of x, to the parked sums; `fresh` starts from zero. */
 HG_INLINE void HG_TAGGED(add_rows)(HG_A *sums, const HG_X *x, int64_t width, const hg_gather_args *a, int64_t e,
-                              int64_t ahead, int64_t readable, const int num_edges, const int scaled, const int fresh)
+                                   int64_t ahead, int64_t readable, const int num_edges, const int scaled, const int fresh)
 {
     const HG_X *row[HG_WIDE_GROUP], *next[HG_WIDE_GROUP];
     HG_A coefficient[HG_WIDE_GROUP];
@@ -58,7 +58,7 @@ HG_INLINE void HG_TAGGED(add_rows)(HG_A *sums, const HG_X *x, int64_t width, con
 
 /* Parked sums of the edges [first, last) over the columns [column, column + width), width >= HG_COLUMNS. */
 HG_INLINE void HG_TAGGED(wide_sum)(HG_A *sums, const hg_gather_args *a, int64_t column, int64_t width, int64_t first,
-                              int64_t last, int64_t readable, const int scaled)
+                                   int64_t last, int64_t readable, const int scaled)
 {
     const HG_X *x = (const HG_X *)a->x + column;
     const int64_t bytes = width * (int64_t)sizeof(HG_X);
@@ -159,7 +159,7 @@ static __attribute__((noinline)) void HG_TAGGED(wide_rows)(const hg_gather_args 
 }
 
 static __attribute__((noinline)) void HG_TAGGED(wide_chunk)(const hg_gather_args *a, int64_t first, int64_t last,
-                                                       void *partial)
+                                                            void *partial)
 {
     HG_WIDE_PANELS {
         const int64_t width = end - column;

@@ -118,7 +118,7 @@ typedef struct {
     void *y;                    /* (rows, width): the product; backwards its gradient, which is only read, of y_type */
     float *gx;                  /* backwards: (rows, depth), may be x, or NULL; without ELU added to if `add` */
     float *g_weight;            /* backwards: (depth, width), contiguous, added to */
-    float *dots;                /* backwards, with ELU: (rows, heads) or NULL, as of hg_elu_gradient; likewise bias, sums, scaled */
+    float *dots;                /* backwards, with ELU: (rows, heads) or NULL; this, bias, sums, scaled as of hg_elu_gradient */
     const float *bias;          /* (depth) or NULL */
     float *sums;                /* (depth) or NULL, added to */
     float *y_sums;              /* backwards: (width) or NULL, to which the columns' sums of y are added */

@@ -1,5 +1,5 @@
-/* All templates of one vector path and their table, HG_TABLE; included once by each path_*.c, with HG_VECTOR_BYTES defined and
- * the target's instructions allowed.
+/* All templates of one vector path and their table, HG_TABLE; included once by each path_*.c, with HG_VECTOR_BYTES
+ * defined and the target's instructions allowed.
  *
  * A template that is written for an element type finds HG_TYPE (the suffix of its names: f32, f64), HG_E (the element),
  * HG_I (an integer of its size) and HG_FULL (lanes of a register).

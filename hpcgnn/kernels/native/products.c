@@ -82,7 +82,8 @@ const float *hg_widened(const hg_weights *w, float *scratch, const void *x, int 
     return scratch;
 }
 
-/* Where a block of rows of x stands as it is multiplied, made in `scratch` unless it is there already; *stride: see hg_widened. */
+/* Where a block of rows of x stands as it is multiplied, made in `scratch` unless it is there already; *stride: see
+ * hg_widened. */
 static const void *factors_of(const hg_weights *w, float *scratch, const void *x, int x_type, int64_t *stride, int64_t rows)
 {
 #if defined(HG_PAIRS)
@@ -101,9 +102,9 @@ static const void *factors_of(const hg_weights *w, float *scratch, const void *x
     return hg_widened(w, scratch, x, x_type, stride, rows, w->depth);
 }
 
-/* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. x is of
- * x_type, HG_F32 or HG_BF16; element (k, c) of w stands at k * w_down + c * w_across. Each element is one sum over k in order,
- * whatever the number of threads. Returns 0, or -1: no memory. */
+/* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. x
+ * is of x_type, HG_F32 or HG_BF16; element (k, c) of w stands at k * w_down + c * w_across. Each element is one sum
+ * over k in order, whatever the number of threads. Returns 0, or -1: no memory. */
 HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int64_t y_stride, const void *x, int x_type,
                           int64_t x_stride, const float *w, int64_t w_down, int64_t w_across, const float *bias,
                           int64_t rows, int64_t depth, int64_t width, int add)

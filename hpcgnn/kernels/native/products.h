@@ -1,9 +1,10 @@
-/* The interface of matrix products: products.c and projection.c have the scheduling, products_rows.h and products_bf16.c the
- * serial kernels. Rounded factors are no vector path but instructions that a processor has beside it.
+/* The interface of matrix products: products.c and projection.c have the scheduling, products_rows.h and
+ * products_bf16.c the serial kernels. Rounded factors are no vector path but instructions that a processor has beside
+ * it.
  *
- * Factors are float32, or rounded to bfloat16 (`rounded`), two to a word; sums are float32 in any case. A *panel* is HG_PANEL
- * columns of a matrix, row after row; rounded, its rows are paired: word (k, c) has rows 2 k and 2 k + 1 of column c, the first
- * in its low half, and zeros where there is no second.
+ * Factors are float32, or rounded to bfloat16 (`rounded`), two to a word; sums are float32 in any case. A *panel* is
+ * HG_PANEL columns of a matrix, row after row; rounded, its rows are paired: word (k, c) has rows 2 k and 2 k + 1 of
+ * column c, the first in its low half, and zeros where there is no second.
  */
 #ifndef HG_PRODUCTS_H
 #define HG_PRODUCTS_H
@@ -62,7 +63,8 @@ void hg_pack_panel(int rounded, void *panel, const float *w, int64_t down, int64
 void hg_pack_weights(const hg_weights *w, const float *from, int64_t down, int64_t across);
 
 /* The block of rows of a matrix (…, width) behind that which begins at `first`, as far as it is before `end`. */
-static inline hg_ahead hg_next_block(const void *matrix, int type, int64_t stride, int64_t width, int64_t first, int64_t end)
+static inline hg_ahead hg_next_block(const void *matrix, int type, int64_t stride, int64_t width, int64_t first,
+                                     int64_t end)
 {
     const int64_t size = hg_size_of(type), next = first + HG_ROWS, left = end > next ? end - next : 0;
     return (hg_ahead){(const char *)matrix + next * stride * size, hg_least(left, HG_ROWS), stride * size, width * size};
@@ -76,13 +78,13 @@ static inline void hg_ask_for(const hg_ahead *ahead, int64_t part, int64_t parts
             __builtin_prefetch(ahead->rows + i * ahead->stride + b, 0, 2);
 }
 
-/* y (rows, w->width) = x (rows, w->depth) times the weights; added to what y holds if `add`, plus bias (as wide as all panels)
- * unless NULL. x_stride counts words: x has float32, or rounded pairs of the numbers of a row. By one thread. */
+/* y (rows, w->width) = x (rows, w->depth) times the weights; added to what y holds if `add`, plus bias (as wide as all
+ * panels) unless NULL. x_stride counts words: x has float32, or rounded pairs of the numbers of a row. By one thread. */
 void hg_multiply_block(const hg_weights *w, float *y, int64_t y_stride, const void *x, int64_t x_stride, const float *bias,
                        int64_t rows, int add, const hg_ahead *ahead);
 
-/* sums (depth, HG_PANEL) += x (rows, depth) transposed, times right (rows, HG_PANEL). Strides count words: both have float32, or
- * they are rounded, and have words (k, d) as of a panel. */
+/* sums (depth, HG_PANEL) += x (rows, depth) transposed, times right (rows, HG_PANEL). Strides count words: both have
+ * float32, or they are rounded, and have words (k, d) as of a panel. */
 void hg_multiply_transposed(const hg_weights *w, float *sums, const void *x, int64_t x_stride, const void *right,
                             int64_t right_stride, int64_t rows, int64_t depth);
 

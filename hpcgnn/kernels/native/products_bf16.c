@@ -1,8 +1,8 @@
 /* The product of factors rounded to bfloat16, for processors with AVX512-BF16. Only products.c and projection.c call it.
  *
- * An instruction multiplies sixteen pairs with one pair of x, which it reads from memory for all of them, and adds both products
- * to sixteen sums. Twelve rows keep more of them on their way than one takes to finish. x and a panel are in the first-level
- * cache: 48 rows of 256 numbers take 24 KiB.
+ * An instruction multiplies sixteen pairs with one pair of x, which it reads from memory for all of them, and adds both
+ * products to sixteen sums. Twelve rows keep more of them on their way than one takes to finish. x and a panel are in
+ * the first-level cache: 48 rows of 256 numbers take 24 KiB.
  */
 #include "products.h"
 
@@ -21,8 +21,9 @@
 #endif
 
 /* `rows` of them, a constant. */
-HG_INLINE void multiply_rows(float *y, int64_t y_stride, const uint32_t *x, int64_t down, int64_t across, const uint32_t *panel,
-                             const float *bias, int64_t words, __mmask16 counted, int add, const int rows)
+HG_INLINE void multiply_rows(float *y, int64_t y_stride, const uint32_t *x, int64_t down, int64_t across,
+                             const uint32_t *panel, const float *bias, int64_t words, __mmask16 counted, int add,
+                             const int rows)
 {
     __m512 sums[HG_PAIR_HEIGHT];
     HG_UNROLL

@@ -1,10 +1,10 @@
 /* Template: the products of one vector path, of AVX2 or AVX-512.
  *
- * HG_HEIGHT rows of a panel's columns are summed in registers. With AVX2 twelve sums of eight columns, two registers of the
- * panel and one of an element of x take fifteen of sixteen registers; for every twelve multiplications there are eight loads, which
- * take the ports for loads less time than the others need. With AVX-512 a multiplication reads its element of x itself, and eight
- * sums of sixteen columns keep more of them on their way than one takes to finish. Either begins as many as the processor can
- * as long as all is in the first-level cache; hence the prefetching.
+ * HG_HEIGHT rows of a panel's columns are summed in registers. With AVX2 twelve sums of eight columns, two registers of
+ * the panel and one of an element of x take fifteen of sixteen registers; for every twelve multiplications there are
+ * eight loads, which take the ports for loads less time than the others need. With AVX-512 a multiplication reads its
+ * element of x itself, and eight sums of sixteen columns keep more of them on their way than one takes to finish.
+ * Either begins as many as the processor can as long as all is in the first-level cache; hence the prefetching.
  */
 #define HG_HEIGHT (HG_VECTOR_BYTES == 64 ? 8 : 6)
 #define HG_UNITS (HG_PANEL * 4 / HG_VECTOR_BYTES)
@@ -16,7 +16,8 @@ typedef float product_loose __attribute__((vector_size(HG_VECTOR_BYTES), aligned
 #define HG_CONST_UNIT(p, u) (*(const product_loose *)((p) + (u) * (HG_VECTOR_BYTES / 4)))
 
 /* sums of i += x[i * step] times the panel's columns at `right`, for `num` of them, a constant. */
-HG_INLINE void add_products(product_unit sums[HG_HEIGHT][HG_UNITS], const float *x, int64_t step, const float *right, const int num)
+HG_INLINE void add_products(product_unit sums[HG_HEIGHT][HG_UNITS], const float *x, int64_t step, const float *right,
+                            const int num)
 {
     product_unit columns[HG_UNITS];
     HG_UNROLL
@@ -70,8 +71,8 @@ HG_INLINE void multiply_rows(float *y, int64_t y_stride, const float *x, int64_t
     }
 }
 
-static void multiply_panel(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *panel, const float *bias,
-                          int64_t rows, int64_t depth, int64_t num, int add)
+static void multiply_panel(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *panel,
+                           const float *bias, int64_t rows, int64_t depth, int64_t num, int add)
 {
     int64_t i = 0;
 #define HG_SOME_ROWS(rows, ahead)                                                                                           \
@@ -104,7 +105,7 @@ HG_INLINE void multiply_columns(float *sums, const float *x, int64_t x_stride, c
 }
 
 static void multiply_transposed(float *sums, const float *x, int64_t x_stride, const float *right, int64_t right_stride,
-                                     int64_t rows, int64_t depth)
+                                int64_t rows, int64_t depth)
 {
     int64_t d = 0;
 #define HG_SOME_COLUMNS(num) multiply_columns(sums + d * HG_PANEL, x + d, x_stride, right, right_stride, rows, num)

@@ -1,11 +1,12 @@
 /* Projections in one pass over the rows: what they pass through, the product, and backwards all the gradients.
  *
- * A thread takes a block of rows, does everything to it while it is in its second-level cache, and takes the next: nothing but
- * the weights is shared, no thread waits for another before the end, and no step's result is written to memory for the next.
+ * A thread takes a block of rows, does everything to it while it is in its second-level cache, and takes the next:
+ * nothing but the weights is shared, no thread waits for another before the end, and no step's result is written to
+ * memory for the next.
  *
- * Backwards each share of the rows has its own sums of the gradient of the weights. Shares come in waves, for the sake of
- * memory, and after each their sums are added in order; the number of shares being a property of the rows alone, no result
- * depends on the number of threads.
+ * Backwards each share of the rows has its own sums of the gradient of the weights. Shares come in waves, for the sake
+ * of memory, and after each their sums are added in order; the number of shares being a property of the rows alone, no
+ * result depends on the number of threads.
  */
 #include "hg.h"
 
@@ -167,15 +168,16 @@ static int spread_over_sets(int64_t stride)
     return stride % 128 != 0;
 }
 
-static void block_backward(const hg_projection *p, const hg_scratch *scratch, const hg_sums *sums, int64_t first, int64_t end)
+static void block_backward(const hg_projection *p, const hg_scratch *scratch, const hg_sums *sums, int64_t first,
+                           int64_t end)
 {
     const hg_projection_args *a = p->a;
     const hg_ahead next_x = hg_next_block(a->x, a->x_type, a->x_stride, a->depth, first, end);
     const hg_ahead next_y = hg_next_block(a->y, a->y_type, a->y_stride, a->width, first, end), none = {0};
     const int64_t num = hg_least(a->rows - first, HG_ROWS);
     int64_t y_stride = a->y_stride;
-    const float *gradient = hg_widened(&p->weights, scratch->wide, (const char *)a->y + first * y_stride * hg_size_of(a->y_type), a->y_type,
-                                       &y_stride, num, a->width);
+    const char *block = (const char *)a->y + first * y_stride * hg_size_of(a->y_type);
+    const float *gradient = hg_widened(&p->weights, scratch->wide, block, a->y_type, &y_stride, num, a->width);
     const void *left = scratch->entered, *right = gradient;
     int64_t right_stride = y_stride;
     const int as_it_is = !a->elu && a->rounded && a->x_type == HG_F32;

@@ -40,8 +40,9 @@ typedef struct {
 typedef struct {
     /* One row of ELU. */
     void (*elu)(void *out, const void *x, int64_t width);
-    /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...), or gy if y is NULL; unless NULL, sums += out, then, if `scaled`, out of
-     * head h is multiplied by dots[h], and, unless NULL, dots[h] = <out, x - bias> of head h. out may be any of the others. */
+    /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...), or gy if y is NULL; unless NULL, sums += out, then, if `scaled`,
+     * out of head h is multiplied by dots[h], and, unless NULL, dots[h] = <out, x - bias> of head h. out may be any of
+     * the others. */
     void (*elu_gradient)(void *out, const void *gy, const void *y, const void *x, const void *bias, void *dots, void *sums,
                          int64_t heads, int64_t width, int scaled);
     void (*normalise)(void *y, const void *denominator, const void *bias, int64_t heads, int64_t width);
@@ -51,8 +52,8 @@ typedef struct {
 
 /* Products with panels of HG_PANEL columns (products.h); NULL on the baseline path. */
 typedef struct {
-    /* y (rows, num) = x (rows, depth) times a panel, `num` of whose columns count; bias: HG_PANEL of them or NULL. Added to what y
-     * holds if `add`. What lies behind the panel is asked for meanwhile, as the next one. */
+    /* y (rows, num) = x (rows, depth) times a panel, `num` of whose columns count; bias: HG_PANEL of them or NULL.
+     * Added to what y holds if `add`. What lies behind the panel is asked for meanwhile, as the next one. */
     void (*multiply)(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *panel, const float *bias,
                      int64_t rows, int64_t depth, int64_t num, int add);
     /* sums (depth, HG_PANEL) += x (rows, depth) transposed, times right (rows, HG_PANEL). */

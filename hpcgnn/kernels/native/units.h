@@ -1,5 +1,5 @@
-/* Template: a unit of HG_LANES columns, for rows whose heads are treated unit by unit, and the kernels of such rows. Undefines
- * HG_LANES at its end.
+/* Template: a unit of HG_LANES columns, for rows whose heads are treated unit by unit, and the kernels of such rows.
+ * Undefines HG_LANES at its end.
  *
  * A unit is the largest power of two of columns that fits both a register and a head. The last unit of a head ends with
  * the head and may overlap its neighbour: width 40 is five units of 8, width 7 two of 4, width 1 is scalar.
