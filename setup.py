@@ -3,15 +3,18 @@
 The library is plain C with OpenMP, loaded with ctypes: no Python or torch headers are used. It is an *optional*
 extension: where there is no compiler the installation still succeeds, and the package falls back to its pure-torch
 reference with a warning. No -march=native: a login node compiles, compute nodes of other kinds run; the library
-contains every vector path and chooses when it is loaded.
+contains every vector path and chooses when it is loaded. It carries a hash of its sources, which is compared with
+theirs then: after a change it must be built again.
 """
 
+import runpy
 from pathlib import Path
 
 from setuptools import Extension, setup
 
 HERE = Path(__file__).parent
 NATIVE = Path("hpcgnn", "kernels", "native")
+SOURCES = runpy.run_path(str(HERE / NATIVE.with_name("sources.py")))["fingerprint"]()
 
 
 def files(pattern: str) -> list[str]:
@@ -24,6 +27,7 @@ setup(
             "hpcgnn.kernels._native",
             sources=files("*.c"),
             depends=files("*.h"),
+            define_macros=[("HG_SOURCES", f'"{SOURCES}"')],
             extra_compile_args=["-std=gnu11", "-O3", "-g0", "-fopenmp", "-fvisibility=hidden", "-Wno-unknown-pragmas"],
             extra_link_args=["-fopenmp", "-lm"],
             optional=True,

@@ -6,7 +6,7 @@ check their arguments and pick one; `describe()` tells which. Environment: HPCGN
 HPCGNN_VECTOR=baseline|avx2|avx512 (see `library.py`), read at the first call.
 
 They are plain calls and not registered as torch custom operators: their gradients are written by hand in `ops/`,
-nothing traces them, and the dispatcher adds about 37 microseconds to each call of 14 (a small gather, torch 2.13).
+nothing traces them, and the dispatcher takes longer than a small gather. docs/kernels.md says how one is added.
 """
 
 from .activation import bias_gradient, elu, elu_gradient, relu_gradient

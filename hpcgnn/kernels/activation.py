@@ -1,6 +1,6 @@
 """What stands between two layers, in one pass over the rows: ELU, its gradient and ReLU's, and the gradient of a bias.
 
-torch's own ELU takes three times as long, for the sake of digits below those of the result. Layers of attention need an
+torch's own ELU takes longer, for the sake of digits below those of the result. Layers of attention need an
 inner product per head beside each gradient, and the sums of its columns (see ops/attention_layer.py); both come from
 the same pass.
 """

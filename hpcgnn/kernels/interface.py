@@ -1,113 +1,126 @@
-"""The compiled library's types and functions, as ctypes is to know them."""
+"""The compiled library's constants, structures and functions, read from `native/interface.h`, and how tensors become
+arguments.
+
+Nothing of that file is written a second time here: `read` makes ctypes' definitions of it when the package is imported,
+and the library is used only if it was built from the same sources (`library.py`).
+"""
 
 import ctypes
-from ctypes import POINTER, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+import re
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from typing import NamedTuple
 
 import torch
 
-#: Codes of the element types in C are positions in this list; likewise for paths (narrowest first) and faults.
-ELEMENT_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
-VECTOR_PATHS = ("baseline", "avx2", "avx512")
-SUMMED_ROWS = 512  # HG_SUMMED_ROWS of native/attention.h
-BLOCK_FAULTS = ("", "indptr_start", "indptr_order", "indptr_end", "row_range", "row_order", "index_range")
+from .sources import NATIVE
 
-
-def _fields(*groups):
-    """[(name, type)] of groups (type, "names")."""
-    return [(name, kind) for kind, names in groups for name in names.split()]
-
-
-class GatherArguments(ctypes.Structure):
-    """hg_gather_args of native/hg.h, field by field."""
-
-    _fields_ = _fields(
-        (c_void_p, "x y indptr indices rows weight source_scale row_scale"),
-        (c_int64, "num_rows width x_stride y_stride"),
-        (c_int32, "x_type y_type accumulate"),
-    )
-
-
-class ExtremeArguments(ctypes.Structure):
-    """hg_extreme_args of native/hg.h, field by field."""
-
-    _fields_ = _fields(
-        (c_void_p, "x y count indptr indices rows"),
-        (c_int64, "num_rows width x_stride y_stride count_stride"),
-        (c_int32, "type"),
-    )
-
-
-class AttentionArguments(ctypes.Structure):
-    """hg_attention_args of native/attention.h, field by field."""
-
-    _fields_ = _fields(
-        (c_void_p, "indptr indices rows"),
-        (c_void_p, "streamed own sums maximum denominator ga_src ga_dst edge_term g_edge_term row_ids column_ids bias"),
-        (c_int64, "num_rows heads head_width streamed_stride own_stride sums_stride maximum_stride"),
-        (c_int64, "denominator_stride ga_src_stride ga_dst_stride edge_stride g_edge_stride"),
-        (c_double, "slope scale"),
-        (c_uint64, "key"),
-        (c_uint32, "threshold"),
-        (c_int32, "shared complete type"),
-    )
-
-
-class ProjectionArguments(ctypes.Structure):
-    """hg_projection_args of native/projection.h, field by field."""
-
-    _fields_ = _fields(
-        (c_void_p, "x weight y gx g_weight dots bias sums y_sums ids"),
-        (c_int64, "rows depth width heads x_stride y_stride gx_stride dots_stride weight_down weight_across"),
-        (c_double, "scale"),
-        (c_uint64, "key"),
-        (c_uint32, "threshold"),
-        (c_int32, "elu rounded add scaled x_type y_type"),
-    )
-
-
-#: {name: (type of the result, types of the arguments)}
-SIGNATURES = {
-    "hg_supports": (c_int, [c_int]),
-    "hg_gather": (c_int, [c_int, c_int, POINTER(GatherArguments)]),
-    "hg_gather_largest": (None, [c_int, c_int, POINTER(ExtremeArguments)]),
-    "hg_gather_matching": (None, [c_int, c_int, POINTER(ExtremeArguments)]),
-    "hg_attend_forward": (c_int, [c_int, c_int, POINTER(AttentionArguments)]),
-    "hg_attend_backward": (c_int, [c_int, c_int, POINTER(AttentionArguments)]),
-    "hg_probe": (c_double, [c_int, c_int, c_void_p, c_int64, c_int64, c_void_p, c_int64]),
-    "hg_pack": (
-        None,
-        [c_int, c_int, c_void_p, c_int64, c_int, c_void_p, c_int64, c_int, c_void_p, c_int64, c_int64, c_void_p],
-    ),
-    "hg_philox": (None, [c_int, c_uint64, c_void_p, c_int64, c_void_p]),
-    "hg_random_words": (None, [c_int, c_int, c_uint64, c_void_p, c_int64, c_int64, c_void_p]),
-    "hg_dropout": (
-        None,
-        [c_int, c_int, c_uint64, c_uint32, c_double, c_int]
-        + [c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64],
-    ),
-    "hg_dropout_entries": (
-        None,
-        [c_int, c_int, c_uint64, c_uint32, c_double, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int64],
-    ),
-    "hg_elu": (None, [c_int, c_int, c_int, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64]),
-    "hg_elu_gradient": (None, [c_int] * 3 + [c_void_p, c_int64] * 5 + [c_void_p] * 3 + [c_int64] * 3 + [c_int]),
-    "hg_relu_gradient": (None, [c_int] * 3 + [c_void_p, c_int64] * 3 + [c_int64] * 2 + [c_double]),
-    "hg_bias_gradient": (None, [c_int] * 3 + [c_void_p, c_void_p, c_int64, c_void_p] + [c_int64] * 2),
-    "hg_multiplies": (c_int, []),
-    "hg_should_multiply": (c_int, []),
-    "hg_multiply": (
-        c_int,
-        [c_int] * 3
-        + [c_void_p, c_int64, c_void_p, c_int, c_int64, c_void_p, c_int64, c_int64, c_void_p]
-        + [c_int64] * 3
-        + [c_int],
-    ),
-    "hg_project": (c_int, [c_int, c_int, POINTER(ProjectionArguments)]),
-    "hg_project_backward": (c_int, [c_int, c_int, POINTER(ProjectionArguments)]),
-    "hg_cross_entropy": (c_int64, [c_int] * 3 + [c_void_p] + [c_void_p, c_int64] * 2 + [c_void_p] * 3 + [c_int64] * 3),
-    "hg_normalise": (None, [c_int, c_int, c_int] + [c_void_p, c_int64] * 2 + [c_void_p] + [c_int64] * 3),
-    "hg_check_block": (
-        c_int,
-        [c_int, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, POINTER(c_int64)],
-    ),
+_NUMBERS = {
+    "int": c_int,
+    "int32_t": c_int32,
+    "int64_t": c_int64,
+    "uint32_t": c_uint32,
+    "uint64_t": c_uint64,
+    "double": c_double,
 }
+_WORD = re.compile(r"(?:const )?(\w+) (\*?)(\w+)$")
+
+
+class Interface(NamedTuple):
+    """What a header declares: {name: value}, {name: ctypes.Structure} and {name: (type of the result, types of the
+    arguments)}.
+    """
+
+    constants: dict
+    structures: dict
+    functions: dict
+
+
+def read(text: str) -> Interface:
+    """The interface that a header declares, in as much of C as `native/interface.h` says. Raises ValueError for a
+    type or a line that it does not know."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    found = Interface({}, {}, {})
+
+    def declared(declaration):
+        """(name, type) of `const void *x` and the like."""
+        match = _WORD.match(" ".join(declaration.split()))
+        if match is None:
+            raise ValueError(f"native/interface.h: expected a type and a name, got {declaration!r}")
+        kind, star, name = match.groups()
+        if star and kind in found.structures:
+            return name, POINTER(found.structures[kind])
+        if star:
+            return name, c_char_p if kind == "char" else c_void_p
+        if kind not in _NUMBERS:
+            raise ValueError(f"native/interface.h: expected one of {', '.join(_NUMBERS)}, got {declaration!r}")
+        return name, _NUMBERS[kind]
+
+    def arguments(text):
+        return [] if text == "void" else [declared(each)[1] for each in text.split(",")]
+
+    def constants(match):
+        found.constants.update((name, int(value)) for name, value in re.findall(r"(HG_\w+)(?: =)? (\d+)", match[0]))
+        return ""
+
+    def structure(match):
+        fields = [declared(each) for each in match[1].split(";")[:-1]]
+        found.structures[match[2]] = type(match[2], (ctypes.Structure,), {"_fields_": fields})
+        return ""
+
+    def function(match):
+        result = None if match[1] == "void " else declared(match[1] + "result")[1]
+        found.functions[match[2]] = result, arguments(match[3])
+        return ""
+
+    text = re.sub(r"^#(ifndef|include|endif|define \w+$|define HG_EXPORT).*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"#define HG_\w+ \d+ *\n|enum \{[^{}]*\};", constants, text)
+    text = re.sub(r"typedef struct \{([^{}]*)\} (hg_\w+);", structure, text)
+    text = re.sub(r"HG_EXPORT ([\w ]+[ *])(hg_\w+)\(([^()]*)\);", function, text)
+    if text.strip():
+        raise ValueError(f"native/interface.h: expected nothing else than is read here, got {text.strip()[:80]!r}")
+    return found
+
+
+INTERFACE = read((NATIVE / "interface.h").read_text(encoding="utf-8"))
+_CONSTANTS = INTERFACE.constants
+
+
+def _codes(*names: str) -> dict[str, int]:
+    return {name: _CONSTANTS[f"HG_{name.upper()}"] for name in names}
+
+
+#: {type or name: code}; vector paths, the narrowest first; {code: name} of what is wrong with a block.
+ELEMENT_CODES = dict(zip((torch.float32, torch.float64, torch.bfloat16), _codes("f32", "f64", "bf16").values()))
+VECTOR_PATHS = _codes("baseline", "avx2", "avx512")
+BLOCK_FAULTS = {_CONSTANTS["HG_VALID"]: ""} | {
+    code: name
+    for name, code in _codes(
+        "indptr_start", "indptr_order", "indptr_end", "row_range", "row_order", "index_range"
+    ).items()
+}
+SUMMED_ROWS = _CONSTANTS["HG_SUMMED_ROWS"]
+FLOAT_PRODUCTS, ROUNDED_PRODUCTS = _CONSTANTS["HG_FLOAT_PRODUCTS"], _CONSTANTS["HG_ROUNDED_PRODUCTS"]
+
+
+def pointer(tensor: torch.Tensor | None) -> int | None:
+    """Where a tensor begins; NULL for None."""
+    return None if tensor is None else tensor.data_ptr()
+
+
+def rows_of(tensor: torch.Tensor | None) -> tuple[int | None, int]:
+    """Where a matrix begins, and how far apart its rows are."""
+    return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
+
+
+def filled(name: str, tensors: dict, **values):
+    """A pointer to the structure of this name, of the pointers to these tensors, the distances of rows that it has
+    fields for, and these values. What is not given is 0 or NULL."""
+    kind = INTERFACE.structures[name]
+    known = {field for field, _ in kind._fields_}
+    for field, tensor in tensors.items():
+        values[field] = pointer(tensor)
+        if tensor is not None and f"{field}_stride" in known:
+            values[f"{field}_stride"] = tensor.stride(0)
+    if unknown := values.keys() - known:
+        raise TypeError(f"{name} has no field {', '.join(sorted(unknown))}")
+    return ctypes.byref(kind(**values))

@@ -7,61 +7,120 @@ it asks for libomp instead and works, but with that second pool; `describe` show
 
 Environment variables, read once:
 
-HPCGNN_KERNELS   auto (default): native if it loads, else the reference with one warning;
-                 native: an error if it does not load; reference: pure torch.
+HPCGNN_KERNELS   auto (default): native if there is a library, else the reference with one warning;
+                 native: an error if there is none; reference: pure torch.
 HPCGNN_VECTOR    baseline, avx2 or avx512 forces a vector path; by default the widest that the processor has.
+
+A library that was built from other sources than lie beside it would be called with arguments that it does not know. It
+is never used: what differs, and the remedy, is the error.
 """
 
 import ctypes
-import functools
-import importlib.machinery
 import os
+import sysconfig
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from hpcgnn.errors import HpcgnnError
+
 from . import reference
-from .interface import VECTOR_PATHS
+from .interface import INTERFACE, VECTOR_PATHS
 from .native import Native
+from .sources import fingerprint
+
+#: The library of this interpreter; those of other ones may lie beside it.
+FILE = Path(__file__).with_name("_native" + sysconfig.get_config_var("EXT_SUFFIX"))
+
+
+class LibraryError(HpcgnnError, ImportError):
+    """The compiled library cannot be used: there is none though it is demanded, or it is of other sources."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What `load` found: `kernels` has the functions of `reference`; `reason` says why they are not native."""
+    """`kernels` has the functions of `reference`; `reason` says why they are not native. `library`: of native ones."""
 
     kernels: object
-    file: str | None
-    vector_path: str | None
-    reason: str | None
+    file: str | None = None
+    vector_path: str | None = None
+    reason: str | None = None
+    library: ctypes.CDLL | None = None
+
+    def on(self, vector_path: str, multiplies: bool | None = None, rounds: bool | None = None) -> "Loaded":
+        """The same library on another vector path, with products as of `Native`."""
+        return replace(self, kernels=Native(self.library, vector_path, multiplies, rounds), vector_path=vector_path)
 
 
-@functools.cache
+_serving: Loaded | None = None
+
+
 def load() -> Loaded:
-    """The kernels to use, chosen once per process. Raises ValueError for a wrong environment variable and ImportError
-    if HPCGNN_KERNELS=native cannot be met. Warns (once) if it falls back unasked."""
+    """The kernels that serve: those that `choose` has found at the first call, or that `use` has put in their
+    place."""
+    if _serving is None:
+        use(choose())
+    return _serving
+
+
+def use(loaded: Loaded | None) -> Loaded | None:
+    """From now on these kernels serve (None: those that `choose` will find); returns those that have served before."""
+    global _serving
+    before, _serving = _serving, loaded
+    return before
+
+
+def choose(file: Path | None = None) -> Loaded:
+    """The kernels that the environment asks for, compiled ones from this file (None: FILE). Raises ValueError for a
+    wrong environment variable and LibraryError if HPCGNN_KERNELS=native cannot be met, or the library is of other
+    sources. Warns if it falls back unasked."""
     wanted = os.environ.get("HPCGNN_KERNELS", "auto")
     if wanted not in ("auto", "native", "reference"):
         raise ValueError(f"HPCGNN_KERNELS must be auto, native or reference, not {wanted!r}")
     if wanted == "reference":
-        return Loaded(reference, None, None, "HPCGNN_KERNELS=reference")
+        return Loaded(reference, reason="HPCGNN_KERNELS=reference")
+    path = FILE if file is None else file
     try:
-        path = _file()
+        if not path.exists():
+            raise OSError(f"the compiled kernels are missing: no {path.name} in {path.parent}")
         library = ctypes.CDLL(str(path))
-    except (ImportError, OSError) as error:
+    except OSError as error:
         if wanted == "native":
-            raise ImportError(f"HPCGNN_KERNELS=native, but {error}") from error
+            raise LibraryError(f"HPCGNN_KERNELS=native, but {error}") from error
         warnings.warn(
             f"{error}. The pure-torch kernels serve instead: same results, many times slower, more memory. "
             "Install the package where a C compiler with OpenMP is (gcc >= 9 or clang), or set "
             "HPCGNN_KERNELS=reference to say that this is intended.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-        return Loaded(reference, None, None, str(error))
+        return Loaded(reference, reason=str(error))
+    if difference := _difference(library):
+        raise LibraryError(
+            f"{path} {difference}; build it again with `pip install -e .` in the project's folder, or set "
+            "HPCGNN_KERNELS=reference to do without it"
+        )
     vector_path = _vector_path(library)
-    return Loaded(Native(library, vector_path), str(path), vector_path, None)
+    return Loaded(Native(library, vector_path), str(path), vector_path, None, library)
+
+
+def _difference(library: ctypes.CDLL) -> str | None:
+    """What the library has otherwise than the sources and the interface read here; None: nothing."""
+    for name in ("hg_sources", "hg_value"):
+        if not hasattr(library, name):
+            return "is of an earlier version: it does not say what it was built from"
+        getattr(library, name).restype, getattr(library, name).argtypes = INTERFACE.functions[name]
+    built, here = library.hg_sources().decode(), fingerprint()
+    if built != here:
+        return f"was built from other sources ({built}) than lie beside it ({here})"
+    sizes = {name: ctypes.sizeof(kind) for name, kind in INTERFACE.structures.items()}
+    for name, value in (INTERFACE.constants | sizes).items():
+        if (there := library.hg_value(name.encode())) != value:
+            return f"has {there} for {name} where interface.py has {value}"
+    missing = [name for name in INTERFACE.functions if not hasattr(library, name)]
+    return f"has no function {missing[0]}" if missing else None
 
 
 def kernels():
@@ -104,16 +163,8 @@ def openmp_runtimes() -> list[str]:
     return sorted(file for file in files if Path(file).name.startswith(("libgomp", "libomp", "libiomp")))
 
 
-def _file() -> Path:
-    here = Path(__file__).parent
-    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        if (path := here / f"_native{suffix}").exists():
-            return path
-    raise ImportError(f"the compiled kernels are missing: no _native*.so in {here}")
-
-
 def _vector_path(library: ctypes.CDLL) -> str:
-    supported = [name for code, name in enumerate(VECTOR_PATHS) if library.hg_supports(code)]
+    supported = [name for name, code in VECTOR_PATHS.items() if library.hg_supports(code)]
     forced = os.environ.get("HPCGNN_VECTOR")
     if forced is None:
         return supported[-1]

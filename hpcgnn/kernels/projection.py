@@ -37,14 +37,17 @@ def one_pass(dtype: torch.dtype) -> bool:
 
 
 def project(
-    out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, elu: Elu | None = None, room: torch.Tensor | None = None
+    out: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    elu: Elu | None = None,
+    scratch: torch.Tensor | None = None,
 ) -> None:
     """out = x weight, or dropout(ELU(x)) weight.
 
     out (n, d_out) and x (n, d_in) of one dtype, float32 or float64, rows contiguous and any distance apart, not
-    overlapping each other; weight (d_in, d_out) with any strides. room: (1, n or more, d_in) to work in, or None: it is
-    taken if it is needed.
-    Raises ValueError for a wrong dtype, shape or layout, MemoryError.
+    overlapping each other; weight (d_in, d_out) with any strides. scratch: (1, n or more, d_in) to work in, or
+    None: it is taken if it is needed. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
     """
     _check(out, x, weight, elu)
     if elu is None:
@@ -53,7 +56,7 @@ def project(
         load().kernels.project(out, x, weight, _rule(elu))
         checks.written(out)
     else:
-        multiply(out, _entered(x, elu, _room(room, x, 1)), weight)
+        multiply(out, _entered(x, elu, _scratch(scratch, x, 1)), weight)
 
 
 def project_backward(
@@ -66,7 +69,7 @@ def project_backward(
     dots: torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
     sums: torch.Tensor | None = None,
-    room: torch.Tensor | None = None,
+    scratch: torch.Tensor | None = None,
     y_sums: torch.Tensor | None = None,
     add: bool = False,
     scaled: bool = False,
@@ -74,8 +77,8 @@ def project_backward(
     """gx = the gradient of x, and g_weight += that of weight, from `gradient` (n, d_out), that of what `project` gave.
 
     gx: (n, d_in), may be x itself where there is an ELU, or None: not wanted. g_weight: (d_in, d_out), contiguous. dots
-    (n, H), bias, sums (d_in,), scaled: as in `elu_gradient`, with ELU only. room: (2, n or more, d_in) to work in, or
-    None. y_sums (d_out,) += the sums of gradient's columns, or None. Without ELU gx is added to if `add`, and x and
+    (n, H), bias, sums (d_in,), scaled: as in `elu_gradient`, with ELU only. scratch: (2, n or more, d_in) to work in,
+    or None. y_sums (d_out,) += the sums of gradient's columns, or None. Without ELU gx is added to if `add`, and x and
     gradient may be of bfloat16 where the rest is of float32 (see `one_pass`). The rest as in `project`. In one pass no
     result depends on the number of threads.
     """
@@ -106,19 +109,19 @@ def project_backward(
         gradient = gradient.to(weight.dtype)
         if y_sums is not None:
             bias_gradient(y_sums, gradient)
-        _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room, add, scaled)
+        _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, scratch, add, scaled)
     for tensor in (gx, g_weight, dots, sums, y_sums):
         if tensor is not None:
             checks.written(tensor)
 
 
-def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room, add, scaled):
-    room = None if elu is None else _room(room, x, 2)
-    entered = _entered(x, elu, room).to(weight.dtype)
+def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, scratch, add, scaled):
+    scratch = None if elu is None else _scratch(scratch, x, 2)
+    entered = _entered(x, elu, scratch).to(weight.dtype)
     g_weight.addmm_(entered.t(), gradient)
     if gx is None:
         return
-    product = gx if elu is None else room[1, : len(x)]
+    product = gx if elu is None else scratch[1, : len(x)]
     multiply(product, gradient, weight.t(), add=add)
     if elu is None:
         return
@@ -128,23 +131,23 @@ def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, room
     elu_gradient(gx, product, entered, x, dots, bias, sums, scaled)
 
 
-def _entered(x, elu, room):
+def _entered(x, elu, scratch):
     """What x is multiplied as."""
     if elu is None:
         return x
-    out = room[0, : len(x)]
+    out = scratch[0, : len(x)]
     elu_of(out, x)
     if elu.p:
         masking.dropout(out, out, elu.ids, elu.key, elu.p)
     return out
 
 
-def _room(room, x, count):
-    if room is None:
+def _scratch(scratch, x, count):
+    if scratch is None:
         return x.new_empty(count, *x.shape)
-    if room.dim() != 3 or len(room) < count or room.shape[1] < len(x) or room.shape[2] != x.shape[1]:
-        raise ValueError(f"room: expected shape ({count}, >= {len(x)}, {x.shape[1]}), got {tuple(room.shape)}")
-    return room
+    if scratch.dim() != 3 or len(scratch) < count or scratch.shape[1] < len(x) or scratch.shape[2] != x.shape[1]:
+        raise ValueError(f"scratch: expected shape ({count}, >= {len(x)}, {x.shape[1]}), got {tuple(scratch.shape)}")
+    return scratch
 
 
 def _fits(weight, x, out, elu):

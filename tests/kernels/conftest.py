@@ -1,56 +1,59 @@
-"""Every kernel test runs on the reference and on every vector path that this processor has."""
+"""Every kernel test runs on the reference and on every vector path that this processor has.
 
-import importlib
+`kernels` is the one way to choose: it puts an implementation in place of the one that serves, for the time of a test. A
+test that wants others names them: `pytest.mark.parametrize("kernels", [...], indirect=True)`. A name is "reference" or
+a vector path, and with that "torch", "own" or "rounded": whose products are, whatever this processor would choose.
+"""
 
 import pytest
 import torch
 
-from hpcgnn.kernels import library, native, reference
+from hpcgnn.kernels import library, reference
+from hpcgnn.kernels.interface import VECTOR_PATHS
 
-FRONT_DOORS = [
-    importlib.import_module(f"hpcgnn.kernels.{name}")
-    for name in ("activation", "aggregation", "extreme", "loss", "masking", "randomness")
-]
+COMPILED = library.load()
+PRODUCTS = {
+    "torch": {"multiplies": False},
+    "own": {"multiplies": True, "rounds": False},
+    "rounded": {"multiplies": True, "rounds": True},
+}
 
 
-def implementations() -> dict:
-    """Name to implementation; the native ones are absent where the library was not compiled."""
-    found = {"reference": reference}
-    loaded = library.load()
-    if loaded.reason is None:
-        for path in loaded.kernels.supported_paths():
-            found[path] = native.Native(loaded.kernels._library, path)
+def names():
+    """All implementations that this processor has; of native ones, if the library was compiled."""
+    return ["reference"] + (COMPILED.kernels.supported_paths() if COMPILED.reason is None else [])
+
+
+def loaded(name):
+    """What serves under this name; skips the test where there is no such thing."""
+    if name == "reference":
+        return library.Loaded(reference, reason="a test")
+    path, _, products = name.partition(" ")
+    assert path in VECTOR_PATHS and products in ("", *PRODUCTS)
+    if path not in names():
+        pytest.skip("no compiled kernels" if COMPILED.reason else f"the processor has no {path}")
+    found = COMPILED.on(path, **PRODUCTS.get(products, {}))
+    if products == "rounded" and not found.kernels.rounds:
+        pytest.skip("no instructions for products of bfloat16, or a compiler that does not know them")
     return found
 
 
-@pytest.fixture(params=list(implementations()))
-def kernels(request, monkeypatch):
-    """One implementation, to which the public functions are bound for the test."""
-    implementation = implementations()[request.param]
-    for module in FRONT_DOORS:
-        monkeypatch.setattr(module, "kernels", lambda: implementation)
-    return implementation
+@pytest.fixture(params=names())
+def kernels(request, set_precision):
+    """The implementation that serves."""
+    found = loaded(request.param)
+    set_precision("medium" if request.param.endswith("rounded") else "highest")
+    before = library.use(found)
+    yield found.kernels
+    library.use(before)
 
 
 @pytest.fixture
-def own_products(monkeypatch):
-    """(path, rounded) to the compiled kernels with products of their own, also on a processor that would not choose
-    them.
-    """
-    loaded = library.load()
-
-    def of(path, rounded=False):
-        if loaded.reason is not None or path not in loaded.kernels.supported_paths():
-            pytest.skip(f"no compiled kernels, or no {path}")
-        if rounded and not loaded.kernels._library.hg_multiplies() & 2:
-            pytest.skip("no instructions for products of bfloat16, or a compiler that does not know them")
-        found = native.Native(loaded.kernels._library, path)
-        found.multiplies, found.rounds = True, rounded
-        if rounded:
-            monkeypatch.setattr(native, "_may_round", lambda: True)
-        return found
-
-    return of
+def set_precision():
+    """torch.set_float32_matmul_precision, until the test ends."""
+    before = torch.get_float32_matmul_precision()
+    yield torch.set_float32_matmul_precision
+    torch.set_float32_matmul_precision(before)
 
 
 @pytest.fixture

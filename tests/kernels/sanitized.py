@@ -1,8 +1,9 @@
 """The kernel library built with AddressSanitizer and UndefinedBehaviorSanitizer, and pytest with that library in place
 of the installed one: `-p sanitized`, for `test_sanitized.py`.
 
-Only the widest of the baseline and AVX2 paths is built, for it has the templates of the narrower units as well, and at
--O0: compiled as they are installed, all paths take ten minutes with sanitizers. The other paths are empty tables.
+Of the baseline and AVX2 paths only the widest is built, for it has the templates of the narrower units as well, and
+that of AVX-512 where the processor has it; at -O0: compiled as they are installed, all paths take ten minutes with
+sanitizers. The other paths are empty tables.
 """
 
 import os
@@ -12,24 +13,26 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hpcgnn.kernels import library
+from hpcgnn.kernels.interface import VECTOR_PATHS
+from hpcgnn.kernels.sources import NATIVE, fingerprint
 
-NATIVE = Path(library.__file__).parent / "native"
 LIBRARY = "HPCGNN_SANITIZED_LIBRARY"
-PATHS = ("baseline", "avx2", "avx512")
 # Checks left out: null and size of objects, which AddressSanitizer sees; of pointers' arithmetic. They double the
 # compile time.
 SANITIZERS = (
     "-fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow -fno-sanitize-recover=all".split()
 )
 FLAGS = "-std=gnu11 -O0 -g1 -fPIC -fopenmp -fvisibility=hidden -Wno-unknown-pragmas -fno-omit-frame-pointer".split()
-EMPTY = '#include "hg.h"\n#include "attention.h"\n'
-EMPTY_PATH = "const hg_kernels hg_kernels_{0} = {{0}};\nconst hg_attention_kernels hg_attention_{0}[2] = {{{{0}}}};\n"
+FLAGS.append(f'-DHG_SOURCES="{fingerprint()}"')
+EMPTY = '#include "table.h"\n'
+EMPTY_PATH = "const hg_kernels hg_kernels_{0} = {{0}};\n"
 
 
-def path():
-    """The vector path that is built."""
-    processor = Path("/proc/cpuinfo").read_text() if platform.machine() == "x86_64" else ""
-    return "avx2" if " avx2 " in processor and " fma " in processor else "baseline"
+def paths():
+    """The vector paths that are built: the widest up to AVX2, and AVX-512."""
+    flags = set(Path("/proc/cpuinfo").read_text().split()) if platform.machine() == "x86_64" else set()
+    wide = ["avx512"] if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags else []
+    return ["avx2" if {"avx2", "fma"} <= flags else "baseline", *wide]
 
 
 def runtime(compiler="gcc"):
@@ -50,12 +53,13 @@ def runtime(compiler="gcc"):
 
 def build(folder, compiler="gcc"):
     """Compile the library into `folder`, a source on each core; returns its path."""
-    others = [name for name in PATHS if name != path() and (name == "baseline" or platform.machine() == "x86_64")]
+    others = [name for name in VECTOR_PATHS if name not in paths()]
+    if platform.machine() != "x86_64":
+        others = []  # there is the baseline alone
     (folder / "empty.c").write_text(EMPTY + "".join(EMPTY_PATH.format(name) for name in others))
-    left_out = {f"{kind}_{name}" for kind in ("path", "attention") for name in others}
-    sources = [file for file in NATIVE.glob("*.c") if file.stem not in left_out]
+    sources = [file for file in NATIVE.glob("*.c") if file.stem not in {f"path_{name}" for name in others}]
     # The largest first.
-    sources = sorted(sources, key=lambda file: not file.stem.endswith(path())) + [folder / "empty.c"]
+    sources = sorted(sources, key=lambda file: not file.stem.startswith("path_")) + [folder / "empty.c"]
     objects = [folder / f"{file.stem}.o" for file in sources]
 
     def compiled(source, target):
@@ -70,5 +74,5 @@ def build(folder, compiler="gcc"):
 
 
 def pytest_configure(config):
-    """For pytest -p sanitized: the package loads this library."""
-    library._file = lambda: Path(os.environ[LIBRARY])
+    """For pytest -p sanitized: this library serves."""
+    library.use(library.choose(Path(os.environ[LIBRARY])))

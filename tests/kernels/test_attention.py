@@ -4,7 +4,6 @@ The oracle knows nothing of blocks, of maxima that run or of Philox in vectors: 
 copy, head) array, `copy` telling duplicates of an edge apart, and masks come from `oracle.philox`.
 """
 
-import ctypes
 import sys
 from dataclasses import dataclass
 
@@ -13,31 +12,13 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn import kernels
-from hpcgnn.kernels import activation, attention, library, reference
-from hpcgnn.kernels.interface import VECTOR_PATHS
-from hpcgnn.kernels.native import Native
+from hpcgnn import kernels as front
+from hpcgnn.kernels import library, reference
 
 KEY = 0x0123_4567_89AB_CDEF
 SLOPE = 0.2
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 SHAPES = [(1, 40), (4, 64), (4, 32), (8, 8), (3, 5), (2, 1), (1, 1), (6, 2), (5, 7), (2, 19), (9, 16)]  # (H, D)
-
-
-def implementations():
-    found = library.load()
-    return ["reference"] + (found.kernels.supported_paths() if found.reason is None else [])
-
-
-@pytest.fixture(params=implementations())
-def implementation(request, monkeypatch):
-    """Makes the front doors use the reference, or the compiled kernels on one vector path."""
-    chosen = reference
-    if request.param in VECTOR_PATHS:
-        chosen = Native(ctypes.CDLL(library.load().file), request.param)
-    for module in (attention, activation):
-        monkeypatch.setattr(module, "kernels", lambda: chosen)
-    return request.param
 
 
 @dataclass
@@ -177,7 +158,7 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
         blocks_of(case.dst, case.src, bounds_of(n_src, pieces), hypersparse, n_dst)
     )[::order]:
         dropout = case.dropout()
-        kernels.attend_forward(
+        front.attend_forward(
             y,
             running_max,
             denominator,
@@ -194,9 +175,9 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
             bias=bias if complete else None,
         )
     if complete:
-        kernels.attend_finish(None, running_max, denominator, lse, None, share)
+        front.attend_finish(None, running_max, denominator, lse, None, share)
     else:
-        kernels.attend_finish(y, running_max, denominator, lse, bias, share)
+        front.attend_finish(y, running_max, denominator, lse, bias, share)
     return y, lse
 
 
@@ -220,7 +201,7 @@ def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, com
     ):
         g_block = None if g_edge is None else torch.full((len(edges), heads), torch.nan, dtype=dtype)
         dropout = case.dropout()
-        kernels.attend_backward(
+        front.attend_backward(
             gz,
             ga_src,
             ga_dst[columns],
@@ -266,7 +247,7 @@ def check(case, dtype, pieces=1, hypersparse=False, shared=False, order=1, facto
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("heads, width", SHAPES)
-def test_all_shapes(implementation, heads, width, dtype):
+def test_all_shapes(kernels, heads, width, dtype):
     check(make_case(heads, width, edge=True, rate=0.4), dtype)
     check(make_case(heads, width, seed=1), dtype, pieces=3, hypersparse=True)
 
@@ -274,7 +255,7 @@ def test_all_shapes(implementation, heads, width, dtype):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("edge", [False, True])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_options(implementation, threads, shared, edge, rate):
+def test_options(kernels, threads, shared, edge, rate):
     for heads, width in ((4, 12), (3, 5)):
         case = make_case(heads, width, edge=edge, rate=rate, edges=400)
         check(case, torch.float64, pieces=1, shared=shared)
@@ -283,7 +264,7 @@ def test_options(implementation, threads, shared, edge, rate):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("heads, width", [(4, 64), (3, 5), (1, 40)])
-def test_a_complete_block_is_begun_and_ended_in_one_pass(implementation, threads, heads, width, dtype):
+def test_a_complete_block_is_begun_and_ended_in_one_pass(kernels, threads, heads, width, dtype):
     """To the same bits as step by step; rows without edges are the bias."""
     empty = make_case(heads, width, edges=400, edge=True, rate=0.3)
     for case in (empty, big(heads=heads, width=width)):
@@ -298,7 +279,7 @@ def test_a_complete_block_is_begun_and_ended_in_one_pass(implementation, threads
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("heads, width, shared", [(4, 64, False), (3, 5, True), (1, 40, False), (2, 16, True)])
 def test_gradients_of_a_complete_block_may_take_the_place_of_what_they_are_made_of(
-    implementation, threads, heads, width, shared, dtype, how
+    kernels, threads, heads, width, shared, dtype, how
 ):
     """To the same bits; rows without out-edges are zero; a hub is read by all its chunks before it is overwritten, and
     with one thread each chunk is a wave of its own."""
@@ -313,7 +294,7 @@ def test_gradients_of_a_complete_block_may_take_the_place_of_what_they_are_made_
 
 
 @pytest.mark.parametrize("num_hubs, chunks", [(1, 40), (3, 21)])
-def test_gradients_in_place_of_complete_hubs_that_take_several_waves(implementation, threads, num_hubs, chunks):
+def test_gradients_in_place_of_complete_hubs_that_take_several_waves(kernels, threads, num_hubs, chunks):
     """With two threads a wave has 16 chunks of 8192 edges; it may neither begin nor end a hub, or end one and begin
     another.
     """
@@ -327,7 +308,7 @@ def test_gradients_in_place_of_complete_hubs_that_take_several_waves(implementat
     assert all(torch.equal(one, other) for one, other in zip(found[:3], wanted[:3]))
 
 
-def test_a_complete_hub_that_takes_several_waves(implementation):
+def test_a_complete_hub_that_takes_several_waves(kernels):
     """A wave holds 256 chunks of 8192 edges; a row with more edges is merged more than once, but begun and ended
     once.
     """
@@ -344,14 +325,14 @@ def test_a_complete_hub_that_takes_several_waves(implementation):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_maximum_that_rises_from_block_to_block_and_one_that_falls(implementation, order):
+def test_a_maximum_that_rises_from_block_to_block_and_one_that_falls(kernels, order):
     case = make_case(4, 8)
     case.a_src = case.a_src + torch.linspace(-40, 40, len(case.a_src), dtype=torch.float64)[:, None]
     check(case, torch.float64, pieces=5, order=order)
     check(case, torch.float32, pieces=5, order=order, factor=10)
 
 
-def test_logits_of_thousands(implementation):
+def test_logits_of_thousands(kernels):
     """lse of 10,000 has an error of 0.0005 in float32, which alpha inherits; nothing may overflow on the way."""
     case = make_case(4, 8, scale=1e4)
     check(case, torch.float64, pieces=3, factor=1e3)
@@ -361,7 +342,7 @@ def test_logits_of_thousands(implementation):
         assert_close(one, other, torch.float32, "large logits", factor=2e3)
 
 
-def test_equal_logits_and_zero_logits(implementation):
+def test_equal_logits_and_zero_logits(kernels):
     """At s = 0 the derivative of the leaky ReLU is its slope, as in torch."""
     case = make_case(2, 8)
     case.a_src = torch.zeros_like(case.a_src)
@@ -371,7 +352,7 @@ def test_equal_logits_and_zero_logits(implementation):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("slope", [0.0, 1.0, 2.5])
-def test_other_slopes(implementation, monkeypatch, slope, dtype):
+def test_other_slopes(kernels, monkeypatch, slope, dtype):
     """Of 0, where what stands behind a tile's edges must not become 0 times infinity, also for logits of -0; of 1; and
     of more than 1, where LeakyReLU is no maximum. One edge, full tiles, and tiles that end within a register."""
     monkeypatch.setattr(sys.modules[__name__], "SLOPE", slope)
@@ -401,15 +382,15 @@ def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
     sent, dots = remote[:, : -3 * heads], remote[:, -heads:]
     if shared:
         for h in range(heads):
-            kernels.elu_gradient(sent, sent, None, y[:, h * width : (h + 1) * width], dots[:, h : h + 1])
+            front.elu_gradient(sent, sent, None, y[:, h * width : (h + 1) * width], dots[:, h : h + 1])
     else:
-        kernels.elu_gradient(sent, sent, None, y, dots, bias, scaled=True)
+        front.elu_gradient(sent, sent, None, y, dots, bias, scaled=True)
     return backward(case, y, lse, dtype, pieces, shared=shared, remote=remote, bias=bias)[:3]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("heads, width", SHAPES)
-def test_one_edge_that_outweighs_all_others(implementation, heads, width, dtype):
+def test_one_edge_that_outweighs_all_others(kernels, heads, width, dtype):
     """Then no logit has a gradient, and none may come of rounding, which is as large as the features: with a bias and
     without, with dropout, for averaged heads, over several blocks."""
     for rate, bias, shared, pieces in (
@@ -430,7 +411,7 @@ def test_one_edge_that_outweighs_all_others(implementation, heads, width, dtype)
 
 @pytest.mark.parametrize("scale", [1.0, 1e3, 1e9])
 @pytest.mark.parametrize("heads, width", [(1, 40), (4, 8), (3, 5)])
-def test_edges_that_outweigh_all_others_together(implementation, heads, width, scale):
+def test_edges_that_outweigh_all_others_together(kernels, heads, width, scale):
     """Equal ones have equal shares of the gradient, whatever the size of their logits; their logits have none."""
     case = distinct(make_case(heads, width, scale=scale))
     case.dst, case.src = np.repeat(case.dst, 2), np.repeat(case.src, 2)
@@ -445,7 +426,7 @@ def test_edges_that_outweigh_all_others_together(implementation, heads, width, s
         assert (one.double() - other).abs().max() <= 1e-5 * scale
 
 
-def test_a_layer_of_ordinary_logits(implementation):
+def test_a_layer_of_ordinary_logits(kernels):
     for heads, width in ((4, 12), (3, 5)):
         case = make_case(heads, width, edges=400, rate=0.3)
         for shared in (False, True):
@@ -455,38 +436,38 @@ def test_a_layer_of_ordinary_logits(implementation):
                 assert_close(one, other, torch.float64, name)
 
 
-def test_no_edges_at_all(implementation):
+def test_no_edges_at_all(kernels):
     case = make_case(2, 8)
     y, running_max = torch.zeros(4, 16), torch.full((4, 2), -torch.inf)
     denominator, lse, ga_dst = torch.zeros(4, 2), torch.empty(4, 2), torch.zeros(0, 2)
     none = torch.zeros(5, dtype=torch.int64), torch.zeros(0, dtype=torch.int32)
     options = {"heads": 2, "slope": SLOPE}
-    kernels.attend_forward(y, running_max, denominator, torch.ones(4, 2), torch.ones(0, 18), *none, **options)
-    kernels.attend_finish(y, running_max, denominator, lse, torch.arange(16.0))
+    front.attend_forward(y, running_max, denominator, torch.ones(4, 2), torch.ones(0, 18), *none, **options)
+    front.attend_finish(y, running_max, denominator, lse, torch.arange(16.0))
     assert torch.equal(y, torch.arange(16.0).expand(4, 16)) and bool((lse == torch.inf).all())
     gz, ga_src = torch.zeros(4, 16), torch.zeros(4, 2)
-    kernels.attend_backward(gz, ga_src, ga_dst, torch.ones(4, 18), torch.ones(0, 22), *none, **options)
+    front.attend_backward(gz, ga_src, ga_dst, torch.ones(4, 18), torch.ones(0, 22), *none, **options)
     assert not gz.any() and not ga_src.any()
     assert case.a_dst.shape[0] > len(np.unique(case.dst)), "the other tests have rows without edges"
 
 
-def test_gradients_of_a_complete_block_without_edges_are_zero(implementation):
+def test_gradients_of_a_complete_block_without_edges_are_zero(kernels):
     none = torch.zeros(5, dtype=torch.int64), torch.zeros(0, dtype=torch.int32)
     own = torch.full((4, 18), torch.nan)
-    kernels.attend_backward(
+    front.attend_backward(
         own[:, :16], own[:, 16:], torch.zeros(0, 2), own, torch.ones(0, 22), *none, heads=2, slope=SLOPE, complete=True
     )
     assert not own.any()
 
 
-def test_every_weight_dropped(implementation):
+def test_every_weight_dropped(kernels):
     case = make_case(4, 8, rate=1.0)
     case.mask = lambda: torch.zeros(len(case.dst), 4, dtype=torch.float64)
     check(case, torch.float64)
 
 
 @pytest.mark.parametrize("heads, width", [(4, 8), (3, 5)])
-def test_hubs_are_split_and_merged(implementation, threads, heads, width):
+def test_hubs_are_split_and_merged(kernels, threads, heads, width):
     random = np.random.default_rng(5)
     for num_dst, num_src in ((3, 12000), (12000, 3)):
         case = make_case(heads, width, num_dst, num_src, edges=40, rate=0.2)
@@ -509,33 +490,33 @@ def big(seed=0, heads=4, width=12):
     return case
 
 
-def test_bits_do_not_depend_on_threads_or_the_day(implementation, set_threads):
+def test_bits_do_not_depend_on_threads_or_the_day(kernels, set_threads):
     case, seen = big(), []
     for threads in (1, 2, 3, 2):
         set_threads(threads)
         y, lse = forward(case, torch.float32, pieces=2, hypersparse=True)
         gradients = backward(case, y.double(), lse.double(), torch.float32, pieces=2, hypersparse=True)
         seen.append((y, lse, *gradients))
-    if implementation != "reference":  # torch's index_add_ promises less
+    if kernels is not reference:  # torch's index_add_ promises less
         for other in seen[1:]:
             assert all(torch.equal(one, another) for one, another in zip(seen[0], other))
     assert all(torch.isfinite(one).all() for one in (seen[0][0], *seen[0][2:]))
 
 
 @pytest.mark.parametrize("heads", [1, 4, 8, 5])
-def test_native_and_reference_agree_on_a_larger_graph(monkeypatch, heads):
-    if library.load().reason is not None:
-        pytest.skip("no compiled kernels")
+def test_native_and_reference_agree_on_a_larger_graph(kernels, heads):
+    if kernels is reference:
+        pytest.skip("compared with itself")
     case, found = big(seed=1, heads=heads, width=8), []
-    for chosen in (reference, library.load().kernels):
-        monkeypatch.setattr(attention, "kernels", lambda: chosen)
+    for _ in range(2):
         y, lse = forward(case, torch.float64, pieces=2)
         found.append((y, lse, *backward(case, y, lse, torch.float64, pieces=2)))
+        library.use(library.Loaded(reference, reason="a test"))
     for one, other in zip(*found):
-        assert_close(other, one, torch.float64, "native against reference", factor=10)
+        assert_close(one, other, torch.float64, "native against reference", factor=10)
 
 
-def test_a_slice_of_a_longer_indptr(implementation):
+def test_a_slice_of_a_longer_indptr(kernels):
     """indptr may start above 0; edges keep their numbers, in edge_term too."""
     case = make_case(4, 8, edge=True)
     ((_, indptr, indices, _, _),) = blocks_of(case.dst, case.src, [0, len(case.a_src)], False, len(case.a_dst))
@@ -546,7 +527,7 @@ def test_a_slice_of_a_longer_indptr(implementation):
         denominator = torch.zeros(23, 4, dtype=torch.float64)
         for low, high in zip(cuts[:-1], cuts[1:]):
             piece = slice(low, high)
-            kernels.attend_forward(
+            front.attend_forward(
                 y[piece],
                 top[piece],
                 denominator[piece],
@@ -564,28 +545,28 @@ def test_wrong_arguments():
     n, options = torch.zeros(3, dtype=torch.int64), {"heads": 2, "slope": SLOPE}
     y, h, s, i = torch.zeros(2, 6), torch.zeros(2, 2), torch.zeros(5, 8), torch.zeros(0, dtype=torch.int32)
     with pytest.raises(ValueError, match="source: expected shape"):
-        kernels.attend_forward(y, h, h, h, s[:, :7], n, i, **options)
+        front.attend_forward(y, h, h, h, s[:, :7], n, i, **options)
     with pytest.raises(ValueError, match="y: expected a positive multiple of 4 heads"):
-        kernels.attend_forward(y, h, h, h, s, n, i, heads=4, slope=SLOPE)
+        front.attend_forward(y, h, h, h, s, n, i, heads=4, slope=SLOPE)
     with pytest.raises(ValueError, match="a_dst: expected torch.float32"):
-        kernels.attend_forward(y, h, h, h.double(), s, n, i, **options)
+        front.attend_forward(y, h, h, h.double(), s, n, i, **options)
     with pytest.raises(ValueError, match="dropout: expected None or"):
-        kernels.attend_forward(y, h, h, h, s, n, i, dropout=0.5, **options)
+        front.attend_forward(y, h, h, h, s, n, i, dropout=0.5, **options)
     with pytest.raises(ValueError, match="src_ids: expected shape"):
-        kernels.attend_forward(y, h, h, h, s, n, i, dropout=(0.5, 1, n[:2], n), **options)
+        front.attend_forward(y, h, h, h, s, n, i, dropout=(0.5, 1, n[:2], n), **options)
     with pytest.raises(ValueError, match="complete: expected no rows with it"):
-        kernels.attend_forward(y, h, h, h, s, n, i, complete=True, rows=torch.zeros(2, dtype=torch.int32), **options)
+        front.attend_forward(y, h, h, h, s, n, i, complete=True, rows=torch.zeros(2, dtype=torch.int32), **options)
     with pytest.raises(ValueError, match="and a bias only with it"):
-        kernels.attend_forward(y, h, h, h, s, n, i, bias=torch.zeros(6), **options)
+        front.attend_forward(y, h, h, h, s, n, i, bias=torch.zeros(6), **options)
     with pytest.raises(ValueError, match="remote: expected shape"):
-        kernels.attend_backward(y, h, h, s[:2], s, n, i, **options)
+        front.attend_backward(y, h, h, s[:2], s, n, i, **options)
     with pytest.raises(ValueError, match="complete: expected no rows with it"):
-        kernels.attend_backward(
+        front.attend_backward(
             y, h, h, s[:2], torch.zeros(2, 12), n, i, complete=True, rows=torch.zeros(2, dtype=torch.int32), **options
         )
     with pytest.raises(ValueError, match="lse: expected shape"):
-        kernels.attend_finish(y, h, h, torch.zeros(3, 2))
+        front.attend_finish(y, h, h, torch.zeros(3, 2))
     with pytest.raises(ValueError, match="bias: expected None without y"):
-        kernels.attend_finish(None, h, h, h, torch.zeros(6))
+        front.attend_finish(None, h, h, h, torch.zeros(6))
     with pytest.raises(ValueError, match="running_max: expected shape"):
-        kernels.attend_finish(None, y, h, h)
+        front.attend_finish(None, y, h, h)

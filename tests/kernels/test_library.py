@@ -4,9 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import h5py.h5
 import pytest
 
+from hpcgnn.errors import HpcgnnError
 from hpcgnn.kernels import describe, library
 
 COMPILED = library.load().reason is None
@@ -61,36 +64,103 @@ def test_reference_on_request_is_silent():
     assert not found["native"] and found["reason"] == "HPCGNN_KERNELS=reference" and found["warnings"] == []
 
 
-MISSING = "from hpcgnn.kernels import library; library.importlib.machinery.EXTENSION_SUFFIXES = ['.nowhere']"
+MISSING = "from hpcgnn.kernels import library; library.FILE = library.FILE.with_suffix('.nowhere')"
 
 
 def test_missing_library_warns_once_and_works():
     found = described(MISSING)
-    assert not found["native"] and "no _native*.so" in found["reason"]
+    assert not found["native"] and "the compiled kernels are missing: no _native" in found["reason"]
     assert len(found["warnings"]) == 1 and "pure-torch kernels serve" in found["warnings"][0]
 
 
 def test_missing_library_is_an_error_if_native_is_demanded(monkeypatch):
     monkeypatch.setenv("HPCGNN_KERNELS", "native")
-    monkeypatch.setattr(library.importlib.machinery, "EXTENSION_SUFFIXES", [".nowhere"])
     with pytest.raises(ImportError, match="HPCGNN_KERNELS=native, but the compiled kernels are missing"):
-        library.load.__wrapped__()
+        library.choose(Path("nowhere.so"))
+
+
+def test_the_library_of_another_interpreter_is_not_taken(monkeypatch, tmp_path):
+    monkeypatch.setenv("HPCGNN_KERNELS", "native")
+    (tmp_path / "_native.cpython-39-x86_64-linux-gnu.so").write_bytes(b"")
+    with pytest.raises(library.LibraryError, match=f"no {library.FILE.name} in"):
+        library.choose(tmp_path / library.FILE.name)
+
+
+REMEDY = "build it again with `pip install -e .`"
+
+
+def refused(file=None):
+    """The one line that says why a library is not used; the same whether it is demanded or not."""
+    said = set()
+    for wanted in ("auto", "native"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HPCGNN_KERNELS", wanted)
+            with pytest.raises(HpcgnnError) as error:
+                library.choose(file)
+        said.add(str(error.value))
+    (line,) = said
+    assert REMEDY in line and "\n" not in line
+    return line
+
+
+@needs_library
+def test_a_library_of_other_sources_is_refused(monkeypatch):
+    monkeypatch.setattr(library, "fingerprint", lambda: "0123456789abcdef")
+    line = refused()
+    assert "was built from other sources (" in line and "than lie beside it (0123456789abcdef)" in line
+    monkeypatch.setenv("HPCGNN_KERNELS", "reference")
+    assert library.choose().reason == "HPCGNN_KERNELS=reference", "which does without it"
+
+
+def test_a_library_that_does_not_say_what_it_is_made_of_is_refused():
+    other = Path(h5py.h5.__file__)
+    assert f"{other} is of an earlier version: it does not say what it was built from" in refused(other)
+
+
+@needs_library
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"constants": {"HG_SUMMED_ROWS": 1024}}, "has 512 for HG_SUMMED_ROWS where interface.py has 1024"),
+        ({"constants": {"HG_NEW": 3}}, "has -1 for HG_NEW where interface.py has 3"),
+        ({"functions": {"hg_new": (None, [])}}, "has no function hg_new"),
+    ],
+)
+def test_a_library_with_another_interface_is_refused(monkeypatch, change, words):
+    changed = {part: getattr(library.INTERFACE, part) | new for part, new in change.items()}
+    monkeypatch.setattr(library, "INTERFACE", library.INTERFACE._replace(**changed))
+    assert words in refused()
+
+
+@needs_library
+def test_a_structure_of_another_size_is_refused(monkeypatch):
+    structures = library.INTERFACE.structures
+    shorter = structures | {"hg_gather_args": structures["hg_extreme_args"]}
+    monkeypatch.setattr(library, "INTERFACE", library.INTERFACE._replace(structures=shorter))
+    assert "has 112 for hg_gather_args where interface.py has 96" in refused()
+
+
+def test_what_serves_can_be_exchanged():
+    before = library.load()
+    other = library.Loaded(library.reference, reason="a test")
+    assert library.use(other) is before and library.load() is other and library.kernels() is library.reference
+    assert library.use(before) is other and library.load() is before
 
 
 @needs_library
 def test_vector_path_can_be_forced(monkeypatch):
     monkeypatch.setenv("HPCGNN_KERNELS", "native")
     monkeypatch.setenv("HPCGNN_VECTOR", "baseline")
-    assert library.load.__wrapped__().vector_path == "baseline"
+    assert library.choose().vector_path == "baseline"
     monkeypatch.setenv("HPCGNN_VECTOR", "avx1024")
     with pytest.raises(ValueError, match="HPCGNN_VECTOR must be one of baseline.* not 'avx1024'"):
-        library.load.__wrapped__()
+        library.choose()
 
 
 def test_wrong_choice_of_kernels(monkeypatch):
     monkeypatch.setenv("HPCGNN_KERNELS", "fast")
     with pytest.raises(ValueError, match="must be auto, native or reference, not 'fast'"):
-        library.load.__wrapped__()
+        library.choose()
 
 
 def test_description_is_plain():

@@ -9,11 +9,9 @@ SIZES = [(0, 4, 5), (4, 5, 0), (4, 0, 5), (1, 1, 1), (5, 16, 16), (6, 3, 17), (4
 SIZES += [(300, 128, 264), (103, 256, 40)]
 
 
-@pytest.fixture(params=["reference", "avx2", "avx512"])
-def product(request, monkeypatch, own_products):
-    chosen = reference if request.param == "reference" else own_products(request.param)
-    monkeypatch.setattr("hpcgnn.kernels.products.kernels", lambda: chosen)
-    return chosen
+OWN = ["avx2 own", "avx512 own"]
+some_products = pytest.mark.parametrize("kernels", ["reference", *OWN], indirect=True)
+own_products = pytest.mark.parametrize("kernels", OWN, indirect=True)
 
 
 def matrices(rows, depth, width, dtype=torch.float32, gap=3):
@@ -24,9 +22,10 @@ def matrices(rows, depth, width, dtype=torch.float32, gap=3):
     return wide[0][:, :depth], wide[1][:, :width], torch.randn(depth, width, dtype=dtype, generator=draw), wide[1]
 
 
+@some_products
 @pytest.mark.parametrize("how", ["plain", "bias", "add"])
 @pytest.mark.parametrize("rows, depth, width", SIZES)
-def test_product(product, threads, rows, depth, width, how):
+def test_product(kernels, threads, rows, depth, width, how):
     x, out, w, around = matrices(rows, depth, width)
     bias = torch.linspace(-1, 1, width) if how == "bias" else None
     wanted = x.double() @ w.double()
@@ -45,52 +44,57 @@ def test_product(product, threads, rows, depth, width, how):
         again = torch.full((rows, width), torch.nan) if how != "add" else torch.linspace(0, 1, width).repeat(rows, 1)
         multiply(again, x, same, bias, how == "add")
         torch.testing.assert_close(again, out, rtol=1e-5, atol=1e-5)
-        if product is not reference:
+        if kernels is not reference:
             assert torch.equal(again, out), "weights of any strides, to the same bits"
 
 
-def test_rows_do_not_depend_on_their_place_or_the_threads(product, set_threads):
+@own_products
+def test_rows_do_not_depend_on_their_place_or_the_threads(kernels, set_threads):
     """Which is what keeps a node's row the same whatever rank has it, and beside whichever others."""
-    if product is reference:
-        pytest.skip("torch's products promise less")
     x, out, w, _ = matrices(1000, 96, 40)
     found = []
     for threads in (1, 2, 3):
         set_threads(threads)
-        product.multiply(out, x, w, None, False)
+        multiply(out, x, w)
         found.append(out.clone())
-    product.multiply(out[:7], x[500:507], w, None, False)
+    multiply(out[:7], x[500:507], w)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
     assert torch.equal(out[:7], found[0][500:507])
 
 
+@some_products
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_types_are_torchs(product, dtype):
+def test_other_types_are_torchs(kernels, dtype):
     x, out, w, _ = matrices(60, 30, 20, dtype)
     multiply(out, x.contiguous(), w)
     torch.testing.assert_close(out, torch.mm(x.contiguous(), w))
 
 
+@own_products
 @pytest.mark.parametrize("precision, whose", [("highest", False), ("high", False), ("medium", True)])
-def test_medium_alone_rounds_where_it_can(product, monkeypatch, precision, whose):
-    if product is reference:
-        pytest.skip("always torch's")
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
-    assert product.factors(torch.float32) is False, "nothing is rounded without the instructions for it"
-    product.rounds = True
-    assert product.factors(torch.float32) is whose and product.factors(torch.float64) is None
-    product.multiplies = False
-    assert product.factors(torch.float32) is None
+def test_medium_alone_rounds_where_it_can(kernels, set_precision, monkeypatch, precision, whose):
+    set_precision(precision)
+    assert kernels.factors(torch.float32) is False, "nothing is rounded without the instructions for it"
+    monkeypatch.setattr(kernels, "rounds", True)
+    assert kernels.factors(torch.float32) is whose and kernels.factors(torch.float64) is None
 
 
-def test_infinities_and_nan_stay(product):
+@pytest.mark.parametrize("kernels", ["baseline own", "avx2 torch", "avx512 torch"], indirect=True)
+def test_products_of_torch(kernels, set_precision):
+    set_precision("medium")
+    assert kernels.factors(torch.float32) is None
+
+
+@some_products
+def test_infinities_and_nan_stay(kernels):
     x, out, w, _ = matrices(20, 8, 18)
     x[3, 2], x[4, 1] = torch.inf, torch.nan
     multiply(out, x, w)
     assert out[4].isnan().all() and out[3].isinf().all() and out[[0, 1, 2, 5]].isfinite().all()
 
 
-def test_wrong_arguments_are_refused(product):
+@some_products
+def test_wrong_arguments_are_refused(kernels):
     x, out, w, _ = matrices(4, 3, 2)
     for arguments, word in (
         ((out, x, w.t()), "weight: expected"),

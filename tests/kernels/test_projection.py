@@ -2,10 +2,11 @@
 touch.
 """
 
+import oracle
 import pytest
 import torch
 
-from hpcgnn.kernels import Elu, dropout, kept_scale, library, one_pass, project, project_backward, stream_key
+from hpcgnn.kernels import Elu, one_pass, project, project_backward, stream_key
 
 KEY = stream_key(7, 1, 2, 3)
 # Around the rows of a block, its panels of columns (125 and the gap: rows that share few sets of a cache), and the
@@ -22,15 +23,8 @@ SIZES = [
 ]
 
 
-@pytest.fixture(params=["steps", "avx2", "avx512"])
-def way(request, monkeypatch, own_products):
-    """How projections of float32 are made: step by step, or on this path in one pass."""
-    path = "avx2" if request.param == "steps" else request.param
-    chosen = own_products(path)
-    chosen.multiplies = request.param != "steps"
-    monkeypatch.setattr("hpcgnn.kernels.projection.load", lambda: library.Loaded(chosen, None, path, None))
-    assert one_pass(torch.float32) == chosen.multiplies and not one_pass(torch.float64)
-    return request.param
+# How projections of float32 are made: step by step, or in one pass.
+pytestmark = pytest.mark.parametrize("kernels", ["avx2 torch", "avx2 own", "avx512 own"], indirect=True)
 
 
 class Case:
@@ -57,9 +51,9 @@ class Case:
         )
 
     def _after(self, x, p):
-        mask = torch.empty_like(self.x)
-        dropout(mask, torch.ones_like(self.x), self.ids, KEY, p)
-        return torch.nn.functional.elu(x) * (mask > 0) * kept_scale(p)
+        threshold = round(p * 2**32)
+        kept = oracle.random_words(KEY, self.ids.numpy(), self.x.shape[1]) >= threshold
+        return torch.nn.functional.elu(x) * torch.from_numpy(kept) / (1 - threshold / 2**32 or 1)
 
     def backward(self, gx=None):
         more = (self.dots, self.bias, self.sums) if self.elu else ()
@@ -73,9 +67,14 @@ def close(found, wanted, size):
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=2e-6 * max(float(size), 1))
 
 
+def test_what_is_made_in_one_pass(kernels, request):
+    own = request.node.callspec.params["kernels"].endswith("own")
+    assert one_pass(torch.float32) == own and not one_pass(torch.float64)
+
+
 @pytest.mark.parametrize("p", [None, 0.0, 0.4, 1.0])
 @pytest.mark.parametrize("rows, depth, width", SIZES)
-def test_projection_and_gradients(way, threads, rows, depth, width, p):
+def test_projection_and_gradients(kernels, threads, rows, depth, width, p):
     case = Case(rows, depth, width, p, heads=2 if depth % 2 == 0 else 1)
     project(case.y, case.x, case.weight, case.elu)
     close(case.y, case.wanted, depth**0.5)
@@ -95,7 +94,7 @@ def test_projection_and_gradients(way, threads, rows, depth, width, p):
 
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
-def test_gradients_times_factors_of_the_heads(way, p):
+def test_gradients_times_factors_of_the_heads(kernels, p):
     """Powers of two, so that they change no other bit; the sums are those of the gradients without them."""
     plain, scaled = (Case(150, 30, 20, p, heads=2) for _ in range(2))
     plain.backward()
@@ -112,14 +111,14 @@ def test_gradients_times_factors_of_the_heads(way, p):
 
 
 @pytest.mark.parametrize("elu", [False, True])
-def test_gradient_of_the_weights_alone(way, elu):
+def test_gradient_of_the_weights_alone(kernels, elu):
     case = Case(300, 20, 30, 0.0 if elu else None)
     project_backward(None, case.g_weight, case.x, case.gradient, case.weight, case.elu)
     close(case.g_weight - 1, case.wanted_g_weight, 300**0.5)
 
 
 @pytest.mark.parametrize("rows, depth, width", SIZES)
-def test_rows_of_bfloat16_are_those_numbers(way, rows, depth, width):
+def test_rows_of_bfloat16_are_those_numbers(kernels, rows, depth, width):
     """Of x, of the gradient, or of both; and the sums of the gradient's columns."""
     case = Case(rows, depth, width, None)
     x, gradient = case.wide[0].bfloat16()[:, :-3], case.wide[2].bfloat16()[:, :-3]
@@ -134,7 +133,7 @@ def test_rows_of_bfloat16_are_those_numbers(way, rows, depth, width):
         close(y_sums - 1, gradient.double().sum(0), rows**0.5)
 
 
-def test_gradient_of_the_input_is_added(way):
+def test_gradient_of_the_input_is_added(kernels):
     case = Case(103, 20, 30, None)
     case.gx[:] = 1
     project_backward(case.gx, case.g_weight, case.x, case.gradient, case.weight, add=True)
@@ -143,7 +142,7 @@ def test_gradient_of_the_input_is_added(way):
 
 
 @pytest.mark.parametrize("rows, depth, width", [(0, 4, 5), (4, 5, 0), (4, 0, 5)])
-def test_nothing_to_multiply(way, rows, depth, width):
+def test_nothing_to_multiply(kernels, rows, depth, width):
     case = Case(rows, depth, width, 0.4 if depth else None)
     project(case.y, case.x, case.weight, case.elu)
     close(case.y, case.wanted, 1)
@@ -151,8 +150,8 @@ def test_nothing_to_multiply(way, rows, depth, width):
     assert (case.g_weight == 1).all()
 
 
-def test_no_bit_depends_on_the_threads(way, set_threads):
-    if way == "steps":
+def test_no_bit_depends_on_the_threads(kernels, set_threads):
+    if not one_pass(torch.float32):
         pytest.skip("torch's products promise less")
     found = []
     for threads in (1, 2, 3, 5):
@@ -164,9 +163,9 @@ def test_no_bit_depends_on_the_threads(way, set_threads):
         assert all(torch.equal(mine, first) for mine, first in zip(others, found[0], strict=True))
 
 
-def test_waves_of_shares_with_any_number_of_threads(way, set_threads):
+def test_waves_of_shares_with_any_number_of_threads(kernels, set_threads):
     """Sums so large that not all shares' are held at a time."""
-    if way == "steps":
+    if not one_pass(torch.float32):
         pytest.skip("torch's products promise less")
     case, found = Case(14500, 640, 1040, None), []
     for threads in (1, 2, 3):
@@ -178,16 +177,16 @@ def test_waves_of_shares_with_any_number_of_threads(way, set_threads):
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
-def test_some_rows_at_a_time_in_lent_memory(way):
+def test_some_rows_at_a_time_in_lent_memory(kernels):
     """As layers do it where there is no single pass."""
-    case, room = Case(500, 24, 40, 0.3, heads=4), torch.full((2, 128, 24), torch.nan)
+    case, scratch = Case(500, 24, 40, 0.3, heads=4), torch.full((2, 128, 24), torch.nan)
     for first in range(0, 500, 128):
         rows = slice(first, min(first + 128, 500))
         elu = Elu(case.ids[rows], KEY, 0.3)
-        project(case.y[rows], case.x[rows], case.weight, elu, room)
+        project(case.y[rows], case.x[rows], case.weight, elu, scratch)
         project_backward(
             case.gx[rows], case.g_weight, case.x[rows], case.gradient[rows], case.weight, elu, case.dots[rows],
-            case.bias, case.sums, room,
+            case.bias, case.sums, scratch,
         )  # fmt: skip
     close(case.y, case.wanted, 5)
     close(case.gx, case.wanted_gx, 6)
@@ -196,7 +195,7 @@ def test_some_rows_at_a_time_in_lent_memory(way):
     close(case.sums - 1, case.wanted_gx.sum(0), 140)
 
 
-def test_float64_and_weights_of_any_strides(way):
+def test_float64_and_weights_of_any_strides(kernels):
     case = Case(60, 30, 20, 0.4)
     weight = case.weight.t().contiguous().t()
     project(case.y, case.x, weight, case.elu)
@@ -208,7 +207,7 @@ def test_float64_and_weights_of_any_strides(way):
     torch.testing.assert_close(out, case.wanted, rtol=1e-7, atol=1e-7)
 
 
-def test_wrong_arguments_are_refused(way):
+def test_wrong_arguments_are_refused(kernels):
     case = Case(4, 6, 2, 0.4)
     x, y, w, gx, g_weight = case.x, case.y, case.weight, case.gx, case.g_weight
     for arguments, word in (
@@ -238,6 +237,6 @@ def test_wrong_arguments_are_refused(way):
     ):
         with pytest.raises(ValueError, match=word):
             project_backward(*arguments)
-    if way == "steps":
-        with pytest.raises(ValueError, match="room: expected shape"):
+    if not one_pass(torch.float32):
+        with pytest.raises(ValueError, match="scratch: expected shape"):
             project(y, x, w, case.elu, torch.empty(1, 3, 6))

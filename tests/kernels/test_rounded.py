@@ -3,21 +3,16 @@
 import pytest
 import torch
 
-from hpcgnn.kernels import Elu, dropout, elu, library, multiply, project, project_backward, stream_key
+from hpcgnn.kernels import Elu, dropout, elu, multiply, project, project_backward, stream_key
+
+# The path is that of what surrounds the products.
+pytestmark = pytest.mark.parametrize("kernels", ["avx2 rounded", "avx512 rounded"], indirect=True)
 
 KEY = stream_key(7, 1, 2, 3)
 # Around the rows of a block and those in registers, panels of columns, pairs of rows and columns, and shares of the
 # rows.
 SIZES = [(1, 1, 1), (5, 7, 16), (12, 40, 17), (23, 2, 48), (47, 33, 15), (49, 16, 42), (97, 260, 31), (2101, 9, 33)]
 SIZES += [(4200, 24, 264)]
-
-
-@pytest.fixture(autouse=True, params=["avx2"])
-def rounded(request, monkeypatch, own_products):
-    """The path is that of what surrounds the products."""
-    chosen = own_products(request.param, rounded=True)
-    monkeypatch.setattr("hpcgnn.kernels.projection.load", lambda: library.Loaded(chosen, None, request.param, None))
-    monkeypatch.setattr("hpcgnn.kernels.products.kernels", lambda: chosen)
 
 
 def numbers(draw, *shape, exact=True, gap=0):
@@ -34,7 +29,7 @@ def close(found, wanted, terms):
 
 @pytest.mark.parametrize("how", ["plain", "bias", "add", "narrow"])
 @pytest.mark.parametrize("rows, depth, width", SIZES)
-def test_product(threads, rows, depth, width, how):
+def test_product(kernels, threads, rows, depth, width, how):
     draw = torch.Generator().manual_seed(rows)
     x, w, y = numbers(draw, rows, depth, gap=3), numbers(draw, depth, width), numbers(draw, rows, width, gap=5)
     bias = torch.randn(width, generator=draw) if how == "bias" else None
@@ -48,7 +43,7 @@ def test_product(threads, rows, depth, width, how):
     assert torch.equal(again, y), "weights of any strides, to the same bits"
 
 
-def test_factors_are_rounded_to_nearest():
+def test_factors_are_rounded_to_nearest(kernels):
     draw = torch.Generator().manual_seed(1)
     x, w = numbers(draw, 200, 50, exact=False), numbers(draw, 50, 30, exact=False)
     x[0, :4] = torch.tensor([1 + 2.0**-8, 1 + 3 * 2.0**-8, -1 - 2.0**-8, 1 + 2.0**-7 + 2.0**-20])
@@ -59,7 +54,7 @@ def test_factors_are_rounded_to_nearest():
         assert torch.equal(y, again)
 
 
-def test_rows_do_not_depend_on_their_place_or_the_threads(set_threads):
+def test_rows_do_not_depend_on_their_place_or_the_threads(kernels, set_threads):
     draw = torch.Generator().manual_seed(1)
     x, w, found = numbers(draw, 1000, 97, exact=False), numbers(draw, 97, 41), []
     for threads in (1, 2, 3):
@@ -73,7 +68,7 @@ def test_rows_do_not_depend_on_their_place_or_the_threads(set_threads):
 
 @pytest.mark.parametrize("wanted", ["both", "add", "weights", "narrow"])
 @pytest.mark.parametrize("rows, depth, width", SIZES)
-def test_gradients(threads, rows, depth, width, wanted):
+def test_gradients(kernels, threads, rows, depth, width, wanted):
     draw = torch.Generator().manual_seed(rows)
     x, w = numbers(draw, rows, depth, gap=3), numbers(draw, depth, width)
     g, gx, g_weight = numbers(draw, rows, width, gap=5), numbers(draw, rows, depth, gap=3), numbers(draw, depth, width)
@@ -88,7 +83,7 @@ def test_gradients(threads, rows, depth, width, wanted):
 
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
-def test_through_elu_and_dropout(set_threads, p):
+def test_through_elu_and_dropout(kernels, set_threads, p):
     """What was entered is rounded, and so is the gradient; its own gradient is that of numbers that were not."""
     draw = torch.Generator().manual_seed(3)
     x, w, g = numbers(draw, 3001, 34, exact=False), numbers(draw, 34, 45), numbers(draw, 3001, 45)

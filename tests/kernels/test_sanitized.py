@@ -30,17 +30,28 @@ print("done", flush=True)
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    runtime = sanitized.runtime()
-    if runtime is None:
+def built(tmp_path_factory):
+    if sanitized.runtime() is None:
         pytest.skip("gcc with AddressSanitizer is not here")
-    built = sanitized.build(tmp_path_factory.mktemp("sanitized"))
+    return sanitized.build(tmp_path_factory.mktemp("sanitized"))
+
+
+@pytest.fixture(params=["narrow", "avx512"])
+def path(request):
+    """A vector path: the widest of the baseline and AVX2, and AVX-512."""
+    if request.param == "avx512" and "avx512" not in sanitized.paths():
+        pytest.skip("the processor has no AVX-512")
+    return sanitized.paths()[0] if request.param == "narrow" else request.param
+
+
+@pytest.fixture
+def environment(built, path):
     return os.environ | {
-        "LD_PRELOAD": runtime,
+        "LD_PRELOAD": sanitized.runtime(),
         "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's are many
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "HPCGNN_KERNELS": "native",
-        "HPCGNN_VECTOR": sanitized.path(),
+        "HPCGNN_VECTOR": path,
         "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
         sanitized.LIBRARY: str(built),
     }
@@ -59,9 +70,9 @@ def test_what_the_sanitizers_are_for(environment):
     assert "AddressSanitizer: heap-buffer-overflow" in bad.stderr, bad.stderr
 
 
-def test_the_kernels_tests_under_sanitizers(environment):
+def test_the_kernels_tests_under_sanitizers(environment, path):
     tests = [HERE / name for name in TESTS]
-    wanted = f"{sanitized.path()} and {TOO_LONG} and not (combination and {sanitized.path()}-2-)"
+    wanted = f"{path} and {TOO_LONG} and not (combination and {path}-2-)"
     done = run(environment, "-m", "pytest", "-qsx", "-p", "sanitized", "-k", wanted, *tests)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     passed = int(done.stdout.rpartition(" passed")[0].rpartition("\n")[2])

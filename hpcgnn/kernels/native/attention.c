@@ -9,22 +9,20 @@
  * whatever the number of threads; a single thread adds at once, to the same bits. (Private copies of ga_dst per
  * thread, added up at the end, would cost threads * columns * H elements, cleared and added for every block: with
  * blocks of few edges per column that is more than the rows themselves; and their number would bound that of the
- * threads, or change the result.) Measured (2 threads, AVX2, 2.5 M edges, 1 head of 40 columns): 8 buckets 36 ms, 64
- * buckets 43; waves of 32, 64 or 256 Ki edges per thread are alike.
+ * threads, or change the result.) Few buckets are faster than many; waves of 32, 64 or 256 Ki edges per thread are alike.
  */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attention.h"
+#include "table.h"
 
 #define HG_TASK 1024            /* edges; at width 256 a task is 1 MiB of reads */
-#define HG_ROW_COST 4           /* a row's own work, in edges */
 #define HG_WAVE_TASKS 4096
-#define HG_WAVE_CHUNKS 256      /* hub chunks whose partial results are held at once */
 #define HG_WAVE_EDGES 65536     /* per thread, backwards: (4 H + 4) bytes each of a wave's buffers in float32 */
 #define HG_BUCKETS 64           /* at most; each takes every so many-th group of 16 columns: none has all the work */
-#define HG_FEW 4096             /* edges * width below which waking other threads costs more than they save */
+#define HG_SMALL_BLOCK 4096             /* edges * width below which waking other threads costs more than they save */
 
 typedef struct {
     int64_t first_row, last_row, first_edge, last_edge;
@@ -53,18 +51,6 @@ typedef struct {
      * and leaves its own at the other: one hub may end and another begin in it. */
     char *between[2];
 } hg_walk;
-
-const hg_attention_kernels *hg_attention_table(int path, int type)
-{
-#if defined(__x86_64__)
-    if (path == HG_AVX2)
-        return &hg_attention_avx2[type];
-    if (path == HG_AVX512)
-        return &hg_attention_avx512[type];
-#endif
-    (void)path;
-    return &hg_attention_baseline[type];
-}
 
 static int64_t rounded(int64_t bytes)
 {
@@ -103,13 +89,14 @@ static int64_t carve(const hg_attention_args *a, int64_t size, char *at, hg_atte
 static int begin_walk(hg_walk *w, int path, int num_threads, const hg_attention_args *a, int64_t extra)
 {
     const int64_t num_edges = a->indptr[a->num_rows] - a->indptr[0];
+    const hg_kernels *table = hg_table(path);
     memset(w, 0, sizeof *w);
     w->a = a;
-    w->kernels = hg_attention_table(path, a->type);
+    w->kernels = &table->attention[a->type];
     w->size = hg_size_of(a->type);
     w->edge = a->indptr[0];
     w->partial_width = a->heads * (a->head_width + extra);
-    w->num_threads = num_edges * a->heads * a->head_width < HG_FEW ? 1 : num_threads;
+    w->num_threads = num_edges * a->heads * a->head_width < HG_SMALL_BLOCK ? 1 : num_threads;
     const int64_t each = carve(a, w->size, NULL, NULL);
     const int64_t most_chunks = num_edges / HG_HUB_EDGES * 2;
     const int64_t chunks = most_chunks < HG_WAVE_CHUNKS ? most_chunks : HG_WAVE_CHUNKS;
@@ -128,7 +115,7 @@ static int begin_walk(hg_walk *w, int path, int num_threads, const hg_attention_
     for (int t = 0; t < w->num_threads; t++) {
         hg_attention_scratch *s = &w->scratch[t];
         carve(a, w->size, w->memory + t * each, s);
-        s->philox_blocks = hg_table(path)->philox_blocks;
+        s->table = table;
         s->keys = hg_round_keys_of(a->key);
     }
     return 0;
@@ -278,7 +265,7 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
     char *buffer = memory + start_bytes + order_bytes;
     failed = failed || !memory ? -1 : 0;
     while (!failed && next_wave(w, limit)) {
-        const int64_t base = w->tasks[0].first_edge, stride = a->g_edge_term ? a->g_edge_stride : a->heads;
+        const int64_t base = w->tasks[0].first_edge, stride = a->g_edge_term ? a->g_edge_term_stride : a->heads;
         /* Element e of the gradients, counted as the block's edges are. */
         void *gradient = a->g_edge_term ? a->g_edge_term : (void *)(buffer - base * stride * w->size);
         #pragma omp parallel num_threads(w->num_threads)

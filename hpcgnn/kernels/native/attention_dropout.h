@@ -28,5 +28,5 @@ HG_INLINE void edge_words(const hg_attention_args *a, hg_attention_scratch *s, i
             s->counters[3][n] = (uint32_t)(occurrence * groups + g);
         }
     }
-    s->philox_blocks(&s->keys, s->counters[0], s->counters[1], s->counters[2], s->counters[3], n, s->words);
+    s->table->philox_blocks(&s->keys, s->counters[0], s->counters[1], s->counters[2], s->counters[3], n, s->words);
 }

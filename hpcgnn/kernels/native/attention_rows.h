@@ -4,67 +4,45 @@
  * to end (see gather_wide.h for why). Backwards the same reading of gy serves gz += m alpha gy and the dots <gy, z>,
  * since alpha comes from lse and needs no dot.
  *
- * Where a head is a whole number of units the sums are the rows of the result themselves (backwards in a complete block, which
- * may still need them, a thread's own memory). Otherwise they are padded,
- * each head to whole units: the last unit is parked behind the others, though it overlaps them in the result.
+ * Where a head is a whole number of units the sums are the rows of the result themselves (backwards in a complete block,
+ * which may still need them, a thread's own memory). Otherwise they are padded, each head to whole units: the last unit is
+ * parked behind the others, though it overlaps them in the result.
  * Overlapping columns are then summed twice, equally; in the dots they would count twice, so there z is 0 in the
  * second copy.
- *
- * Measured (AVX2, 170,000 nodes, 2.5 M edges): code of its own for heads of one unit took 8 heads of 8 from 83 to 68 ms
- * forwards and from 162 to 133 backwards. Prefetching rows of 1 KiB eight edges ahead instead of four changed nothing.
  */
-#define HG_N(name) HG_JOIN(HG_JOIN(name##_, HG_TYPE), HG_JOIN(_, HG_LANES))
-#define HG_GROUP 4
-
-#if HG_LANES == 1
-#define HG_PICK(mask, yes, no) ((mask) ? (yes) : (no))
-typedef HG_E HG_N(vec);
-typedef HG_E HG_N(loose) __attribute__((may_alias));
-#else
-#define HG_PICK(mask, yes, no) ((HG_N(vec))HG_SELECT(HG_N(lanes), mask, yes, no))
-typedef HG_E HG_N(vec) __attribute__((vector_size(HG_LANES * sizeof(HG_E))));
-typedef HG_E HG_N(loose) __attribute__((vector_size(HG_LANES * sizeof(HG_E)), aligned(sizeof(HG_E)), may_alias));
-typedef HG_I HG_N(lanes) __attribute__((vector_size(HG_LANES * sizeof(HG_E))));
-#endif
-
-/* Columns of a head, and of all, in padded sums. */
-#define HG_PADDED(width) (((width) + HG_LANES - 1) / HG_LANES * HG_LANES)
-/* First column of unit u of a head of `units`. */
-#define HG_AT(u) ((u) + 1 < units ? (u) * HG_LANES : width - HG_LANES)
-
-HG_INLINE void HG_N(pad)(const hg_attention_args *a, HG_E *padded, const HG_E *row, const int zero_overlap)
+HG_INLINE void HG_IN_UNITS(pad)(const hg_attention_args *a, HG_E *padded, const HG_E *row, const int zero_overlap)
 {
     const int64_t width = a->head_width, units = HG_PADDED(width) / HG_LANES, overlap = units * HG_LANES - width;
     for (int64_t h = 0; h < a->heads; h++, row += width, padded += units * HG_LANES) {
         for (int64_t u = 0; u < units; u++)
-            *(HG_N(loose) *)(padded + u * HG_LANES) = *(const HG_N(loose) *)(row + HG_AT(u));
+            *(HG_IN_UNITS(loose) *)(padded + u * HG_LANES) = *(const HG_IN_UNITS(loose) *)(row + HG_COLUMN(u));
         for (int64_t c = 0; zero_overlap && c < overlap; c++)
             padded[(units - 1) * HG_LANES + c] = 0;
     }
 }
 
-HG_INLINE void HG_N(unpad)(const hg_attention_args *a, HG_E *row, const HG_E *padded)
+HG_INLINE void HG_IN_UNITS(unpad)(const hg_attention_args *a, HG_E *row, const HG_E *padded)
 {
     const int64_t width = a->head_width, units = HG_PADDED(width) / HG_LANES;
     for (int64_t h = 0; h < a->heads; h++, row += width, padded += units * HG_LANES)
         for (int64_t u = 0; u < units; u++)
-            *(HG_N(loose) *)(row + HG_AT(u)) = *(const HG_N(loose) *)(padded + u * HG_LANES);
+            *(HG_IN_UNITS(loose) *)(row + HG_COLUMN(u)) = *(const HG_IN_UNITS(loose) *)(padded + u * HG_LANES);
 }
 
-/* What y less the bias is of a destination whose only edge comes from a row z: z' = m z, plus bias, less bias, rounded as y is; in
- * padded columns. */
-HG_INLINE const HG_E *HG_N(alone)(const hg_attention_args *a, const hg_attention_scratch *s, const HG_E *z)
+/* What y less the bias is of a destination whose only edge comes from a row z: z' = m z, plus bias, less bias, rounded
+ * as y is; in padded columns. */
+HG_INLINE const HG_E *HG_IN_UNITS(alone)(const hg_attention_args *a, const hg_attention_scratch *s, const HG_E *z)
 {
     const int64_t columns = a->heads * HG_PADDED(a->head_width);
     const int padded = a->head_width % HG_LANES != 0;
     const HG_E *bias = (const HG_E *)a->bias, scale = (HG_E)a->scale;
     HG_E *alone = (HG_E *)s->z;
     if (padded) {
-        HG_N(pad)(a, alone, z, 1);
+        HG_IN_UNITS(pad)(a, alone, z, 1);
         z = alone;
     }
     if (padded && bias) {
-        HG_N(pad)(a, (HG_E *)s->bias, bias, 1);
+        HG_IN_UNITS(pad)(a, (HG_E *)s->bias, bias, 1);
         bias = (const HG_E *)s->bias;
     }
     if (a->row_ids) {
@@ -82,47 +60,9 @@ HG_INLINE const HG_E *HG_N(alone)(const hg_attention_args *a, const hg_attention
     return alone;
 }
 
-/* Lane k (k < 4) of the result is the sum of the lanes of v[k]; stored to out[k * stride], k < num. */
-#if HG_LANES >= 4
-/* Halves of a and b side by side; then quarters of those; then within the quarters. */
-#define HG_HALF(l) ((l) < HG_LANES / 2 ? (l) : (l) + HG_LANES / 2)
-#define HG_HALF2(l) (HG_HALF(l) + HG_LANES / 2)
-#define HG_QUARTER(l) ((l) / (HG_LANES / 4) * (HG_LANES / 2) + (l) % (HG_LANES / 4))
-#define HG_QUARTER2(l) (HG_QUARTER(l) + HG_LANES / 4)
-#define HG_NEXT(l) ((l) ^ 1)
-#define HG_NEXT_BUT_ONE(l) ((l) ^ 2)
-#define HG_FRONT(l) ((l) * (HG_LANES / 4) % HG_LANES)
-#define HG_MIX(a, b, f) HG_TAKE(HG_N(lanes), HG_LANES, a, b, f)
-#endif
-
-HG_INLINE void HG_N(sum_lanes)(HG_E *out, int64_t stride, const HG_N(vec) v[HG_GROUP], const int num)
-{
-#if HG_LANES == 1
-    for (int k = 0; k < num; k++)
-        out[k * stride] = v[k];
-#elif HG_LANES == 2
-    for (int k = 0; k < num; k++)
-        out[k * stride] = v[k][0] + v[k][1];
-#else
-    HG_N(vec) ab = HG_MIX(v[0], v[1], HG_HALF) + HG_MIX(v[0], v[1], HG_HALF2);
-    HG_N(vec) cd = HG_MIX(v[2], v[3], HG_HALF) + HG_MIX(v[2], v[3], HG_HALF2);
-    HG_N(vec) all = HG_MIX(ab, cd, HG_QUARTER) + HG_MIX(ab, cd, HG_QUARTER2);
-#if HG_LANES == 16
-    all += HG_MIX(all, all, HG_NEXT_BUT_ONE);
-#endif
-#if HG_LANES >= 8
-    all += HG_MIX(all, all, HG_NEXT);
-    all = HG_MIX(all, all, HG_FRONT);
-#endif
-    HG_UNROLL
-    for (int k = 0; k < num; k++)
-        out[k * stride] = all[k];
-#endif
-}
-
 /* Streamed rows of num edges from e on, and of those so far ahead that what is between fills the memory's queues. */
-HG_INLINE void HG_N(find)(const hg_attention_args *a, int64_t e, const int num, int64_t ahead, int64_t readable,
-                          const HG_E **row, const HG_E **next)
+HG_INLINE void HG_IN_UNITS(find)(const hg_attention_args *a, int64_t e, const int num, int64_t ahead, int64_t readable,
+                                 const HG_E **row, const HG_E **next)
 {
     const HG_E *streamed = (const HG_E *)a->streamed;
     HG_UNROLL
@@ -133,7 +73,7 @@ HG_INLINE void HG_N(find)(const hg_attention_args *a, int64_t e, const int num, 
 }
 
 /* The lines of the rows to come that start within the columns [from, to). */
-HG_INLINE void HG_N(prefetch)(const HG_E **next, const int num, int64_t from, int64_t to)
+HG_INLINE void HG_IN_UNITS(prefetch)(const HG_E **next, const int num, int64_t from, int64_t to)
 {
     const int64_t line = 64 / sizeof(HG_E);
     for (int64_t c = (from + line - 1) / line * line; c < to; c += line) {
@@ -144,59 +84,59 @@ HG_INLINE void HG_N(prefetch)(const HG_E **next, const int num, int64_t from, in
 }
 
 /* sums += coefficient[k] * row[k] for `num` edges, the first of them being t of its tile. */
-HG_INLINE void HG_N(forward_group)(const hg_attention_args *a, const hg_attention_scratch *s, HG_E *sums, int64_t e,
-                                   int64_t t, int64_t ahead, int64_t readable, const int num, const int single)
+HG_INLINE void HG_IN_UNITS(forward_group)(const hg_attention_args *a, const hg_attention_scratch *s, HG_E *sums, int64_t e,
+                                          int64_t t, int64_t ahead, int64_t readable, const int num, const int single)
 {
     const int64_t units = single ? 1 : HG_PADDED(a->head_width) / HG_LANES, heads = a->heads, width = a->head_width;
     const HG_E *row[HG_GROUP], *next[HG_GROUP], *coefficients = (const HG_E *)s->coefficient + t * heads;
-    HG_N(find)(a, e, num, ahead, readable, row, next);
+    HG_IN_UNITS(find)(a, e, num, ahead, readable, row, next);
     for (int64_t h = 0; h < heads; h++, sums += units * HG_LANES) {
         HG_E coefficient[HG_GROUP];
-        HG_N(prefetch)(next, num, h * width, (h + 1) * width);
+        HG_IN_UNITS(prefetch)(next, num, h * width, (h + 1) * width);
         HG_UNROLL
         for (int k = 0; k < num; k++)
             coefficient[k] = coefficients[k * heads + h];
         for (int64_t u = 0; u < units; u++) {
-            HG_N(vec) sum = *(const HG_N(loose) *)(sums + u * HG_LANES);
-            const int64_t at = h * width + HG_AT(u);
+            HG_IN_UNITS(vec) sum = *(const HG_IN_UNITS(loose) *)(sums + u * HG_LANES);
+            const int64_t at = h * width + HG_COLUMN(u);
             HG_UNROLL
             for (int k = 0; k < num; k++)
-                sum += coefficient[k] * *(const HG_N(loose) *)(row[k] + at);
-            *(HG_N(loose) *)(sums + u * HG_LANES) = sum;
+                sum += coefficient[k] * *(const HG_IN_UNITS(loose) *)(row[k] + at);
+            *(HG_IN_UNITS(loose) *)(sums + u * HG_LANES) = sum;
         }
     }
 }
 
 /* The same for gz, with the dots of each row and z'. */
-HG_INLINE void HG_N(backward_group)(const hg_attention_args *a, const hg_attention_scratch *s, HG_E *sums,
-                                    const HG_E *z, int64_t e, int64_t t, int64_t ahead, int64_t readable,
-                                    const int num, const int single)
+HG_INLINE void HG_IN_UNITS(backward_group)(const hg_attention_args *a, const hg_attention_scratch *s, HG_E *sums,
+                                           const HG_E *z, int64_t e, int64_t t, int64_t ahead, int64_t readable,
+                                           const int num, const int single)
 {
     const int64_t units = single ? 1 : HG_PADDED(a->head_width) / HG_LANES, heads = a->heads, width = a->head_width;
     const HG_E *row[HG_GROUP], *next[HG_GROUP], *coefficients = (const HG_E *)s->coefficient + t * heads;
-    HG_N(find)(a, e, num, ahead, readable, row, next);
+    HG_IN_UNITS(find)(a, e, num, ahead, readable, row, next);
     for (int64_t h = 0; h < heads; h++, sums += units * HG_LANES, z += units * HG_LANES) {
         const int64_t start = a->shared ? 0 : h * width;
         HG_E coefficient[HG_GROUP];
-        HG_N(vec) dot[HG_GROUP] = {0};
+        HG_IN_UNITS(vec) dot[HG_GROUP] = {0};
         if (!a->shared || h == 0)
-            HG_N(prefetch)(next, num, start, start + width);
+            HG_IN_UNITS(prefetch)(next, num, start, start + width);
         HG_UNROLL
         for (int k = 0; k < num; k++)
             coefficient[k] = coefficients[k * heads + h];
         for (int64_t u = 0; u < units; u++) {
-            HG_N(vec) sum = *(const HG_N(loose) *)(sums + u * HG_LANES);
-            const HG_N(vec) own = *(const HG_N(loose) *)(z + u * HG_LANES);
-            const int64_t at = start + HG_AT(u);
+            HG_IN_UNITS(vec) sum = *(const HG_IN_UNITS(loose) *)(sums + u * HG_LANES);
+            const HG_IN_UNITS(vec) own = *(const HG_IN_UNITS(loose) *)(z + u * HG_LANES);
+            const int64_t at = start + HG_COLUMN(u);
             HG_UNROLL
             for (int k = 0; k < num; k++) {
-                const HG_N(vec) gy = *(const HG_N(loose) *)(row[k] + at);
+                const HG_IN_UNITS(vec) gy = *(const HG_IN_UNITS(loose) *)(row[k] + at);
                 sum += coefficient[k] * gy;
                 dot[k] += gy * own;
             }
-            *(HG_N(loose) *)(sums + u * HG_LANES) = sum;
+            *(HG_IN_UNITS(loose) *)(sums + u * HG_LANES) = sum;
         }
-        HG_N(sum_lanes)((HG_E *)s->dots + t * heads + h, heads, dot, num);
+        HG_IN_UNITS(sum_lanes)((HG_E *)s->dots + t * heads + h, heads, dot, num);
     }
 }
 
@@ -215,34 +155,34 @@ HG_INLINE void HG_N(backward_group)(const hg_attention_args *a, const hg_attenti
 /* Edges ahead, by the bytes of a streamed row. */
 #define HG_AHEAD(bytes) ((bytes) >= 1024 ? HG_GROUP : (bytes) >= 512 ? 2 * HG_GROUP : 3 * HG_GROUP)
 
-HG_INLINE void HG_N(forward_row)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,
-                                 int64_t last, HG_E *y, HG_E *maximum, HG_E *denominator, const int single)
+HG_INLINE void HG_IN_UNITS(forward_row)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,
+                                        int64_t last, HG_E *y, HG_E *maximum, HG_E *denominator, const int single)
 {
     const int padded = !single && a->head_width % HG_LANES != 0;
     const int64_t readable = a->indptr[a->num_rows], head = HG_PADDED(a->head_width);
     const int64_t ahead = HG_AHEAD(a->heads * a->head_width * (int64_t)sizeof(HG_E));
     HG_E *sums = padded ? (HG_E *)s->sums : y;
     if (padded)
-        HG_N(pad)(a, sums, y, 0);
+        HG_IN_UNITS(pad)(a, sums, y, 0);
     for (int64_t e = first; e < last; e += HG_TILE) {
         const int64_t num = last - e < HG_TILE ? last - e : HG_TILE;
         if (HG_T(forward_weights)(a, s, i, e, num, maximum, denominator))
             for (int64_t h = 0; h < a->heads; h++) {
                 const HG_E factor = ((const HG_E *)s->factor)[h];
                 for (int64_t c = h * head; c < (h + 1) * head; c += HG_LANES)
-                    *(HG_N(loose) *)(sums + c) *= factor;
+                    *(HG_IN_UNITS(loose) *)(sums + c) *= factor;
             }
-#define HG_CALL(n) HG_N(forward_group)(a, s, sums, e + t, t, ahead, readable, n, single)
-        HG_GROUPS(HG_CALL)
-#undef HG_CALL
+#define HG_OF_EDGES(n) HG_IN_UNITS(forward_group)(a, s, sums, e + t, t, ahead, readable, n, single)
+        HG_GROUPS(HG_OF_EDGES)
+#undef HG_OF_EDGES
     }
     if (padded)
-        HG_N(unpad)(a, y, sums);
+        HG_IN_UNITS(unpad)(a, y, sums);
 }
 
-HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,
-                                  int64_t last, HG_E *gz, HG_E *ga_src, HG_E *gradient, int64_t stride,
-                                  const int single)
+HG_INLINE void HG_IN_UNITS(backward_row)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first,
+                                         int64_t last, HG_E *gz, HG_E *ga_src, HG_E *gradient, int64_t stride,
+                                         const int single)
 {
     const int padded = !single && a->head_width % HG_LANES != 0;
     const int64_t readable = a->indptr[a->num_rows], r = a->rows ? a->rows[i] : i;
@@ -253,19 +193,19 @@ HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scrat
         memset(sums, 0, (size_t)(a->heads * HG_PADDED(a->head_width)) * sizeof *sums);
         memset(ga, 0, (size_t)a->heads * sizeof *ga);
     } else if (padded)
-        HG_N(pad)(a, sums, gz, 0);
+        HG_IN_UNITS(pad)(a, sums, gz, 0);
     if (padded || a->row_ids || a->bias)
-        z = HG_N(alone)(a, s, z);
+        z = HG_IN_UNITS(alone)(a, s, z);
     for (int64_t e = first; e < last; e += HG_TILE) {
         const int64_t num = last - e < HG_TILE ? last - e : HG_TILE;
         HG_T(backward_weights)(a, s, i, e, num);
-#define HG_CALL(n) HG_N(backward_group)(a, s, sums, z, e + t, t, ahead, readable, n, single)
-        HG_GROUPS(HG_CALL)
-#undef HG_CALL
+#define HG_OF_EDGES(n) HG_IN_UNITS(backward_group)(a, s, sums, z, e + t, t, ahead, readable, n, single)
+        HG_GROUPS(HG_OF_EDGES)
+#undef HG_OF_EDGES
         HG_T(backward_finish)(a, s, num, ga, gradient + e * stride, stride);
     }
     if (padded)
-        HG_N(unpad)(a, gz, sums);
+        HG_IN_UNITS(unpad)(a, gz, sums);
     else if (a->complete)
         memcpy(gz, sums, (size_t)(a->heads * a->head_width) * sizeof *gz);
     if (a->complete)
@@ -273,7 +213,7 @@ HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scrat
 }
 
 /* Heads of a single unit, as narrow ones are, have code of their own, without the loop over units. */
-#define HG_SINGLE(row, ...)                                                                                            \
+#define HG_BY_UNITS(row, ...)                                                                                          \
     {                                                                                                                  \
         if (a->head_width == HG_LANES)                                                                                 \
             row(__VA_ARGS__, 1);                                                                                       \
@@ -281,8 +221,8 @@ HG_INLINE void HG_N(backward_row)(const hg_attention_args *a, hg_attention_scrat
             row(__VA_ARGS__, 0);                                                                                       \
     }
 
-static __attribute__((noinline)) void HG_N(forward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
-                                                         int64_t first, int64_t last)
+static __attribute__((noinline)) void HG_IN_UNITS(forward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
+                                                                int64_t first, int64_t last)
 {
     const int64_t bytes = a->heads * a->head_width * (int64_t)sizeof(HG_E);
     for (int64_t i = first; i < last; i++) {
@@ -296,24 +236,25 @@ static __attribute__((noinline)) void HG_N(forward_rows)(const hg_attention_args
         if (a->complete)
             HG_T(begin_row)(a, y, maximum, denominator);
         if (begin < end)
-            HG_SINGLE(HG_N(forward_row), a, s, i, begin, end, y, maximum, denominator)
+            HG_BY_UNITS(HG_IN_UNITS(forward_row), a, s, i, begin, end, y, maximum, denominator)
         if (a->complete)
             HG_T(normalise)(y, denominator, a->bias, a->heads, a->head_width);
     }
 }
 
-static __attribute__((noinline)) void HG_N(forward_chunk)(const hg_attention_args *a, hg_attention_scratch *s,
-                                                          int64_t i, int64_t first, int64_t last, void *partial)
+static __attribute__((noinline)) void HG_IN_UNITS(forward_chunk)(const hg_attention_args *a, hg_attention_scratch *s,
+                                                                 int64_t i, int64_t first, int64_t last, void *partial)
 {
     const int64_t heads = a->heads, width = heads * a->head_width;
     HG_E *y = (HG_E *)partial;
     for (int64_t c = 0; c < width + 2 * heads; c++)
         y[c] = c < width || c >= width + heads ? 0 : (HG_E)-__builtin_inf();
-    HG_SINGLE(HG_N(forward_row), a, s, i, first, last, y, y + width, y + width + heads)
+    HG_BY_UNITS(HG_IN_UNITS(forward_row), a, s, i, first, last, y, y + width, y + width + heads)
 }
 
-static __attribute__((noinline)) void HG_N(backward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
-                                                          int64_t first, int64_t last, void *gradient, int64_t stride)
+static __attribute__((noinline)) void HG_IN_UNITS(backward_rows)(const hg_attention_args *a, hg_attention_scratch *s,
+                                                                 int64_t first, int64_t last, void *gradient,
+                                                                 int64_t stride)
 {
     const int64_t bytes = a->heads * a->head_width * (int64_t)sizeof(HG_E);
     for (int64_t i = first; i < last; i++) {
@@ -325,38 +266,22 @@ static __attribute__((noinline)) void HG_N(backward_rows)(const hg_attention_arg
             hg_prefetch_row((HG_E *)a->own + next * a->own_stride, bytes + a->heads * (int64_t)sizeof(HG_E));
         }
         if ((begin < end || a->complete) && end - begin <= HG_HUB_EDGES)
-            HG_SINGLE(HG_N(backward_row), a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
+            HG_BY_UNITS(HG_IN_UNITS(backward_row), a, s, i, begin, end, (HG_E *)a->sums + r * a->sums_stride,
                       (HG_E *)a->ga_src + r * a->ga_src_stride, (HG_E *)gradient, stride)
     }
 }
 
-static __attribute__((noinline)) void HG_N(backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s,
-                                                           int64_t i, int64_t first, int64_t last, void *partial,
-                                                           void *gradient, int64_t stride)
+static __attribute__((noinline)) void HG_IN_UNITS(backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s,
+                                                                  int64_t i, int64_t first, int64_t last, void *partial,
+                                                                  void *gradient, int64_t stride)
 {
     const int64_t width = a->heads * a->head_width;
     HG_E *gz = (HG_E *)partial;
     for (int64_t c = 0; c < width + a->heads; c++)
         gz[c] = 0;
-    HG_SINGLE(HG_N(backward_row), a, s, i, first, last, gz, gz + width, (HG_E *)gradient, stride)
+    HG_BY_UNITS(HG_IN_UNITS(backward_row), a, s, i, first, last, gz, gz + width, (HG_E *)gradient, stride)
 }
 
-#include "between_rows.h"
-
-#undef HG_N
-#undef HG_GROUP
-#undef HG_PADDED
-#undef HG_AT
-#undef HG_HALF
-#undef HG_HALF2
-#undef HG_QUARTER
-#undef HG_QUARTER2
-#undef HG_NEXT
-#undef HG_NEXT_BUT_ONE
-#undef HG_FRONT
-#undef HG_MIX
 #undef HG_GROUPS
 #undef HG_AHEAD
-#undef HG_SINGLE
-#undef HG_PICK
-#undef HG_LANES
+#undef HG_BY_UNITS

@@ -5,8 +5,8 @@
  *
  * Element (t, h) of a tile stands at t * H + h, and the tile is treated a register at a time. Where H is a power of
  * two that fits a register, lane l always holds head l mod H, so that maxima and sums are formed in lanes too and
- * joined at the end: against loops over heads that took 4 heads of width 4 from 52 to 39 ms forwards (AVX2, 2.5 M
- * edges). Tiles of 16 edges are a little slower than of 32; prefetching 16, 32 or 64 edges ahead makes no difference.
+ * joined at the end; loops over heads are slower. Tiles of 16 edges are a little slower than of 32; prefetching 16, 32 or
+ * 64 edges ahead makes no difference.
  */
 typedef HG_E HG_T(full) __attribute__((vector_size(HG_VECTOR_BYTES)));
 typedef HG_I HG_T(full_ints) __attribute__((vector_size(HG_VECTOR_BYTES)));
@@ -35,8 +35,8 @@ HG_INLINE HG_T(full) HG_T(slopes)(HG_T(full) x, HG_E slope)
     return HG_CHOICE(x > zero, one, below);
 }
 
-/* LeakyReLU. Chosen, not multiplied by 1 or the slope: a compiler may then not join the product with a difference that follows,
- * and both directions round it alike. */
+/* LeakyReLU. Chosen, not multiplied by 1 or the slope: a compiler may then not join the product with a difference that
+ * follows, and both directions round it alike. */
 HG_INLINE HG_T(full) HG_T(leaky)(HG_T(full) x, HG_E slope)
 {
     const HG_T(full) zero = {0};
@@ -124,15 +124,15 @@ HG_INLINE void HG_T(logits)(const hg_attention_args *a, hg_attention_scratch *s,
     }
     if (a->edge_term)
         for (int64_t t = 0; t < num; t++) {
-            const HG_E *restrict term = (const HG_E *)a->edge_term + (e + t) * a->edge_stride;
+            const HG_E *restrict term = (const HG_E *)a->edge_term + (e + t) * a->edge_term_stride;
             for (int64_t h = 0; h < heads; h++)
                 logit[t * heads + h] += term[h];
         }
 }
 
 /* coefficient *= 0 or 1 / (1 - p). */
-HG_INLINE void HG_T(drop)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t e, int64_t num,
-                          const int64_t heads, const int forward)
+HG_INLINE void HG_T(drop_weights)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t e, int64_t num,
+                                  const int64_t heads, const int forward)
 {
     const int64_t per_edge = (heads + 3) / 4 * 4;
     const HG_E scale = (HG_E)a->scale;
@@ -206,7 +206,7 @@ HG_INLINE int HG_T(forward_tile)(const hg_attention_args *a, hg_attention_scratc
                 denominator[h] += logit[t * heads + h];
     }
     if (a->row_ids)
-        HG_T(drop)(a, s, i, e, num, heads, 1);
+        HG_T(drop_weights)(a, s, i, e, num, heads, 1);
     return rescale;
 }
 
@@ -224,11 +224,12 @@ HG_INLINE void HG_T(backward_tile)(const hg_attention_args *a, hg_attention_scra
         HG_AS_FULL(coefficient + k) = alpha;
     }
     if (a->row_ids)
-        HG_T(drop)(a, s, i, e, num, heads, 0);
+        HG_T(drop_weights)(a, s, i, e, num, heads, 0);
 }
 
-/* gradient of the logits from the dots <gy, z'>, 0 of what is dropped; adds them to ga_src. The difference from D comes first: where one alpha is 1
- * it is exactly 0, and anything else would be a share of z that large features make larger than the gradient. */
+/* gradient of the logits from the dots <gy, z'>, 0 of what is dropped; adds them to ga_src. The difference from D comes
+ * first: where one alpha is 1 it is exactly 0, and anything else would be a share of z that large features make larger
+ * than the gradient. */
 HG_INLINE void HG_T(backward_logits)(hg_attention_scratch *s, int64_t num, HG_E *restrict ga_src, HG_E *restrict gradient,
                                      int64_t stride, const int dropping, const int64_t heads, const int whole)
 {
@@ -278,9 +279,9 @@ static __attribute__((noinline)) int HG_T(forward_weights)(const hg_attention_ar
                                                            HG_E *denominator)
 {
     const HG_E *a_dst = (const HG_E *)a->own + (a->rows ? a->rows[i] : i) * a->own_stride;
-#define HG_CALL(heads, whole) return HG_T(forward_tile)(a, s, i, e, num, a_dst, maximum, denominator, heads, whole)
-    HG_HEADS(HG_CALL)
-#undef HG_CALL
+#define HG_OF_HEADS(heads, whole) return HG_T(forward_tile)(a, s, i, e, num, a_dst, maximum, denominator, heads, whole)
+    HG_HEADS(HG_OF_HEADS)
+#undef HG_OF_HEADS
 }
 
 static __attribute__((noinline)) void HG_T(backward_weights)(const hg_attention_args *a, hg_attention_scratch *s,
@@ -288,17 +289,17 @@ static __attribute__((noinline)) void HG_T(backward_weights)(const hg_attention_
 {
     const int64_t r = a->rows ? a->rows[i] : i;
     const HG_E *a_src = (const HG_E *)a->own + r * a->own_stride + a->heads * a->head_width;
-#define HG_CALL(heads, whole) HG_T(backward_tile)(a, s, i, e, num, a_src, heads)
-    HG_HEADS(HG_CALL)
-#undef HG_CALL
+#define HG_OF_HEADS(heads, whole) HG_T(backward_tile)(a, s, i, e, num, a_src, heads)
+    HG_HEADS(HG_OF_HEADS)
+#undef HG_OF_HEADS
 }
 
 static __attribute__((noinline)) void HG_T(backward_finish)(const hg_attention_args *a, hg_attention_scratch *s,
                                                             int64_t num, HG_E *ga_src, HG_E *gradient, int64_t stride)
 {
-#define HG_CALL(heads, whole) HG_T(backward_logits)(s, num, ga_src, gradient, stride, a->row_ids != NULL, heads, whole)
-    HG_HEADS(HG_CALL)
-#undef HG_CALL
+#define HG_OF_HEADS(heads, whole) HG_T(backward_logits)(s, num, ga_src, gradient, stride, a->row_ids != NULL, heads, whole)
+    HG_HEADS(HG_OF_HEADS)
+#undef HG_OF_HEADS
 }
 
 HG_INLINE void HG_T(begin_row)(const hg_attention_args *a, HG_E *y, HG_E *maximum, HG_E *denominator)

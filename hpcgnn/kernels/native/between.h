@@ -1,5 +1,6 @@
-/* Template: what is done to the rows between two layers, of f32 or f64, in one pass: ELU, the gradient of a bias, the end of
- * attention. Every step is of `num` columns: a whole register, or what is left of a head. ELU's gradient is in between_rows.h.
+/* Template: what is done to the rows between two layers, of f32 or f64, in one pass: ELU, the gradient of a bias, the
+ * end of attention. Every step is of `num` columns: a whole register, or what is left of a head. ELU's gradient is in
+ * between_rows.h.
  */
 #define HG_STEPS(first, last, step)                                                                                    \
     {                                                                                                                  \

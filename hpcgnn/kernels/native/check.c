@@ -1,10 +1,7 @@
 /* One pass over a block's structure, so that the other kernels need not check an index ever again. */
 #include "hg.h"
 
-enum { HG_VALID = 0, HG_INDPTR_START = 1, HG_INDPTR_ORDER = 2, HG_INDPTR_END = 3, HG_ROW_RANGE = 4, HG_ROW_ORDER = 5,
-       HG_INDEX_RANGE = 6 };
-
-/* 0, or the number of a fault (in the order of hpcgnn.kernels.interface.BLOCK_FAULTS) and where it is first seen. */
+/* HG_VALID, or what is wrong and where it is first seen. */
 HG_EXPORT int hg_check_block(int num_threads, const int64_t *indptr, int64_t num_stored, const int32_t *indices,
                              int64_t num_indices, const int32_t *rows, int64_t num_rows, int64_t num_sources,
                              int64_t *position)

@@ -1,8 +1,8 @@
-/* Which vector paths this processor can run. The library may be compiled on one kind of node and run on another, so
- * the question is asked at run time; the answer's owner is the caller, which passes the path to every call. */
-#include "hg.h"
+/* What this processor can run, and the table of each vector path. The library may be compiled on one kind of node and run on
+ * another, so the question is asked at run time; the answer's owner is the caller, which passes the path to every call. */
+#include "products.h"
+#include "table.h"
 
-/* 1 if the processor (and the operating system) can run the path, else 0. */
 HG_EXPORT int hg_supports(int path)
 {
     if (path == HG_BASELINE)
@@ -17,6 +17,32 @@ HG_EXPORT int hg_supports(int path)
             && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
     return 0;
+}
+
+/* AVX2 and FMA; AVX512-BF16. */
+HG_EXPORT int hg_multiplies(void)
+{
+    int found = 0;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        found |= HG_FLOAT_PRODUCTS;
+#if defined(HG_PAIRS)
+    if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        found |= HG_ROUNDED_PRODUCTS;
+#endif
+#endif
+    return found;
+}
+
+/* Of the maker on whose processors the library that torch brings along is slower (docs/kernels.md has the figures). */
+HG_EXPORT int hg_should_multiply(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_is("amd");
+#else
+    return 0;
+#endif
 }
 
 const hg_kernels *hg_table(int path)

@@ -1,22 +1,21 @@
 /* Who takes which rows of the largest-of-neighbours kernels: shares of about equal numbers of edges, taken as threads
  * become free. A row is never shared out, so a hub is one thread's work. */
-#include "hg.h"
+#include "table.h"
 
-#define HG_ROW_COST 4
-#define HG_SHARE 4096
+#define HG_EXTREME_SHARE 4096
 
 static void each_share(const hg_extreme_args *a, void (*rows)(const hg_extreme_args *, int64_t, int64_t), int num_threads)
 {
     if (a->num_rows == 0 || a->width == 0)
         return;
     const int64_t cost = a->indptr[a->num_rows] - a->indptr[0] + HG_ROW_COST * a->num_rows;
-    const int64_t shares = (cost + HG_SHARE - 1) / HG_SHARE;
+    const int64_t shares = (cost + HG_EXTREME_SHARE - 1) / HG_EXTREME_SHARE;
     if (shares == 1)
         num_threads = 1;
     #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads)
     for (int64_t s = 0; s < shares; s++)
-        rows(a, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * HG_SHARE),
-             hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * HG_SHARE));
+        rows(a, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * HG_EXTREME_SHARE),
+             hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * HG_EXTREME_SHARE));
 }
 
 HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a)

@@ -1,10 +1,8 @@
 /* Template: the largest of each row's sources, column by column, and the sums of what belongs to equal elements.
  *
  * Plain loops over columns that the compiler turns into vectors: like gather they wait for memory, and y and count of a
- * row stay in the first-level cache. Included with HG_TYPE (suffix of the names) and HG_E (the element).
+ * row stay in the first-level cache.
  */
-#define HG_T(name) HG_JOIN(name##_, HG_TYPE)
-
 static void HG_T(largest_rows)(const hg_extreme_args *a, int64_t first, int64_t last)
 {
     for (int64_t i = first; i < last; i++) {
@@ -44,6 +42,3 @@ static void HG_T(matching_rows)(const hg_extreme_args *a, int64_t first, int64_t
     }
 }
 
-#undef HG_T
-#undef HG_TYPE
-#undef HG_E

@@ -6,12 +6,10 @@
  */
 #include <stdlib.h>
 
-#include "hg.h"
+#include "table.h"
 
-#define HG_ROW_COST 4           /* a row's own work (its pointer, its store), in edges */
-#define HG_SHARE 8192           /* edges per share: 32 KiB of indices, re-read from cache for each panel */
-#define HG_MIN_SHARE 256
-#define HG_WAVE_CHUNKS 256      /* hub chunks whose sums are held at once, unless a single hub has more */
+#define HG_GATHER_SHARE 8192           /* edges per share: 32 KiB of indices, re-read from cache for each panel */
+#define HG_LEAST_GATHER_SHARE 256
 
 typedef struct { int64_t row, first_chunk, num_chunks; } hg_hub;
 typedef struct { int64_t first, last; } hg_edges;
@@ -92,7 +90,7 @@ HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a)
 
     const int64_t cost = num_edges + HG_ROW_COST * a->num_rows;
     int64_t share = cost / (8 * num_threads);
-    share = share < HG_MIN_SHARE ? HG_MIN_SHARE : share > HG_SHARE ? HG_SHARE : share;
+    share = share < HG_LEAST_GATHER_SHARE ? HG_LEAST_GATHER_SHARE : share > HG_GATHER_SHARE ? HG_GATHER_SHARE : share;
     const int64_t shares = (cost + share - 1) / share;
     if (shares == 1 || num_threads == 1) {
         for (int64_t s = 0; s < shares; s++)
@@ -113,12 +111,12 @@ HG_EXPORT double hg_probe(int path, int num_threads, const void *x, int64_t row_
                           const int32_t *indices, int64_t num)
 {
     const hg_kernels *table = hg_table(path);
-    const int64_t shares = (num + HG_SHARE - 1) / HG_SHARE;
+    const int64_t shares = (num + HG_GATHER_SHARE - 1) / HG_GATHER_SHARE;
     double sum = 0;
     #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads) reduction(+ : sum)
     for (int64_t s = 0; s < shares; s++) {
-        int64_t first = s * HG_SHARE, left = num - first;
-        sum += table->probe(x, row_bytes, stride_bytes, indices + first, left < HG_SHARE ? left : HG_SHARE, left);
+        int64_t first = s * HG_GATHER_SHARE, left = num - first;
+        sum += table->probe(x, row_bytes, stride_bytes, indices + first, left < HG_GATHER_SHARE ? left : HG_GATHER_SHARE, left);
     }
     return sum;
 }

@@ -1,29 +1,23 @@
 /* The gather kernels of one path: the templates for each element type and unit, and the choice between them by width.
  *
  * Rows that fit into 8 registers (bfloat16: 16) are summed there (gather_narrow.h), wider ones in the L1 cache
- * (gather_wide.h). A row
- * narrower than a register uses the largest power of two of columns that fits, twice if need be: width 7 is two
- * overlapping units of 4, width 1 is scalar.
+ * (gather_wide.h). A row narrower than a register uses the largest power of two of columns that fits, twice if need be:
+ * width 7 is two overlapping units of 4, width 1 is scalar.
  */
-#define HG_F32_LANES (HG_VECTOR_BYTES / 4)
-#define HG_F64_LANES (HG_VECTOR_BYTES / 8)
-
 /* Kinds of unit. */
 #define HG_PLAIN 0
 #define HG_PAIR 1               /* bfloat16, two columns per lane */
 #define HG_SINGLE 2             /* bfloat16, one column: width 1 only */
 
-/* Edges ahead of the sum at which rows are prefetched. Narrow rows, AVX2, 2 threads, 400,000 nodes in random order,
- * gather / probe at 6, 10, 16, 24, 40 edges: float32 width 16 0.78 0.78 0.83 1.10 1.13, width 64 0.84 0.88 0.88 0.92
- * 0.86, bfloat16 width 64 0.49 0.65 0.69 0.77 0.80: a narrow row is summed in 2 ns, a row from memory takes 100. Wide
- * rows need less: those of 1024 bytes are prefetched one group of 4 ahead, those of 512 two, others 16 edges
- * (12 and 24 are as good). */
+/* Edges ahead of the sum at which rows are prefetched: a narrow row is summed many times faster than one comes from memory.
+ * Wide rows need less: those of 1024 bytes are prefetched one group of 4 ahead, those of 512 two, others 16 edges (12 and
+ * 24 are as good). */
 #define HG_NARROW_AHEAD 24
 #define HG_WIDE_AHEAD 16
 
 /* A hub from the sums of its chunks, which are added into the first one's place in order. */
 #define HG_FINISH(type)                                                                                                \
-    static void finish_##type(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks)                   \
+    static void gather_finish_##type(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks)            \
     {                                                                                                                  \
         type *sums = (type *)partial, *y;                                                                              \
         const int64_t width = a->width, r = a->rows ? a->rows[i] : i;                                                  \
@@ -203,41 +197,41 @@ HG_FINISH(double)
 #define HG_IF_OVER_8(statement)
 #endif
 
-#define HG_CHOOSE_f32(name, ...)                                                                                       \
+#define HG_BY_WIDTH_f32(name, ...)                                                                                     \
     const int64_t width = a->width, full = HG_F32_LANES;                                                               \
-    if (width > 8 * full) wide_##name##_f32_full(__VA_ARGS__);                                                         \
-    else if (width >= full) name##_f32_full(__VA_ARGS__);                                                              \
-    else HG_IF_OVER_8(if (width >= 8) name##_f32_8(__VA_ARGS__);)                                                      \
-    HG_IF_OVER_4(if (width >= 4) name##_f32_4(__VA_ARGS__);)                                                           \
-    if (width >= 2) name##_f32_2(__VA_ARGS__);                                                                         \
-    else name##_f32_1(__VA_ARGS__);
+    if (width > 8 * full) gather_wide_##name##_f32_full(__VA_ARGS__);                                                  \
+    else if (width >= full) gather_##name##_f32_full(__VA_ARGS__);                                                     \
+    else HG_IF_OVER_8(if (width >= 8) gather_##name##_f32_8(__VA_ARGS__);)                                             \
+    HG_IF_OVER_4(if (width >= 4) gather_##name##_f32_4(__VA_ARGS__);)                                                  \
+    if (width >= 2) gather_##name##_f32_2(__VA_ARGS__);                                                                \
+    else gather_##name##_f32_1(__VA_ARGS__);
 
-#define HG_CHOOSE_f64(name, ...)                                                                                       \
+#define HG_BY_WIDTH_f64(name, ...)                                                                                     \
     const int64_t width = a->width, full = HG_F64_LANES;                                                               \
-    if (width > 8 * full) wide_##name##_f64_full(__VA_ARGS__);                                                         \
-    else if (width >= full) name##_f64_full(__VA_ARGS__);                                                              \
-    else HG_IF_OVER_8(if (width >= 4) name##_f64_4(__VA_ARGS__);)                                                      \
-    HG_IF_OVER_4(if (width >= 2) name##_f64_2(__VA_ARGS__);)                                                           \
-    name##_f64_1(__VA_ARGS__);
+    if (width > 8 * full) gather_wide_##name##_f64_full(__VA_ARGS__);                                                  \
+    else if (width >= full) gather_##name##_f64_full(__VA_ARGS__);                                                     \
+    else HG_IF_OVER_8(if (width >= 4) gather_##name##_f64_4(__VA_ARGS__);)                                             \
+    HG_IF_OVER_4(if (width >= 2) gather_##name##_f64_2(__VA_ARGS__);)                                                  \
+    gather_##name##_f64_1(__VA_ARGS__);
 
-#define HG_CHOOSE_bf16(name, ...)                                                                                      \
+#define HG_BY_WIDTH_bf16(name, ...)                                                                                    \
     const int64_t width = a->width, full = 2 * HG_F32_LANES;                                                           \
-    if (width > 8 * full) wide_##name##_bf16_full(__VA_ARGS__);                                                        \
-    else if (width >= full) name##_bf16_full(__VA_ARGS__);                                                             \
-    else HG_IF_OVER_8(if (width >= 16) name##_bf16_16(__VA_ARGS__);)                                                   \
-    HG_IF_OVER_4(if (width >= 8) name##_bf16_8(__VA_ARGS__);)                                                          \
-    if (width >= 4) name##_bf16_4(__VA_ARGS__);                                                                        \
-    else if (width >= 2) name##_bf16_2(__VA_ARGS__);                                                                   \
-    else name##_bf16_1(__VA_ARGS__);
+    if (width > 8 * full) gather_wide_##name##_bf16_full(__VA_ARGS__);                                                 \
+    else if (width >= full) gather_##name##_bf16_full(__VA_ARGS__);                                                    \
+    else HG_IF_OVER_8(if (width >= 16) gather_##name##_bf16_16(__VA_ARGS__);)                                          \
+    HG_IF_OVER_4(if (width >= 8) gather_##name##_bf16_8(__VA_ARGS__);)                                                 \
+    if (width >= 4) gather_##name##_bf16_4(__VA_ARGS__);                                                               \
+    else if (width >= 2) gather_##name##_bf16_2(__VA_ARGS__);                                                          \
+    else gather_##name##_bf16_1(__VA_ARGS__);
 
 #define HG_GATHER(type)                                                                                                \
-    static void rows_##type(const hg_gather_args *a, int64_t first, int64_t last)                                      \
+    static void gather_rows_##type(const hg_gather_args *a, int64_t first, int64_t last)                               \
     {                                                                                                                  \
-        HG_CHOOSE_##type(rows, a, first, last)                                                                         \
+        HG_BY_WIDTH_##type(rows, a, first, last)                                                                       \
     }                                                                                                                  \
-    static void chunk_##type(const hg_gather_args *a, int64_t first, int64_t last, void *partial)                      \
+    static void gather_chunk_##type(const hg_gather_args *a, int64_t first, int64_t last, void *partial)               \
     {                                                                                                                  \
-        HG_CHOOSE_##type(chunk, a, first, last, partial)                                                               \
+        HG_BY_WIDTH_##type(chunk, a, first, last, partial)                                                             \
     }
 HG_GATHER(f32)
 HG_GATHER(f64)

@@ -6,9 +6,8 @@
  * scalar tails. What is added to (with accumulate) is loaded before anything is stored.
  *
  * bfloat16 rows that need up to twice the registers are summed half by half, the second half while the lines fetched
- * for the first are in cache. For them that beats gather_wide.h (width 128, AVX2: 4.8 against 6.1 ns per edge from
- * cache, 0.69 against 0.56 of the probe in clustered order); for float32 it does not. AVX-512 has 32 registers and needs no
- * halves (0.82 of the probe at width 256 where they came to 0.64).
+ * for the first are in cache. For them that beats gather_wide.h; for float32 it does not. AVX-512 has 32 registers and is
+ * faster without halves.
  */
 #if HG_KIND == HG_PAIR
 #define HG_MAX_UNITS (HG_LANES != HG_F32_LANES ? 2 : HG_VECTOR_BYTES == 64 ? 8 : 4)
@@ -17,12 +16,12 @@
 #endif
 
 /* First column of unit k of num_units. */
-#define HG_AT(k) ((k) < num_units - 1 ? column + (k) * HG_COLUMNS : last_column)
+#define HG_UNIT_AT(k) ((k) < num_units - 1 ? column + (k) * HG_COLUMNS : last_column)
 
 /* sums = those of edges [first, last), columns from `column` on, the last unit at `last_column`. `fetched` units of
  * each row to come are prefetched, whatever its bytes are summed by. */
-HG_INLINE void HG_N(sum)(HG_N(vec) *sums, const hg_gather_args *a, int64_t first, int64_t last, int64_t readable,
-                         int64_t column, int64_t last_column, const int num_units, const int scaled, const int fetched)
+HG_INLINE void HG_TAGGED(sum)(HG_TAGGED(vec) *sums, const hg_gather_args *a, int64_t first, int64_t last, int64_t readable,
+                              int64_t column, int64_t last_column, const int num_units, const int scaled, const int fetched)
 {
     const HG_X *x = (const HG_X *)a->x;
     const int32_t *indices = a->indices;
@@ -31,7 +30,7 @@ HG_INLINE void HG_N(sum)(HG_N(vec) *sums, const hg_gather_args *a, int64_t first
 
     HG_UNROLL
     for (int k = 0; k < num_units * HG_VECTORS; k++)
-        sums[k] = (HG_N(vec)){0};
+        sums[k] = (HG_TAGGED(vec)){0};
     for (int64_t e = first; e < last; e++) {
         if (fetched && e + HG_NARROW_AHEAD < readable) {
             const int64_t j = indices[e + HG_NARROW_AHEAD];
@@ -53,22 +52,22 @@ HG_INLINE void HG_N(sum)(HG_N(vec) *sums, const hg_gather_args *a, int64_t first
             coefficient *= source_scale[j];
         HG_UNROLL
         for (int k = 0; k < num_units - 1; k++)
-            HG_N(add)(sums + k * HG_VECTORS, row + HG_AT(k), coefficient, scaled);
-        HG_N(add)(sums + (num_units - 1) * HG_VECTORS, row + last_column, coefficient, scaled);
+            HG_TAGGED(add)(sums + k * HG_VECTORS, row + HG_UNIT_AT(k), coefficient, scaled);
+        HG_TAGGED(add)(sums + (num_units - 1) * HG_VECTORS, row + last_column, coefficient, scaled);
     }
 }
 
-HG_INLINE void HG_N(narrow_rows)(const hg_gather_args *a, int64_t first, int64_t last, int64_t column,
-                                 int64_t last_column, const int num_units, const int scaled, const int fetched)
+HG_INLINE void HG_TAGGED(narrow_rows)(const hg_gather_args *a, int64_t first, int64_t last, int64_t column,
+                                      int64_t last_column, const int num_units, const int scaled, const int fetched)
 {
     const int64_t readable = a->indptr[a->num_rows];
     for (int64_t i = first; i < last; i++) {
         const int64_t begin = a->indptr[i], end = a->indptr[i + 1];
         const int64_t r = a->rows ? a->rows[i] : i;
-        HG_N(vec) sums[HG_MAX_UNITS * HG_VECTORS];
+        HG_TAGGED(vec) sums[HG_MAX_UNITS * HG_VECTORS];
         if (end - begin > HG_HUB_EDGES || (begin == end && a->accumulate))
             continue;
-        HG_N(sum)(sums, a, begin, end, readable, column, last_column, num_units, scaled, fetched);
+        HG_TAGGED(sum)(sums, a, begin, end, readable, column, last_column, num_units, scaled, fetched);
         if (a->row_scale) {
             const HG_A factor = ((const HG_A *)a->row_scale)[r];
             HG_UNROLL
@@ -81,11 +80,11 @@ HG_INLINE void HG_N(narrow_rows)(const hg_gather_args *a, int64_t first, int64_t
             if (a->accumulate) {
                 HG_UNROLL
                 for (int k = 0; k < num_units; k++)
-                    HG_N(add)(sums + k * HG_VECTORS, y + HG_AT(k), 1, 0);
+                    HG_TAGGED(add)(sums + k * HG_VECTORS, y + HG_UNIT_AT(k), 1, 0);
             }
             HG_UNROLL
             for (int k = 0; k < num_units; k++)
-                HG_N(store_bf16)(y + HG_AT(k), sums + k * HG_VECTORS);
+                HG_TAGGED(store_bf16)(y + HG_UNIT_AT(k), sums + k * HG_VECTORS);
             continue;
         }
 #endif
@@ -93,22 +92,22 @@ HG_INLINE void HG_N(narrow_rows)(const hg_gather_args *a, int64_t first, int64_t
         if (a->accumulate) {
             HG_UNROLL
             for (int k = 0; k < num_units; k++)
-                HG_N(add_result)(sums + k * HG_VECTORS, y + HG_AT(k));
+                HG_TAGGED(add_result)(sums + k * HG_VECTORS, y + HG_UNIT_AT(k));
         }
         HG_UNROLL
         for (int k = 0; k < num_units; k++)
-            HG_N(store_result)(y + HG_AT(k), sums + k * HG_VECTORS);
+            HG_TAGGED(store_result)(y + HG_UNIT_AT(k), sums + k * HG_VECTORS);
     }
 }
 
-HG_INLINE void HG_N(narrow_chunk)(const hg_gather_args *a, int64_t first, int64_t last, HG_A *partial,
-                                  int64_t column, int64_t last_column, const int num_units, const int scaled)
+HG_INLINE void HG_TAGGED(narrow_chunk)(const hg_gather_args *a, int64_t first, int64_t last, HG_A *partial, int64_t column,
+                                       int64_t last_column, const int num_units, const int scaled)
 {
-    HG_N(vec) sums[HG_MAX_UNITS * HG_VECTORS];
-    HG_N(sum)(sums, a, first, last, last, column, last_column, num_units, scaled, num_units);
+    HG_TAGGED(vec) sums[HG_MAX_UNITS * HG_VECTORS];
+    HG_TAGGED(sum)(sums, a, first, last, last, column, last_column, num_units, scaled, num_units);
     HG_UNROLL
     for (int k = 0; k < num_units; k++)
-        HG_N(store_result)(partial + HG_AT(k), sums + k * HG_VECTORS);
+        HG_TAGGED(store_result)(partial + HG_UNIT_AT(k), sums + k * HG_VECTORS);
 }
 
 /* One copy of the code per number of units and with or without coefficients, so that the sums are registers. */
@@ -129,43 +128,43 @@ HG_INLINE void HG_N(narrow_chunk)(const hg_gather_args *a, int64_t first, int64_
 #define HG_WIDER_CASES(call)
 #endif
 
-static __attribute__((noinline)) void HG_N(rows)(const hg_gather_args *a, int64_t first, int64_t last)
+static __attribute__((noinline)) void HG_TAGGED(rows)(const hg_gather_args *a, int64_t first, int64_t last)
 {
-#define HG_END (a->width - HG_COLUMNS)
-#define HG_CALL(n, s)                                                                                                  \
+#define HG_LAST_UNIT (a->width - HG_COLUMNS)
+#define HG_OF_WIDTH(n, s)                                                                                              \
     do {                                                                                                               \
         if ((n) <= HG_MAX_UNITS)                                                                                       \
-            HG_N(narrow_rows)(a, first, last, 0, HG_END, (n) <= HG_MAX_UNITS ? (n) : 1, s, n);                         \
+            HG_TAGGED(narrow_rows)(a, first, last, 0, HG_LAST_UNIT, (n) <= HG_MAX_UNITS ? (n) : 1, s, n);              \
         else                                                                                                           \
             for (int64_t i = first; i < last; i++) {                                                                   \
-                HG_N(narrow_rows)(a, i, i + 1, 0, ((n) / 2 - 1) * HG_COLUMNS, (n) / 2, s, n);                          \
-                HG_N(narrow_rows)(a, i, i + 1, (n) / 2 * HG_COLUMNS, HG_END, (n) - (n) / 2, s, 0);                     \
+                HG_TAGGED(narrow_rows)(a, i, i + 1, 0, ((n) / 2 - 1) * HG_COLUMNS, (n) / 2, s, n);                     \
+                HG_TAGGED(narrow_rows)(a, i, i + 1, (n) / 2 * HG_COLUMNS, HG_LAST_UNIT, (n) - (n) / 2, s, 0);          \
             }                                                                                                          \
     } while (0)
-    HG_CASES(HG_CALL)
-#undef HG_CALL
+    HG_CASES(HG_OF_WIDTH)
+#undef HG_OF_WIDTH
 }
 
-static __attribute__((noinline)) void HG_N(chunk)(const hg_gather_args *a, int64_t first, int64_t last, void *partial)
+static __attribute__((noinline)) void HG_TAGGED(chunk)(const hg_gather_args *a, int64_t first, int64_t last, void *partial)
 {
-#define HG_CALL(n, s)                                                                                                  \
+#define HG_OF_WIDTH(n, s)                                                                                              \
     do {                                                                                                               \
         if ((n) <= HG_MAX_UNITS) {                                                                                     \
-            HG_N(narrow_chunk)(a, first, last, (HG_A *)partial, 0, HG_END, (n) <= HG_MAX_UNITS ? (n) : 1, s);          \
+            HG_TAGGED(narrow_chunk)(a, first, last, (HG_A *)partial, 0, HG_LAST_UNIT, (n) <= HG_MAX_UNITS ? (n) : 1, s); \
         } else {                                                                                                       \
-            HG_N(narrow_chunk)(a, first, last, (HG_A *)partial, 0, ((n) / 2 - 1) * HG_COLUMNS, (n) / 2, s);            \
-            HG_N(narrow_chunk)(a, first, last, (HG_A *)partial, (n) / 2 * HG_COLUMNS, HG_END, (n) - (n) / 2, s);       \
+            HG_TAGGED(narrow_chunk)(a, first, last, (HG_A *)partial, 0, ((n) / 2 - 1) * HG_COLUMNS, (n) / 2, s);       \
+            HG_TAGGED(narrow_chunk)(a, first, last, (HG_A *)partial, (n) / 2 * HG_COLUMNS, HG_LAST_UNIT, (n) - (n) / 2, s); \
         }                                                                                                              \
     } while (0)
-    HG_CASES(HG_CALL)
-#undef HG_CALL
+    HG_CASES(HG_OF_WIDTH)
+#undef HG_OF_WIDTH
 }
 
 #undef HG_CASE
 #undef HG_CASES
 #undef HG_AT_MOST
 #undef HG_WIDER_CASES
-#undef HG_AT
-#undef HG_END
+#undef HG_UNIT_AT
+#undef HG_LAST_UNIT
 #undef HG_MAX_UNITS
 #undef HG_IS_FULL

@@ -6,4 +6,4 @@
 #undef HG_A
 #undef HG_COLUMNS
 #undef HG_VECTORS
-#undef HG_N
+#undef HG_TAGGED

@@ -6,10 +6,10 @@
  *
  * bfloat16 is read two columns at a time as 32-bit words: shifted left, a word is the float of its even column;
  * masked, of its odd one. That is one instruction each and needs no widening across lanes; even and odd columns are
- * summed in registers of their own and interleaved once per row. (Widening with __builtin_convertvector: gcc 12 makes
- * five instructions of it: 13 GB/s at width 64 in clustered order where this form gives 22, two threads, AVX2.)
+ * summed in registers of their own and interleaved once per row. (Of widening with __builtin_convertvector gcc 12 makes
+ * five instructions.)
  */
-#define HG_N(name) HG_JOIN(name##_, HG_TAG)
+#define HG_TAGGED(name) HG_JOIN(gather_##name##_, HG_TAG)
 
 #if HG_KIND == HG_PLAIN
 #define HG_X HG_A
@@ -21,63 +21,63 @@
 #endif
 
 #if HG_LANES == 1
-typedef HG_A HG_N(vec);
-typedef HG_A HG_N(loose) __attribute__((may_alias));
-typedef uint32_t HG_N(bits);
-typedef uint32_t HG_N(loose_bits) __attribute__((aligned(2), may_alias));
+typedef HG_A HG_TAGGED(vec);
+typedef HG_A HG_TAGGED(loose) __attribute__((may_alias));
+typedef uint32_t HG_TAGGED(bits);
+typedef uint32_t HG_TAGGED(loose_bits) __attribute__((aligned(2), may_alias));
 #else
-typedef HG_A HG_N(vec) __attribute__((vector_size(HG_LANES * sizeof(HG_A))));
-typedef HG_A HG_N(loose) __attribute__((vector_size(HG_LANES * sizeof(HG_A)), aligned(sizeof(HG_A)), may_alias));
-typedef uint32_t HG_N(bits) __attribute__((vector_size(HG_LANES * 4)));
-typedef uint32_t HG_N(loose_bits) __attribute__((vector_size(HG_LANES * 4), aligned(2), may_alias));
+typedef HG_A HG_TAGGED(vec) __attribute__((vector_size(HG_LANES * sizeof(HG_A))));
+typedef HG_A HG_TAGGED(loose) __attribute__((vector_size(HG_LANES * sizeof(HG_A)), aligned(sizeof(HG_A)), may_alias));
+typedef uint32_t HG_TAGGED(bits) __attribute__((vector_size(HG_LANES * 4)));
+typedef uint32_t HG_TAGGED(loose_bits) __attribute__((vector_size(HG_LANES * 4), aligned(2), may_alias));
 #endif
 
 /* Vectors of a unit. A unit is passed as a pointer to them, not as a struct: gcc keeps an unrolled array of vectors in
- * registers, but an array of structs of vectors on the stack (0.67 of the probe's speed at width 64, not 0.98). */
+ * registers, but an array of structs of vectors on the stack. */
 #define HG_VECTORS (HG_KIND == HG_PAIR ? 2 : 1)
 
 #if HG_KIND == HG_PAIR
-HG_INLINE HG_N(vec) HG_N(floats)(HG_N(bits) bits)
+HG_INLINE HG_TAGGED(vec) HG_TAGGED(floats)(HG_TAGGED(bits) bits)
 {
-    HG_N(vec) values;
+    HG_TAGGED(vec) values;
     memcpy(&values, &bits, sizeof values);
     return values;
 }
 #endif
 
 /* u += coefficient * p[0 .. HG_COLUMNS), the coefficient left out (not 1: a product costs) where `scaled` is 0. */
-HG_INLINE void HG_N(add)(HG_N(vec) *u, const HG_X *p, HG_A coefficient, const int scaled)
+HG_INLINE void HG_TAGGED(add)(HG_TAGGED(vec) *u, const HG_X *p, HG_A coefficient, const int scaled)
 {
 #if HG_KIND == HG_PAIR
-    HG_N(bits) words = *(const HG_N(loose_bits) *)p;
-    HG_N(vec) even = HG_N(floats)(words << 16), odd = HG_N(floats)(words & 0xffff0000u);
+    HG_TAGGED(bits) words = *(const HG_TAGGED(loose_bits) *)p;
+    HG_TAGGED(vec) even = HG_TAGGED(floats)(words << 16), odd = HG_TAGGED(floats)(words & 0xffff0000u);
     u[0] += scaled ? coefficient * even : even;
     u[1] += scaled ? coefficient * odd : odd;
 #elif HG_KIND == HG_SINGLE
     u[0] += scaled ? coefficient * hg_float_of_bf16(*p) : hg_float_of_bf16(*p);
 #else
-    HG_N(vec) values = *(const HG_N(loose) *)p;
+    HG_TAGGED(vec) values = *(const HG_TAGGED(loose) *)p;
     u[0] += scaled ? coefficient * values : values;
 #endif
 }
 
 /* Parks a unit in memory as it is (HG_COLUMNS elements, columns in no particular order), and takes it back. */
-HG_INLINE void HG_N(park)(HG_A *p, const HG_N(vec) *u)
+HG_INLINE void HG_TAGGED(park)(HG_A *p, const HG_TAGGED(vec) *u)
 {
     HG_UNROLL
     for (int v = 0; v < HG_VECTORS; v++)
-        *(HG_N(loose) *)(p + v * HG_LANES) = u[v];
+        *(HG_TAGGED(loose) *)(p + v * HG_LANES) = u[v];
 }
 
-HG_INLINE void HG_N(unpark)(HG_N(vec) *u, const HG_A *p)
+HG_INLINE void HG_TAGGED(unpark)(HG_TAGGED(vec) *u, const HG_A *p)
 {
     HG_UNROLL
     for (int v = 0; v < HG_VECTORS; v++)
-        u[v] = *(const HG_N(loose) *)(p + v * HG_LANES);
+        u[v] = *(const HG_TAGGED(loose) *)(p + v * HG_LANES);
 }
 
 /* Brings a parked unit's columns into their order; out must not overlap p. */
-HG_INLINE void HG_N(unravel)(HG_A *out, const HG_A *p)
+HG_INLINE void HG_TAGGED(unravel)(HG_A *out, const HG_A *p)
 {
 #if HG_KIND == HG_PAIR
     for (int l = 0; l < HG_LANES; l++) {
@@ -90,7 +90,7 @@ HG_INLINE void HG_N(unravel)(HG_A *out, const HG_A *p)
 }
 
 /* Adds columns of a result that holds floats (or doubles), and stores such columns. */
-HG_INLINE void HG_N(add_result)(HG_N(vec) *u, const HG_A *y)
+HG_INLINE void HG_TAGGED(add_result)(HG_TAGGED(vec) *u, const HG_A *y)
 {
 #if HG_KIND == HG_PAIR
     HG_A parked[HG_COLUMNS];
@@ -98,35 +98,35 @@ HG_INLINE void HG_N(add_result)(HG_N(vec) *u, const HG_A *y)
         parked[l] = y[2 * l];
         parked[HG_LANES + l] = y[2 * l + 1];
     }
-    u[0] += *(const HG_N(loose) *)parked;
-    u[1] += *(const HG_N(loose) *)(parked + HG_LANES);
+    u[0] += *(const HG_TAGGED(loose) *)parked;
+    u[1] += *(const HG_TAGGED(loose) *)(parked + HG_LANES);
 #else
-    u[0] += *(const HG_N(loose) *)y;
+    u[0] += *(const HG_TAGGED(loose) *)y;
 #endif
 }
 
-HG_INLINE void HG_N(store_result)(HG_A *y, const HG_N(vec) *u)
+HG_INLINE void HG_TAGGED(store_result)(HG_A *y, const HG_TAGGED(vec) *u)
 {
 #if HG_KIND == HG_PAIR
     HG_A parked[HG_COLUMNS];
-    HG_N(park)(parked, u);
-    HG_N(unravel)(y, parked);
+    HG_TAGGED(park)(parked, u);
+    HG_TAGGED(unravel)(y, parked);
 #else
-    HG_N(park)(y, u);
+    HG_TAGGED(park)(y, u);
 #endif
 }
 
 #if HG_KIND != HG_PLAIN
-HG_INLINE void HG_N(store_bf16)(uint16_t *y, const HG_N(vec) *u)
+HG_INLINE void HG_TAGGED(store_bf16)(uint16_t *y, const HG_TAGGED(vec) *u)
 {
 #if HG_KIND == HG_PAIR && HG_LANES > 1
-    HG_N(bits) even = (HG_N(bits))u[0], odd = (HG_N(bits))u[1];
-    HG_N(bits) even_nan = (HG_N(bits))(u[0] != u[0]), odd_nan = (HG_N(bits))(u[1] != u[1]);
+    HG_TAGGED(bits) even = (HG_TAGGED(bits))u[0], odd = (HG_TAGGED(bits))u[1];
+    HG_TAGGED(bits) even_nan = (HG_TAGGED(bits))(u[0] != u[0]), odd_nan = (HG_TAGGED(bits))(u[1] != u[1]);
     even = (even + 0x7fffu + ((even >> 16) & 1u)) >> 16;
     odd = (odd + 0x7fffu + ((odd >> 16) & 1u)) & 0xffff0000u;
     even = (even & ~even_nan) | (even_nan & 0x7fc0u);
     odd = (odd & ~odd_nan) | (odd_nan & 0x7fc00000u);
-    *(HG_N(loose_bits) *)y = even | odd;
+    *(HG_TAGGED(loose_bits) *)y = even | odd;
 #elif HG_KIND == HG_PAIR
     y[0] = hg_bf16_of_float(u[0]);
     y[1] = hg_bf16_of_float(u[1]);

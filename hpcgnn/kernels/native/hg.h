@@ -1,8 +1,8 @@
-/* The interface between the three layers of the kernel library:
+/* What the layers of the kernel library share:
  *
- *   exported functions (gather.c, extreme.c, rowwise.c, check.c, …)  OpenMP, scheduling, no vector code
- *   one hg_kernels table per vector path (path_*.c)                 vector code, serial, no OpenMP
- *   templates (gather_*.h, extreme.h, philox.h, …)                  written once, compiled for each path
+ *   exported functions (interface.h; gather.c, extreme.c, …)  OpenMP, scheduling, no vector code
+ *   one table per vector path (table.h; path_*.c)             vector code, serial, no OpenMP
+ *   templates (path.h; gather_*.h, extreme.h, philox.h, …)    written once, compiled for each path
  *
  * All sizes and strides count elements, not bytes. Nothing here keeps state between calls, but for memory to work in.
  */
@@ -12,10 +12,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define HG_EXPORT __attribute__((visibility("default")))
+#include "interface.h"
 
-/* Element types, in the order of hpcgnn.kernels.interface.ELEMENT_CODES. */
-enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2, HG_TYPES = 3 };
+/* How many element types there are, and of them those that are computed with: they come first. */
+#define HG_TYPES 3
+#define HG_COMPUTED 2
 
 /* Bytes of an element. */
 static inline int64_t hg_size_of(int type)
@@ -23,55 +24,22 @@ static inline int64_t hg_size_of(int type)
     return type == HG_F64 ? 8 : type == HG_F32 ? 4 : 2;
 }
 
+#define HG_ROW_COST 4           /* a row's own work (its pointer, its store), in edges */
+#define HG_WAVE_CHUNKS 256      /* hub chunks whose results are held at once, unless a single hub of gather's has more */
+
 /* Elements below which waking other threads costs more than they save, where each needs little work. */
 #define HG_SMALL (1 << 14)
+
+/* Into how many shares of HG_SUMMED_ROWS rows are cut. */
+static inline int64_t hg_shares_of(int64_t rows)
+{
+    return (rows + HG_SUMMED_ROWS - 1) / HG_SUMMED_ROWS;
+}
 
 /* A row with more edges than this is a hub: its sum is the ordered sum of the sums of chunks of this many edges,
  * so that several threads can share it. Being a property of the row alone, it keeps results independent of the
  * number of threads. At width 256 a chunk is 8 MiB of reads, well under a millisecond. */
 #define HG_HUB_EDGES 8192
-
-typedef struct {
-    const void *x;              /* sources, (num_sources, width) */
-    void *y;                    /* results, (num_rows_of_y, width) */
-    const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
-    const int32_t *indices;     /* (at least indptr[num_rows]) */
-    const int32_t *rows;        /* (num_rows) or NULL: stored row i is row i of y */
-    const void *weight;         /* per edge, or NULL; this and the scales have the accumulation type */
-    const void *source_scale;   /* per source, or NULL */
-    const void *row_scale;      /* per row of y, or NULL */
-    int64_t num_rows;
-    int64_t width;
-    int64_t x_stride;
-    int64_t y_stride;
-    int32_t x_type;
-    int32_t y_type;             /* equal to x_type, or HG_F32 for bfloat16 sources */
-    int32_t accumulate;
-} hg_gather_args;
-
-typedef struct {
-    /* Rows [first, last) of the block, hubs left out. */
-    void (*rows)(const hg_gather_args *a, int64_t first, int64_t last);
-    /* Sum of the edges [first, last) into partial[width], of the accumulation type. */
-    void (*chunk)(const hg_gather_args *a, int64_t first, int64_t last, void *partial);
-    /* Row i of the block from its chunks' sums, partial[num_chunks][width], added in order (partial is overwritten). */
-    void (*finish)(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks);
-} hg_gather_kernels;
-
-typedef struct {
-    const void *x;              /* sources, (num_sources, width), or for matching (num_sources, 2 * width): sums | values */
-    void *y;                    /* the largest so far, or the sums, (num_rows_of_y, width) */
-    void *count;                /* how many sources have it, or own values to match (only read), of y's shape */
-    const int64_t *indptr;      /* as in hg_gather_args */
-    const int32_t *indices;
-    const int32_t *rows;
-    int64_t num_rows;
-    int64_t width;              /* of y */
-    int64_t x_stride;
-    int64_t y_stride;
-    int64_t count_stride;
-    int32_t type;               /* HG_F32 or HG_F64, of everything */
-} hg_extreme_args;
 
 /* Ten round keys of Philox4x32-10, word 0 and word 1 alternating. */
 typedef struct { uint32_t word[20]; } hg_round_keys;
@@ -79,37 +47,8 @@ typedef struct { uint32_t word[20]; } hg_round_keys;
 /* A threshold and a scale of dropout: keep where word >= threshold, multiply by scale. */
 typedef struct { uint32_t threshold; double scale; } hg_dropout_rule;
 
-typedef struct {
-    hg_gather_kernels gather[HG_TYPES];
-    /* Rows [first, last) of the block; see kernels/extreme.py. HG_F32 and HG_F64. */
-    void (*largest[2])(const hg_extreme_args *a, int64_t first, int64_t last);
-    void (*matching[2])(const hg_extreme_args *a, int64_t first, int64_t last);
-    /* out[c] = scale * x[c] for one row; [x type][out type], NULL where there is no such conversion. */
-    void (*copy_row[HG_TYPES][HG_TYPES])(void *out, const void *x, int64_t width, double scale);
-    /* Philox of num counters held as four arrays; words[4 * i + k] is word k of counter i. The arrays must be
-     * readable, and words writable, up to the next multiple of 8 counters. */
-    void (*philox_blocks)(const hg_round_keys *keys, const uint32_t *c0, const uint32_t *c1, const uint32_t *c2,
-                          const uint32_t *c3, int64_t num, uint32_t *words);
-    /* Philox of the counters (first_group + i, id low, id high, 0), i < num; writes as philox_blocks does. */
-    void (*philox_row)(const hg_round_keys *keys, int64_t id, uint32_t first_group, int64_t num, uint32_t *words);
-    /* out[c] = words[c] >= threshold ? scale * x[c] : 0; out may be x. */
-    void (*drop[HG_TYPES])(void *out, const void *x, const uint32_t *words, int64_t num, const hg_dropout_rule *rule);
-    /* out[c] = y[c] <= 0 ? 0 : scale * gradient[c], which may be one of them; gradient is of the accumulation type. */
-    void (*relu_gradient[HG_TYPES])(void *out, const void *gradient, const void *y, int64_t width, double scale);
-    /* Sums num edges' whole rows into registers: the reading of gather with nothing else. */
-    float (*probe)(const void *x, int64_t row_bytes, int64_t stride_bytes, const int32_t *indices, int64_t num,
-                   int64_t readable);
-} hg_kernels;
-
-extern const hg_kernels hg_kernels_baseline;
-#if defined(__x86_64__)
-extern const hg_kernels hg_kernels_avx2;
-extern const hg_kernels hg_kernels_avx512;
-#endif
-
-/* The table of a vector path; paths are numbered as in hpcgnn.kernels.interface.VECTOR_PATHS. */
-enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
-const hg_kernels *hg_table(int path);
+/* A vector path's kernels (table.h). */
+typedef struct hg_kernels hg_kernels;
 
 /* What decides which elements of a row dropout keeps. */
 typedef struct {

@@ -1,7 +1,7 @@
 /* Cross-entropy of rows, and its gradient: who does which rows. The loop over columns is in loss.h. */
 #include <math.h>
 
-#include "attention.h"
+#include "table.h"
 
 /* *total = the sum over i < num of the loss of row rows[i] (NULL: i) of x (num_rows, width) with labels[i]; gradient, unless
  * NULL: of x's shape, its rows of these numbers are written. partial: as many as num / HG_SUMMED_ROWS, rounded up. Returns
@@ -10,7 +10,7 @@ HG_EXPORT int64_t hg_cross_entropy(int path, int num_threads, int type, double *
                                    int64_t gradient_stride, const void *x, int64_t x_stride, const int64_t *rows,
                                    const int64_t *labels, double *partial, int64_t num, int64_t num_rows, int64_t width)
 {
-    const hg_attention_kernels *kernels = hg_attention_table(path, type);
+    double (*const cross_entropy)(void *, const void *, int64_t, int64_t, double *) = hg_table(path)->cross_entropy[type];
     const int64_t size = hg_size_of(type), shares = hg_shares_of(num);
     int64_t wrong = num;
     #pragma omp parallel for schedule(static) reduction(min : wrong) num_threads(num * width < HG_SMALL ? 1 : num_threads)
@@ -23,7 +23,7 @@ HG_EXPORT int64_t hg_cross_entropy(int path, int num_threads, int type, double *
                 break;
             }
             double power;
-            partial[s] += kernels->cross_entropy(gradient ? (char *)gradient + row * gradient_stride * size : NULL,
+            partial[s] += cross_entropy(gradient ? (char *)gradient + row * gradient_stride * size : NULL,
                                                  (const char *)x + row * x_stride * size, width, labels[i], &power);
             partial[s] += log(power);
         }

@@ -1,5 +1,7 @@
-/* The kernels for processors with AVX2 and FMA. Only dispatch.c calls them, after asking the processor. */
-#include "hg.h"
+/* All kernels for processors with AVX2 and FMA. Only dispatch.c calls them, after asking the processor. */
+#include "attention.h"
+#include "products.h"
+#include "table.h"
 #include "vector.h"
 
 #if defined(__x86_64__)

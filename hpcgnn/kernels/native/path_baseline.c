@@ -1,5 +1,7 @@
-/* The kernels for every processor of the architecture: SSE2 on x86-64, NEON on aarch64. */
-#include "hg.h"
+/* All kernels for every processor of the architecture: SSE2 on x86-64, NEON on aarch64. */
+#include "attention.h"
+#include "products.h"
+#include "table.h"
 #include "vector.h"
 
 #define HG_VECTOR_BYTES 16

@@ -30,7 +30,7 @@ HG_INLINE hg_u64 hg_product(hg_u64 a, hg_u64 b)
 }
 
 /* Four words of the counters in the lanes, replaced by the four random words (upper halves undefined). */
-HG_INLINE void hg_philox(hg_u64 c[4], const hg_round_keys *keys)
+HG_INLINE void hg_ten_rounds(hg_u64 c[4], const hg_round_keys *keys)
 {
     const hg_u64 zero = {0}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
     HG_UNROLL
@@ -86,7 +86,7 @@ static void philox_row(const hg_round_keys *keys, int64_t id, uint32_t first_gro
     for (int64_t i = 0; i < num; i += HG_COUNTERS) {
         hg_u64 c[4] = {order + (uint64_t)(first_group + i), zero + ((uint64_t)id & 0xffffffffu),
                        zero + ((uint64_t)id >> 32), zero};
-        hg_philox(c, keys);
+        hg_ten_rounds(c, keys);
         hg_store_words(words + 4 * i, c);
     }
 }
@@ -97,7 +97,7 @@ static void philox_blocks(const hg_round_keys *keys, const uint32_t *c0, const u
     for (int64_t i = 0; i < num; i += HG_COUNTERS) {
         hg_u64 c[4] = {hg_load_counters(c0 + i), hg_load_counters(c1 + i), hg_load_counters(c2 + i),
                        hg_load_counters(c3 + i)};
-        hg_philox(c, keys);
+        hg_ten_rounds(c, keys);
         hg_store_words(words + 4 * i, c);
     }
 }

@@ -1,4 +1,4 @@
-/* Products of the rows of many nodes with a small matrix of weights: who does which rows, and for whom this is worth it.
+/* Products of the rows of many nodes with a small matrix of weights: who does which rows.
  *
  * A block of rows, the weights, and the block's results are to fit the second-level cache (of 512 KiB; with 256 columns they
  * take 350): the panels then pass through the first-level cache, each once for all rows of the block.
@@ -9,32 +9,6 @@
 #include <string.h>
 
 #include "vector.h"
-
-/* What this processor can multiply, as bits: 1, float32 (AVX2 and FMA); 2, rounded factors (AVX512-BF16). */
-HG_EXPORT int hg_multiplies(void)
-{
-    int found = 0;
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    found |= __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0;
-#if defined(HG_PAIRS)
-    if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        found |= 2;
-#endif
-#endif
-    return found;
-}
-
-/* 1 if this processor should have its products from here: it is of the maker on whose processors the library that torch brings
- * along was measured to be slower. */
-HG_EXPORT int hg_should_multiply(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_is("amd");
-#else
-    return 0;
-#endif
-}
 
 void hg_pack_panel(int rounded, void *panel, const float *w, int64_t down, int64_t across, int64_t depth, int64_t num)
 {
@@ -82,45 +56,35 @@ void hg_multiply_block(const hg_weights *w, float *y, int64_t y_stride, const vo
             continue;
         }
 #endif
-#if defined(__x86_64__)
-        (w->path == HG_AVX512 ? hg_multiply_avx512 : hg_multiply_avx2)(y + first, y_stride, x, x_stride, panel, biases, rows,
-                                                                       w->depth, num, add);
-#else
-        (void)y, (void)y_stride, (void)x, (void)x_stride, (void)panel, (void)biases, (void)num, (void)rows, (void)add;
-#endif                                  /* see hg_multiplies */
+        w->kernels->multiply(y + first, y_stride, x, x_stride, panel, biases, rows, w->depth, num, add);
     }
 }
 
-void hg_multiply_transposed(int path, int rounded, float *sums, const void *x, int64_t x_stride, const void *right,
+void hg_multiply_transposed(const hg_weights *w, float *sums, const void *x, int64_t x_stride, const void *right,
                             int64_t right_stride, int64_t rows, int64_t depth)
 {
 #if defined(HG_PAIRS)
-    if (rounded) {
+    if (w->rounded) {
         hg_multiply_pairs(sums, HG_PANEL, x, 1, x_stride, right, NULL, depth, hg_words_of(1, rows), HG_PANEL, 1);
         return;
     }
 #endif
-#if defined(__x86_64__)
-    (path == HG_AVX512 ? hg_multiply_transposed_avx512 : hg_multiply_transposed_avx2)(sums, x, x_stride, right, right_stride, rows,
-                                                                                      depth);
-#endif
-    (void)path, (void)rounded, (void)sums, (void)x, (void)x_stride, (void)right, (void)right_stride, (void)rows, (void)depth;
+    w->kernels->multiply_transposed(sums, x, x_stride, right, right_stride, rows, depth);
 }
 
-const float *hg_widened(float *room, const void *x, int x_type, int64_t *stride, int64_t rows, int64_t depth)
+const float *hg_widened(const hg_weights *w, float *scratch, const void *x, int x_type, int64_t *stride, int64_t rows,
+                        int64_t depth)
 {
     if (x_type == HG_F32)
         return x;
-#if defined(__x86_64__)
-    hg_widen_avx2(room, depth, x, *stride, rows, depth);
-#endif
+    w->kernels->widen(scratch, depth, x, *stride, rows, depth);
     *stride = depth;
-    (void)rows;
-    return room;
+    return scratch;
 }
 
-/* Where a block of rows of x stands as it is multiplied, made in `room` unless it is there already; *stride: see hg_widened. */
-static const void *factors_of(const hg_weights *w, float *room, const void *x, int x_type, int64_t *stride, int64_t rows)
+/* Where a block of rows of x stands as it is multiplied, made in `scratch` unless it is there already; *stride: see
+ * hg_widened. */
+static const void *factors_of(const hg_weights *w, float *scratch, const void *x, int x_type, int64_t *stride, int64_t rows)
 {
 #if defined(HG_PAIRS)
     if (w->rounded && x_type == HG_BF16 && w->depth % 2 == 0 && *stride % 2 == 0) {
@@ -128,40 +92,40 @@ static const void *factors_of(const hg_weights *w, float *room, const void *x, i
         return x;                       /* they are pairs */
     }
     if (w->rounded) {
-        const float *from = hg_widened(room, x, x_type, stride, rows, w->depth);
-        uint32_t *pairs = (uint32_t *)room + HG_ROWS * w->depth;
+        const float *from = hg_widened(w, scratch, x, x_type, stride, rows, w->depth);
+        uint32_t *pairs = (uint32_t *)scratch + HG_ROWS * w->depth;
         hg_pair_columns(pairs, hg_words_of(1, w->depth), from, *stride, rows, w->depth);
         *stride = hg_words_of(1, w->depth);
         return pairs;
     }
 #endif
-    return hg_widened(room, x, x_type, stride, rows, w->depth);
+    return hg_widened(w, scratch, x, x_type, stride, rows, w->depth);
 }
 
-/* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. x is of
- * x_type, HG_F32 or HG_BF16; element (k, c) of w stands at k * w_down + c * w_across. Each element is one sum over k in order,
- * whatever the number of threads. Returns 0, or -1: no memory. */
+/* y (rows, width) = x (rows, depth) w (depth, width), added to what y holds if `add`, plus bias (width) unless NULL. x
+ * is of x_type, HG_F32 or HG_BF16; element (k, c) of w stands at k * w_down + c * w_across. Each element is one sum
+ * over k in order, whatever the number of threads. Returns 0, or -1: no memory. */
 HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int64_t y_stride, const void *x, int x_type,
                           int64_t x_stride, const float *w, int64_t w_down, int64_t w_across, const float *bias,
                           int64_t rows, int64_t depth, int64_t width, int add)
 {
     const int64_t columns = hg_panels_of(width) * HG_PANEL, size = hg_panels_size(rounded, depth, width);
-    const int64_t room = HG_ROWS * (depth + hg_words_of(1, depth));
+    const int64_t scratch = HG_ROWS * (depth + hg_words_of(1, depth));
     if (rows == 0 || width == 0)
         return 0;
-    if (rows * depth * width < HG_FEW)
+    if (rows * depth * width < HG_FEW_PRODUCTS)
         num_threads = 1;
     static _Thread_local hg_memory kept;
-    float *packed = hg_kept(&kept, (size + columns + num_threads * room) * (int64_t)sizeof *packed);
+    float *packed = hg_kept(&kept, (size + columns + num_threads * scratch) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
-    const hg_weights weights = {packed, depth, width, path, rounded};
+    const hg_weights weights = {packed, depth, width, &hg_table(path)->products, rounded};
     float *biases = packed + size;
     for (int64_t c = 0; bias && c < columns; c++)
         biases[c] = c < width ? bias[c] : 0;
     #pragma omp parallel num_threads(num_threads)
     {
-        float *mine = biases + columns + omp_get_thread_num() * room;
+        float *mine = biases + columns + omp_get_thread_num() * scratch;
         hg_pack_weights(&weights, w, w_down, w_across);
         #pragma omp for schedule(static)
         for (int64_t first = 0; first < rows; first += HG_ROWS) {

@@ -1,8 +1,8 @@
 /* The product of factors rounded to bfloat16, for processors with AVX512-BF16. Only products.c and projection.c call it.
  *
- * An instruction multiplies sixteen pairs with one pair of x, which it reads from memory for all of them, and adds both products
- * to sixteen sums. Twelve rows keep more of them on their way than one takes to finish. x and a panel are in the first-level
- * cache: 48 rows of 256 numbers take 24 KiB.
+ * An instruction multiplies sixteen pairs with one pair of x, which it reads from memory for all of them, and adds both
+ * products to sixteen sums. Twelve rows keep more of them on their way than one takes to finish. x and a panel are in
+ * the first-level cache: 48 rows of 256 numbers take 24 KiB.
  */
 #include "products.h"
 
@@ -11,7 +11,7 @@
 
 #include "vector.h"
 
-#define HG_HEIGHT 12
+#define HG_PAIR_HEIGHT 12
 /* From here to the end functions may use AVX512-BF16. */
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))), apply_to = function)
@@ -21,10 +21,11 @@
 #endif
 
 /* `rows` of them, a constant. */
-HG_INLINE void multiply_rows(float *y, int64_t y_stride, const uint32_t *x, int64_t down, int64_t across, const uint32_t *panel,
-                             const float *bias, int64_t words, __mmask16 counted, int add, const int rows)
+HG_INLINE void multiply_rows(float *y, int64_t y_stride, const uint32_t *x, int64_t down, int64_t across,
+                             const uint32_t *panel, const float *bias, int64_t words, __mmask16 counted, int add,
+                             const int rows)
 {
-    __m512 sums[HG_HEIGHT];
+    __m512 sums[HG_PAIR_HEIGHT];
     HG_UNROLL
     for (int i = 0; i < rows; i++)
         sums[i] = bias ? _mm512_loadu_ps(bias) : _mm512_setzero_ps();
@@ -48,20 +49,20 @@ void hg_multiply_pairs(float *y, int64_t y_stride, const uint32_t *x, int64_t do
 {
     const __mmask16 counted = (__mmask16)((1u << num) - 1);
     int64_t i = 0;
-#define HG_SOME(rows)                                                                                                  \
+#define HG_SOME_PAIRS(rows)                                                                                                  \
     multiply_rows(y + i * y_stride, y_stride, x + i * down, down, across, panel, bias, words, counted, add, rows)
-    for (; i + HG_HEIGHT <= rows; i += HG_HEIGHT)
-        HG_SOME(HG_HEIGHT);
+    for (; i + HG_PAIR_HEIGHT <= rows; i += HG_PAIR_HEIGHT)
+        HG_SOME_PAIRS(HG_PAIR_HEIGHT);
     if (i + 8 <= rows) {
-        HG_SOME(8);
+        HG_SOME_PAIRS(8);
         i += 8;
     }
     if (i + 4 <= rows) {
-        HG_SOME(4);
+        HG_SOME_PAIRS(4);
         i += 4;
     }
     for (; i < rows; i++)
-        HG_SOME(1);
+        HG_SOME_PAIRS(1);
 }
 
 /* The first `num` of sixteen numbers, the others 0. */

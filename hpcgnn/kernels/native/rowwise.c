@@ -1,7 +1,7 @@
 /* Kernels that treat rows one by one: packing rows into a buffer, random words, dropout. */
 #include <string.h>
 
-#include "hg.h"
+#include "table.h"
 
 #define HG_BATCH 64             /* counters per call of philox_blocks */
 #define HG_ROW_GROUPS 128       /* groups of four columns per call of philox_row: 2 KiB of words */

@@ -1,7 +1,0 @@
-/* The attention kernels for every processor of the architecture: SSE2 on x86-64, NEON on aarch64. */
-#include "attention.h"
-#include "vector.h"
-
-#define HG_VECTOR_BYTES 16
-#define HG_TABLE hg_attention_baseline
-#include "attention_path.h"

@@ -1,0 +1,221 @@
+/* All that Python sees of this library: constants, structures of arguments, and functions.
+ *
+ * hpcgnn/kernels/interface.py reads this file, so that nothing of it is written a second time. It understands no more of C
+ * than is used here: definitions of whole numbers, enumerations with every value given, structures of one field a line,
+ * prototypes, pointers and the types of a few names. All sizes and strides count elements, not bytes, unless they say so.
+ */
+#ifndef HG_INTERFACE_H
+#define HG_INTERFACE_H
+
+#include <stdint.h>
+
+#define HG_EXPORT __attribute__((visibility("default")))
+
+/* Element types. */
+enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2 };
+
+/* Vector paths, the narrowest first. */
+enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
+
+/* What a processor can multiply, as bits: float32, and factors rounded to bfloat16. */
+enum { HG_FLOAT_PRODUCTS = 1, HG_ROUNDED_PRODUCTS = 2 };
+
+/* What is wrong with a block. */
+enum { HG_VALID = 0, HG_INDPTR_START = 1, HG_INDPTR_ORDER = 2, HG_INDPTR_END = 3, HG_ROW_RANGE = 4, HG_ROW_ORDER = 5,
+       HG_INDEX_RANGE = 6 };
+
+/* Rows whose column sums or losses are made by one thread, in order, whatever the number of threads. The caller has memory
+ * for the sums of so many rows each. */
+#define HG_SUMMED_ROWS 512
+
+/* A block of the adjacency, and the rows that gather reads and writes. */
+typedef struct {
+    const void *x;              /* sources, (num_sources, width) */
+    void *y;                    /* results, (num_rows_of_y, width) */
+    const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
+    const int32_t *indices;     /* (at least indptr[num_rows]) */
+    const int32_t *rows;        /* (num_rows) or NULL: stored row i is row i of y */
+    const void *weight;         /* per edge, or NULL; this and the scales have the accumulation type */
+    const void *source_scale;   /* per source, or NULL */
+    const void *row_scale;      /* per row of y, or NULL */
+    int64_t num_rows;
+    int64_t width;
+    int64_t x_stride;
+    int64_t y_stride;
+    int32_t x_type;
+    int32_t y_type;             /* equal to x_type, or HG_F32 for bfloat16 sources */
+    int32_t accumulate;
+} hg_gather_args;
+
+/* A block, and the rows of the largest-of-neighbours functions. */
+typedef struct {
+    const void *x;              /* sources, (num_sources, width), or for matching (num_sources, 2 * width): sums | values */
+    void *y;                    /* the largest so far, or the sums, (num_rows_of_y, width) */
+    void *count;                /* how many sources have it, or own values to match (only read), of y's shape */
+    const int64_t *indptr;      /* as in hg_gather_args */
+    const int32_t *indices;
+    const int32_t *rows;
+    int64_t num_rows;
+    int64_t width;              /* of y */
+    int64_t x_stride;
+    int64_t y_stride;
+    int64_t count_stride;
+    int32_t type;               /* HG_F32 or HG_F64, of everything */
+} hg_extreme_args;
+
+/* A block, and the rows of attention. Both directions walk the edges of the stored rows and read one streamed row per edge.
+ * What the rows hold differs:
+ *
+ *                forward                               backward
+ *   stored row   a destination                         an own node as a source
+ *   streamed     [z | a_src] of the sources            [gy | a_dst, lse, D] of the destinations (see attention.py)
+ *   own          a_dst                                 [z | a_src]
+ *   sums         y                                     gz
+ *
+ * Of a complete block nothing but ga_dst need be cleared before, and gz and ga_src may stand exactly where [z | a_src]
+ * does. */
+typedef struct {
+    const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
+    const int32_t *indices;
+    const int32_t *rows;        /* (num_rows) or NULL: stored row i is row i of the own arrays */
+    const void *streamed;       /* (columns, F + H) forwards, (columns, G + 3 H) backwards */
+    const void *own;            /* (n, H) forwards, (n, F + H) backwards */
+    void *sums;                 /* (n, F) */
+    void *maximum;              /* forwards: (n, H) */
+    void *denominator;          /* forwards: (n, H) */
+    void *ga_src;               /* backwards: (n, H) */
+    void *ga_dst;               /* backwards: (columns, H) */
+    const void *edge_term;      /* (edges, H) or NULL */
+    void *g_edge_term;          /* backwards: (edges, H) or NULL */
+    const int64_t *row_ids;     /* (n), NULL without dropout */
+    const int64_t *column_ids;  /* (columns), NULL without dropout */
+    const void *bias;           /* (F) or NULL: forwards, complete, added at the end; backwards what was added */
+    int64_t num_rows;
+    int64_t heads;
+    int64_t head_width;
+    int64_t streamed_stride;
+    int64_t own_stride;
+    int64_t sums_stride;
+    int64_t maximum_stride;
+    int64_t denominator_stride;
+    int64_t ga_src_stride;
+    int64_t ga_dst_stride;
+    int64_t edge_term_stride;
+    int64_t g_edge_term_stride;
+    double slope;
+    double scale;               /* of what dropout keeps */
+    uint64_t key;
+    uint32_t threshold;
+    int32_t shared;             /* backwards: G is the width of one head, not F */
+    int32_t complete;           /* all edges of all rows are here, so that a row is begun and ended at once */
+    int32_t type;               /* HG_F32 or HG_F64 */
+} hg_attention_args;
+
+/* A layer's product of its rows with its weights, with what the rows pass through before. */
+typedef struct {
+    const void *x;              /* (rows, depth), of x_type: HG_F32, or without ELU HG_BF16 */
+    const float *weight;        /* (depth, width) */
+    void *y;                    /* (rows, width): the product; backwards its gradient, which is only read, of y_type */
+    float *gx;                  /* backwards: (rows, depth), may be x, or NULL; without ELU added to if `add` */
+    float *g_weight;            /* backwards: (depth, width), contiguous, added to */
+    float *dots;                /* backwards, with ELU: (rows, heads) or NULL; this, bias, sums, scaled as of hg_elu_gradient */
+    const float *bias;          /* (depth) or NULL */
+    float *sums;                /* (depth) or NULL, added to */
+    float *y_sums;              /* backwards: (width) or NULL, to which the columns' sums of y are added */
+    const int64_t *ids;         /* (rows), NULL without dropout */
+    int64_t rows;
+    int64_t depth;
+    int64_t width;
+    int64_t heads;
+    int64_t x_stride;
+    int64_t y_stride;
+    int64_t gx_stride;
+    int64_t dots_stride;
+    int64_t weight_down;        /* element (k, c) of weight stands at k * weight_down + c * weight_across */
+    int64_t weight_across;
+    double scale;               /* of what dropout keeps */
+    uint64_t key;
+    uint32_t threshold;
+    int32_t elu;                /* whether rows pass through ELU, and then dropout, before they are multiplied */
+    int32_t rounded;            /* whether factors are rounded, see products.h */
+    int32_t add;
+    int32_t scaled;
+    int32_t x_type;
+    int32_t y_type;
+} hg_projection_args;
+
+/* Of this library itself: the hash of the sources that it was built from (see hpcgnn/kernels/sources.py), and the value of a
+ * constant or the size of a structure of this file, by name; -1: there is none. */
+HG_EXPORT const char *hg_sources(void);
+HG_EXPORT int64_t hg_value(const char *name);
+
+/* 1 if the processor (and the operating system) can run the path, else 0. */
+HG_EXPORT int hg_supports(int path);
+/* What this processor can multiply, as bits; and 1 if it should, because the library that torch brings along is slower. */
+HG_EXPORT int hg_multiplies(void);
+HG_EXPORT int hg_should_multiply(void);
+
+/* check.c */
+HG_EXPORT int hg_check_block(int num_threads, const int64_t *indptr, int64_t num_stored, const int32_t *indices,
+                             int64_t num_indices, const int32_t *rows, int64_t num_rows, int64_t num_sources,
+                             int64_t *position);
+
+/* gather.c */
+HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a);
+HG_EXPORT double hg_probe(int path, int num_threads, const void *x, int64_t row_bytes, int64_t stride_bytes,
+                          const int32_t *indices, int64_t num);
+
+/* extreme.c */
+HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a);
+HG_EXPORT void hg_gather_matching(int path, int num_threads, const hg_extreme_args *a);
+
+/* rowwise.c */
+HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride, int out_type, const void *x,
+                       int64_t x_stride, int x_type, const int32_t *index, int64_t num, int64_t width,
+                       const void *scale);
+HG_EXPORT void hg_philox(int path, uint64_t key, const uint32_t *counters, int64_t num, uint32_t *words);
+HG_EXPORT void hg_random_words(int path, int num_threads, uint64_t key, const int64_t *ids, int64_t num,
+                               int64_t columns, int64_t *words);
+HG_EXPORT void hg_dropout(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
+                          void *out, int64_t out_stride, const void *x, int64_t x_stride, const int64_t *ids,
+                          int64_t num, int64_t width);
+HG_EXPORT void hg_dropout_entries(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
+                                  void *out, const void *data, const int64_t *indptr, const int64_t *ids,
+                                  const int32_t *columns, int64_t num_rows);
+
+/* between.c */
+HG_EXPORT void hg_elu(int path, int num_threads, int type, void *out, int64_t out_stride, const void *x,
+                      int64_t x_stride, int64_t rows, int64_t width);
+HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, int64_t out_stride, const void *gy,
+                               int64_t gy_stride, const void *y, int64_t y_stride, const void *x, int64_t x_stride,
+                               void *dots, int64_t dots_stride, const void *bias, void *sums, void *partial,
+                               int64_t rows, int64_t heads, int64_t head_width, int scaled);
+HG_EXPORT void hg_relu_gradient(int path, int num_threads, int type, void *out, int64_t out_stride,
+                                const void *gradient, int64_t gradient_stride, const void *y, int64_t y_stride,
+                                int64_t rows, int64_t width, double scale);
+HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_t y_stride, const void *denominator,
+                            int64_t denominator_stride, const void *bias, int64_t rows, int64_t heads,
+                            int64_t head_width);
+HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, const void *gy, int64_t gy_stride,
+                                void *partial, int64_t rows, int64_t width);
+
+/* loss.c */
+HG_EXPORT int64_t hg_cross_entropy(int path, int num_threads, int type, double *total, void *gradient,
+                                   int64_t gradient_stride, const void *x, int64_t x_stride, const int64_t *rows,
+                                   const int64_t *labels, double *partial, int64_t num, int64_t num_rows,
+                                   int64_t width);
+
+/* attention.c */
+HG_EXPORT int hg_attend_forward(int path, int num_threads, const hg_attention_args *a);
+HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_args *a);
+
+/* products.c */
+HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *y, int64_t y_stride, const void *x, int x_type,
+                          int64_t x_stride, const float *w, int64_t w_down, int64_t w_across, const float *bias,
+                          int64_t rows, int64_t depth, int64_t width, int add);
+
+/* projection.c */
+HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a);
+HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection_args *a);
+
+#endif

@@ -1,0 +1,102 @@
+/* One table of functions per vector path: whatever is compiled for each of them. Functions are serial and know of no threads.
+ * The tables are filled in path.h; an exported function asks hg_table for its path's once.
+ */
+#ifndef HG_TABLE_H
+#define HG_TABLE_H
+
+#include "attention.h"
+#include "hg.h"
+
+typedef struct {
+    /* Rows [first, last) of the block, hubs left out. */
+    void (*rows)(const hg_gather_args *a, int64_t first, int64_t last);
+    /* Sum of the edges [first, last) into partial[width], of the accumulation type. */
+    void (*chunk)(const hg_gather_args *a, int64_t first, int64_t last, void *partial);
+    /* Row i of the block from its chunks' sums, partial[num_chunks][width], added in order (partial is overwritten). */
+    void (*finish)(const hg_gather_args *a, int64_t i, void *partial, int64_t num_chunks);
+} hg_gather_kernels;
+
+typedef struct {
+    /* Rows [first, last) of the block, hubs left out. */
+    void (*forward_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last);
+    /* Edges [first, last) of row i, into partial: sums (F), maximum (H), denominator (H). */
+    void (*forward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
+                          void *partial);
+    /* Adds num partials to row i, in order; of a complete block's row, begins or ends it, too. */
+    void (*forward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num, int begins, int ends);
+    /* The same; the gradient of edge e's logits goes to gradient + e * stride. */
+    void (*backward_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,
+                          void *gradient, int64_t stride);
+    /* partial: gz (F), ga_src (H), which it clears first. */
+    void (*backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
+                           void *partial, void *gradient, int64_t stride);
+    /* Of a complete block's row it continues the sums `before`, unless NULL, and leaves its own in `after`; where that is
+     * NULL the row ends. Uses up the partials. */
+    void (*backward_merge)(const hg_attention_args *a, int64_t i, void *partial, int64_t num, const void *before,
+                           void *after);
+} hg_attention_kernels;
+
+/* What is done to rows between two layers, row by row. */
+typedef struct {
+    /* One row of ELU. */
+    void (*elu)(void *out, const void *x, int64_t width);
+    /* out = gy * (y > 0 ? 1 : y + 1) for y = ELU(...), or gy if y is NULL; unless NULL, sums += out, then, if `scaled`,
+     * out of head h is multiplied by dots[h], and, unless NULL, dots[h] = <out, x - bias> of head h. out may be any of
+     * the others. */
+    void (*elu_gradient)(void *out, const void *gy, const void *y, const void *x, const void *bias, void *dots, void *sums,
+                         int64_t heads, int64_t width, int scaled);
+    void (*normalise)(void *y, const void *denominator, const void *bias, int64_t heads, int64_t width);
+    /* The only one of several rows: their sums stay in registers for longer. */
+    void (*bias_gradient)(void *sums, const void *gy, int64_t gy_stride, int64_t rows, int64_t width);
+} hg_between_kernels;
+
+/* Products with panels of HG_PANEL columns (products.h); NULL on the baseline path. */
+typedef struct {
+    /* y (rows, num) = x (rows, depth) times a panel, `num` of whose columns count; bias: HG_PANEL of them or NULL.
+     * Added to what y holds if `add`. What lies behind the panel is asked for meanwhile, as the next one. */
+    void (*multiply)(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *panel, const float *bias,
+                     int64_t rows, int64_t depth, int64_t num, int add);
+    /* sums (depth, HG_PANEL) += x (rows, depth) transposed, times right (rows, HG_PANEL). */
+    void (*multiply_transposed)(float *sums, const float *x, int64_t x_stride, const float *right, int64_t right_stride,
+                                int64_t rows, int64_t depth);
+    /* x (rows, depth) of bfloat16 as float32. */
+    void (*widen)(float *to, int64_t stride, const uint16_t *x, int64_t x_stride, int64_t rows, int64_t depth);
+} hg_product_kernels;
+
+struct hg_kernels {
+    hg_gather_kernels gather[HG_TYPES];
+    /* Rows [first, last) of the block; see kernels/extreme.py. */
+    void (*largest[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
+    void (*matching[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
+    /* out[c] = scale * x[c] for one row; [x type][out type], NULL where there is no such conversion. */
+    void (*copy_row[HG_TYPES][HG_TYPES])(void *out, const void *x, int64_t width, double scale);
+    /* Philox of num counters held as four arrays; words[4 * i + k] is word k of counter i. The arrays must be
+     * readable, and words writable, up to the next multiple of 8 counters. */
+    void (*philox_blocks)(const hg_round_keys *keys, const uint32_t *c0, const uint32_t *c1, const uint32_t *c2,
+                          const uint32_t *c3, int64_t num, uint32_t *words);
+    /* Philox of the counters (first_group + i, id low, id high, 0), i < num; writes as philox_blocks does. */
+    void (*philox_row)(const hg_round_keys *keys, int64_t id, uint32_t first_group, int64_t num, uint32_t *words);
+    /* out[c] = words[c] >= threshold ? scale * x[c] : 0; out may be x. */
+    void (*drop[HG_TYPES])(void *out, const void *x, const uint32_t *words, int64_t num, const hg_dropout_rule *rule);
+    /* out[c] = y[c] <= 0 ? 0 : scale * gradient[c], which may be one of them; gradient is of the accumulation type. */
+    void (*relu_gradient[HG_TYPES])(void *out, const void *gradient, const void *y, int64_t width, double scale);
+    /* Sums num edges' whole rows into registers: the reading of gather with nothing else. */
+    float (*probe)(const void *x, int64_t row_bytes, int64_t stride_bytes, const int32_t *indices, int64_t num,
+                   int64_t readable);
+    hg_attention_kernels attention[HG_COMPUTED];
+    hg_between_kernels between[HG_COMPUTED];
+    /* The loss of one row is the result + log *power; gradient: NULL, or that of x, which may be x itself. */
+    double (*cross_entropy[HG_COMPUTED])(void *gradient, const void *x, int64_t width, int64_t label, double *power);
+    hg_product_kernels products;
+};
+
+extern const hg_kernels hg_kernels_baseline;
+#if defined(__x86_64__)
+extern const hg_kernels hg_kernels_avx2;
+extern const hg_kernels hg_kernels_avx512;
+#endif
+
+/* The table of a vector path. */
+const hg_kernels *hg_table(int path);
+
+#endif
