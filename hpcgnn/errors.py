@@ -52,7 +52,7 @@ _SHORT_OF_MEMORY = re.compile(
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def memory_shortage(error):
+def memory_shortage(error: BaseException) -> MemoryShortage | None:
     """A MemoryShortage in words where `error` says that memory could not be had (Python's, numpy's, torch's, the
     system's), else None.
     """
@@ -69,7 +69,7 @@ def memory_shortage(error):
     return MemoryShortage(f"out of memory: {wanted}")
 
 
-def _readable(amount, unit):
+def _readable(amount: float, unit: str) -> str:
     size = amount * 1024 ** _UNITS.index(unit if unit in _UNITS else "bytes")
     power = min(len(_UNITS) - 1, max(0, (int(size).bit_length() - 1) // 10))
     return f"{size / 1024**power:.3g} {_UNITS[power]}"

@@ -7,6 +7,9 @@ remembers the first failure and lets the library believe that all is well; whoev
 
 import contextlib
 import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 import h5py
 
@@ -14,10 +17,11 @@ import h5py
 class _Deferred(io.RawIOBase):
     """A file whose writes never fail: `failure` is the first OSError, and what comes after it is thrown away."""
 
-    def __init__(self, path, mode):
-        self._file, self.failure = open(path, mode, buffering=0), None
+    def __init__(self, path: str | Path, mode: Literal["r+b", "w+b"]) -> None:
+        self._file = open(path, mode, buffering=0)
+        self.failure: OSError | None = None
 
-    def _try(self, action, *arguments):
+    def _try(self, action: Callable[..., Any], *arguments: Any) -> Any:
         if self.failure is None:
             try:
                 return action(*arguments)
@@ -25,50 +29,50 @@ class _Deferred(io.RawIOBase):
                 self.failure = error
         return 0
 
-    def write(self, data):
+    def write(self, data: Any) -> int:
         rest = memoryview(data).cast("B")
         size = len(rest)
         while self.failure is None and len(rest):
             rest = rest[self._try(self._file.write, rest) :]
         return size
 
-    def truncate(self, size=None):
+    def truncate(self, size: int | None = None) -> Any:
         self._try(self._file.truncate, size)
         return size
 
-    def flush(self):
+    def flush(self) -> None:
         """Nothing is kept back."""
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: Any) -> int | None:
         return self._file.readinto(buffer)
 
-    def seek(self, offset, whence=0):
+    def seek(self, offset: int, whence: int = 0) -> int:
         return self._file.seek(offset, whence)
 
-    def tell(self):
+    def tell(self) -> int:
         return self._file.tell()
 
-    def close(self):
+    def close(self) -> None:
         self._file.close()
         super().close()
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
-    def writable(self):
+    def writable(self) -> bool:
         return True
 
-    def seekable(self):
+    def seekable(self) -> bool:
         return True
 
-    def check(self):
+    def check(self) -> None:
         """Raise what went wrong."""
         if self.failure is not None:
             raise self.failure
 
 
 @contextlib.contextmanager
-def written_file(path, change=False):
+def written_file(path: str | Path, change: bool = False) -> Iterator[tuple[Any, Callable[[], None]]]:
     """Yield (h5py.File, check): a file that is made anew or, with change, changed; check() raises OSError if a write
     has failed, and so does the end of the body.
     """
