@@ -35,7 +35,7 @@ def without_effect(
     """One line about the options that were given in vain, or None. Raises ConfigError if one of them cannot have been
     meant so.
 
-    config: Config, of all; typed, filed: {option: value} from the command line and from a file; uses: {model: names of
+    config: all options; typed, filed: {option: value} from the command line and from a file; uses: {model: names of
     the options by_model that it uses, or None where that is not known, as of a plugin}.
     """
     chosen = {name: value for section in config.to_dict().values() for name, value in section.items()}

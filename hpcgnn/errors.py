@@ -9,7 +9,12 @@ import re
 
 
 class HpcgnnError(ValueError):
-    """A mistake in what was asked for or given; the message says what was expected, what came and the remedy."""
+    """A mistake in what was asked for or given; the message says what was expected, what came and the remedy.
+
+    everywhere: whether all ranks raise it, so that the job can end in order.
+    """
+
+    everywhere: bool = False
 
 
 class ConfigError(HpcgnnError):

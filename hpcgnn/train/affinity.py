@@ -2,9 +2,12 @@
 
 import os
 import socket
+from collections.abc import Sequence
+
+from hpcgnn.comm.communicator import Communicator
 
 
-def ranges(numbers):
+def ranges(numbers: Sequence[int]) -> str:
     """[0, 1, 2, 5] as '0-2,5'."""
     parts, start = [], None
     for i, number in enumerate(numbers):
@@ -15,11 +18,11 @@ def ranges(numbers):
     return ",".join(parts)
 
 
-def describe_affinity(comm, threads):
+def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], bool]:
     """(lines such as 'n1: rank 0 on cores 0-23, rank 1 on cores 24-47', one for each host; whether more threads than
     cores compute anywhere). Collective. threads: of each rank.
     """
-    hosts = {}
+    hosts: dict[str, dict[tuple[int, ...], list[int]]] = {}
     for rank, (host, cores) in enumerate(
         comm.allgather_object((socket.gethostname(), sorted(os.sched_getaffinity(0))))
     ):
@@ -32,6 +35,6 @@ def describe_affinity(comm, threads):
     return lines, crowded
 
 
-def _sharers(cores, places):
+def _sharers(cores: tuple[int, ...], places: dict[tuple[int, ...], list[int]]) -> int:
     """How many ranks of a host may run on any of these cores. places: {cores: ranks}."""
     return sum(len(ranks) for theirs, ranks in places.items() if not set(cores).isdisjoint(theirs))
