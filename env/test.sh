@@ -13,6 +13,7 @@ limit=1800
 echo "== style"
 ruff check --quiet .
 ruff format --quiet --diff .
+mypy --no-error-summary hpcgnn partition_tools
 # One core would idle beside the serial tests and the parallel ones at 1 rank: those of the jobs, which mostly wait, and the kernels
 # under sanitizers run there.
 beside() {

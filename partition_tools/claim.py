@@ -7,13 +7,14 @@ cleaned up by hand. What killed writers left half-written is removed by the next
 import contextlib
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from hpcgnn.errors import FormatError
 
 
 @contextlib.contextmanager
-def claimed(target):
+def claimed(target: str | Path) -> Iterator[None]:
     """Hold the right to write `target`. FormatError if another process does."""
     target = Path(target)
     path = target.parent / f".{target.name}.lock"
@@ -34,7 +35,7 @@ def claimed(target):
         os.close(lock)
 
 
-def _lock(lock, target):
+def _lock(lock: int, target: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
