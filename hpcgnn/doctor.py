@@ -18,7 +18,7 @@ from hpcgnn import __version__
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launch import Session
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.train.affinity import ranges
+from hpcgnn.listing import ranges
 from hpcgnn.train.matmul import bf16_instructions
 from hpcgnn.train.memory_profile import MMAP_THRESHOLD, set_allocator_policy
 from hpcgnn.train.summary import versions

@@ -2,20 +2,9 @@
 
 import os
 import socket
-from collections.abc import Sequence
 
 from hpcgnn.comm.communicator import Communicator
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """[0, 1, 2, 5] as '0-2,5'."""
-    parts, start = [], None
-    for i, number in enumerate(numbers):
-        start = number if start is None else start
-        if i + 1 == len(numbers) or numbers[i + 1] != number + 1:
-            parts.append(str(start) if start == number else f"{start}-{number}")
-            start = None
-    return ",".join(parts)
+from hpcgnn.listing import ranges
 
 
 def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], bool]:

@@ -16,11 +16,11 @@ import torch
 
 import hpcgnn
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.ending import ranges
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.kernels import library
+from hpcgnn.listing import ranges
 from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.summary import versions
@@ -47,7 +47,9 @@ def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
             ranks.setdefault(one.get(name, "missing"), []).append(rank)
         if len(ranks) > 1:
             groups = sorted(ranks.items(), key=lambda item: -len(item[1]))
-            parts.append(f"{name} is " + ", ".join(f"{value} on rank {ranges(where)}" for value, where in groups))
+            parts.append(
+                f"{name} is " + ", ".join(f"{value} on rank {ranges(where, ', ', 6)}" for value, where in groups)
+            )
     error = ConfigError(
         f"the ranks do not agree: {'; '.join(parts[:6])}{' …' if len(parts) > 6 else ''}. Expected the same command, "
         "files and packages on all ranks and nodes"
