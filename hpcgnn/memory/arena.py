@@ -61,6 +61,14 @@ class Arena:
         """An uninitialised contiguous tensor of x's shape and dtype."""
         return self.empty(*x.shape, dtype=x.dtype)
 
+    def piece_sizes(self) -> list[int]:
+        """The bytes of all pieces."""
+        return [len(piece) for piece in self._pieces if piece is not None]
+
+    def free_sizes(self) -> list[int]:
+        """The bytes of all spaces that are free; no two of them touch."""
+        return [size for _, _, size in self._free]
+
     def _find(self, size: int) -> tuple[int, int]:
         """(piece, first byte) of the smallest free space that is large enough; a new piece if there is none."""
         fitting = [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
