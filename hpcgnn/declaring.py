@@ -67,10 +67,10 @@ def option(
     """A documented field. choices: allowed values, or a name that the program resolves; least/below/most: the valid
     range.
 
-    What an option needs to have an effect: schedules: names of those that it says something to; by_model: a model that
-    names it (`uses` in nn/model_registry.py); needs: {another option: its values}, one of which is enough. Given in
-    vain it is warned of, strict: refused (see effects.py). on_resume: whether a run that goes on may have another
-    value, which is then `said`, or must have the `same`.
+    What an option needs to have an effect: schedules: the names of the schedules that read it; by_model: a model that
+    names it (`uses` in nn/model_registry.py); needs: {another option: its values}, one of which is enough. An option
+    without effect gives a warning, a strict one an error (see effects.py). on_resume: `said` where a resumed run may
+    change the value, and says so; `same` where it must keep it.
     """
     rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
     effect = {"schedules": schedules, "by_model": by_model, "needs": needs or {}, "strict": strict}

@@ -1,8 +1,8 @@
 """Options that were given and have no effect with what else was chosen: said in one line, or refused.
 
-What an option needs is declared beside it (declaring.py), and what a model uses beside the model
-(nn/model_registry.py). What the command line gives always counts; of a file only what is not the default, since the
-config.toml of a run holds every option.
+An option's declaration says what the option needs (declaring.py). A model's entry says which options the model uses
+(nn/model_registry.py). An option on the command line always counts as given. An option in a file counts only where its
+value is not the default, since the config.toml of a run holds every option.
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -32,8 +32,7 @@ def flag(name: str) -> str:
 def without_effect(
     config: Options, typed: Collection[str], filed: Collection[str], uses: Mapping[str, Collection[str] | None]
 ) -> str | None:
-    """One line about the options that were given in vain, or None. Raises ConfigError if one of them cannot have been
-    meant so.
+    """One line about the options that were given in vain, or None. Raises ConfigError for a strict option among them.
 
     config: all options; typed, filed: {option: value} from the command line and from a file; uses: {model: names of
     the options by_model that it uses, or None where that is not known, as of a plugin}.

@@ -58,8 +58,9 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def memory_shortage(error: BaseException) -> MemoryShortage | None:
-    """A MemoryShortage in words where `error` says that memory could not be had (Python's, numpy's, torch's, the
-    system's), else None.
+    """A MemoryShortage that says how much was asked for, if `error` is one of memory, else None.
+
+    Python, numpy, torch and the system each say in another way that there is no memory.
     """
     text = " ".join(str(error).split())
     short = isinstance(error, MemoryError) or isinstance(error, OSError) and error.errno == errno.ENOMEM

@@ -83,8 +83,9 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def counted_from_one(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records of `metrics.jsonl` with epochs that count from 1. Those of a run whose first epoch is called 0, as
-    all were once, are renumbered; others are returned as they are.
+    """The records of `metrics.jsonl` with epochs that count from 1.
+
+    Earlier versions called the first epoch 0; their records are renumbered. All others are returned as they are.
     """
     if not records or records[0].get("epoch") != 0:
         return records

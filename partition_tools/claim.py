@@ -1,7 +1,8 @@
 """One writer for one target: two imports of the same name would each work for hours, and the slower one silently win.
 
-A lock on a hidden file beside the target; the kernel takes it back from a process that is killed, so nothing has to be
-cleaned up by hand. What killed writers left half-written is removed by the next one, which is alone then.
+The right to write is a lock on a hidden file beside the target. The kernel takes the lock back from a process that is
+killed, so nothing has to be cleaned up by hand. The next writer, which is then alone, removes what a killed one left
+half-written.
 """
 
 import contextlib

@@ -44,11 +44,10 @@ def check_count(num_nodes: int) -> None:
 
 
 def warn_of_gaps(ids: Collection[np.ndarray], num_nodes: int, remedy: str, reporter: Reporter) -> None:
-    """Warn where the largest of the ids decided how many nodes there are and most of these never occur, or not the
-    first.
+    """Warn if most of the node ids 0..num_nodes-1 never occur, or the first ones do not.
 
-    An id that never occurs makes an isolated node; many of them mean that the ids are no row numbers. ids: integer
-    arrays.
+    The largest id has decided how many nodes there are. An id that never occurs makes an isolated node; many of them
+    mean that the ids are no row numbers. ids: integer arrays.
     """
     if not num_nodes or min(each.min(initial=0) for each in ids) < 0:
         return

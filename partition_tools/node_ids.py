@@ -1,9 +1,9 @@
 """Nodes whose ids are any numbers or words: one numbering, in the sorted order of the ids, for all files that speak of
 them.
 
-Ids come from several files, and each must mean the same node in all of them. Numbers are compared as numbers and words
-as words; an id that would be one of them here and the other there is an error, for it would make two nodes of one or
-one of two.
+Ids come from several files, and an id must mean the same node in all of them. Numbers are compared as numbers and words
+as words. An id that is a number in one file and a word in another is an error: two nodes would become one, or one node
+two.
 """
 
 import re

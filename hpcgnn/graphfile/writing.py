@@ -1,8 +1,9 @@
 """HDF5 files that are written to a disk which may be full.
 
 When a write fails inside the HDF5 library, it cannot close the file any more and crashes the interpreter, there or at
-its end (seen with 1.14: a segmentation fault instead of "no space left on device"). So it writes through an object that
-remembers the first failure and lets the library believe that all is well; whoever writes is then told.
+its end (seen with 1.14: a segmentation fault instead of "no space left on device"). So the library writes through an
+object of ours. The object remembers the first failure and lets the library believe that all is well. `check` then tells
+the caller of the failure.
 """
 
 import contextlib

@@ -18,10 +18,10 @@ def resident_bytes() -> int:
 
 
 def file_bytes() -> int:
-    """The part of it that is pages of files: program code, of which all processes of a node have one copy together."""
+    """Resident pages of files: program code, of which all processes of a node have one copy together."""
     return status("RssFile:")
 
 
 def shared_bytes() -> int:
-    """The part of it that is shared memory: what the MPI library passes messages through on a node."""
+    """Resident shared memory: the MPI library passes messages through it on a node."""
     return status("RssShmem:")

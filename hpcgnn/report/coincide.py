@@ -1,7 +1,7 @@
 """Series that coincide in a figure: of those that nobody could tell apart one is left, under the names of all.
 
 Exact methods give the same losses on any number of ranks, and the same bytes under any cap. Drawn as they are, the last
-of them hides the others, and the reader of the legend looks for curves that seem to be missing.
+curve hides the others, and the legend names curves that seem to be missing.
 """
 
 import re
@@ -23,10 +23,10 @@ def merge_coinciding(axis: "Axes", series: Mapping[str, list[Any]]) -> list[str]
     """Remove lines that coincide with an earlier one within the width of a line, as drawn, and give that one their
     names.
 
-    series: {name: [Line2D, what belongs to it]} of one axis whose limits and scales are as they will be; names become
-    the labels of the legend. Bars and bands of a line that goes stay, in the colour of the one that is left. A line
-    whose points all lie on those of a longer one stays, and its label says on which. Returns sentences that say what
-    was found.
+    series: {name: [Line2D, what belongs to it]} of one axis, whose limits and scales must be final. The names become
+    the labels of the legend. Bars and bands of a removed line stay, in the colour of the line that is left. A line
+    stays if all its points lie on a longer one, and its label then names that one. Returns sentences that say what was
+    found.
     """
     said, lines = [], {name: artists[0] for name, artists in series.items()}
     figure = axis.figure

@@ -1,12 +1,11 @@
 """Where the memory of a rank should be: an account to hold against what the kernel measures.
 
-What lasts is counted, not estimated: every tensor that can be reached from the trainer, each storage once, and the
-shared memory that the MPI library passes messages through, as the kernel counts it. What lives only inside a step
-(activations kept for the backward pass, workspace) is what was taken of the arena. The arena keeps the rest of its
-memory for other phases, and that stays resident: it has a line of its own, since it is neither activations nor
-workspace. What torch's operations make outside of the arena is counted as they are done. Nothing is fitted to a
-measurement; what the account does not explain is left standing as the difference: what libraries hold, and the
-workspace inside of single operations.
+Lasting memory is counted, not estimated: every tensor that can be reached from the trainer, each storage once, and the
+shared memory of the MPI library, as the kernel counts it. Memory of a step (activations kept for the backward pass,
+workspace) is what was taken of the arena. The arena keeps the rest of its memory for other phases. That rest stays
+resident and has a line of its own, since it is neither activations nor workspace. Tensors that torch's operations make
+outside of the arena are counted as they are made. Nothing is fitted to a measurement. The difference to the measurement
+is what libraries hold, and the workspace inside of single operations.
 """
 
 import dataclasses

@@ -113,8 +113,8 @@ def _over(trainer: "Trainer", progress: Progress) -> bool:
 def _next_stage(
     trainer: "Trainer", progress: Progress, best_state: dict[str, torch.Tensor] | None
 ) -> dict[str, torch.Tensor] | None:
-    """Leave a stage with its best parameters for the next one. Returns the best state so far of what is then
-    trained.
+    """Leave a stage with its best parameters for the next one. Returns the best state so far of the model that the next
+    stage trains, None if that is another predictor.
     """
     if best_state is not None:
         trainer.model.load_state_dict(best_state)

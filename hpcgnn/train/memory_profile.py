@@ -29,9 +29,8 @@ def set_allocator_policy() -> bool:
     """Fix glibc's mmap threshold, so that large tensors return to the system when freed. To be called before torch is
     imported.
 
-    By default the threshold moves up with every large block that is freed, and freed tensors stay on the heap. Does
-    nothing
-    on other C libraries. Returns whether the policy is in force.
+    By default the threshold moves up with every large block that is freed, and freed tensors stay on the heap. Other C
+    libraries are left as they are. Returns whether the policy is in force.
     """
     try:
         libc = ctypes.CDLL(None)
@@ -43,10 +42,10 @@ def set_allocator_policy() -> bool:
 
 
 def import_torch_without_meta_kernels() -> None:
-    """Import torch, but for the shapes of its operators that its compiler computes with (`torch._meta_registrations`):
-    no rank compiles anything, and each would carry them all its life. Does nothing if torch is there already.
+    """Import torch without `torch._meta_registrations`, which only its compiler uses. Nothing happens if torch is there.
 
-    Whoever imports that module later gets it, as a user's plugin does (nn/plugin.py).
+    No rank compiles anything, and the module would take memory on each rank for the whole run. A later import of the
+    module works, as that for a user's plugin (nn/plugin.py).
     """
     name = "torch._meta_registrations"
     if "torch" in sys.modules:
@@ -102,9 +101,10 @@ class PeakMemory:
 
 
 class MemoryProfile:
-    """The watch of a clock that keeps, of each phase, the kernel's high-water mark and what was taken of the arena at
-    most, and what torch's operations held besides when the phase was last run: {phase: bytes} in `marks`, `taken` and
-    `made`.
+    """The watch of a clock that measures the memory of each phase: {phase: bytes} in `marks`, `taken` and `made`.
+
+    marks: the kernel's high-water mark. taken: the most that was taken of the arena. made: what torch's operations held
+    besides when the phase was last run.
 
     Resetting and reading the mark takes 0.1 ms a phase, five times in an epoch with evaluation.
     """

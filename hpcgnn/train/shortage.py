@@ -17,7 +17,7 @@ def advising(function: Callable[[Session], int], config: Config) -> Callable[[Se
         try:
             return function(session)
         except Exception as error:
-            # What another rank ran into (`together`) is told here in its words.
+            # A shortage of another rank, which `together` raised here, keeps the words of that rank.
             told: Exception | None = error
             held = ""
             if not str(error).startswith(_MARK):

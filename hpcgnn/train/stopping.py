@@ -3,9 +3,8 @@ checkpoint.
 
 Three things ask for it: SIGUSR1, which `sbatch --signal=B:USR1@120` and `scancel --signal=USR1` send; Ctrl-C (SIGINT),
 while epochs run; and the job's end coming nearer than `--stop-before` seconds. Each rank looks for itself, at the end
-of an epoch; the epoch loop makes it one decision of all ranks. A signal handler is the one thing that cannot be passed
-as an argument, and it must be there long before the run is: the object that is the process's handler is therefore the
-one that is asked.
+of an epoch; the epoch loop makes it one decision of all ranks. A StopRequest is itself the signal handler of the
+process: a handler must be there long before the run is, and it cannot be passed to the run as an argument.
 """
 
 import contextlib
@@ -60,8 +59,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def of_ctrl_c(self, speaks: bool) -> Iterator[None]:
-        """In the body Ctrl-C asks for a stop in order; before and after it nothing can be lost, and it ends the
-        process.
+        """In the body Ctrl-C asks for a stop in order. Elsewhere it ends the process, for nothing can be lost there.
 
         speaks: whether this rank says what it will do. Where Ctrl-C is ignored, as in jobs in the background, it stays
         so.
