@@ -1,8 +1,8 @@
 """The order of a rank's own nodes: first those that have an edge from or to another rank, then the interior.
 
 Interior rows need no other rank. An operator can therefore finish them, some rows at a time, while messages are on
-their way (ops/linear_aggregation.py). Boundary rows are together at the front: the rows that are sent, and the sums that
-wait for the last message. Both parts keep the order of the file, in which neighbours are near each other.
+their way (ops/linear_aggregation.py). Boundary rows are together at the front: the rows that are sent, and the sums
+that wait for the last message. Both parts keep the order of the file, in which neighbours are near each other.
 """
 
 from dataclasses import dataclass

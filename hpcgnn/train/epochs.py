@@ -38,10 +38,10 @@ class Progress:
     """
 
     epoch: int = 0
-    best: dict | None = None
+    best: dict[str, Any] | None = None
     stage: int = 0
     begun: int = 0
-    identity: dict = field(default_factory=dict)
+    identity: dict[str, Any] = field(default_factory=dict)
 
 
 def run_epochs(

@@ -42,7 +42,7 @@ def set_allocator_policy() -> bool:
 
 
 def import_torch_without_meta_kernels() -> None:
-    """Import torch without `torch._meta_registrations`, which only its compiler uses. Nothing happens if torch is there.
+    """Import torch without `torch._meta_registrations`, which only its compiler uses. Does nothing if torch is there.
 
     No rank compiles anything, and the module would take memory on each rank for the whole run. A later import of the
     module works, as that for a user's plugin (nn/plugin.py).
