@@ -18,7 +18,7 @@ from hpcgnn import __version__
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launch import Session
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.listing import ranges
+from hpcgnn.listing import every
 from hpcgnn.train.matmul import bf16_instructions
 from hpcgnn.train.memory_profile import MMAP_THRESHOLD, set_allocator_policy
 from hpcgnn.train.summary import versions
@@ -145,7 +145,7 @@ def _threads(session: Session) -> Iterator[Finding]:
     yield Finding("threads", f"{session.threads} per rank, torch uses {torch.get_num_threads()}")
     yield Finding(
         "cores",
-        f"{len(cores)} usable of {os.cpu_count()}: {ranges(cores)}",
+        f"{len(cores)} usable of {os.cpu_count()}: {every(cores)}",
         "ranks share cores: start fewer ranks per node, lower --threads, or bind ranks (srun --cpu-bind=cores)"
         if shared
         else "",

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 
-def ranges(numbers: Iterable[int], separator: str = ",", most: int | None = None, joined: bool = True) -> str:
-    """'0-2,5' of 0, 1, 2, 5: increasing numbers, those that follow one another as a range.
+def ranges(numbers: Iterable[int], separator: str = ", ", most: int | None = 6, joined: bool = True) -> str:
+    """'0-2, 5' of 0, 1, 2, 5: increasing numbers, those that follow one another as a range.
 
     most: ranges that are written, the rest is counted (' and 2 more ranges'); None: all. joined: False writes every
     number by itself (' and 2 more').
@@ -18,3 +18,8 @@ def ranges(numbers: Iterable[int], separator: str = ",", most: int | None = None
     shown = separator.join(str(first) if first == last else f"{first}-{last}" for first, last in runs[:most])
     left = 0 if most is None else len(runs) - most
     return shown + (f" and {left} more{' ranges' if joined else ''}" if left > 0 else "")
+
+
+def every(numbers: Iterable[int]) -> str:
+    """'0-2,5' of 0, 1, 2, 5: all of them, as batch systems write cores."""
+    return ranges(numbers, ",", None)

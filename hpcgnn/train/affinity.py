@@ -4,7 +4,7 @@ import os
 import socket
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.listing import ranges
+from hpcgnn.listing import every
 
 
 def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], bool]:
@@ -18,7 +18,7 @@ def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], bool
         hosts.setdefault(host, {}).setdefault(tuple(cores), []).append(rank)
     crowded = any(threads * _sharers(cores, places) > len(cores) for places in hosts.values() for cores in places)
     lines = [
-        f"{host}: " + ", ".join(f"rank {ranges(ranks)} on cores {ranges(cores)}" for cores, ranks in places.items())
+        f"{host}: " + ", ".join(f"rank {every(ranks)} on cores {every(cores)}" for cores, ranks in places.items())
         for host, places in hosts.items()
     ]
     return lines, crowded

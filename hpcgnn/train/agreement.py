@@ -47,9 +47,7 @@ def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
             ranks.setdefault(one.get(name, "missing"), []).append(rank)
         if len(ranks) > 1:
             groups = sorted(ranks.items(), key=lambda item: -len(item[1]))
-            parts.append(
-                f"{name} is " + ", ".join(f"{value} on rank {ranges(where, ', ', 6)}" for value, where in groups)
-            )
+            parts.append(f"{name} is " + ", ".join(f"{value} on rank {ranges(where)}" for value, where in groups))
     error = ConfigError(
         f"the ranks do not agree: {'; '.join(parts[:6])}{' …' if len(parts) > 6 else ''}. Expected the same command, "
         "files and packages on all ranks and nodes"

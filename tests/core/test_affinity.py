@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.listing import ranges
+from hpcgnn.listing import every
 from hpcgnn.train.affinity import describe_affinity
 
 from .launching import start
@@ -41,7 +41,7 @@ class Ranks(SoloCommunicator):
 
 def test_one_rank_is_on_the_cores_that_the_kernel_gives():
     lines, crowded = describe_affinity(SoloCommunicator(), 1)
-    assert lines == [f"{HOST}: rank 0 on cores {ranges(CORES)}"] and not crowded
+    assert lines == [f"{HOST}: rank 0 on cores {every(CORES)}"] and not crowded
 
 
 @pytest.mark.parametrize("more, crowded", [(0, False), (1, True)])

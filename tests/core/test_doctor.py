@@ -7,7 +7,7 @@ import socket
 import pytest
 
 import hpcgnn
-from hpcgnn.listing import ranges
+from hpcgnn.listing import every
 
 from .launching import start
 
@@ -57,7 +57,7 @@ def test_what_is_looked_at(alone):
         "ok",
         "one rank, no neighbour; start it as `mpiexec -n 4 hpcgnn doctor` to test messages",
     )
-    assert found["cores"][1] == f"{len(CORES)} usable of {os.cpu_count()}: {ranges(CORES)}"
+    assert found["cores"][1] == f"{len(CORES)} usable of {os.cpu_count()}: {every(CORES)}"
     assert found["threads"] == ("ok", "1 per rank, torch uses 1")
     assert found["packages"][1].startswith(f"hpcgnn {hpcgnn.__version__}, torch ")
 
