@@ -4,7 +4,7 @@
 #
 #   bash env/test.sh [pytest options for every run]
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-setup_environment plot,import,test
+setup_environment plot,import,test,docs
 cd "$project"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive HPCGNN_KERNELS=${HPCGNN_KERNELS:-native}
 # Nothing can hang for longer than this, whatever happens inside (seconds).
@@ -13,6 +13,7 @@ limit=1800
 echo "== style"
 ruff check --quiet .
 ruff format --quiet --diff .
+mypy --no-error-summary hpcgnn partition_tools
 # One core would idle beside the serial tests and the parallel ones at 1 rank: those of the jobs, which mostly wait, and the kernels
 # under sanitizers run there.
 beside() {

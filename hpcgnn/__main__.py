@@ -7,11 +7,13 @@ set, for both are read when its libraries load.
 import argparse
 import os
 import sys
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import Field, fields
+from typing import Any, NoReturn, cast
 
 from hpcgnn import __version__
 from hpcgnn.arguments import about_unknown, real, whole
-from hpcgnn.config import SECTION_OF, SECTIONS, make_config, read_toml
+from hpcgnn.config import SECTION_OF, SECTIONS, Choices, make_config, read_toml
 from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.report import command as report_command
@@ -24,7 +26,7 @@ FILES_ONLY = ("report",)
 EVALUATION_OPTIONS = ("graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog")
 
 
-def set_process_policies():
+def set_process_policies() -> None:
     """What must be decided before torch is loaded: how the allocator keeps memory, and how idle threads wait."""
     from hpcgnn.train.memory_profile import set_allocator_policy
 
@@ -34,21 +36,25 @@ def set_process_policies():
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-def listen_to_signals():
+def listen_to_signals() -> None:
     """Note SIGUSR1 from the first moment: until then it ends the process, and loading torch takes seconds."""
     from hpcgnn.train.stopping import StopRequest
 
     StopRequest.of_this_process()
 
 
+# How the words of options are read.
+_READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line from one rank, like all other mistakes of a user."""
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
 
 
-def build_parser(choices):
+def build_parser(choices: Choices | None) -> Parser:
     """The argument parser. choices: {'models', 'norms', 'schedules'} -> names, from the registries; None leaves out the
     options that need them.
     """
@@ -101,14 +107,14 @@ def build_parser(choices):
     return parser
 
 
-def _rank_counts(text):
+def _rank_counts(text: str) -> list[int]:
     counts = [int(part) if part.isdigit() else 0 for part in text.split(",")]
     if min(counts) < 1:
         raise argparse.ArgumentTypeError(f"expected numbers of ranks of at least 1, such as 4 or 1,2,4, got {text!r}")
     return counts
 
 
-def _add_dry_run(command):
+def _add_dry_run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--dry-run",
         metavar="RANKS",
@@ -118,7 +124,7 @@ def _add_dry_run(command):
     )
 
 
-def _add_evaluate(commands, choices):
+def _add_evaluate(commands: "argparse._SubParsersAction[Parser]", choices: Choices | None) -> None:
     evaluate = commands.add_parser(
         "evaluate",
         allow_abbrev=False,
@@ -146,27 +152,30 @@ def _add_evaluate(commands, choices):
     evaluate.set_defaults(process=process_evaluate)
 
 
-def _add_option(group, declared, choices):
-    flag, rules = "--" + declared.name.replace("_", "-"), declared.metadata
+def _add_option(group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None) -> None:
+    flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
     help_text = rules["help"].replace("%", "%%")
-    if declared.type is bool:
+    if kind is bool:
         group.add_argument(
             flag, action=argparse.BooleanOptionalAction, default=None, help=f"{help_text} (default: {declared.default})"
         )
         return
-    allowed = choices[rules["choices"]] if isinstance(rules["choices"], str) else rules["choices"]
+    allowed = rules["choices"]
+    if isinstance(allowed, str):
+        assert choices is not None, f"{flag} has choices that a registry offers"
+        allowed = choices[allowed]
     default = "" if declared.default == "" else f" (default: {declared.default})"
     group.add_argument(
         flag,
-        type={int: whole, float: real, str: str}[declared.type],
+        type=_READERS[kind],
         choices=allowed and list(allowed),
         default=None,
         help=help_text + default,
-        metavar=None if allowed else {int: "N", float: "X", str: "TEXT"}[declared.type],
+        metavar=None if allowed else {int: "N", float: "X", str: "TEXT"}[kind],
     )
 
 
-def registry_choices():
+def registry_choices() -> Choices:
     """The names that the registries offer, those of models with the options that they use."""
     from hpcgnn.nn.model_registry import MODELS
     from hpcgnn.nn.norm import NORM_LAYERS
@@ -176,7 +185,7 @@ def registry_choices():
     return {"models": models, "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
 
 
-def load_wanted_plugin(argv):
+def load_wanted_plugin(argv: list[str] | None) -> None:
     """Run the plugin that the command line or its configuration names, before the names of models are needed."""
     first = Parser(add_help=False, allow_abbrev=False)
     first.add_argument("--plugin", nargs="?")
@@ -189,7 +198,7 @@ def load_wanted_plugin(argv):
         load_plugin(path)
 
 
-def process_train(arguments, choices):
+def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
     from hpcgnn.comm.launch import run
     from hpcgnn.nn.plugin import load_plugin
@@ -214,12 +223,12 @@ def process_train(arguments, choices):
     return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
 
 
-def process_report(arguments, choices):
+def process_report(arguments: argparse.Namespace, choices: Choices | None) -> int:
     """Tables, figures and a page from run directories."""
     return report_command.report(arguments)
 
 
-def process_evaluate(arguments, choices):
+def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Evaluate a run."""
     from hpcgnn.comm.launch import run
     from hpcgnn.train.predictions import check_name
@@ -243,18 +252,18 @@ def process_evaluate(arguments, choices):
     return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
 
 
-def _options(arguments):
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     """{key: value} of the configuration's options that were given."""
     return {key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None}
 
 
-def _dry_run(ranks, check):
+def _dry_run(ranks: list[int], check: Callable[[], None]) -> int:
     check()
     print(f"dry run: all is well for {', '.join(map(str, ranks))} rank{'s' if ranks != [1] else ''}")
     return 0
 
 
-def process_doctor(arguments, choices):
+def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
     """Check the installation on the ranks it was started on."""
     from hpcgnn.comm.launch import run
     from hpcgnn.doctor import examine, examine_without_mpi
@@ -262,7 +271,7 @@ def process_doctor(arguments, choices):
     return run(examine, without_mpi=examine_without_mpi)
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     listen_to_signals()
     set_process_policies()
@@ -288,7 +297,7 @@ def main(argv=None):
         raise
 
 
-def load(argv):
+def load(argv: list[str] | None) -> Choices:
     """The names that the registries offer; torch is loaded for that, and the plugin."""
     from hpcgnn.train.memory_profile import import_torch_without_meta_kernels
 
@@ -300,7 +309,7 @@ def load(argv):
         raise RuntimeError(f"what is imported asked to exit with code {error.code}") from error
 
 
-def _is_first_rank():
+def _is_first_rank() -> bool:
     from hpcgnn.comm.launcher import launched_rank
 
     return launched_rank() == 0

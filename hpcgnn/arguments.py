@@ -1,12 +1,13 @@
 """Words of the command line: numbers as people write them, and what to say about options that do not exist."""
 
 import argparse
+from collections.abc import Iterable
 
 from hpcgnn.config import SECTION_OF
 from hpcgnn.suggestions import elsewhere, suggest
 
 
-def whole(text):
+def whole(text: str) -> int:
     """The int that a word says. Raises ArgumentTypeError."""
     try:
         return int(text)
@@ -20,7 +21,7 @@ def whole(text):
     raise argparse.ArgumentTypeError(f"expected a whole number, got {_short(text)}{hint}")
 
 
-def real(text):
+def real(text: str) -> float:
     """The float that a word says. Raises ArgumentTypeError."""
     try:
         return float(text)
@@ -28,11 +29,11 @@ def real(text):
         raise argparse.ArgumentTypeError(f"expected a number, got {_short(text)}") from error
 
 
-def _short(text):
+def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
-def about_unknown(word, command, flags):
+def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
     """What to say about a word that a command does not know. flags: its options."""
     if not word.startswith("-"):
         return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"

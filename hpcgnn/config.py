@@ -7,7 +7,10 @@ are all derived from those declarations. Precedence: command line, then file, th
 import dataclasses
 import difflib
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, fields
+from pathlib import Path
+from typing import Any, Self, TypeVar, cast
 
 import tomli_w
 
@@ -16,6 +19,10 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig
 from hpcgnn.suggestions import suggest
 
+# Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
+# "norms": names, "schedules": names}.
+Choices = Mapping[str, Any]
+Number = TypeVar("Number", int, float)
 SECTION_OF = {f.name: section for section, kind in SECTIONS.items() for f in fields(kind)}
 
 
@@ -29,17 +36,17 @@ class Config:
     schedule: ScheduleConfig
     run: RunConfig
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, dict[str, Any]]:
         """{section: {key: value}}, every option with its value."""
         return dataclasses.asdict(self)
 
-    def to_toml(self):
+    def to_toml(self) -> str:
         """The text of a TOML file that gives this configuration again, into a run directory of its own."""
         sections = self.to_dict()
         del sections["run"]["run_dir"], sections["run"]["resume"]
         return tomli_w.dumps(sections)
 
-    def replace(self, **values):
+    def replace(self, **values: Any) -> Self:
         """A copy with some options (by their flat names) changed."""
         changed = {section: {k: v for k, v in values.items() if SECTION_OF[k] == section} for section in SECTIONS}
         return dataclasses.replace(
@@ -48,12 +55,12 @@ class Config:
         )
 
 
-def make_config(values, choices, origin="the command line"):
+def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the command line") -> Config:
     """A checked Config from flat values {key: value}; missing keys take their defaults.
 
     choices: {'models': names, 'norms': names, 'schedules': names} for the registries. Raises ConfigError.
     """
-    parts = {}
+    parts: dict[str, Any] = {}
     for section, kind in SECTIONS.items():
         given = {}
         for declared in fields(kind):
@@ -68,8 +75,8 @@ def make_config(values, choices, origin="the command line"):
     return config
 
 
-def _checked(declared, value, choices, origin):
-    flag, kind, rules = "--" + declared.name.replace("_", "-"), declared.type, declared.metadata
+def _checked(declared: Field[Any], value: Any, choices: Choices, origin: str) -> Any:
+    flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) <= LARGEST[float] else float("inf")
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -83,7 +90,7 @@ def _checked(declared, value, choices, origin):
     return value
 
 
-def _check_range(flag, value, rules, largest, origin):
+def _check_range(flag: str, value: Any, rules: Mapping[str, Any], largest: float, origin: str) -> None:
     """Raise ConfigError for a number outside its range. Comparisons with NaN are false."""
     least, below = rules["least"], rules["below"]
     most = largest if rules["most"] is None else rules["most"]
@@ -95,7 +102,7 @@ def _check_range(flag, value, rules, largest, origin):
     raise ConfigError(f"{flag}: expected at least {least}{upper}, got {value} ({origin})")
 
 
-def check_precision(config):
+def check_precision(config: Config) -> None:
     """Raise ConfigError where --precision mixed or --matmul has no meaning."""
     model, schedule = config.model, config.schedule
     if config.run.matmul != "highest" and config.run.precision == "fp64":
@@ -117,7 +124,7 @@ def check_precision(config):
         )
 
 
-def check_schedule(config):
+def check_schedule(config: Config) -> None:
     """Raise ConfigError for options that do not go together with the schedule."""
     options = config.schedule
     for declared in fields(options):
@@ -163,19 +170,19 @@ def check_schedule(config):
         )
 
 
-def listed(flag, text, kind, least):
+def listed(flag: str, text: str, kind: type[Number], least: float) -> list[Number]:
     """The numbers of a comma list, [] for an empty one. Raises ConfigError."""
     try:
         values = [kind(part) for part in text.split(",")] if text.strip() else []
     except ValueError:
-        values = [least - 1]
+        values = [kind(least - 1)]
     if not all(least <= value <= LARGEST[kind] for value in values):
         wanted = "whole numbers" if kind is int else "numbers"
         raise ConfigError(f"{flag}: expected {wanted} of at least {least}, joined by commas, got {text!r}")
     return values
 
 
-def per_layer(flag, text, layers, kind, least, default):
+def per_layer(flag: str, text: str, layers: int, kind: type[Number], least: float, default: Number) -> list[Number]:
     """One value for each layer from a comma list of as many, a single value for all, or the default. Raises
     ConfigError.
     """
@@ -187,7 +194,7 @@ def per_layer(flag, text, layers, kind, least, default):
     return values if len(values) == layers else values * layers
 
 
-def read_toml(path):
+def read_toml(path: str | Path) -> dict[str, Any]:
     """Flat values of a TOML file with the sections of `SECTIONS`; an unknown key is an error that names the nearest
     valid one.
     """
@@ -213,7 +220,7 @@ def read_toml(path):
     return values
 
 
-def _meant(key, section, known):
+def _meant(key: str, section: str, known: Sequence[str]) -> str:
     name, remark = suggest(key, SECTION_OF)
     if remark:
         return f": {remark}"

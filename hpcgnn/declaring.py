@@ -3,10 +3,12 @@
 options.py declares all options with it; config.py, effects.py and the command line read the declarations.
 """
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 # Whole numbers are 32 bits wide somewhere below, floating-point numbers at least in fp32.
-LARGEST = {int: 2**31 - 1, float: 3e38}
+LARGEST: dict[type, float] = {int: 2**31 - 1, float: 3e38}
 YEAR = 365 * 86400.0
 
 
@@ -16,10 +18,10 @@ class AtLeast:
 
     value: int
 
-    def __contains__(self, value):
+    def __contains__(self, value: Any) -> bool:
         return value >= self.value
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"of at least {self.value}"
 
 
@@ -29,10 +31,10 @@ class Above:
 
     value: float
 
-    def __contains__(self, value):
+    def __contains__(self, value: Any) -> bool:
         return value > self.value
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"above {self.value:g}"
 
 
@@ -40,35 +42,35 @@ class Above:
 class Named:
     """A need: the other option is given at all."""
 
-    def __contains__(self, value):
+    def __contains__(self, value: Any) -> bool:
         return value != ""
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "of an earlier run"
 
 
 def option(
-    default,
-    help,
+    default: Any,
+    help: str,
     *,
-    choices=None,
-    least=None,
-    below=None,
-    most=None,
-    required=False,
-    schedules=None,
-    by_model=False,
-    needs=None,
-    strict=False,
-    on_resume="said",
-):
+    choices: str | tuple[str, ...] | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+    required: bool = False,
+    schedules: tuple[str, ...] | None = None,
+    by_model: bool = False,
+    needs: Mapping[str, Container[Any]] | None = None,
+    strict: bool = False,
+    on_resume: str = "said",
+) -> Any:
     """A documented field. choices: allowed values, or a name that the program resolves; least/below/most: the valid
     range.
 
-    What an option needs to have an effect: schedules: names of those that it says something to; by_model: a model that
-    names it (`uses` in nn/model_registry.py); needs: {another option: its values}, one of which is enough. Given in
-    vain it is warned of, strict: refused (see effects.py). on_resume: whether a run that goes on may have another
-    value, which is then `said`, or must have the `same`.
+    What an option needs to have an effect: schedules: the names of the schedules that read it; by_model: a model that
+    names it (`uses` in nn/model_registry.py); needs: {another option: its values}, one of which is enough. An option
+    without effect gives a warning, a strict one an error (see effects.py). on_resume: `said` where a resumed run may
+    change the value, and says so; `same` where it must keep it.
     """
     rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
     effect = {"schedules": schedules, "by_model": by_model, "needs": needs or {}, "strict": strict}

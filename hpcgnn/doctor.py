@@ -8,13 +8,17 @@ import platform
 import socket
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from tabulate import tabulate
 
 from hpcgnn import __version__
-from hpcgnn.train.affinity import ranges
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.session import Session
+from hpcgnn.errors import HpcgnnError
+from hpcgnn.listing import every
 from hpcgnn.train.matmul import bf16_instructions
 from hpcgnn.train.memory_profile import MMAP_THRESHOLD, set_allocator_policy
 from hpcgnn.train.summary import versions
@@ -32,7 +36,7 @@ class Finding:
     fatal: bool = True
 
 
-def examine(session):
+def examine(session: Session) -> int:
     """Print the report on rank 0. Collective. Returns 0, or 1 if something is wrong on any rank."""
     comm = session.comm
     torch.set_num_threads(session.threads)
@@ -46,7 +50,7 @@ def examine(session):
     return _report(title, [_mpi(session), ring, *_merge(everyone)])
 
 
-def examine_without_mpi(error):
+def examine_without_mpi(error: HpcgnnError) -> int:
     """Print what can be said where MPI cannot be started, `error` being why. Returns 1."""
     findings = [
         Finding("MPI", "cannot be used", str(error)),
@@ -59,7 +63,7 @@ def examine_without_mpi(error):
     return _report(f"host {socket.gethostname()}, without MPI", findings)
 
 
-def _report(title, findings):
+def _report(title: str, findings: list[Finding]) -> int:
     """Print the findings and the remedies. Returns 0, or 1 if one of them is fatal."""
     print(f"hpcgnn {__version__} on {title}\n")
     marks = [("ok" if not f.remedy else "WRONG" if f.fatal else "note", f.subject, f.found) for f in findings]
@@ -72,7 +76,7 @@ def _report(title, findings):
     return int(wrong)
 
 
-def _merge(everyone):
+def _merge(everyone: list[tuple[str, list[Finding]]]) -> list[Finding]:
     """The findings of rank 0, and those in which other ranks differ, named."""
     first = everyone[0][1]
     result = list(first)
@@ -88,7 +92,7 @@ def _merge(everyone):
     return result
 
 
-def _software():
+def _software() -> Iterator[Finding]:
     found = versions()
     yield Finding("python", f"{found.pop('python')} at {sys.executable}, {platform.platform()}")
     yield Finding("packages", ", ".join(f"{name} {version}" for name, version in found.items()))
@@ -99,7 +103,7 @@ def _software():
     )
 
 
-def _mpi(session):
+def _mpi(session: Session) -> Finding:
     from mpi4py import MPI
 
     levels = {
@@ -117,7 +121,7 @@ def _mpi(session):
     )
 
 
-def _ring(comm):
+def _ring(comm: Communicator) -> Finding:
     """Each rank passes a message of 1 MiB around; every rank checks what came."""
     after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     if comm.size == 1:
@@ -135,13 +139,13 @@ def _ring(comm):
     )
 
 
-def _threads(session):
+def _threads(session: Session) -> Iterator[Finding]:
     cores = sorted(os.sched_getaffinity(0))
     shared = session.shares_cores
     yield Finding("threads", f"{session.threads} per rank, torch uses {torch.get_num_threads()}")
     yield Finding(
         "cores",
-        f"{len(cores)} usable of {os.cpu_count()}: {ranges(cores)}",
+        f"{len(cores)} usable of {os.cpu_count()}: {every(cores)}",
         "ranks share cores: start fewer ranks per node, lower --threads, or bind ranks (srun --cpu-bind=cores)"
         if shared
         else "",
@@ -149,7 +153,7 @@ def _threads(session):
     )
 
 
-def _kernels():
+def _kernels() -> Iterator[Finding]:
     from hpcgnn import kernels
 
     with warnings.catch_warnings():
@@ -186,7 +190,7 @@ def _kernels():
     )
 
 
-def _products():
+def _products() -> Finding:
     found = bf16_instructions()
     if not found:
         return Finding("bf16", "this processor has no instructions for it: --matmul medium changes nothing")
@@ -203,7 +207,7 @@ def _products():
     return Finding("bf16", f"{', '.join(found)}, {said[whose]}")
 
 
-def _allocator():
+def _allocator() -> Finding:
     return Finding(
         "allocator",
         f"glibc, mmap threshold fixed at {MMAP_THRESHOLD >> 20} MiB"
@@ -212,7 +216,7 @@ def _allocator():
     )
 
 
-def _optional():
+def _optional() -> Iterator[Finding]:
     for module, extra, purpose in (
         ("matplotlib", "plot", "curves.png"),
         ("pandas", "import", "importing text tables"),

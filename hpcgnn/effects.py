@@ -1,11 +1,13 @@
 """Options that were given and have no effect with what else was chosen: said in one line, or refused.
 
-What an option needs is declared beside it (declaring.py), and what a model uses beside the model
-(nn/model_registry.py). What the command line gives always counts; of a file only what is not the default, since the
-config.toml of a run holds every option.
+An option's declaration says what the option needs (declaring.py). A model's entry says which options the model uses
+(nn/model_registry.py). An option on the command line always counts as given. An option in a file counts only where its
+value is not the default, since the config.toml of a run holds every option.
 """
 
-from dataclasses import fields
+from collections.abc import Collection, Container, Mapping
+from dataclasses import Field, fields
+from typing import Any, Protocol
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
@@ -14,20 +16,29 @@ from hpcgnn.options import SECTIONS
 _FEW = 4
 
 
-def flag(name):
+class Options(Protocol):
+    """What is asked of a Config."""
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """{section: {option: value}}, of all options."""
+        ...
+
+
+def flag(name: str) -> str:
     """An option as it is written on the command line."""
     return "--" + name.replace("_", "-")
 
 
-def without_effect(config, typed, filed, uses):
-    """One line about the options that were given in vain, or None. Raises ConfigError if one of them cannot have been
-    meant so.
+def without_effect(
+    config: Options, typed: Collection[str], filed: Collection[str], uses: Mapping[str, Collection[str] | None]
+) -> str | None:
+    """One line about the options that were given in vain, or None. Raises ConfigError for a strict option among them.
 
-    config: Config, of all; typed, filed: {option: value} from the command line and from a file; uses: {model: names of
+    config: all options; typed, filed: {option: value} from the command line and from a file; uses: {model: names of
     the options by_model that it uses, or None where that is not known, as of a plugin}.
     """
     chosen = {name: value for section in config.to_dict().values() for name, value in section.items()}
-    reasons = {}
+    reasons: dict[str, list[str]] = {}
     for declared in (declared for kind in SECTIONS.values() for declared in fields(kind)):
         name = declared.name
         usual = chosen[name] == declared.default
@@ -45,12 +56,12 @@ def without_effect(config, typed, filed, uses):
     return "without effect: " + "; ".join(f"{', '.join(flags)} ({reason})" for reason, flags in reasons.items())
 
 
-def _in_vain(declared, chosen, uses):
+def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], uses: Mapping[str, Collection[str] | None]) -> str | None:
     """Why an option has no effect, or None."""
     name, rules, model = declared.name, declared.metadata, chosen["model"]
     used = uses.get(model)
     if name == "plugin":
-        return used is not None and f"--model {model} is not one that it registers"
+        return f"--model {model} is not one that it registers" if used is not None else None
     if rules["schedules"] and chosen["schedule"] not in rules["schedules"]:
         return f"for --schedule {', '.join(rules['schedules'])}, got {chosen['schedule']}"
     if rules["by_model"]:
@@ -67,7 +78,7 @@ def _in_vain(declared, chosen, uses):
     return "needs " + " or ".join(_need(*each[:2]) for each in alternatives) + got
 
 
-def _need(other, values):
+def _need(other: str, values: Container[Any]) -> str:
     if values == ("",):
         return f"no {flag(other)}"
     return f"{flag(other)} " + (" or ".join(values) if isinstance(values, tuple) else str(values))

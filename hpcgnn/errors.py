@@ -9,7 +9,12 @@ import re
 
 
 class HpcgnnError(ValueError):
-    """A mistake in what was asked for or given; the message says what was expected, what came and the remedy."""
+    """A mistake in what was asked for or given; the message says what was expected, what came and the remedy.
+
+    everywhere: whether all ranks raise it, so that the job can end in order.
+    """
+
+    everywhere: bool = False
 
 
 class ConfigError(HpcgnnError):
@@ -52,9 +57,10 @@ _SHORT_OF_MEMORY = re.compile(
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def memory_shortage(error):
-    """A MemoryShortage in words where `error` says that memory could not be had (Python's, numpy's, torch's, the
-    system's), else None.
+def memory_shortage(error: BaseException) -> MemoryShortage | None:
+    """A MemoryShortage that says how much was asked for, if `error` is one of memory, else None.
+
+    Python, numpy, torch and the system each say in another way that there is no memory.
     """
     text = " ".join(str(error).split())
     short = isinstance(error, MemoryError) or isinstance(error, OSError) and error.errno == errno.ENOMEM
@@ -69,7 +75,7 @@ def memory_shortage(error):
     return MemoryShortage(f"out of memory: {wanted}")
 
 
-def _readable(amount, unit):
+def _readable(amount: float, unit: str) -> str:
     size = amount * 1024 ** _UNITS.index(unit if unit in _UNITS else "bytes")
     power = min(len(_UNITS) - 1, max(0, (int(size).bit_length() - 1) // 10))
     return f"{size / 1024**power:.3g} {_UNITS[power]}"

@@ -7,7 +7,9 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from hpcgnn.errors import RunDirError
 
@@ -15,7 +17,7 @@ FIRST_EPOCH = 1  # in all that a run writes; see counted_from_one
 
 
 @contextlib.contextmanager
-def replaced_by(path):
+def replaced_by(path: str | Path) -> Iterator[str]:
     """Yield a temporary path beside `path`; when the body succeeds flush it to disk and rename it to `path`, else
     remove it.
     """
@@ -33,13 +35,13 @@ def replaced_by(path):
             os.unlink(temporary)
 
 
-def _umask():
+def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
-def write_atomically(path, content):
+def write_atomically(path: str | Path, content: str | bytes) -> None:
     """Write a whole file, of text or of bytes: complete or not there at all. Raises RunDirError."""
     try:
         with replaced_by(path) as temporary:
@@ -50,7 +52,7 @@ def write_atomically(path, content):
         ) from error
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """The value with numbers that JSON cannot express (NaN, infinities) as None, and numpy or torch scalars as
     Python's.
     """
@@ -65,24 +67,25 @@ def plain(value):
     return value
 
 
-def to_json(value, indent=None):
+def to_json(value: Any, indent: int | None = None) -> str:
     """Strict JSON text."""
     return json.dumps(plain(value), indent=indent, allow_nan=False)
 
 
-def shown_number(value):
+def shown_number(value: float | None) -> str:
     """A loss or a metric as people read it; a dash for what there is none of (None or NaN)."""
     return "–" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
-def spread(values):
+def spread(values: Sequence[float]) -> dict[str, float]:
     """{max, mean, min} of numbers, one per rank."""
     return {"max": max(values), "mean": sum(values) / len(values), "min": min(values)}
 
 
-def counted_from_one(records):
-    """The records of `metrics.jsonl` with epochs that count from 1. Those of a run whose first epoch is called 0, as
-    all were once, are renumbered; others are returned as they are.
+def counted_from_one(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records of `metrics.jsonl` with epochs that count from 1.
+
+    Earlier versions called the first epoch 0; their records are renumbered. All others are returned as they are.
     """
     if not records or records[0].get("epoch") != 0:
         return records

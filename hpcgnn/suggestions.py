@@ -5,6 +5,7 @@ People bring the names of other libraries along. A guess by letters alone led fr
 
 import difflib
 import re
+from collections.abc import Container, Iterable
 
 # How alike two spellings must be; "hiden" and "hidden" are 0.91.
 _ALIKE = 0.75
@@ -69,7 +70,7 @@ _MEANINGS = {
 }
 
 
-def suggest(given, known):
+def suggest(given: str, known: Iterable[str]) -> tuple[str | None, str | None]:
     """(the name among `known` that was probably meant or None, a sentence instead of a name or None).
 
     given: an unknown name, with dashes, underscores and capitals as they came; known: names with dashes or underscores.
@@ -88,6 +89,6 @@ def suggest(given, known):
     return (spelled[close[0]], None) if close else (None, None)
 
 
-def elsewhere(given, options):
+def elsewhere(given: str, options: Container[str]) -> bool:
     """Whether an option that a command does not have is one of training, which the command takes from the run."""
     return given.split("=")[0].strip("-").replace("-", "_").lower() in options

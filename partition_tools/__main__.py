@@ -4,16 +4,18 @@ files go.
 
 import signal
 import sys
+from types import FrameType
+from typing import NoReturn
 
 from partition_tools.cli import main
 
 
-def interrupted(number, frame):
+def interrupted(number: int, frame: FrameType | None) -> NoReturn:
     """A signal as the exception that every `finally` sees."""
     raise KeyboardInterrupt
 
 
-def run(argv=None):
+def run(argv: list[str] | None = None) -> int:
     """`main`, to be ended in order by SIGTERM as well."""
     signal.signal(signal.SIGTERM, interrupted)
     return main(argv)

@@ -13,12 +13,13 @@ import numpy as np
 
 import hpcgnn
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, count_types
+from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows, count_types
 from partition_tools.counts import check_count
 from partition_tools.edges import canonical_edges, check_endpoints
 from partition_tools.features import canonical_features, slabs
 from partition_tools.labels import canonical_labels, label_warnings
 from partition_tools.progress import Reporter
+from partition_tools.raw import RawGraph
 from partition_tools.splits import canonical_split
 from partition_tools.typed import canonical_names, canonical_types, type_warnings, with_reverse
 
@@ -39,13 +40,13 @@ class ImportOptions:
     feature_dtype: str = "fp32"
     num_classes: int | None = None
     name: str | None = None
-    fractions: tuple | None = None
+    fractions: tuple[float, float, float] | None = None
     seed: int = 0
     add_reverse: bool = False
     resplit: bool = False
 
 
-def canonical(raw, options=ImportOptions(), reporter=None):
+def canonical(raw: RawGraph, options: ImportOptions = ImportOptions(), reporter: Reporter | None = None) -> GraphData:
     """`GraphData` of a `RawGraph`, one cluster, nodes in the order of the source. Takes the edges out of `raw`.
 
     Raises GraphError naming node or edge. Memory: 24 E bytes, then 17 E bytes, beside features and what the source
@@ -72,7 +73,7 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     kind = canonical_types(raw.type, len(raw.src), "edge", edge_names)
     node_type = canonical_types(raw.node_type, n, "node", names.get("nodes", ()))
     num_types = count_types(kind, edge_names)
-    src, dst, raw.src, raw.dst = raw.src, raw.dst, None, None
+    src, dst = raw.take_edges()
     if options.add_reverse:
         if options.undirected:
             raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
@@ -127,14 +128,14 @@ def canonical(raw, options=ImportOptions(), reporter=None):
     return data
 
 
-def content_uuid(data, identity=None):
+def content_uuid(data: GraphData, identity: bytes | None = None) -> str:
     """A UUID from the SHA-256 of the graph's content in original order: the same input has the same name everywhere.
 
     data: `GraphData` in original order. identity: bytes to hash in place of the features.
     """
     digest = hashlib.sha256()
 
-    def add(name, array):
+    def add(name: str, array: Rows) -> None:
         digest.update(f"{name}:{np.dtype(array.dtype).str}:{tuple(array.shape)};".encode())
         for slab in slabs(array):
             digest.update(np.ascontiguousarray(slab).data)
@@ -156,6 +157,6 @@ def content_uuid(data, identity=None):
     return str(uuid.UUID(bytes=digest.digest()[:16], version=5))
 
 
-def versions(**others):
+def versions(**others: str) -> dict[str, str]:
     """Versions of what wrote a file, for its root attribute."""
     return {"hpcgnn": hpcgnn.__version__, "numpy": np.__version__, "h5py": metadata.version("h5py"), **others}

@@ -1,19 +1,21 @@
 """One writer for one target: two imports of the same name would each work for hours, and the slower one silently win.
 
-A lock on a hidden file beside the target; the kernel takes it back from a process that is killed, so nothing has to be
-cleaned up by hand. What killed writers left half-written is removed by the next one, which is alone then.
+The right to write is a lock on a hidden file beside the target. The kernel takes the lock back from a process that is
+killed, so nothing has to be cleaned up by hand. The next writer, which is then alone, removes what a killed one left
+half-written.
 """
 
 import contextlib
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from hpcgnn.errors import FormatError
 
 
 @contextlib.contextmanager
-def claimed(target):
+def claimed(target: str | Path) -> Iterator[None]:
     """Hold the right to write `target`. FormatError if another process does."""
     target = Path(target)
     path = target.parent / f".{target.name}.lock"
@@ -34,7 +36,7 @@ def claimed(target):
         os.close(lock)
 
 
-def _lock(lock, target):
+def _lock(lock: int, target: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

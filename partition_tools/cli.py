@@ -28,7 +28,7 @@ In the statements of memory n is the number of nodes, E the number of directed e
 and F the number of features."""
 
 
-def build_parser():
+def build_parser() -> argparse.ArgumentParser:
     """The argparse parser of all sub-commands."""
     parser = argparse.ArgumentParser(
         prog="partition_tools",
@@ -46,7 +46,7 @@ def build_parser():
     return parser
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Run one sub-command; returns the exit code. argv: list of words without the program's name."""
     arguments = build_parser().parse_args(argv)
     try:

@@ -2,15 +2,18 @@
 trusted.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
+from partition_tools.progress import Reporter
 
 #: The square root of 2^63: edges are sorted by the number destination * nodes + source.
 MOST_NODES = 3_037_000_499
 
 
-def stated(value, where):
+def stated(value: np.typing.ArrayLike, where: str) -> int:
     """The one whole number, at least 0, that an array holds; FormatError, which names `where`, if it is something
     else.
     """
@@ -24,12 +27,12 @@ def stated(value, where):
     )
 
 
-def largest(*ids):
+def largest(*ids: np.ndarray) -> int:
     """The largest of all ids, -1 if there are none. ids: integer arrays."""
     return max((int(each.max()) for each in ids if each.size), default=-1)
 
 
-def check_count(num_nodes):
+def check_count(num_nodes: int) -> None:
     """GraphError for a number of nodes that cannot be worked with."""
     if num_nodes < 1:
         raise GraphError("the graph has no nodes; expected at least one")
@@ -40,12 +43,11 @@ def check_count(num_nodes):
         )
 
 
-def warn_of_gaps(ids, num_nodes, remedy, reporter):
-    """Warn where the largest of the ids decided how many nodes there are and most of these never occur, or not the
-    first.
+def warn_of_gaps(ids: Collection[np.ndarray], num_nodes: int, remedy: str, reporter: Reporter) -> None:
+    """Warn if most of the node ids 0..num_nodes-1 never occur, or the first ones do not.
 
-    An id that never occurs makes an isolated node; many of them mean that the ids are no row numbers. ids: integer
-    arrays.
+    The largest id has decided how many nodes there are. An id that never occurs makes an isolated node; many of them
+    mean that the ids are no row numbers. ids: integer arrays.
     """
     if not num_nodes or min(each.min(initial=0) for each in ids) < 0:
         return
@@ -55,7 +57,7 @@ def warn_of_gaps(ids, num_nodes, remedy, reporter):
             used[each] = True
         count, first = int(np.count_nonzero(used)), int(np.argmax(used))
     else:
-        used = np.unique(np.concatenate(ids))
+        used = np.unique(np.concatenate(list(ids)))
         count, first = len(used), int(used[0]) if len(used) else 0
     if 0 < count < num_nodes - num_nodes // 2:
         reporter.warn(

@@ -17,12 +17,12 @@ BLOCK = 1 << 22
 MOST_INT32 = 2**31 - 1
 
 
-def index_dtype(num_nodes):
+def index_dtype(num_nodes: int) -> type[np.integer]:
     """The smallest of int32 and int64 that holds every node id."""
     return np.int32 if num_nodes <= MOST_INT32 + 1 else np.int64
 
 
-def check_endpoints(src, dst, num_nodes):
+def check_endpoints(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> None:
     """GraphError that names the first edge with an end outside 0..num_nodes-1. src, dst: int (E,)."""
     if src.shape != dst.shape or src.ndim != 1:
         raise GraphError(
@@ -39,13 +39,15 @@ def check_endpoints(src, dst, num_nodes):
             )
 
 
-def rows(edges):
+def rows(edges: Edges) -> np.ndarray:
     """The node that each edge is grouped by, int (E,): the other end of `edges.indices`."""
     n = len(edges.indptr) - 1
     return np.repeat(np.arange(n, dtype=index_dtype(n)), np.diff(edges.indptr))
 
 
-def group(dst, src, num_nodes, weight=None, kind=None):
+def group(
+    dst: np.ndarray, src: np.ndarray, num_nodes: int, weight: np.ndarray | None = None, kind: np.ndarray | None = None
+) -> Edges:
     """Canonical `Edges` of any list of edges. O(E log E); 8 bytes per edge beyond the input and the result."""
     n = num_nodes
     key = dst.astype(np.int64)
@@ -61,7 +63,7 @@ def group(dst, src, num_nodes, weight=None, kind=None):
     return _from_keys(key, n, weight, kind)
 
 
-def _from_keys(key, n, weight=None, kind=None):
+def _from_keys(key: np.ndarray, n: int, weight: np.ndarray | None = None, kind: np.ndarray | None = None) -> Edges:
     """`Edges` of sorted keys dst * n + src."""
     indptr = np.searchsorted(key, np.arange(n + 1, dtype=np.int64) * n).astype(np.int64)
     indices = np.empty(len(key), index_dtype(n))
@@ -70,7 +72,7 @@ def _from_keys(key, n, weight=None, kind=None):
     return Edges(indptr, indices, weight, kind)
 
 
-def without_duplicates(edges):
+def without_duplicates(edges: Edges) -> Edges:
     """Only the first of the edges with one source, destination and type: with weights, the one of least weight."""
     row = rows(edges)
     keep = np.ones(len(row), bool)
@@ -81,7 +83,7 @@ def without_duplicates(edges):
     return Edges(indptr, edges.indices[keep], *(None if a is None else a[keep] for a in (edges.weight, edges.type)))
 
 
-def transpose(edges):
+def transpose(edges: Edges) -> Edges:
     """The same edges grouped by their other end, canonical again. O(E), a stable counting sort."""
     n = len(edges.indptr) - 1
     attributed = edges.weight is not None or edges.type is not None
@@ -95,10 +97,10 @@ def transpose(edges):
     )
 
 
-def same(one, other):
+def same(one: Edges, other: Edges) -> bool:
     """Whether two canonical `Edges` are equal in pattern, multiplicity, weights and types."""
     return all(
-        np.array_equal(a, b) if a is not None else b is None
+        b is None if a is None else b is not None and np.array_equal(a, b)
         for a, b in (
             (one.indptr, other.indptr),
             (one.indices, other.indices),
@@ -108,7 +110,7 @@ def same(one, other):
     )
 
 
-def symmetrized(edges):
+def symmetrized(edges: Edges) -> Edges:
     """The union of the edges and their reverses, parallel edges (same ends, same type) merged.
 
     A merged edge has the mean weight of all the edges that went into it, in either direction, computed once for both of
@@ -146,17 +148,17 @@ def symmetrized(edges):
 
 
 def canonical_edges(
-    src,
-    dst,
-    num_nodes,
-    weight=None,
-    kind=None,
+    src: np.ndarray,
+    dst: np.ndarray,
+    num_nodes: int,
+    weight: np.ndarray | None = None,
+    kind: np.ndarray | None = None,
     *,
-    undirected=False,
-    self_loops="keep",
-    drop_duplicates=False,
-    num_types=0,
-):
+    undirected: bool = False,
+    self_loops: str = "keep",
+    drop_duplicates: bool = False,
+    num_types: int = 0,
+) -> tuple[Edges, Edges | None, int]:
     """(edges, edges_out or None, number of self loops) of a list of edges; None where the graph is its own transpose.
 
     self_loops: "keep", "remove", or "add" (one for each node that has none, of weight 1 and type `num_types`).
@@ -168,7 +170,8 @@ def canonical_edges(
     if self_loops != "keep":
         loops = src == dst
         if self_loops == "remove":
-            src, dst, weight, kind = (None if a is None else a[~loops] for a in (src, dst, weight, kind))
+            src, dst = src[~loops], dst[~loops]
+            weight, kind = (None if a is None else a[~loops] for a in (weight, kind))
         else:
             has = np.zeros(num_nodes, bool)
             has[src[loops]] = True
@@ -183,12 +186,14 @@ def canonical_edges(
         edges = without_duplicates(edges)
     out = transpose(edges)
     if same(edges, out):
-        out = None
-    elif undirected:
-        edges, out = symmetrized(edges), None
+        return edges, None, count_self_loops(edges)
+    if undirected:
+        del out
+        edges = symmetrized(edges)
+        return edges, None, count_self_loops(edges)
     return edges, out, count_self_loops(edges)
 
 
-def count_self_loops(edges):
+def count_self_loops(edges: Edges) -> int:
     """The number of edges from a node to itself."""
     return int(np.count_nonzero(edges.indices == rows(edges)))

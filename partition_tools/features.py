@@ -4,16 +4,20 @@ Features are most of the bytes of a graph. They may be generated or memory-mappe
 slab of them at a time, and wide sparse ones (bags of words) stay sparse.
 """
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import scipy.sparse
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS, Csr
+from partition_tools.progress import Reporter
 
 DTYPES = {"fp32": np.float32, "fp16": np.float16}
 
 
-def slabs(array):
+def slabs(array: Rows) -> Iterator[np.ndarray]:
     """The rows of an array-like, at most SLAB_ROWS at a time."""
     for start in range(0, array.shape[0], SLAB_ROWS):
         yield array[start : start + SLAB_ROWS]
@@ -22,15 +26,17 @@ def slabs(array):
 class RowMap:
     """An array-like (n, F) whose rows are `function(rows of source)`, computed when sliced."""
 
-    def __init__(self, source, function, dtype):
+    def __init__(self, source: Rows, function: Callable[[np.ndarray], np.ndarray], dtype: np.typing.DTypeLike) -> None:
         self.source, self.function = source, function
         self.shape, self.dtype = tuple(source.shape), np.dtype(dtype)
 
-    def __getitem__(self, rows):
+    def __getitem__(self, rows: slice) -> np.ndarray:
         return self.function(self.source[rows])
 
 
-def canonical_features(features, num_nodes, dtype, row_normalize, reporter):
+def canonical_features(
+    features: Rows | Csr | None, num_nodes: int, dtype: str, row_normalize: bool, reporter: Reporter
+) -> Rows | Csr | None:
     """Features as `write_graph` takes them: an array-like of float16/float32 (n, F), a `Csr` with float32 data, or
     None.
 
@@ -58,7 +64,7 @@ def canonical_features(features, num_nodes, dtype, row_normalize, reporter):
     return features
 
 
-def _convert(rows, dtype, row_normalize):
+def _convert(rows: np.ndarray, dtype: np.typing.DTypeLike, row_normalize: bool) -> np.ndarray:
     if row_normalize:
         rows = rows.astype(np.float32)
         sums = np.abs(rows).sum(axis=1, dtype=np.float64, keepdims=True)
@@ -67,7 +73,7 @@ def _convert(rows, dtype, row_normalize):
         return rows.astype(dtype)
 
 
-def _check_finite(features):
+def _check_finite(features: Rows) -> None:
     row = 0
     for slab in slabs(features):
         finite = np.isfinite(slab).all(axis=1)
@@ -80,7 +86,7 @@ def _check_finite(features):
         row += len(slab)
 
 
-def _sparse(features, num_nodes, row_normalize):
+def _sparse(features: Csr, num_nodes: int, row_normalize: bool) -> Csr:
     indptr, indices = np.asarray(features.indptr, np.int64), np.asarray(features.indices)
     columns = int(features.num_columns)
     data = np.ones(len(indices), np.float32) if features.data is None else np.array(features.data, np.float32)

@@ -5,6 +5,9 @@ Most of them are pickles, and loading one runs code of the file's author: so the
 library is at hand.
 """
 
+from collections.abc import Iterable
+from pathlib import Path
+
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import GraphFile
 
@@ -66,14 +69,14 @@ _REMEDIES = {
 }
 
 
-def _refused(path, what, remedy):
+def _refused(path: Path, what: str, remedy: str) -> FormatError:
     return FormatError(
         f"{path} is a file of {what}, which is not read here; convert it in Python and import what that writes: "
         f"{remedy.replace('FILE', str(path))}"
     )
 
 
-def refuse_suffix(path):
+def refuse_suffix(path: Path) -> None:
     """FormatError with the conversion, for a path whose name says which library wrote it."""
     if path.suffix.lower() in (".h5", ".hdf5") and path.is_file():
         try:
@@ -93,7 +96,7 @@ def refuse_suffix(path):
         raise _refused(path, what, remedy)
 
 
-def refuse_table(path):
+def refuse_table(path: Path) -> None:
     """FormatError for a table of features, labels, splits or ids that another library wrote."""
     if path.suffix.lower() in _REMEDIES and path.suffix.lower() != ".npy":
         raise FormatError(
@@ -102,7 +105,7 @@ def refuse_table(path):
         )
 
 
-def refuse_foreign(path, names):
+def refuse_foreign(path: Path, names: Iterable[str]) -> None:
     """FormatError with the conversion, for an archive whose members say that SciPy or PyTorch wrote it."""
     if {"format", "shape", "data"} <= set(names) and (
         {"indices", "indptr"} <= set(names) or {"row", "col"} <= set(names)

@@ -1,7 +1,10 @@
 """The sub-command `generate`: synthetic graphs of any size, a function of their parameters alone."""
 
+import argparse
 import dataclasses
+from pathlib import Path
 
+from hpcgnn.graphfile.schema import GraphData
 from partition_tools.canonical import ImportOptions, canonical
 from partition_tools.claim import claimed
 from partition_tools.generators import GENERATORS
@@ -17,11 +20,11 @@ except for very dense graphs. Defaults make a task on which a two-layer GCN reac
 Peak memory: about 22 E + 60 n bytes; features are made while they are written (32 MiB at F = 128)."""
 
 
-def configure(parser):
+def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options, one sub-parser per model."""
     models = parser.add_subparsers(required=True, dest="model", metavar="|".join(GENERATORS))
     for name, module in GENERATORS.items():
-        sub = models.add_parser(name, help=module.__doc__.split("\n")[0], description=module.__doc__)
+        sub = models.add_parser(name, help=str(module.__doc__).split("\n")[0], description=module.__doc__)
         sub.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
         sub.add_argument("--nodes", type=int, required=True, metavar="N")
         sub.add_argument("--degree", type=float, required=True, metavar="D", help="mean number of in-edges of a node")
@@ -53,7 +56,7 @@ def configure(parser):
         module.configure(sub)
 
 
-def run(arguments, reporter):
+def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
     names = {field.name for field in dataclasses.fields(Spec)}
     spec = Spec(**{name: value for name, value in vars(arguments).items() if name in names})
@@ -69,7 +72,15 @@ def run(arguments, reporter):
     return 0
 
 
-def generate_graph(model, output, spec, *, options=ImportOptions(), force=False, reporter=None):
+def generate_graph(
+    model: str,
+    output: str | Path,
+    spec: Spec,
+    *,
+    options: ImportOptions = ImportOptions(),
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> GraphData:
     """Draw a graph from GENERATORS[model] and write it to `output`; returns its `GraphData`."""
     reporter = reporter or Reporter()
     check_target(output, force)

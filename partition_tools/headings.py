@@ -6,6 +6,9 @@ error that asks for it.
 """
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from hpcgnn.errors import FormatError
 
@@ -29,7 +32,7 @@ _NO_IDS = ("class", "label", "type", "category", "target", "split")
 _IDS = ("id", "node", "nodeid", "vertex", "vertexid")
 
 
-def role(name):
+def role(name: object) -> str | None:
     """The one of `COLUMNS` that a column of this name is, or None for a name that is not known."""
     word = _plain(name)
     if word in ROLES:
@@ -45,11 +48,11 @@ def role(name):
     return "type" if word == "relationtype" else None
 
 
-def _plain(name):
+def _plain(name: object) -> str:
     return re.sub(r"[^a-z0-9]", "", str(name).lower())
 
 
-def is_id(name, others=1):
+def is_id(name: object, others: int = 1) -> bool:
     """Whether a column of this name, beside `others`, holds the ids of nodes: id, node_id, paper_id, userId. Not
     class_id.
     """
@@ -60,7 +63,7 @@ def is_id(name, others=1):
     return found is not None and others > 0 and not _plain(name).startswith(_NO_IDS)
 
 
-def all_known(names):
+def all_known(names: Sequence[Any]) -> bool:
     """Whether a line of words is beyond doubt the heading of an edge list: each name is known, both ends are among
     them.
     """
@@ -68,13 +71,13 @@ def all_known(names):
     return None not in roles and all(roles.count(end) == 1 for end in ENDS)
 
 
-def names_ends(names):
+def names_ends(names: Sequence[Any]) -> bool:
     """Whether a line of words names both ends of an edge, so that it is a heading even if numbers stand in it."""
     roles = [role(name) for name in names]
     return all(roles.count(end) == 1 for end in ENDS)
 
 
-def columns_of(names, path):
+def columns_of(names: Sequence[Any], path: Path) -> tuple[str, ...]:
     """One of `COLUMNS` for each name of a heading. FormatError where that would be a guess."""
     roles = [role(name) for name in names]
     if not str(names[0]).strip():  # the numbers of rows, which pandas writes without a name
@@ -94,10 +97,10 @@ def columns_of(names, path):
             f"their order, with --edge-columns, such as --edge-columns {_suggestion(roles)} (_: ignored); if this "
             f"line is an edge, add --no-heading"
         )
-    return tuple(roles)
+    return tuple(found for found in roles if found is not None)
 
 
-def _pair(names):
+def _pair(names: Sequence[Any]) -> tuple[int, int] | tuple[()]:
     """The positions of the two columns that are told apart by a number alone (node1 node2, id_1 id_2) or are s and
     t.
     """
@@ -118,7 +121,7 @@ def _pair(names):
     return pairs[0] if len(pairs) == 1 else ()
 
 
-def _suggestion(roles):
+def _suggestion(roles: Sequence[str | None]) -> str:
     """A value for --edge-columns: what is known once, and the ends where they are missing."""
     names = [found if found and roles.index(found) == column else "_" for column, found in enumerate(roles)]
     free = sorted((found is not None, column) for column, found in enumerate(roles) if names[column] == "_")
@@ -127,7 +130,7 @@ def _suggestion(roles):
     return ",".join(names)
 
 
-def said(columns, names):
+def said(columns: Sequence[str], names: Sequence[str] | None) -> str:
     """`from -> src, kind ignored`: what each column was taken for. names: of the heading, or None for none."""
     names = [f"column {number + 1}" for number in range(len(columns))] if names is None else names
     return ", ".join(f"{name} {'ignored' if column == '_' else f'-> {column}'}" for name, column in zip(names, columns))

@@ -1,10 +1,12 @@
 """The sub-command `import`: a graph in someone else's format becomes a graph file, once."""
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 
 from hpcgnn.errors import ConfigError, FormatError
-from hpcgnn.graphfile.storage import Csr, write_graph
+from hpcgnn.graphfile.schema import GraphData
+from hpcgnn.graphfile.storage import Csr, Partitioning, write_graph
 from partition_tools.canonical import ImportOptions, canonical
 from partition_tools.claim import claimed
 from partition_tools.features import DTYPES
@@ -33,7 +35,7 @@ Peak memory: the features as read (4 n F bytes for fp32 ones) + 40 E + 20 n byte
 reverse edges too."""
 
 
-def configure(parser):
+def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
     parser.add_argument("input", type=Path, metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
@@ -140,14 +142,14 @@ def configure(parser):
     )
 
 
-def _names(text):
+def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def run(arguments, reporter):
+def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
-    fractions = (arguments.train, arguments.val, arguments.test)
-    fractions = _fractions(*fractions) if any(f is not None for f in fractions) else None
+    given = (arguments.train, arguments.val, arguments.test)
+    fractions = _fractions(*given) if any(part is not None for part in given) else None
     if arguments.resplit and fractions is None:
         raise ConfigError("--resplit needs the fractions of the new split: --train, --val or --test")
     if not 0 <= arguments.seed < 2**63:
@@ -191,7 +193,7 @@ def run(arguments, reporter):
     return 0
 
 
-def _fractions(train, val, test):
+def _fractions(train: float | None, val: float | None, test: float | None) -> tuple[float, float, float]:
     """What is not said: nothing for train and val, the rest for test."""
     train, val = train or 0.0, val or 0.0
     fractions = (train, val, 1 - train - val if test is None else test)
@@ -201,8 +203,15 @@ def _fractions(train, val, test):
 
 
 def import_graph(
-    path, output, *, format=None, options=ImportOptions(), tables=TableOptions(), force=False, reporter=None
-):
+    path: str | Path,
+    output: str | Path,
+    *,
+    format: str | None = None,
+    options: ImportOptions = ImportOptions(),
+    tables: TableOptions = TableOptions(),
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> GraphData:
     """Read `path` in a format of `SOURCES` (None: guessed) and write the graph file `output`; returns its `GraphData`.
 
     Raises FormatError for input that cannot be read and GraphError for a graph that is not sound; then nothing is
@@ -213,7 +222,9 @@ def import_graph(
         return _import(Path(path), output, format, options, tables, reporter or Reporter())
 
 
-def _import(path, output, format, options, tables, reporter):
+def _import(
+    path: Path, output: str | Path, format: str | None, options: ImportOptions, tables: TableOptions, reporter: Reporter
+) -> GraphData:
     if not path.exists():
         raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
     if format is not None and format not in SOURCES:
@@ -229,7 +240,7 @@ def _import(path, output, format, options, tables, reporter):
     return data
 
 
-def check_target(output, force):
+def check_target(output: str | Path, force: bool) -> None:
     """FormatError before any work is done if the target exists or its directory does not."""
     output = Path(output)
     if output.exists() and not force:
@@ -238,7 +249,9 @@ def check_target(output, force):
         raise FormatError(f"cannot write {output}: there is no directory {output.parent}")
 
 
-def write_with_bar(output, data, partitionings=(), reporter=None):
+def write_with_bar(
+    output: str | Path, data: GraphData, partitionings: Collection[Partitioning] = (), reporter: Reporter | None = None
+) -> None:
     """`write_graph` with a progress bar over rows."""
     reporter = reporter or Reporter()
     directions = 1 if data.edges_out is None else 2
@@ -251,10 +264,11 @@ def write_with_bar(output, data, partitionings=(), reporter=None):
         write_graph(output, data, partitionings, progress)
 
 
-def summary(output, data):
+def summary(output: str | Path, data: GraphData) -> str:
     """One line on what was written."""
     kind = "undirected" if data.edges_out is None else "directed"
-    width = 0 if data.features is None else getattr(data.features, "num_columns", None) or data.features.shape[1]
+    features = data.features
+    width = 0 if features is None else features.num_columns if isinstance(features, Csr) else features.shape[1]
     types = "".join(
         f"{count} {what} types, "
         for count, what in ((data.num_node_types, "node"), (data.num_edge_types, "edge"))

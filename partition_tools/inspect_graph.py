@@ -1,7 +1,9 @@
 """The sub-command `inspect`: what is in a graph file, and what training on it will send, before a job is submitted."""
 
+import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tabulate import tabulate
@@ -9,6 +11,7 @@ from tabulate import tabulate
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.loading import load_edges
+from partition_tools.progress import Reporter
 from partition_tools.quality import partition_quality
 
 SHOWN_TYPES = 12
@@ -18,7 +21,7 @@ partitioning balance, edges cut, halo rows and the bytes that one exchange of fp
 Peak memory: 8 n bytes, and 4 E more only for maps whose figures are not stored with them."""
 
 
-def configure(parser):
+def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
     parser.add_argument("graph", type=Path, metavar="GRAPH")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -31,14 +34,14 @@ def configure(parser):
     )
 
 
-def run(arguments, reporter):
+def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
     """The sub-command itself; returns the exit code."""
     info = inspect_graph(arguments.graph, arguments.width)
     print(json.dumps(info, indent=2) if arguments.json else describe(info))
     return 0
 
 
-def inspect_graph(path, width=256):
+def inspect_graph(path: str | Path, width: int = 256) -> dict[str, Any]:
     """A dictionary of plain numbers and words; see `describe` for what they mean. Raises FormatError as `GraphFile`
     does."""
     with GraphFile(path) as file:
@@ -91,12 +94,12 @@ def inspect_graph(path, width=256):
     return info
 
 
-def _dtype(file):
+def _dtype(file: GraphFile) -> str | None:
     name = "nodes/features_csr/data" if file.meta.sparse_features else "nodes/features"
     return str(file.read(name, [(0, 0)]).dtype) if name in file else None
 
 
-def _type_sizes(file, what, count):
+def _type_sizes(file: GraphFile, what: str, count: int) -> dict[str, int]:
     """{name of the type, or its number as text: how many} in the order of the types' numbers; {} without types."""
     if not count:
         return {}
@@ -112,7 +115,7 @@ def _type_sizes(file, what, count):
     return dict(zip(names if len(names) == count else map(str, range(count)), sizes.tolist()))
 
 
-def _statistics(values):
+def _statistics(values: np.ndarray) -> dict[str, float]:
     if len(values) == 0:
         return {"min": 0, "median": 0.0, "mean": 0.0, "max": 0}
     return {
@@ -123,14 +126,14 @@ def _statistics(values):
     }
 
 
-def _isolated(file, degrees):
+def _isolated(file: GraphFile, degrees: np.ndarray) -> int:
     """Nodes without any edge. A node whose only edges are self loops is not counted."""
     if file.meta.undirected:
         return int(np.count_nonzero(degrees == 0))
     return int(np.count_nonzero((degrees == 0) & (np.diff(file.read("topology_out/indptr")) == 0)))
 
 
-def _internal_fraction(file):
+def _internal_fraction(file: GraphFile) -> float | None:
     """Share of the edges that stay within a cluster, or None where no cluster graph is stored."""
     if "clusters/graph" not in file or not file.meta.num_edges:
         return None
@@ -139,7 +142,7 @@ def _internal_fraction(file):
     return float(weight[row == indices].sum() / weight.sum())
 
 
-def _map(file, name, count, width):
+def _map(file: GraphFile, name: str, count: int, width: int) -> dict[str, Any]:
     cluster_to_rank, attributes = file.cluster_map(name, count)
     figures = {key: value.item() if hasattr(value, "item") else value for key, value in attributes.items()}
     if "halo_rows_total" not in figures:
@@ -154,7 +157,7 @@ def _map(file, name, count, width):
     }
 
 
-def describe(info):
+def describe(info: dict[str, Any]) -> str:
     """The dictionary of `inspect_graph` as text for people."""
     degree, clusters = info["in_degree"], info["clusters"]
     kinds = [word for word, there in (("weighted", info["weighted"]), ("typed", info["typed"])) if there]
@@ -236,13 +239,13 @@ def describe(info):
     return f"{text}\n\n{table}\nbytes per exchange: halo rows of {width} fp32 numbers, once per layer and direction"
 
 
-def _shown(sizes):
+def _shown(sizes: dict[str, int]) -> str:
     """Types or classes and how many they have; of many the largest."""
     few = sorted(sizes.items(), key=lambda item: -item[1])[:SHOWN_TYPES] if len(sizes) > SHOWN_TYPES else sizes.items()
     return ", ".join(f"{name} {count:,}" for name, count in few) + (", ..." if len(sizes) > SHOWN_TYPES else "")
 
 
-def _bytes(count):
+def _bytes(count: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -4,17 +4,21 @@ A column of numbers does not say what it is. Classes make as many outputs of a m
 column of prices, years or identifiers taken for classes has to be an error here, not a model of a million outputs.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.schema import SPLITS
+from hpcgnn.graphfile.schema import SPLITS, GraphData
 
 MOST_LABEL = 2**31 - 2
 # So many classes are never too many, however few of them have members.
 FEW_CLASSES = 16
 
 
-def canonical_labels(labels, n, split, num_classes=None, names=()):
+def canonical_labels(
+    labels: np.ndarray | None, n: int, split: np.ndarray, num_classes: int | None = None, names: Sequence[str] = ()
+) -> tuple[np.ndarray, int]:
     """(labels, number of classes): int64 (n,) with -1 for none, or uint8 (n, C) for several 0/1 columns.
 
     num_classes: as stated, or None to count; names: of the classes, or empty. Raises GraphError naming the first node
@@ -60,17 +64,19 @@ def canonical_labels(labels, n, split, num_classes=None, names=()):
     return whole, classes
 
 
-def _regression(labels):
+def _regression(labels: np.ndarray) -> str:
     """A remark on real numbers, which are targets of another kind of task."""
     if labels.dtype.kind == "f" and (np.isfinite(labels) & (labels != np.rint(labels))).any():
         return ": real-valued targets (regression) are not supported yet"
     return ""
 
 
-def _check_class_count(labels, classes):
+def _check_class_count(labels: np.ndarray, classes: int) -> None:
     """GraphError where most classes would have no member, as with identifiers, years or prices in place of classes."""
-    members = np.unique(labels[labels >= 0]) if classes > FEW_CLASSES else ()
-    if classes > FEW_CLASSES and classes > 2 * len(members):
+    if classes <= FEW_CLASSES:
+        return
+    members = np.unique(labels[labels >= 0])
+    if classes > 2 * len(members):
         raise GraphError(
             f"labels up to {classes - 1} would make {classes:,} classes, of which {len(members):,} have a "
             f"member (the smallest is {members[0]}); if they are classes, say --classes {classes}; if they "
@@ -79,7 +85,7 @@ def _check_class_count(labels, classes):
         )
 
 
-def label_warnings(data):
+def label_warnings(data: GraphData) -> list[str]:
     """What is allowed in `GraphData` but probably not meant: almost as many classes as labels, and one-hot rows."""
     labels = data.labels
     if labels.ndim == 2:
@@ -97,12 +103,14 @@ def label_warnings(data):
     return []
 
 
-def _missing(labels):
+def _missing(labels: np.ndarray) -> np.ndarray:
     """Where an array of numbers has none: NaN."""
     return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, bool)
 
 
-def _multi_label(labels, missing, split, num_classes):
+def _multi_label(
+    labels: np.ndarray, missing: np.ndarray, split: np.ndarray, num_classes: int | None
+) -> tuple[np.ndarray, int]:
     if num_classes not in (None, labels.shape[1]):
         raise GraphError(f"the labels have {labels.shape[1]} columns but {num_classes} classes were stated or named")
     wrong = ((labels != 0) & (labels != 1) & ~missing).any(axis=1)
@@ -122,7 +130,7 @@ def _multi_label(labels, missing, split, num_classes):
     return np.where(missing, 0, labels).astype(np.uint8), labels.shape[1]
 
 
-def _no_label_in_split(wrong, split):
+def _no_label_in_split(wrong: np.ndarray, split: np.ndarray) -> None:
     if wrong.any():
         node = int(np.argmax(wrong))
         name = {value: name for name, value in SPLITS.items()}[int(split[node])]
@@ -132,7 +140,7 @@ def _no_label_in_split(wrong, split):
         )
 
 
-def labelled_nodes(labels, n):
+def labelled_nodes(labels: np.ndarray | None, n: int) -> np.ndarray:
     """The nodes that have a label; all, where that cannot be told, for what is wrong with labels is found later."""
     labels = None if labels is None else np.asarray(labels)
     if labels is None or labels.ndim not in (1, 2) or len(labels) != n or labels.dtype.kind not in "iufb":

@@ -1,25 +1,28 @@
 """A graph file back as `GraphData`: edges and small arrays in memory, dense features left in the file."""
 
+from pathlib import Path
+
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.storage import Csr, Edges, GraphData
+from hpcgnn.graphfile.schema import Rows
+from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile
 
 
 class StoredRows:
     """A dataset of an open `GraphFile` as an array-like that reads when it is sliced."""
 
-    def __init__(self, file, name):
+    def __init__(self, file: GraphFile, name: str) -> None:
         self.file, self.name = file, name
         self.shape = file.shape(name)
         self.dtype = file.read(name, [(0, 0)]).dtype
 
-    def __getitem__(self, rows):
+    def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
         return self.file.read(self.name, [(start, max(start, stop))])
 
 
-def load_edges(file, suffix=""):
+def load_edges(file: GraphFile, suffix: str = "") -> Edges:
     """`Edges` of /topology (or, with suffix "_out", /topology_out) and their weights and types."""
     meta = file.meta
     return Edges(
@@ -30,22 +33,20 @@ def load_edges(file, suffix=""):
     )
 
 
-def load_cluster_graph(file):
+def load_cluster_graph(file: GraphFile) -> Csr | None:
     """The weighted cluster graph, or None for a file that has none."""
     if "clusters/graph" not in file:
         return None
-    return Csr(
-        *(file.read(f"clusters/graph/{name}") for name in ("indptr", "indices", "weight")), file.meta.num_clusters
-    )
+    return file.cluster_graph()
 
 
-def load_graph(file):
+def load_graph(file: GraphFile) -> GraphData:
     """`GraphData` of an open `GraphFile`; dense features are a `StoredRows`, so the file must stay open for them."""
     meta = file.meta
+    features: Rows | Csr | None
     if meta.sparse_features:
-        features = Csr(
-            *(file.read(f"nodes/features_csr/{name}") for name in ("indptr", "indices", "data")), meta.num_features
-        )
+        indptr, indices, values = (file.read(f"nodes/features_csr/{name}") for name in ("indptr", "indices", "data"))
+        features = Csr(indptr, indices, values, meta.num_features)
     else:
         features = StoredRows(file, "nodes/features") if "nodes/features" in file else None
     data = GraphData(
@@ -70,7 +71,7 @@ def load_graph(file):
     return data
 
 
-def check_shape(path, data):
+def check_shape(path: Path, data: GraphData) -> None:
     """GraphError for edges or an order that cannot be worked on; `verify` says exactly what is wrong with such a
     file."""
     n = data.num_nodes

@@ -1,13 +1,15 @@
 """Nodes whose ids are any numbers or words: one numbering, in the sorted order of the ids, for all files that speak of
 them.
 
-Ids come from several files, and each must mean the same node in all of them. Numbers are compared as numbers and words
-as words; an id that would be one of them here and the other there is an error, for it would make two nodes of one or
-one of two.
+Ids come from several files, and an id must mean the same node in all of them. Numbers are compared as numbers and words
+as words. An id that is a number in one file and a word in another is an error: two nodes would become one, or one node
+two.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from partition_tools.tables import exact_ids, layout, load_npy, read_frame
 _INTEGER = re.compile(r"[+-]?\d+")
 
 
-def read_node_ids(path):
+def read_node_ids(path: Path) -> np.ndarray:
     """The ids of a file, one per row, in the order of the file: text (a heading such as id may stand above) or .npy."""
     if path.suffix == ".npy":
         ids = load_npy(path)
@@ -41,7 +43,7 @@ def read_node_ids(path):
     return ids
 
 
-def alike(ids):
+def alike(ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same ids, all of one kind that sorts and compares as they mean: int64, uint64 or text.
 
     ids: {where they come from: array of integers or of text}. Raises FormatError for a number that is written in two
@@ -51,9 +53,8 @@ def alike(ids):
         if each.dtype.kind == "U" and (each == "").any():
             raise FormatError(f"{where}: row {int(np.argmax(each == ''))} has an empty node id")
     if any(each.dtype.kind == "U" for each in ids.values()):
-        texts = [np.unique(each).astype(str) for each in ids.values()]
-        texts = np.unique(np.concatenate(texts))
-        numbers = {}
+        texts = np.unique(np.concatenate([np.unique(each).astype(str) for each in ids.values()]))
+        numbers: dict[int, str] = {}
         for text in texts[[_INTEGER.fullmatch(text) is not None for text in texts]].tolist():
             other = numbers.setdefault(int(text), text)
             if other != text:
@@ -69,20 +70,22 @@ def alike(ids):
     return {where: each.astype(kind, copy=False) for where, each in ids.items()}
 
 
-def _integers(numbers):
+def _integers(numbers: Sequence[int]) -> type[np.integer] | None:
     """The type that holds all of these integers; None if there is none."""
     low, high = min(numbers, default=0), max(numbers, default=0)
     return np.int64 if -(2**63) <= low and high < 2**63 else np.uint64 if low >= 0 and high < 2**64 else None
 
 
-def _as_numbers(ids, kind):
+def _as_numbers(ids: np.ndarray, kind: type[np.integer]) -> np.ndarray:
     if ids.dtype.kind != "U":
         return ids.astype(kind)
     values, back = np.unique(ids, return_inverse=True)
     return np.array([int(value) for value in values.tolist()], kind)[back]
 
 
-def numbered(edges, keyed, order, order_path):
+def numbered(
+    edges: dict[str, np.ndarray], keyed: dict[str, np.ndarray], order: np.ndarray | None, order_path: Path | None
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray | None]:
     """(all ids, sorted; {name: place in them} of `edges` and `keyed`, {name: ids}, and of `order`, or None).
 
     order: the ids that there are, read from order_path; None to take all that occur. Raises FormatError for an id that
@@ -95,8 +98,8 @@ def numbered(edges, keyed, order, order_path):
             np.concatenate([np.unique(ids) for ids in same.values()])
         )  # the uniques are freed before the last sort
         for name in keyed:
-            ids, ends = same[name], next((same[end] for end in edges if len(same[end])), ())
-            if len(ends) and len(ids) and not any(np.isin(ids, same[end]).any() for end in edges):
+            ids, ends = same[name], next((same[end] for end in edges if len(same[end])), None)
+            if ends is not None and len(ids) and not any(np.isin(ids, same[end]).any() for end in edges):
                 raise FormatError(
                     f"no id of the {name} (such as {ids[0]}) is an id of the edges (such as {ends[0]}); the ids "
                     "must be written alike"

@@ -1,11 +1,14 @@
 """What lies beside an edge list, one row per node: features, labels, splits, types of nodes."""
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from partition_tools.tables import numeric, read_table
+from partition_tools.progress import Reporter
+from partition_tools.tables import TableOptions, numeric, read_table
 
 SPLIT_WORDS = {
     "train": 1,
@@ -30,13 +33,20 @@ SPLIT_TABLE = (
 )
 
 
-def node_tables(options, exact, reporter):
+# (the ids that key the rows or None, the rows)
+NodeTable = tuple[np.ndarray | None, np.ndarray]
+
+
+def node_tables(
+    options: TableOptions, exact: bool, reporter: Reporter
+) -> tuple[dict[str, NodeTable], dict[str, list[str]]]:
     """({"features" | "labels" | "splits" | "node types": (ids or None, values)} of the tables that were given, names of
     types and classes as `RawGraph` has them). Node types and labels that are words are numbered in their sorted order.
 
     exact: leave ids as they are written (see `tables.exact_ids`).
     """
-    tables, names = {}, {}
+    tables: dict[str, NodeTable] = {}
+    names: dict[str, list[str]] = {}
     if options.features is not None:
         ids, values, heading = read_table(options.features, exact=exact)
         tables["features"] = ids, numeric(values, options.features)
@@ -74,19 +84,21 @@ def node_tables(options, exact, reporter):
             nothing = values != values
             if nothing.any():
                 raise FormatError(f"{options.node_types}: row {int(np.argmax(nothing))} has no node type")
-            words, values = np.unique([str(value).strip() for value in values], return_inverse=True)
-            names["nodes"] = words.tolist()
+            kinds, values = np.unique([str(value).strip() for value in values], return_inverse=True)
+            names["nodes"] = kinds.tolist()
             _check_heading(options.node_types, ids, heading, names["nodes"], reporter)
         tables["node types"] = ids, values
     return tables, names
 
 
-def _say(reporter, path, ids, heading, what):
-    rows = "rows in node order" if ids is None else f"rows keyed by {heading[0]}"
+def _say(reporter: Reporter, path: Path, ids: np.ndarray | None, heading: list[str] | None, what: str) -> None:
+    rows = f"rows keyed by {heading[0]}" if ids is not None and heading else "rows in node order"
     reporter.stage(f"{path}: {what}, {rows}")
 
 
-def _check_heading(path, ids, heading, words, reporter):
+def _check_heading(
+    path: Path, ids: np.ndarray | None, heading: list[str] | None, words: Sequence[str], reporter: Reporter
+) -> None:
     """A first line above words is a heading or one of them; which is clear where it names ids, or numbers follow."""
     if not words or ids is not None or heading is None:
         return
@@ -99,7 +111,7 @@ def _check_heading(path, ids, heading, words, reporter):
         reporter.warn(f"{path}: the first line, {heading[0]!r}, is taken for the heading")
 
 
-def label_numbers(values, where):
+def label_numbers(values: np.ndarray, where: str | Path) -> tuple[np.ndarray, list[str]]:
     """(labels as numbers, names of the classes): words become classes in their sorted order; NaN or nothing is none.
 
     values: (n, C) of anything; names are [] for numbers. Raises FormatError for words in several columns.
@@ -123,7 +135,7 @@ def label_numbers(values, where):
     return np.where(words == "", np.nan, np.searchsorted(found, words)).reshape(values.shape), found.tolist()
 
 
-def _any_word(texts):
+def _any_word(texts: np.ndarray) -> bool:
     try:
         np.where(texts == "", "nan", texts).astype(np.float64)
     except ValueError:
@@ -131,13 +143,13 @@ def _any_word(texts):
     return False
 
 
-def _one_column(values, path, what):
+def _one_column(values: np.ndarray, path: Path, what: str) -> np.ndarray:
     if values.ndim != 2 or values.shape[1] != 1:
         raise FormatError(f"{path} must have one column of {what}, got {values.shape[-1]}")
     return values[:, 0]
 
 
-def _split_table(path, exact):
+def _split_table(path: Path, exact: bool) -> tuple[np.ndarray | None, np.ndarray, list[str] | None]:
     """(ids, values (n,), heading); a first line that is a split is no heading."""
     ids, values, heading = read_table(path, exact=exact, data_words=SPLIT_WORDS)
     if values.ndim == 2 and values.shape[1] != 1:
@@ -145,7 +157,7 @@ def _split_table(path, exact):
     return ids, values[:, 0], heading
 
 
-def _split_codes(values, path, described):
+def _split_codes(values: np.ndarray, path: Path, described: bool) -> np.ndarray:
     """uint8 (n,): 0 for none, 1 train, 2 val, 3 test. described: the table has a heading."""
     words = [str(value).strip().lower().removesuffix(".0") for value in values]
     found = set(words)
@@ -172,7 +184,7 @@ def _split_codes(values, path, described):
     return np.array([SPLIT_WORDS[word] for word in words], np.uint8)
 
 
-def place_rows(ids, values, num_nodes, what):
+def place_rows(ids: np.ndarray | None, values: np.ndarray, num_nodes: int, what: str) -> np.ndarray:
     """Rows in node order. Keyed rows go to their node; nodes without a row have no label and no split.
 
     FormatError for features or node types, which every node must have.

@@ -1,12 +1,16 @@
 """The sub-command `partition`: cluster a graph once, then store as many maps of its clusters to ranks as are wanted."""
 
+import argparse
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
+from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.graphfile.storage import GraphFile, add_partitionings
 from partition_tools.canonical import versions
 from partition_tools.claim import claimed
@@ -40,7 +44,7 @@ weights and types, twice that for directed graphs. Later calls: about 6 E + 30 n
 )
 
 
-def configure(parser):
+def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
     parser.add_argument("graph", type=Path, metavar="GRAPH", help="graph file, changed in place unless -o is given")
     parser.add_argument("--ranks", required=True, metavar="LIST", help="numbers of ranks, such as 1,2,4,8")
@@ -64,7 +68,7 @@ def configure(parser):
     parser.add_argument("--force", action="store_true", help="overwrite an existing -o FILE")
 
 
-def run(arguments, reporter):
+def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
     results = partition_graph(
         arguments.graph,
@@ -83,7 +87,7 @@ def run(arguments, reporter):
     return 0
 
 
-def parse_ranks(text):
+def parse_ranks(text: str) -> list[int]:
     """Sorted distinct positive integers of a list such as "1,2,4"."""
     try:
         ranks = sorted({int(word) for word in text.split(",")})
@@ -94,26 +98,26 @@ def parse_ranks(text):
     return ranks
 
 
-def default_clusters(num_nodes, max_ranks):
+def default_clusters(num_nodes: int, max_ranks: int) -> int:
     """K where the user does not choose: fine enough to balance the largest P, coarse enough to be clusters."""
     wanted = max(CLUSTERS_PER_RANK * max_ranks, num_nodes // NODES_PER_CLUSTER)
     return max(min(wanted, num_nodes // SMALLEST_CLUSTER), max_ranks)
 
 
 def partition_graph(
-    path,
-    ranks,
+    path: str | Path,
+    ranks: list[int],
     *,
-    num_clusters=None,
-    method="metis",
-    name=None,
-    seed=0,
-    balance="nodes",
-    output=None,
-    feature_buffer=4.0,
-    force=False,
-    reporter=None,
-):
+    num_clusters: int | None = None,
+    method: str = "metis",
+    name: str | None = None,
+    seed: int = 0,
+    balance: str = "nodes",
+    output: str | Path | None = None,
+    feature_buffer: float = 4.0,
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> dict[int, dict[str, Any]]:
     """Store maps for each number of ranks; returns {P: dict of attributes} and writes `output`, or `path` in place.
 
     Raises ConfigError for options and GraphError for graphs that do not allow it; then no file is changed.
@@ -136,7 +140,18 @@ def partition_graph(
         return _partition(path, ranks, num_clusters, maker, name, seed, balance, output, feature_buffer, reporter)
 
 
-def _partition(path, ranks, num_clusters, maker, name, seed, balance, output, feature_buffer, reporter):
+def _partition(
+    path: str | Path,
+    ranks: list[int],
+    num_clusters: int | None,
+    maker: Any,
+    name: str,
+    seed: int,
+    balance: str,
+    output: str | Path | None,
+    feature_buffer: float,
+    reporter: Reporter,
+) -> dict[int, dict[str, Any]]:
     with GraphFile(path) as file:
         stored = file.meta.num_clusters
         n = file.meta.num_nodes
@@ -148,7 +163,7 @@ def _partition(path, ranks, num_clusters, maker, name, seed, balance, output, fe
         _check_clusters(path, n, stored, num_clusters, ranks, fresh)
         reporter.stage(f"reading {path}")
         data = load_graph(file)
-        if fresh and (num_clusters != stored or maker.NEW_FILE):
+        if fresh and num_clusters is not None and (num_clusters != stored or maker.NEW_FILE):
             data = _clustered(data, maker, num_clusters, seed, feature_buffer, reporter)
         else:
             fresh = False
@@ -160,7 +175,7 @@ def _partition(path, ranks, num_clusters, maker, name, seed, balance, output, fe
     return {p: attributes for p, (_, attributes) in maps.items()}
 
 
-def _check_options(method, balance, seed, num_clusters, feature_buffer):
+def _check_options(method: str, balance: str, seed: int, num_clusters: int | None, feature_buffer: float) -> None:
     if method not in METHODS:
         raise ConfigError(f"unknown method {method!r}; expected one of {', '.join(METHODS)}")
     if balance not in BALANCES:
@@ -173,7 +188,9 @@ def _check_options(method, balance, seed, num_clusters, feature_buffer):
         raise ConfigError(f"--feature-buffer must be positive, got {feature_buffer}")
 
 
-def _check_clusters(path, n, stored, num_clusters, ranks, fresh):
+def _check_clusters(
+    path: str | Path, n: int, stored: int, num_clusters: int | None, ranks: list[int], fresh: bool
+) -> None:
     if num_clusters is not None and num_clusters > n:
         raise GraphError(f"{num_clusters} clusters are more than the {n} nodes of the graph")
     if not fresh and num_clusters not in (None, stored):
@@ -181,7 +198,7 @@ def _check_clusters(path, n, stored, num_clusters, ranks, fresh):
             f"{path} already has {stored} clusters, not {num_clusters}; write a new file with -o, or "
             f"leave --clusters out"
         )
-    have = num_clusters if fresh else stored
+    have = num_clusters if fresh and num_clusters is not None else stored
     if ranks[-1] > have:
         raise GraphError(
             f"{ranks[-1]} ranks are more than the {have} clusters; ask for more with --clusters"
@@ -189,7 +206,9 @@ def _check_clusters(path, n, stored, num_clusters, ranks, fresh):
         )
 
 
-def _clustered(data, maker, num_clusters, seed, feature_buffer, reporter):
+def _clustered(
+    data: GraphData, maker: Any, num_clusters: int, seed: int, feature_buffer: float, reporter: Reporter
+) -> GraphData:
     with reporter.bar(
         num_clusters, f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})", "clusters"
     ) as progress:
@@ -203,7 +222,9 @@ def _clustered(data, maker, num_clusters, seed, feature_buffer, reporter):
     return data
 
 
-def _maps(data, maker, ranks, seed, balance, reporter):
+def _maps(
+    data: GraphData, maker: Any, ranks: list[int], seed: int, balance: str, reporter: Reporter
+) -> dict[int, tuple[np.ndarray, dict[str, Any]]]:
     """{P: (map int32 (K,), attributes)}."""
     sizes = cluster_sizes(balance, data.cluster_offsets, data.edges.indptr, data.split)
     graph = data.cluster_graph
@@ -233,14 +254,14 @@ def _maps(data, maker, ranks, seed, balance, reporter):
     return maps
 
 
-def _tool_versions():
+def _tool_versions() -> dict[str, str]:
     try:
         return {"pymetis": metadata.version("pymetis")}
     except metadata.PackageNotFoundError:
         return {}
 
 
-def quality_table(results):
+def quality_table(results: Mapping[int, Mapping[str, Any]]) -> str:
     """A table of {P: attributes} for people."""
     rows = [
         (

@@ -5,10 +5,12 @@ The edge cut is what METIS minimises; halo rows are what is sent.
 """
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 
+from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import Csr
 from hpcgnn.placement.clusters import imbalance
 
@@ -31,12 +33,12 @@ class Quality:
     halo_rows_max: int
     halo_rows_backward_total: int
 
-    def attributes(self):
+    def attributes(self) -> dict[str, Any]:
         """As attributes of the map in the file."""
         return asdict(self)
 
 
-def cluster_sizes(kind, offsets, indptr, split):
+def cluster_sizes(kind: str, offsets: np.ndarray, indptr: np.ndarray, split: np.ndarray) -> np.ndarray:
     """Weight of each cluster, int64 (K,): its nodes, its in-edges, or its training nodes."""
     offsets = np.asarray(offsets)
     if kind == "nodes":
@@ -46,7 +48,7 @@ def cluster_sizes(kind, offsets, indptr, split):
     return np.diff(np.concatenate([[0], np.cumsum(split == 1)])[offsets])
 
 
-def cluster_graph(parts, num_clusters, edges, directed):
+def cluster_graph(parts: np.ndarray, num_clusters: int, edges: Edges, directed: bool) -> Csr:
     """Edge counts between clusters, a symmetric `Csr` with int64 data; the diagonal holds the edges within clusters.
 
     parts: int (n,). Entry (c, d) counts the edges from d to c, for directed graphs those from c to d too.
@@ -71,7 +73,9 @@ def cluster_graph(parts, num_clusters, edges, directed):
     return Csr(total.indptr.astype(np.int64), total.indices.astype(np.int64), total.data.astype(np.int64), num_clusters)
 
 
-def partition_quality(cluster_to_rank, num_ranks, offsets, edges, edges_out=None):
+def partition_quality(
+    cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges, edges_out: Edges | None = None
+) -> Quality:
     """The `Quality` of a map. Exact, from the edges. Memory: 6 bytes per node beyond the arguments; O(P n + E) time."""
     offsets = np.asarray(offsets, np.int64)
     rank_of = np.repeat(cluster_to_rank, np.diff(offsets))
@@ -84,7 +88,9 @@ def partition_quality(cluster_to_rank, num_ranks, offsets, edges, edges_out=None
     )
 
 
-def _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of):
+def _halo(
+    cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges, rank_of: np.ndarray
+) -> tuple[np.ndarray, int]:
     """(halo rows of each rank int64 (P,), edges cut)."""
     rows, cut = np.zeros(num_ranks, np.int64), 0
     needed = np.zeros(len(rank_of), bool)
@@ -93,12 +99,12 @@ def _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of):
         for start, stop in ranges(offsets, cluster_to_rank == rank):
             sources = edges.indices[edges.indptr[start] : edges.indptr[stop]]
             needed[sources] = True
-            cut += np.count_nonzero(rank_of[sources] != rank)
+            cut += int(np.count_nonzero(rank_of[sources] != rank))
         rows[rank] = np.count_nonzero(needed & (rank_of != rank))
-    return rows, int(cut)
+    return rows, cut
 
 
-def ranges(offsets, chosen):
+def ranges(offsets: np.ndarray, chosen: np.ndarray) -> list[tuple[int, int]]:
     """[(start, stop)] of the nodes of the chosen clusters, neighbouring clusters joined. chosen: bool (K,)."""
     steps = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(chosen, np.int8), [0]])))
     return [(int(offsets[first]), int(offsets[last])) for first, last in zip(steps[::2], steps[1::2])]

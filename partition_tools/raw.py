@@ -4,9 +4,12 @@ A reader only has to find the arrays. Sorting, symmetry, checks, dtypes and iden
 a new format is one short file.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from hpcgnn.graphfile.schema import Csr, Rows
 
 
 @dataclass
@@ -23,9 +26,9 @@ class RawGraph:
     src: np.ndarray
     dst: np.ndarray
     num_nodes: int
-    features: object = None
+    features: Rows | Csr | None = None
     labels: np.ndarray | None = None
-    split: dict = field(default_factory=dict)
+    split: Mapping[str, np.ndarray | None] = field(default_factory=dict)
     num_classes: int | None = None
     weight: np.ndarray | None = None
     type: np.ndarray | None = None
@@ -33,4 +36,10 @@ class RawGraph:
     identity: bytes | None = None
     seed: int = 0
     node_type: np.ndarray | None = None
-    type_names: dict = field(default_factory=dict)
+    type_names: dict[str, list[str]] = field(default_factory=dict)
+
+    def take_edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """(src, dst), which this graph then has no more, so that their memory can go before the graph does."""
+        taken = self.src, self.dst
+        self.src = self.dst = np.zeros(0, np.int64)
+        return taken

@@ -10,12 +10,21 @@ import dataclasses
 import numpy as np
 
 from hpcgnn.graphfile.ranges import permuted_rows, segments
+from hpcgnn.graphfile.schema import GraphData, Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS, Csr, Edges
 
 EDGE_BLOCK = 1 << 23
 
 
-def reordered(data, order, offsets, *, buffer_bytes, cluster_graph=None, versions=None):
+def reordered(
+    data: GraphData,
+    order: np.ndarray,
+    offsets: np.ndarray,
+    *,
+    buffer_bytes: int,
+    cluster_graph: Csr | None = None,
+    versions: dict[str, str] | None = None,
+) -> GraphData:
     """`GraphData` whose node i is node order[i] of `data`, clustered by `offsets`.
 
     order: int64 (n,) permutation. Dense features are permuted when they are written, in windows of at most
@@ -23,6 +32,7 @@ def reordered(data, order, offsets, *, buffer_bytes, cluster_graph=None, version
     """
     place = np.empty(len(order), data.edges.indices.dtype)
     place[order] = np.arange(len(order))
+    features: Rows | Csr | None
     if isinstance(data.features, Csr):
         features = _permuted_csr(data.features, order)
     else:
@@ -42,7 +52,7 @@ def reordered(data, order, offsets, *, buffer_bytes, cluster_graph=None, version
     )
 
 
-def permuted_edges(edges, order, place):
+def permuted_edges(edges: Edges, order: np.ndarray, place: np.ndarray) -> Edges:
     """Canonical `Edges` after renumbering, block by block of new rows. Parallel edges keep their order among
     themselves."""
     counts = np.diff(edges.indptr)[order]
@@ -73,7 +83,7 @@ def permuted_edges(edges, order, place):
     return new
 
 
-def _permuted_csr(rows, order):
+def _permuted_csr(rows: Csr, order: np.ndarray) -> Csr:
     indptr, old = permuted_rows(rows.indptr, order)
     return Csr(indptr, rows.indices[old], None if rows.data is None else rows.data[old], rows.num_columns)
 
@@ -85,22 +95,22 @@ class PermutedRows:
     decompress a chunk per row. Fewer, larger windows mean fewer passes.
     """
 
-    def __init__(self, source, order, place, buffer_bytes):
+    def __init__(self, source: Rows, order: np.ndarray, place: np.ndarray, buffer_bytes: int) -> None:
         self.source, self.order, self.place = source, order, place
         self.shape, self.dtype = tuple(source.shape), np.dtype(source.dtype)
         row_bytes = max(int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize, 1)
         self.rows = max(buffer_bytes // row_bytes // SLAB_ROWS, 1) * SLAB_ROWS
         self.start = self.stop = 0
-        self.window = None
+        self.window = np.empty((0, *self.shape[1:]), self.dtype)
 
-    def __getitem__(self, rows):
+    def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
         if not self.start <= start <= stop <= self.stop:
             self._fill(start, min(max(stop, start + self.rows), self.shape[0]))
         return self.window[start - self.start : stop - self.start]
 
-    def _fill(self, start, stop):
-        self.window = None
+    def _fill(self, start: int, stop: int) -> None:
+        del self.window  # before its successor is made
         self.window = np.empty((stop - start, *self.shape[1:]), self.dtype)
         self.start, self.stop = start, stop
         for first in range(0, self.shape[0], SLAB_ROWS):

@@ -1,5 +1,7 @@
 """Splits on their way into the file: masks, lists of node ids, or a random draw, as one number per node."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from hpcgnn.errors import GraphError
@@ -7,7 +9,14 @@ from hpcgnn.graphfile.schema import SPLITS
 from partition_tools.labels import labelled_nodes
 
 
-def canonical_split(split, n, fractions=None, seed=0, resplit=False, labels=None):
+def canonical_split(
+    split: Mapping[str, np.ndarray | None],
+    n: int,
+    fractions: Sequence[float] | None = None,
+    seed: int = 0,
+    resplit: bool = False,
+    labels: np.ndarray | None = None,
+) -> np.ndarray:
     """uint8 (n,) of `SPLITS` values, from masks or lists of node ids, or drawn at random by fractions of the labelled
     nodes.
 
@@ -45,7 +54,7 @@ def canonical_split(split, n, fractions=None, seed=0, resplit=False, labels=None
     return result
 
 
-def _random_split(result, fractions, seed, nodes):
+def _random_split(result: np.ndarray, fractions: Sequence[float], seed: int, nodes: np.ndarray) -> None:
     if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
         raise GraphError(f"the fractions of the splits must be from 0 to 1 and sum to at most 1, got {fractions}")
     order = nodes[np.random.Generator(np.random.PCG64(seed)).permutation(len(nodes))]

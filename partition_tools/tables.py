@@ -11,14 +11,20 @@ import gzip
 import re
 import tokenize
 import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.foreign import refuse_table
 from partition_tools.headings import is_id
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 COMMENTS = ("#", "%")
 # Fields of `TableOptions` that tables beside a graph are described by, and those of archives.
@@ -40,14 +46,14 @@ class TableOptions:
     labels: Path | None = None
     splits: Path | None = None
     node_types: Path | None = None
-    edge_columns: tuple | None = None
+    edge_columns: tuple[str, ...] | None = None
     relabel: bool = False
     node_ids: Path | None = None
     heading: bool | None = None
-    ignore: tuple = ()
+    ignore: tuple[str, ...] = ()
     split_column: int | None = None
 
-    def refuse(self, format_name, allowed=()):
+    def refuse(self, format_name: str, allowed: Collection[str] = ()) -> None:
         """FormatError if anything is set beside the fields `allowed`, for formats that it means nothing to."""
         given = [
             field.name
@@ -65,7 +71,7 @@ class TableOptions:
             )
 
 
-def _pandas():
+def _pandas() -> Any:
     try:
         import pandas
     except ImportError as error:
@@ -82,13 +88,13 @@ class Layout:
 
     skip: int = 0
     separator: str = ","
-    fields: tuple = ()
+    fields: tuple[str, ...] = ()
     heading: bool = False
-    comment: tuple = ()
+    comment: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
-def _in_words(path):
+def _in_words(path: str | Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
@@ -97,7 +103,9 @@ def _in_words(path):
         raise FormatError(f"{path} is not a readable table: {error}") from error
 
 
-def layout(path, header=None, known=None):
+def layout(
+    path: str | Path, header: bool | None = None, known: Callable[[Sequence[str]], bool] | None = None
+) -> Layout:
     """The `Layout` of a text table. header: True/False, or None to recognise a heading, which has no field that is a
     number, or of whose fields `known`(fields) is true. Lines that begin with # or % before the first row are comments.
     """
@@ -120,7 +128,7 @@ def layout(path, header=None, known=None):
     )
 
 
-def _fields(line, separator):
+def _fields(line: str, separator: str) -> tuple[str, ...]:
     fields = re.split(separator, line.strip())
     if len(separator) == 1:
         with contextlib.suppress(csv.Error):
@@ -128,7 +136,9 @@ def _fields(line, separator):
     return tuple(field.strip().strip('"') for field in fields)
 
 
-def read_frame(path, header=None, shape=None, **options):
+def read_frame(
+    path: str | Path, header: bool | None = None, shape: Layout | None = None, **options: Any
+) -> "pd.DataFrame":
     """A pandas DataFrame of a text table. header: see `layout`; shape: the `Layout`, where it is known already.
 
     Separator: comma, tab or other white space. What follows a # anywhere is a comment. An empty table has no columns.
@@ -156,7 +166,7 @@ def read_frame(path, header=None, shape=None, **options):
     return frame
 
 
-def _first_row(path, blank_is_row):
+def _first_row(path: Path, blank_is_row: bool) -> tuple[int, str, str]:
     """(number of lines before it, text, comment line before it) of the first line that is no comment; text is empty for
     a file without one."""
     comment = ""
@@ -169,13 +179,13 @@ def _first_row(path, blank_is_row):
     return 0, "", comment
 
 
-def _begins_blank(path):
+def _begins_blank(path: Path) -> bool:
     """Whether a line without anything stands before the first row."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as lines:
         return not next((line for line in lines if not line.lstrip().startswith(COMMENTS)), "x").strip()
 
 
-def _is_number(text):
+def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
@@ -183,7 +193,9 @@ def _is_number(text):
     return True
 
 
-def read_table(path, exact=False, data_words=()):
+def read_table(
+    path: str | Path, exact: bool = False, data_words: Collection[str] = ()
+) -> tuple[np.ndarray | None, np.ndarray, list[str] | None]:
     """(ids or None, values 2-D array, heading or None) of a .npy array or a text table.
 
     ids: the first column where its heading says that it holds ids. values keep the order of the file. exact: ids as
@@ -205,7 +217,7 @@ def read_table(path, exact=False, data_words=()):
         )
     frame = read_frame(path, shape=shape)
     names = [str(name).strip() for name in frame.columns] if shape.heading else None
-    keyed = bool(names) and is_id(names[0], len(names) - 1)
+    keyed = names is not None and len(names) > 0 and is_id(names[0], len(names) - 1)
     late = [name for name in (names or ())[1:] if is_id(name, 0)]
     if late and not keyed:
         raise FormatError(
@@ -221,7 +233,7 @@ def read_table(path, exact=False, data_words=()):
     return ids, frame.iloc[:, 1 if keyed else 0 :].to_numpy(), names
 
 
-def load_npy(path):
+def load_npy(path: str | Path) -> np.ndarray:
     """The array of a .npy file. FormatError, with what to do, for one that is damaged or pickled."""
     try:
         return np.load(path, allow_pickle=False)
@@ -235,7 +247,7 @@ def load_npy(path):
         raise FormatError(f"{path} is not a readable .npy array: {error}{hint}") from error
 
 
-def numeric(values, path):
+def numeric(values: np.ndarray, path: str | Path) -> np.ndarray:
     """Values as numbers; FormatError naming the table otherwise."""
     if values.dtype.kind in "iufb":
         return values
@@ -245,7 +257,7 @@ def numeric(values, path):
         raise FormatError(f"{path} has an entry that is not a number: {error}") from error
 
 
-def exact_ids(path, shape, frame, column):
+def exact_ids(path: str | Path, shape: Layout, frame: "pd.DataFrame", column: int) -> np.ndarray:
     """A column of ids: integers where they are written as such, else the texts as they stand in the file, stripped.
 
     A parser makes one number of 01 and 1, and no value of NA and null. Only where that can matter is the column read
@@ -265,7 +277,7 @@ def exact_ids(path, shape, frame, column):
 _KINDS = bytes.maketrans(bytes(range(256)), b"," * ord("+") + b"+,,xx" + b"0" + b"1" * 9 + b"x" * (256 - 58))
 
 
-def _has_odd_numbers(path):
+def _has_odd_numbers(path: str | Path) -> bool:
     """Whether a file may have a number that is not written as it is printed: 01, -01, +1. (Others are not known as
     integers.)
     """

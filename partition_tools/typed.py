@@ -5,16 +5,18 @@ years or identifiers taken for types has to be an error here, not a model of a m
 """
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.schema import GraphData
 
 MAX_TYPES = 1 << 16
 REVERSED = "{} reversed"
 
 
-def canonical_types(types, count, what, names=()):
+def canonical_types(types: np.ndarray | None, count: int, what: str, names: Sequence[str] = ()) -> np.ndarray | None:
     """Types as int32 (count,), counted from 0, or None where there are none.
 
     what: "edge" or "node", for messages. names: of the types in order, or empty. Raises GraphError naming the first
@@ -46,24 +48,31 @@ def canonical_types(types, count, what, names=()):
     return types.astype(np.int32)
 
 
-def canonical_names(names):
+def canonical_names(names: Mapping[str, Iterable[object]]) -> dict[str, list[str]]:
     """{"nodes": [...], "edges": [...], "classes": [...]} without the empty ones; GraphError for a name that is there
     twice or is empty."""
     checked = {}
     for what, given in names.items():
-        given = [str(name) for name in given]
-        wrong = [name for name, times in Counter(given).items() if times > 1 or not name]
+        texts = [str(name) for name in given]
+        wrong = [name for name, times in Counter(texts).items() if times > 1 or not name]
         if wrong:
             raise GraphError(
                 f"the names of the {what if what == 'classes' else f'types of {what}'} must be distinct and not "
                 f"empty, got {wrong[0]!r}"
             )
-        if given:
-            checked[what] = given
+        if texts:
+            checked[what] = texts
     return checked
 
 
-def with_reverse(src, dst, weight, types, num_types, names=()):
+def with_reverse(
+    src: np.ndarray,
+    dst: np.ndarray,
+    weight: np.ndarray | None,
+    types: np.ndarray | None,
+    num_types: int,
+    names: Sequence[str] = (),
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray, list[str]]:
     """(src, dst, weight, types, names) with each edge's reverse beside it, as type `num_types` + its type.
 
     Messages then flow both ways and a network can weigh the two ways differently. Self loops get a reverse as well.
@@ -79,7 +88,7 @@ def with_reverse(src, dst, weight, types, num_types, names=()):
     )
 
 
-def type_warnings(data):
+def type_warnings(data: GraphData) -> list[str]:
     """What is allowed in `GraphData` but probably not meant: types without members, and node types without in-edges."""
     found = []
     for what, types, count in (
@@ -102,7 +111,7 @@ def type_warnings(data):
     return found
 
 
-def _named(types, data, what):
+def _named(types: np.ndarray, data: GraphData, what: str) -> str:
     names = data.type_names.get(f"{what}s")
     shown = ", ".join(names[number] if names else str(number) for number in types[:5])
     return f"type{'s' if len(types) > 1 else ''} {shown}{', ...' if len(types) > 5 else ''}"

@@ -5,14 +5,17 @@ program, an older version, or a fault in this one). A check is skipped when one 
 report names causes and not consequences.
 """
 
+import argparse
 import dataclasses
 import json
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
 
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graph.sums import weight_sums
+from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.edges import count_self_loops, rows, transpose
 from partition_tools.loading import load_edges
@@ -26,27 +29,19 @@ Peak memory: about 25 E + 40 n bytes (30 E + 40 n for directed graphs, 20 E more
 and 40 E more where weights are not all above 0)."""
 
 
-def configure(parser):
+def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
     parser.add_argument("graph", type=Path, metavar="GRAPH")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
-def run(arguments, reporter):
+def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
     checks = verify_graph(arguments.graph, reporter)
     failed = [check for check in checks if check.ok is False]
     if arguments.json:
-        print(
-            json.dumps(
-                {
-                    "file": str(arguments.graph),
-                    "ok": not failed,
-                    "checks": [dataclasses.asdict(check) for check in checks],
-                },
-                indent=2,
-            )
-        )
+        shown = [dataclasses.asdict(check) for check in checks]
+        print(json.dumps({"file": str(arguments.graph), "ok": not failed, "checks": shown}, indent=2))
     else:
         for check in checks:
             print(
@@ -66,17 +61,19 @@ class Check:
     detail: str = ""
 
 
-def verify_graph(path, reporter=None):
+def verify_graph(path: str | Path, reporter: Reporter | None = None) -> list[Check]:
     """The list of `Check`s of a graph file. Raises FormatError if it cannot be opened as one."""
     with GraphFile(path) as file:
         return _Verification(file, reporter or Reporter()).run()
 
 
 class _Verification:
-    def __init__(self, file, reporter):
-        self.file, self.meta, self.reporter, self.checks, self.bad = file, file.meta, reporter, [], set()
+    def __init__(self, file: GraphFile, reporter: Reporter) -> None:
+        self.file, self.meta, self.reporter = file, file.meta, reporter
+        self.checks: list[Check] = []
+        self.bad: set[str] = set()
 
-    def check(self, name, needs, test):
+    def check(self, name: str, needs: Collection[str], test: Callable[[], str]) -> None:
         """Record test() -> '' or what is wrong, unless one of `needs` (datasets or checks) is bad."""
         if self.bad & set(needs):
             self.checks.append(Check(name, None, f"needs {', '.join(sorted(self.bad & set(needs)))}"))
@@ -90,7 +87,7 @@ class _Verification:
         if fault:
             self.bad.add(name)
 
-    def run(self):
+    def run(self) -> list[Check]:
         expected = self._expected()
         with self.reporter.bar(len(expected), f"reading {self.file.path}", "datasets") as progress:
             for name, shape in expected.items():
@@ -104,11 +101,11 @@ class _Verification:
         self._clusters()
         return self.checks
 
-    def _expected(self):
+    def _expected(self) -> dict[str, tuple[int, ...] | None]:
         """{dataset: shape, None for a length that another dataset decides}."""
         meta = self.meta
         n, edges = meta.num_nodes, meta.num_edges
-        expected = {}
+        expected: dict[str, tuple[int, ...] | None] = {}
         for suffix in ("", "_out")[: 1 if meta.undirected else 2]:
             expected |= {f"topology{suffix}/indptr": (n + 1,), f"topology{suffix}/indices": (edges,)}
             expected |= {f"edges{suffix}/weight": (edges,)} if meta.weighted else {}
@@ -139,7 +136,7 @@ class _Verification:
             expected |= {f"partitionings/{name}/{count}": (meta.num_clusters,) for count in counts}
         return expected
 
-    def _readable(self, name, shape):
+    def _readable(self, name: str, shape: tuple[int, ...] | None) -> str:
         found = self.file.shape(name)
         if shape is not None and found != shape:
             return f"has shape {found}, expected {shape}"
@@ -147,7 +144,7 @@ class _Verification:
             self.file.read(name, [(start, min(start + SLAB_ROWS * 16, found[0]))])
         return ""
 
-    def _edges(self, suffix):
+    def _edges(self, suffix: str) -> None:
         read, n = self.file.read, self.meta.num_nodes
         indptr, indices = f"topology{suffix}/indptr", f"topology{suffix}/indices"
         pointers, ends, order = f"row pointers{suffix}", f"index range{suffix}", f"sorted rows{suffix}"
@@ -170,18 +167,18 @@ class _Verification:
             )
         if not suffix:
 
-            def loops():
+            def loops() -> str:
                 found = count_self_loops(load_edges(self.file))
                 return "" if found == self.meta.num_self_loops else f"found {found}, stated {self.meta.num_self_loops}"
 
             self.check("self loops", (indices, indptr, pointers), loops)
 
-    def _weight_sums(self, suffix):
+    def _weight_sums(self, suffix: str) -> None:
         """A remark on nodes whose weights sum to 0 or less, by what models divide by. No fault: other models take such
         graphs.
         """
         edges = load_edges(self.file, suffix)
-        if not len(edges.weight) or edges.weight.min() > 0:
+        if edges.weight is None or not len(edges.weight) or edges.weight.min() > 0:
             return
         row, n, found = rows(edges), self.meta.num_nodes, []
         lonely = np.ones(n, bool)
@@ -205,7 +202,7 @@ class _Verification:
                 Check(f"sums of weights{suffix}", True, f"weights of {ends} sum to " + "; to ".join(found))
             )
 
-    def _transposes(self):
+    def _transposes(self) -> None:
         needs = [
             name
             for suffix in ("", "_out")
@@ -220,7 +217,7 @@ class _Verification:
             )
         ]
 
-        def test():
+        def test() -> str:
             edges = load_edges(self.file)
             other = edges if self.meta.undirected else load_edges(self.file, "_out")
             turned = transpose(edges)
@@ -235,7 +232,7 @@ class _Verification:
 
         self.check("symmetric as stated" if self.meta.undirected else "topology_out is the transpose", needs, test)
 
-    def _nodes(self):
+    def _nodes(self) -> None:
         read, meta, n = self.file.read, self.meta, self.meta.num_nodes
         if meta.sparse_features:
             base = "nodes/features_csr"
@@ -262,7 +259,7 @@ class _Verification:
         )
         self.check("split values", ("nodes/split",), lambda: _range(read("nodes/split"), 0, len(SPLITS) + 1, "node"))
 
-        def labelled():
+        def labelled() -> str:
             if meta.multi_label:
                 return ""
             return _first(
@@ -273,7 +270,7 @@ class _Verification:
         if "nodes/split" not in self.bad and not (read("nodes/split") == SPLITS["train"]).any():
             self.checks.append(Check("training split", True, "empty; training will refuse this graph"))
 
-        def permutation():
+        def permutation() -> str:
             ids = read("nodes/original_id")
             return _range(ids, 0, n, "node") or _first(
                 np.bincount(ids, minlength=n) != 1, "id {} is not there exactly once"
@@ -281,7 +278,7 @@ class _Verification:
 
         self.check("original_id is a permutation", ("nodes/original_id",), permutation)
 
-    def _types(self):
+    def _types(self) -> None:
         """Beside the range of edge types, which is checked with the edges."""
         read, meta = self.file.read, self.meta
         if meta.num_node_types or "nodes/type" in self.file:
@@ -289,7 +286,7 @@ class _Verification:
                 "node types", ("nodes/type",), lambda: _range(read("nodes/type"), 0, meta.num_node_types, "node")
             )
 
-        def agree():
+        def agree() -> str:
             if meta.num_edge_types and not meta.typed:
                 return f"num_edge_types is {meta.num_edge_types}, but the edges are not typed"
             for what, count in (("nodes", meta.num_node_types), ("edges", meta.num_edge_types)):
@@ -304,7 +301,7 @@ class _Verification:
         if meta.typed or meta.num_edge_types or meta.num_node_types or meta.type_names:
             self.check("numbers and names of types", (), agree)
 
-    def _finite_features(self):
+    def _finite_features(self) -> str:
         for start in range(0, self.meta.num_nodes, SLAB_ROWS):
             slab = self.file.read("nodes/features", [(start, min(start + SLAB_ROWS, self.meta.num_nodes))])
             if not np.isfinite(slab).all():
@@ -312,7 +309,7 @@ class _Verification:
                 return f"node {node} has a feature that is NaN or infinite"
         return ""
 
-    def _clusters(self):
+    def _clusters(self) -> None:
         file, meta = self.file, self.meta
         self.check(
             "cluster offsets", ("clusters/offsets",), lambda: _pointers(file.read("clusters/offsets"), meta.num_nodes)
@@ -328,11 +325,11 @@ class _Verification:
         if "clusters/graph" in file:
             parts = [f"clusters/graph/{name}" for name in ("indptr", "indices", "weight")]
 
-            def graph():
+            def graph() -> str:
                 edges, sizes = load_edges(file), np.diff(file.read("clusters/offsets"))
                 found = cluster_graph(np.repeat(np.arange(len(sizes)), sizes), len(sizes), edges, not meta.undirected)
                 same = all(
-                    np.array_equal(file.read(part), array)
+                    array is not None and np.array_equal(file.read(part), array)
                     for part, array in zip(parts, (found.indptr, found.indices, found.data))
                 )
                 return "" if same else "does not agree with the edges"
@@ -343,7 +340,7 @@ class _Verification:
                 path = f"partitionings/{name}/{count}"
                 self.check(f"map {name}/{count}", (path, *needs), lambda: self._map(name, count))
 
-    def _map(self, name, count):
+    def _map(self, name: str, count: int) -> str:
         parts, stored = self.file.cluster_map(name, count)
         unused = count - len(np.unique(parts))
         if unused:
@@ -359,7 +356,7 @@ class _Verification:
         return "".join(f"{key} is stated as {stored[key]} but is {quality[key]}" for key in wrong[:1])
 
 
-def _odd_sums(keys, weight, what, mean):
+def _odd_sums(keys: np.ndarray, weight: np.ndarray, what: str, mean: str) -> list[str]:
     """What is to be said of weights (E,) that sum to less than 0, or to 0, by key int (E,)."""
     present, keys = np.unique(keys, return_inverse=True)
     sums = weight_sums(keys, weight, len(present))
@@ -367,7 +364,7 @@ def _odd_sums(keys, weight, what, mean):
     return [f"{amount} at {int(odd.sum())} {what} ({mean} {is_then})" for odd, amount, is_then in said if odd.any()]
 
 
-def _pointers(pointers, last):
+def _pointers(pointers: np.ndarray, last: int) -> str:
     if len(pointers) == 0 or pointers[0] != 0:
         return "does not begin with 0"
     if (np.diff(pointers) < 0).any():
@@ -375,15 +372,15 @@ def _pointers(pointers, last):
     return "" if pointers[-1] == last else f"ends with {pointers[-1]}, expected {last}"
 
 
-def _range(values, low, high, what):
+def _range(values: np.ndarray, low: int, high: int, what: str) -> str:
     return _first((values < low) | (values >= high), f"{what} {{}} has a value outside {low}..{high - 1}")
 
 
-def _first(wrong, message):
+def _first(wrong: np.ndarray, message: str) -> str:
     return message.format(int(np.argmax(wrong))) if wrong.any() else ""
 
 
-def _sorted_rows(edges):
+def _sorted_rows(edges: Edges) -> str:
     if len(edges.indices) < 2:
         return ""
     row = rows(edges)

@@ -12,6 +12,7 @@ import torch
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.pulse import Pulse
 from hpcgnn.errors import HpcgnnError, RemoteError, memory_shortage
+from hpcgnn.listing import ranges
 
 #: A rank, and the tensor that goes there or comes from there.
 Message = tuple[int, torch.Tensor]
@@ -106,7 +107,9 @@ class Communicator:
         if not failed:
             return
         kind, text = messages[failed[0]]
-        where = "" if len(failed) == self.size else f" [rank {_ranges(failed)} of {self.size}, {what}]"
+        where = (
+            "" if len(failed) == self.size else f" [rank {ranges(failed, most=4, joined=False)} of {self.size}, {what}]"
+        )
         error = kind(text + where) if failure is not None else RemoteError(text + where)
         error.everywhere = True
         raise error from failure
@@ -120,8 +123,3 @@ class Communicator:
     def total(self, tensor: torch.Tensor, kind: str = "metrics") -> torch.Tensor:
         """The sum over ranks of a float64 or int64 tensor, as a new tensor."""
         return self.allreduce_(tensor.clone(), kind)
-
-
-def _ranges(ranks):
-    """'0, 2, 3' shortened to the first few."""
-    return ", ".join(map(str, ranks[:4])) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")

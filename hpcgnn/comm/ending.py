@@ -12,6 +12,8 @@ import signal
 import sys
 import time
 
+from hpcgnn.listing import ranges
+
 # Launchers throw away what they have not passed on yet when a rank aborts: the message must be out first.
 _SECONDS_TO_BE_HEARD = 0.5
 # Whoever is not the one that speaks leaves later than that one does.
@@ -47,18 +49,6 @@ def others(speaker, lines):
     parts += [f"rank {rank}: {lines[rank]}" for rank in different[:4]]
     parts += [f"{len(different) - 4} more otherwise"] if len(different) > 4 else []
     return f" ({'; '.join(parts)})" if parts else ""
-
-
-def ranges(ranks):
-    """'0-3, 6 and 2 more ranges' of increasing numbers."""
-    runs = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:6])
-    return shown + (f" and {len(runs) - 6} more ranges" if len(runs) > 6 else "")
 
 
 def end_job(rank, watchdog, line, text, code):

@@ -5,6 +5,8 @@ metadata without a checksum: one flipped bit in it held the library in an endles
 with their length, which leaves them in the checksummed object header, and others are refused without being read.
 """
 
+from typing import Any
+
 import h5py
 import numpy as np
 
@@ -13,7 +15,7 @@ from hpcgnn.errors import FormatError
 LARGEST = 1 << 24  # bytes of one attribute; names of types and the options of a run take some thousand
 
 
-def write_attributes(place, **attributes):
+def write_attributes(place: Any, **attributes: Any) -> None:
     """Set texts, numbers or lists of numbers on an open file, group or dataset."""
     for name, value in attributes.items():
         if isinstance(value, str):
@@ -22,7 +24,7 @@ def write_attributes(place, **attributes):
         place.attrs[name] = value
 
 
-def read_attributes(place):
+def read_attributes(place: Any) -> dict[str, Any]:
     """{name: str or numpy scalar or array} of an open file, group or dataset.
 
     Raises FormatError, beside what h5py raises for damage, for an attribute that is refused.

@@ -5,13 +5,26 @@ of original ids, gets the rows of that range from their owners, and hands them s
 writes.
 """
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import torch
 
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.graphfile.storage import SLAB_ROWS, replacing, write_arrays
 
 
-def write_in_original_order(path, name, rows, original_id, num_nodes, comm, **attributes):
+def write_in_original_order(
+    path: str | Path,
+    name: str,
+    rows: torch.Tensor,
+    original_id: torch.Tensor,
+    num_nodes: int,
+    comm: Communicator,
+    **attributes: Any,
+) -> None:
     """Write `rows` of all ranks as dataset `name` (num_nodes, C) of a new file, with root attributes. Collective.
 
     rows: (n_p, C) int32; original_id: int64 (n_p,). Memory beyond the arguments: twice this rank's share. Raises
@@ -25,7 +38,14 @@ def write_in_original_order(path, name, rows, original_id, num_nodes, comm, **at
     comm.barrier()
 
 
-def write_table_in_original_order(path, columns, rows, original_id, num_nodes, comm):
+def write_table_in_original_order(
+    path: str | Path,
+    columns: Sequence[str],
+    rows: torch.Tensor,
+    original_id: torch.Tensor,
+    num_nodes: int,
+    comm: Communicator,
+) -> None:
     """Write `rows` of all ranks as a CSV file with a heading: each line a node and its row, in order. Collective.
 
     columns: names of the C columns; all else as of `write_in_original_order`.
@@ -45,7 +65,7 @@ def write_table_in_original_order(path, columns, rows, original_id, num_nodes, c
 class _Kept:
     """This rank's range of the original ids; on rank 0, an array of all of them that fetches what is sliced."""
 
-    def __init__(self, rows, original_id, num_nodes, comm):
+    def __init__(self, rows: torch.Tensor, original_id: torch.Tensor, num_nodes: int, comm: Communicator) -> None:
         self._comm, self._share = comm, max(1, -(-num_nodes // comm.size))
         self.shape, self.dtype = (num_nodes, rows.shape[1]), rows.numpy().dtype
         self._start = min(num_nodes, comm.rank * self._share)
@@ -62,7 +82,9 @@ class _Kept:
             dest, source = (comm.rank + offset) % comm.size, (comm.rank - offset) % comm.size
             self._place(*self._swap(ids[dest], rows[dest], dest, source, everyone[source][comm.rank]))
 
-    def _swap(self, ids, rows, dest, source, expected):
+    def _swap(
+        self, ids: torch.Tensor, rows: torch.Tensor, dest: int, source: int, expected: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         if dest == self._comm.rank:
             return ids, rows
         ids_in = torch.empty(expected, dtype=ids.dtype)
@@ -72,10 +94,10 @@ class _Kept:
             self._comm.exchange(sent, [(source, incoming)] if expected else [], "evaluation").finish()
         return ids_in, rows_in
 
-    def _place(self, ids, rows):
+    def _place(self, ids: torch.Tensor, rows: torch.Tensor) -> None:
         self._rows[ids - self._start] = rows
 
-    def _pieces(self, start, stop):
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """(keeper, start, stop) of the parts of a range of original ids, in order."""
         while start < stop:
             keeper = start // self._share
@@ -83,7 +105,7 @@ class _Kept:
             yield keeper, start, end
             start = end
 
-    def __getitem__(self, where):
+    def __getitem__(self, where: slice) -> np.ndarray:
         """The rows of a slice, as numpy. Rank 0 alone, each slab once and in order, while the others `hand_over`."""
         out = torch.empty((where.stop - where.start, self.shape[1]), dtype=self._rows.dtype)
         for keeper, start, stop in self._pieces(where.start, where.stop):
@@ -94,7 +116,7 @@ class _Kept:
                 self._comm.exchange([], [(keeper, part)], "evaluation").finish()
         return np.asarray(out)
 
-    def hand_over(self):
+    def hand_over(self) -> None:
         """Send this rank's range to rank 0 in the pieces in which it asks for them."""
         for slab in range(0, self.shape[0], SLAB_ROWS):
             for keeper, start, stop in self._pieces(slab, min(slab + SLAB_ROWS, self.shape[0])):

@@ -5,6 +5,7 @@ for each would go over the same chunk a thousand times: rows whose chunks touch 
 it.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -18,44 +19,45 @@ class Piece(NamedTuple):
 
     start: int
     stop: int
-    ranges: list
+    ranges: list[tuple[int, int]]
 
     @property
-    def whole(self):
+    def whole(self) -> bool:
         """Whether it is wanted as it is."""
         return len(self.ranges) == 1
 
     @property
-    def num_rows(self):
+    def num_rows(self) -> int:
         """How many rows are wanted."""
         return sum(stop - start for start, stop in self.ranges)
 
-    def rows(self):
+    def rows(self) -> np.ndarray:
         """int64: the rows that are wanted, counted from the first of the piece."""
         starts, stops = np.array(self.ranges, np.int64).T
         return segments(starts - self.start, stops - starts)
 
 
-def segments(starts, counts):
+def segments(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The positions of many runs one after another: starts[0], starts[0] + 1, ..., starts[1], ... int64 (sum of
     counts,)."""
     stops = np.cumsum(counts)
     return np.repeat(starts - (stops - counts), counts) + np.arange(stops[-1] if len(stops) else 0)
 
 
-def permuted_rows(indptr, order):
+def permuted_rows(indptr: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(indptr int64, which entries these are int64) of the CSR matrix whose row i is row order[i] of that given."""
     counts = np.diff(indptr)[order]
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), segments(indptr[:-1][order], counts)
 
 
-def pieces(ranges, chunk_rows, most_rows):
+def pieces(ranges: Iterable[tuple[int, int]], chunk_rows: int, most_rows: int) -> Iterator[Piece]:
     """Yield the Pieces to read for `ranges` (list of (start, stop)), in this order; ranges that are empty are left out.
 
     chunk_rows: rows of a chunk. most_rows: of a piece that is wanted as it is; one that is picked from has MOST_CHUNKS
     chunks at most.
     """
-    taken, limit = [], 0
+    taken: list[tuple[int, int]] = []
+    limit = 0
     for start, stop in ranges:
         if stop <= start:
             continue
@@ -70,7 +72,7 @@ def pieces(ranges, chunk_rows, most_rows):
         yield from _cut(taken, most_rows)
 
 
-def _cut(taken, most_rows):
+def _cut(taken: list[tuple[int, int]], most_rows: int) -> Iterator[Piece]:
     """The Piece of these ranges; a single range in pieces of most_rows rows."""
     start, stop = taken[0][0], max(stop for _, stop in taken)
     if len(taken) > 1:

@@ -4,11 +4,25 @@ Apart from `storage`, so that what makes, changes or checks a graph can speak of
 file, and the layout can change without them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
+
+
+class Rows(Protocol):
+    """An array, or anything that slices like one: rows that are read, made or put in order when they are asked for."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def __getitem__(self, rows: slice, /) -> np.ndarray: ...
 
 
 @dataclass
@@ -52,7 +66,7 @@ class GraphData:
 
     edges: Edges
     edges_out: Edges | None
-    features: object
+    features: Rows | Csr | None
     labels: np.ndarray
     split: np.ndarray
     original_id: np.ndarray
@@ -62,10 +76,10 @@ class GraphData:
     cluster_graph: Csr | None = None
     source: str = ""
     seed: int = 0
-    versions: dict = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
     num_self_loops: int = 0
     node_type: np.ndarray | None = None
-    type_names: dict = field(default_factory=dict)
+    type_names: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def num_nodes(self) -> int:
@@ -80,7 +94,7 @@ class GraphData:
         return count_types(self.node_type, self.type_names.get("nodes"))
 
 
-def count_types(types, names=None):
+def count_types(types: np.ndarray | None, names: Sequence[str] | None = None) -> int:
     """The number of types: of the names, where there are any (the last ones may have no member), else the largest + 1.
 
     types: int array or None for none, which counts as 0.
@@ -110,7 +124,7 @@ class GraphMeta:
     uuid: str
     source: str
     seed: int
-    versions: dict
+    versions: dict[str, str]
     num_edge_types: int
     num_node_types: int
-    type_names: dict
+    type_names: dict[str, list[str]]

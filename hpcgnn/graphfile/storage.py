@@ -14,7 +14,9 @@ reader that does not know the version says so.
 import contextlib
 import json
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 import h5py
 import numpy as np
@@ -22,25 +24,13 @@ import numpy as np
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
-from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta
+from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Rows
 from hpcgnn.graphfile.structure import check_dataset
 from hpcgnn.graphfile.writing import written_file
 from hpcgnn.records import replaced_by
 
-__all__ = [
-    "FORMAT",
-    "SLAB_ROWS",
-    "SPLITS",
-    "VERSION",
-    "Csr",
-    "Edges",
-    "GraphData",
-    "GraphFile",
-    "GraphMeta",
-    "add_partitionings",
-    "replacing",
-    "write_graph",
-]
+__all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphData", "GraphFile", "GraphMeta"]
+__all__ += ["add_partitionings", "replacing", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
 VERSION = 2
@@ -48,10 +38,14 @@ CHUNK_BYTES = 1 << 20
 SLAB_ROWS = 1 << 16
 # What is read at a time: large enough for full speed, small enough to show that reading goes on.
 PIECE_BYTES = 64 << 20
+# Called with a number of rows that are done.
+Progress = Callable[[int], object]
+# (name, number of ranks, cluster to rank int32 (K,), attributes)
+Partitioning = tuple[str, int, np.ndarray, Mapping[str, Any]]
 
 
 @contextlib.contextmanager
-def replacing(path):
+def replacing(path: str | Path) -> Iterator[str]:
     """Yield a temporary path beside `path`; rename it to `path` when the body succeeds, remove it otherwise."""
     try:
         with replaced_by(path) as temporary:
@@ -62,7 +56,7 @@ def replacing(path):
         ) from error
 
 
-def _create(group, name, shape, dtype):
+def _create(group: Any, name: str, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Any:
     """A chunked, checksummed dataset. One axis is resizable so that empty arrays can be chunked too."""
     row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
     rows = max(1, min(max(shape[0], 1), CHUNK_BYTES // max(row_bytes, 1)))
@@ -71,7 +65,7 @@ def _create(group, name, shape, dtype):
     )
 
 
-def _write(group, name, array, check, progress=None):
+def _write(group: Any, name: str, array: Rows, check: Callable[[], None], progress: Progress | None = None) -> Any:
     """Write an array-like slab by slab, so that memory-mapped and lazily permuted sources never lie whole in memory."""
     shape = tuple(array.shape)
     dataset = _create(group, name, shape, array.dtype)
@@ -84,7 +78,20 @@ def _write(group, name, array, check, progress=None):
     return dataset
 
 
-def write_graph(path, data: GraphData, partitionings=(), progress=None):
+def _write_csr(
+    group: Any, name: str, rows: Csr, last: str, check: Callable[[], None], progress: Progress | None = None
+) -> None:
+    for part, array in (("indptr", rows.indptr), ("indices", rows.indices), (last, rows.data)):
+        assert array is not None, "what is written states its values"
+        _write(group, f"{name}/{part}", array, check, progress)
+
+
+def write_graph(
+    path: str | Path,
+    data: GraphData,
+    partitionings: Iterable[Partitioning] = (),
+    progress: Progress | None = None,
+) -> None:
     """Write a whole graph file under a temporary name and rename it when complete.
 
     partitionings: iterable of (name, num_ranks, cluster_to_rank int32 (K,), attributes dict).
@@ -92,8 +99,8 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
     Raises FormatError where it cannot be written.
     """
     n = data.num_nodes
-    sparse = isinstance(data.features, Csr)
-    width = 0 if data.features is None else data.features.num_columns if sparse else data.features.shape[1]
+    features = data.features
+    width = 0 if features is None else features.num_columns if isinstance(features, Csr) else features.shape[1]
     with replacing(path) as temporary, written_file(temporary) as (file, check):
         write_attributes(
             file,
@@ -108,7 +115,7 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
             num_self_loops=data.num_self_loops,
             undirected=data.edges_out is None,
             multi_label=data.labels.ndim == 2,
-            sparse_features=sparse,
+            sparse_features=isinstance(features, Csr),
             weighted=data.edges.weight is not None,
             typed=data.edges.type is not None,
             source=data.source,
@@ -125,12 +132,10 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
                 for name in ("weight", "type"):
                     if getattr(edges, name) is not None:
                         _write(file, f"edges{suffix}/{name}", getattr(edges, name), check, progress)
-        if sparse:
-            _write(file, "nodes/features_csr/indptr", data.features.indptr, check, progress)
-            _write(file, "nodes/features_csr/indices", data.features.indices, check, progress)
-            _write(file, "nodes/features_csr/data", data.features.data, check, progress)
-        elif data.features is not None:
-            _write(file, "nodes/features", data.features, check, progress)
+        if isinstance(features, Csr):
+            _write_csr(file, "nodes/features_csr", features, "data", check, progress)
+        elif features is not None:
+            _write(file, "nodes/features", features, check, progress)
         _write(file, "nodes/labels", data.labels, check, progress)
         _write(file, "nodes/split", data.split, check, progress)
         _write(file, "nodes/original_id", data.original_id, check, progress)
@@ -138,13 +143,11 @@ def write_graph(path, data: GraphData, partitionings=(), progress=None):
             _write(file, "nodes/type", np.asarray(data.node_type, np.int32), check, progress)
         _write(file, "clusters/offsets", np.asarray(data.cluster_offsets, np.int64), check, progress)
         if data.cluster_graph is not None:
-            _write(file, "clusters/graph/indptr", data.cluster_graph.indptr, check)
-            _write(file, "clusters/graph/indices", data.cluster_graph.indices, check)
-            _write(file, "clusters/graph/weight", data.cluster_graph.data, check)
+            _write_csr(file, "clusters/graph", data.cluster_graph, "weight", check)
         _write_partitionings(file, partitionings, check)
 
 
-def write_arrays(path, arrays, **attributes):
+def write_arrays(path: str | Path, arrays: Mapping[str, Rows], **attributes: Any) -> None:
     """Write a file of named arrays (anything that slices like one) and root attributes: complete or not there."""
     with replacing(path) as temporary, written_file(temporary) as (file, check):
         write_attributes(file, **attributes)
@@ -152,7 +155,7 @@ def write_arrays(path, arrays, **attributes):
             _write(file, name, array, check)
 
 
-def _write_partitionings(file, partitionings, check):
+def _write_partitionings(file: Any, partitionings: Iterable[Partitioning], check: Callable[[], None]) -> None:
     for name, num_ranks, cluster_to_rank, attributes in partitionings:
         group = file.require_group(f"partitionings/{name}")
         if str(num_ranks) in group:
@@ -161,7 +164,9 @@ def _write_partitionings(file, partitionings, check):
         write_attributes(dataset, **attributes)
 
 
-def add_partitionings(path, partitionings, output=None):
+def add_partitionings(
+    path: str | Path, partitionings: Iterable[Partitioning], output: str | Path | None = None
+) -> None:
     """Add (or replace) cluster -> rank maps of an existing file, or of a copy `output`. The file is copied first, so a
     crash loses nothing.
     """
@@ -173,7 +178,7 @@ def add_partitionings(path, partitionings, output=None):
             _write_partitionings(file, partitionings, check)
 
 
-def _type_names(text):
+def _type_names(text: str) -> dict[str, list[str]]:
     names = json.loads(text)
     if not isinstance(names, dict) or not all(isinstance(values, list) for values in names.values()):
         raise ValueError(f"type_names must be a JSON object of lists, got {text!r}")
@@ -188,7 +193,7 @@ class GraphFile:
     Not collective: every rank opens the file for itself.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | Path) -> None:
         self.path, self.progress, self._size = Path(path), lambda: None, 0
         if not self.path.is_file():
             raise FormatError(
@@ -208,13 +213,13 @@ class GraphFile:
             self.file.close()
             raise
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, *exc_info: object) -> None:
         self.file.close()
 
-    def _read_meta(self):
+    def _read_meta(self) -> GraphMeta:
         try:
             attributes = read_attributes(self.file)
         except (OSError, RuntimeError, KeyError) as error:
@@ -231,7 +236,7 @@ class GraphFile:
                 f"{self.path} has format version {attributes.get('format_version')}, this program reads "
                 f"version {VERSION}; import the graph again, or use the program that wrote it"
             )
-        kinds = {
+        kinds: dict[str, Callable[[Any], Any]] = {
             "uuid": str,
             "source": str,
             "undirected": bool,
@@ -249,10 +254,10 @@ class GraphFile:
                 f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted"
             ) from error
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return self._find(name) is not None
 
-    def _find(self, name):
+    def _find(self, name: str) -> Any:
         """The dataset, or None. Links are checked part by part: one that leaves the file is refused."""
         node = self.file
         for part in name.split("/"):
@@ -272,18 +277,18 @@ class GraphFile:
         return node
 
     @contextlib.contextmanager
-    def _opening(self, name):
+    def _opening(self, name: str) -> Iterator[None]:
         """Metadata that HDF5 cannot read is a FormatError."""
         try:
             yield
         except (KeyError, OSError, RuntimeError) as error:
             raise FormatError(f"{self.path}: {name} cannot be opened ({error}); the file is corrupted") from error
 
-    def shape(self, name):
+    def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a dataset; FormatError if it is not there."""
         return self._dataset(name).shape
 
-    def _dataset(self, name):
+    def _dataset(self, name: str) -> Any:
         dataset = self._find(name)
         if not isinstance(dataset, h5py.Dataset):
             raise FormatError(
@@ -293,11 +298,17 @@ class GraphFile:
             check_dataset(self.path, self._size, name, dataset)
         return dataset
 
-    def dtype(self, name):
+    def dtype(self, name: str) -> np.dtype:
         """The type of a dataset's elements, as numpy has it."""
         return self._dataset(name).dtype
 
-    def read(self, name, ranges=None, dtype=None, number=None):
+    def read(
+        self,
+        name: str,
+        ranges: Sequence[tuple[int, int]] | None = None,
+        dtype: np.typing.DTypeLike | None = None,
+        number: np.ndarray | None = None,
+    ) -> np.ndarray:
         """The rows of a dataset in `ranges` (list of (start, stop), in this order), or all of it, as one new array.
 
         number: int64, where each of these rows is put; None: one after another.
@@ -341,7 +352,7 @@ class GraphFile:
             ) from error
         return out
 
-    def partitionings(self):
+    def partitionings(self) -> dict[str, list[int]]:
         """{name: sorted list of the numbers of ranks that it has a map for}."""
         names = self._keys("partitionings") if "partitionings" in self else []
         return {
@@ -349,19 +360,19 @@ class GraphFile:
             for name in names
         }
 
-    def _keys(self, name):
+    def _keys(self, name: str) -> list[str]:
         group = self._find(name)
         if not isinstance(group, h5py.Group):
             raise FormatError(f"{self.path}: {name} is not a group; the file is corrupted")
         with self._opening(name):
             return list(group)
 
-    def cluster_graph(self):
+    def cluster_graph(self) -> Csr:
         """Edge counts between clusters, a Csr with int64 data (K rows)."""
         indptr, indices, weight = (self.read(f"clusters/graph/{part}") for part in ("indptr", "indices", "weight"))
         return Csr(indptr, indices, weight, self.meta.num_clusters)
 
-    def cluster_map(self, name, num_ranks):
+    def cluster_map(self, name: str, num_ranks: int) -> tuple[np.ndarray, dict[str, Any]]:
         """(cluster_to_rank int32 (K,), attributes dict) of one stored partitioning.
 
         Raises GraphError naming the maps that are there if this one is not, or if it is not a map onto the ranks.

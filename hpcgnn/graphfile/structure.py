@@ -5,7 +5,14 @@ Costs no data: descriptions only. With it, and the range checks of `graph/load.p
 of range reaches a kernel, and no array is allocated that the file cannot fill.
 """
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from hpcgnn.errors import FormatError, GraphError
+
+if TYPE_CHECKING:
+    from hpcgnn.graphfile.storage import GraphFile
+
 
 # More would not fit an index or a machine; a corrupted or hostile attribute can say anything.
 _MOST_ROWS, _MOST_COLUMNS = 1 << 48, (1 << 31) - 1
@@ -16,7 +23,7 @@ _FILTERS = {1: 1100, 2: 1, 3: 1}
 _NAMES = {_WHOLE: "integers", _REAL: "floating-point numbers"}
 
 
-def check_structure(file):
+def check_structure(file: "GraphFile") -> None:
     """FormatError naming the first dataset of an open GraphFile that is missing or not as it should be; GraphError for
     a graph without nodes."""
     meta = file.meta
@@ -39,7 +46,7 @@ def check_structure(file):
             )
 
 
-def check_dataset(path, file_bytes, name, dataset):
+def check_dataset(path: str | Path, file_bytes: int, name: str, dataset: Any) -> None:
     """FormatError for an h5py dataset with a filter that HDF5 would load foreign code for, or larger than the file can
     hold.
     """
@@ -59,16 +66,16 @@ def check_dataset(path, file_bytes, name, dataset):
         )
 
 
-def _within(file, name, value, most):
+def _within(file: "GraphFile", name: str, value: int, most: int) -> None:
     if not 0 <= value <= most:
         raise FormatError(f"{file.path}: root attribute {name} is {value}, expected 0..{most}; the file is corrupted")
 
 
-def _expected(file):
+def _expected(file: "GraphFile") -> dict[str, tuple[tuple[int, ...], str]]:
     """{dataset: (shape, kinds of its type)}."""
     meta = file.meta
     nodes, edges = meta.num_nodes, meta.num_edges
-    wanted = {}
+    wanted: dict[str, tuple[tuple[int, ...], str]] = {}
     for suffix in ("",) if meta.undirected else ("", "_out"):
         wanted[f"topology{suffix}/indptr"] = (nodes + 1,), _WHOLE
         wanted[f"topology{suffix}/indices"] = (edges,), _WHOLE

@@ -1,12 +1,16 @@
 """HDF5 files that are written to a disk which may be full.
 
 When a write fails inside the HDF5 library, it cannot close the file any more and crashes the interpreter, there or at
-its end (seen with 1.14: a segmentation fault instead of "no space left on device"). So it writes through an object that
-remembers the first failure and lets the library believe that all is well; whoever writes is then told.
+its end (seen with 1.14: a segmentation fault instead of "no space left on device"). So the library writes through an
+object of ours. The object remembers the first failure and lets the library believe that all is well. `check` then tells
+the caller of the failure.
 """
 
 import contextlib
 import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 import h5py
 
@@ -14,10 +18,11 @@ import h5py
 class _Deferred(io.RawIOBase):
     """A file whose writes never fail: `failure` is the first OSError, and what comes after it is thrown away."""
 
-    def __init__(self, path, mode):
-        self._file, self.failure = open(path, mode, buffering=0), None
+    def __init__(self, path: str | Path, mode: Literal["r+b", "w+b"]) -> None:
+        self._file = open(path, mode, buffering=0)
+        self.failure: OSError | None = None
 
-    def _try(self, action, *arguments):
+    def _try(self, action: Callable[..., Any], *arguments: Any) -> Any:
         if self.failure is None:
             try:
                 return action(*arguments)
@@ -25,50 +30,50 @@ class _Deferred(io.RawIOBase):
                 self.failure = error
         return 0
 
-    def write(self, data):
+    def write(self, data: Any) -> int:
         rest = memoryview(data).cast("B")
         size = len(rest)
         while self.failure is None and len(rest):
             rest = rest[self._try(self._file.write, rest) :]
         return size
 
-    def truncate(self, size=None):
+    def truncate(self, size: int | None = None) -> Any:
         self._try(self._file.truncate, size)
         return size
 
-    def flush(self):
+    def flush(self) -> None:
         """Nothing is kept back."""
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: Any) -> int | None:
         return self._file.readinto(buffer)
 
-    def seek(self, offset, whence=0):
+    def seek(self, offset: int, whence: int = 0) -> int:
         return self._file.seek(offset, whence)
 
-    def tell(self):
+    def tell(self) -> int:
         return self._file.tell()
 
-    def close(self):
+    def close(self) -> None:
         self._file.close()
         super().close()
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
-    def writable(self):
+    def writable(self) -> bool:
         return True
 
-    def seekable(self):
+    def seekable(self) -> bool:
         return True
 
-    def check(self):
+    def check(self) -> None:
         """Raise what went wrong."""
         if self.failure is not None:
             raise self.failure
 
 
 @contextlib.contextmanager
-def written_file(path, change=False):
+def written_file(path: str | Path, change: bool = False) -> Iterator[tuple[Any, Callable[[], None]]]:
     """Yield (h5py.File, check): a file that is made anew or, with change, changed; check() raises OSError if a write
     has failed, and so does the end of the body.
     """

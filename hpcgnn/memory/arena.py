@@ -29,34 +29,47 @@ class Arena:
     `mark()`.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.nbytes = self.taken = self.most = 0
-        self._pieces = []
-        self._free = []  # (number of the piece, first byte, bytes), in this order; no two of them touch
+        self._pieces: list[mmap.mmap | None] = []
+        self._free: list[
+            tuple[int, int, int]
+        ] = []  # (number of the piece, first byte, bytes), in this order; no two of them touch
 
-    def mark(self):
+    def mark(self) -> None:
         """Forget `most`."""
         self.most = self.taken
 
-    def empty(self, *shape, dtype=torch.float32):
+    def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """An uninitialised tensor of this shape."""
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes == 0 or nbytes < SMALL:
             return torch.empty(shape, dtype=dtype)
         size = -(-nbytes // GRAIN) * GRAIN
         number, start = self._find(size)
-        taken = np.frombuffer(self._pieces[number], np.uint8, nbytes, start).view(_Taken)
+        piece = self._pieces[number]
+        assert piece is not None, "free memory is of a piece that is there"
+        taken = np.frombuffer(piece, np.uint8, nbytes, start).view(_Taken)
         weakref.finalize(taken, self._give_back, number, start, size).atexit = False
         self.taken += size
         self.most = max(self.most, self.taken)
         # Not as a view: autograd forbids to write in place to one that an operator has returned.
-        return torch.empty(0, dtype=dtype).set_(torch.from_numpy(taken).untyped_storage(), 0, shape)
+        storage = torch.from_numpy(taken).untyped_storage()
+        return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow
 
-    def empty_like(self, x):
+    def empty_like(self, x: torch.Tensor) -> torch.Tensor:
         """An uninitialised contiguous tensor of x's shape and dtype."""
         return self.empty(*x.shape, dtype=x.dtype)
 
-    def _find(self, size):
+    def piece_sizes(self) -> list[int]:
+        """The bytes of all pieces."""
+        return [len(piece) for piece in self._pieces if piece is not None]
+
+    def free_sizes(self) -> list[int]:
+        """The bytes of all spaces that are free; no two of them touch."""
+        return [size for _, _, size in self._free]
+
+    def _find(self, size: int) -> tuple[int, int]:
         """(piece, first byte) of the smallest free space that is large enough; a new piece if there is none."""
         fitting = [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
         if not fitting:
@@ -70,20 +83,21 @@ class Arena:
             self._free.insert(index, (number, start + size, free - size))
         return number, start
 
-    def _drop_unused(self):
+    def _drop_unused(self) -> None:
         """Pieces that are free as a whole go back to the system: what they served will find room in the next, larger
         one.
         """
         for space in list(self._free):
             number, start, size = space
-            if size == len(self._pieces[number]):
+            piece = self._pieces[number]
+            if piece is not None and size == len(piece):
                 self._free.remove(space)
                 self._pieces[number] = None
                 self.nbytes -= size
 
-    def _give_back(self, number, start, size):
+    def _give_back(self, number: int, start: int, size: int) -> None:
         self.taken -= size
-        joined = []
+        joined: list[tuple[int, int, int]] = []
         for space in sorted([*self._free, (number, start, size)]):
             if joined and joined[-1][0] == space[0] and sum(joined[-1][1:]) == space[1]:
                 joined[-1] = (space[0], joined[-1][1], joined[-1][2] + space[2])
@@ -92,7 +106,7 @@ class Arena:
         self._free = joined
 
 
-def _new_piece(size):
+def _new_piece(size: int) -> mmap.mmap:
     try:
         piece = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:

@@ -3,7 +3,7 @@ after MPI is started.
 """
 
 
-def status(field):
+def status(field: str) -> int:
     """A size from /proc/self/status, such as 'VmRSS:', in bytes; 0 where the kernel does not have it."""
     with open("/proc/self/status") as file:
         for line in file:
@@ -12,16 +12,16 @@ def status(field):
     return 0
 
 
-def resident_bytes():
+def resident_bytes() -> int:
     """Resident memory now."""
     return status("VmRSS:")
 
 
-def file_bytes():
-    """The part of it that is pages of files: program code, of which all processes of a node have one copy together."""
+def file_bytes() -> int:
+    """Resident pages of files: program code, of which all processes of a node have one copy together."""
     return status("RssFile:")
 
 
-def shared_bytes():
-    """The part of it that is shared memory: what the MPI library passes messages through on a node."""
+def shared_bytes() -> int:
+    """Resident shared memory: the MPI library passes messages through it on a node."""
     return status("RssShmem:")

@@ -24,16 +24,21 @@ from hpcgnn.ops.site import PushedSite, Site
 class Operator:
     """The description of an operator; equal ones are one operator. Subclasses are frozen dataclasses.
 
-    models: those that ask for it, in words, for the errors of policies that cannot give it. pushed(site): as `exact`,
-    on some or old remote rows (a PushedSite), with gradients that are pushed to the owners; None where there is no such
-    operator.
+    models: those that ask for it, in words, for the errors of policies that cannot give it; pushes: whether `pushed`
+    gives one.
     """
 
     models = ""
-    pushed = None
+    pushes = False
 
     def exact(self, site: Site):
         """The operator on all remote rows. By all ranks together. Raises ConfigError."""
+        raise NotImplementedError
+
+    def pushed(self, site: PushedSite):
+        """The operator on some or old remote rows, with gradients that are pushed to their owners. By all ranks
+        together.
+        """
         raise NotImplementedError
 
 
@@ -43,13 +48,13 @@ class Linear(Operator):
 
     norm: str
     dtype: torch.dtype
+    pushes = True
 
     def exact(self, site):
         factors = scales(site.local, self.norm, sum_type(self.dtype))
         return LinearAggregation(site.inward, site.outward, *factors, site.local.outputs, site.constant)
 
     def pushed(self, site: PushedSite):
-        """See Operator."""
         return PushedAggregation(site, *scales(site.local, self.norm, self.dtype))
 
 
@@ -58,6 +63,7 @@ class Attention(Operator):
     """Additive attention."""
 
     shape: AttentionShape
+    pushes = True
 
     def exact(self, site):
         local, ids = site.local, (site.facts.inward_ids, site.facts.outward_ids)
@@ -65,7 +71,6 @@ class Attention(Operator):
         return AdditiveAttention(site.inward, site.outward, local.original_id, *ids, edges, local.outputs)
 
     def pushed(self, site: PushedSite):
-        """See Operator."""
         return PushedAttention(site)
 
 

@@ -1,8 +1,8 @@
 """The order of a rank's own nodes: first those that have an edge from or to another rank, then the interior.
 
-What an operator computes for interior rows needs nobody, so it can be done to the end, some rows at a time, while
-messages are on their way (ops/linear_aggregation.py); sums that have to wait for the last message, and rows that are
-sent, are at the front, together. Both parts keep the order of the file, in which neighbours are near each other.
+Interior rows need no other rank. An operator can therefore finish them, some rows at a time, while messages are on
+their way (ops/linear_aggregation.py). Boundary rows are together at the front: the rows that are sent, and the sums
+that wait for the last message. Both parts keep the order of the file, in which neighbours are near each other.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.ranges import permuted_rows
+from hpcgnn.graphfile.schema import Edges
+from hpcgnn.placement.ownership import Ownership
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,18 @@ class LocalOrder:
 
     number: np.ndarray | None = None
 
-    def of(self, nodes):
+    def of(self, nodes: np.ndarray) -> np.ndarray:
         """The places of own nodes given in the order of the file, of the same type."""
         return nodes if self.number is None else self.number[nodes].astype(nodes.dtype)
 
-    def rows(self, indptr):
+    def rows(self, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(indptr int64 in the local order, which entries these are int64) of a CSR matrix in the order of the file."""
         taken = np.empty_like(self.number)
         taken[self.number] = np.arange(len(taken))
         return permuted_rows(indptr, taken)
 
 
-def find_ends(edges, ownership):
+def find_ends(edges: Edges, ownership: Ownership) -> FoundEdges:
     """FoundEdges of Edges whose indices are rows of the file, all in the order of the file. Raises GraphError."""
     total = int(ownership.cluster_offsets[-1])
     if len(edges.indices) and not 0 <= int(edges.indices.min()) <= int(edges.indices.max()) < total:
@@ -58,7 +60,7 @@ def find_ends(edges, ownership):
     return FoundEdges(edges.indptr, *ownership.locate(edges.indices), edges.weight, edges.type)
 
 
-def interior_last(directions, rank):
+def interior_last(directions: list[FoundEdges], rank: int) -> LocalOrder:
     """The LocalOrder for the FoundEdges of all directions, a list, which are then put into it."""
     outer = np.zeros(len(directions[0].indptr) - 1, bool)
     for edges in directions:
@@ -73,11 +75,10 @@ def interior_last(directions, rank):
     return order
 
 
-def _reordered(edges, order, rank):
+def _reordered(edges: FoundEdges, order: LocalOrder, rank: int) -> FoundEdges:
     indptr, entries = order.rows(edges.indptr)
-    owner, local_id, weight, kind = (
-        None if each is None else each[entries] for each in (edges.owner, edges.local_id, edges.weight, edges.type)
-    )
+    owner, local_id = edges.owner[entries], edges.local_id[entries]
+    weight, kind = (None if each is None else each[entries] for each in (edges.weight, edges.type))
     mine = owner == rank
     local_id[mine] = order.of(local_id[mine])
     return FoundEdges(indptr, owner, local_id, weight, kind)

@@ -19,7 +19,7 @@ class Ownership:
     Attributes: counts, int64 (P,): owned nodes of each rank; ranges(rank): its slabs of the file.
     """
 
-    def __init__(self, cluster_offsets, cluster_to_rank, num_ranks):
+    def __init__(self, cluster_offsets: np.ndarray, cluster_to_rank: np.ndarray, num_ranks: int) -> None:
         sizes = np.diff(cluster_offsets)
         self.cluster_offsets, self.cluster_to_rank, self.num_ranks = cluster_offsets, cluster_to_rank, num_ranks
         self.counts = np.bincount(cluster_to_rank, sizes, minlength=num_ranks).astype(np.int64)
@@ -35,7 +35,7 @@ class Ownership:
         self._shift = np.empty(len(sizes), np.int64)  # local id = node - shift of its cluster
         self._shift[order] = cluster_offsets[:-1][order] - (before - rank_start)
 
-    def ranges(self, rank):
+    def ranges(self, rank: int) -> list[tuple[int, int]]:
         """The rank's slabs as a list of (start, stop) in file order, adjoining clusters joined."""
         mine = np.flatnonzero((self.cluster_to_rank == rank) & (np.diff(self.cluster_offsets) > 0))
         if len(mine) == 0:
@@ -44,7 +44,7 @@ class Ownership:
         new = np.flatnonzero(np.concatenate([[True], starts[1:] != stops[:-1]]))
         return list(zip(starts[new].tolist(), stops[np.concatenate([new[1:] - 1, [len(mine) - 1]])].tolist()))
 
-    def locate(self, nodes):
+    def locate(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(owner int32, local id there int32, in the order of the file) of nodes given by their row in the file, int
         (m,).
         """

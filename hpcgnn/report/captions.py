@@ -1,9 +1,15 @@
 """How to read each figure: what its axes are, which way is better, and what the dotted lines would be."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hpcgnn.report.study import Study
+
+
 REPEATED = "Lines are medians over repetitions, bars or bands reach from the least to the most."
 
 
-def caption(name, study):
+def caption(name: str, study: "Study") -> str:
     """The text below the figure of this name, for those who were not there when it was made."""
     ideal = {
         "strong": "as many times less as there are more ranks",

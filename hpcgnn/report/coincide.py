@@ -1,30 +1,38 @@
 """Series that coincide in a figure: of those that nobody could tell apart one is left, under the names of all.
 
 Exact methods give the same losses on any number of ranks, and the same bytes under any cap. Drawn as they are, the last
-of them hides the others, and the reader of the legend looks for curves that seem to be missing.
+curve hides the others, and the legend names curves that seem to be missing.
 """
 
 import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
 
 POINTS_PER_INCH = 72
 
 
-def merge_coinciding(axis, series):
+def merge_coinciding(axis: "Axes", series: Mapping[str, list[Any]]) -> list[str]:
     """Remove lines that coincide with an earlier one within the width of a line, as drawn, and give that one their
     names.
 
-    series: {name: [Line2D, what belongs to it]} of one axis whose limits and scales are as they will be; names become
-    the labels of the legend. Bars and bands of a line that goes stay, in the colour of the one that is left. A line
-    whose points all lie on those of a longer one stays, and its label says on which. Returns sentences that say what
-    was found.
+    series: {name: [Line2D, what belongs to it]} of one axis, whose limits and scales must be final. The names become
+    the labels of the legend. Bars and bands of a removed line stay, in the colour of the line that is left. A line
+    stays if all its points lie on a longer one, and its label then names that one. Returns sentences that say what was
+    found.
     """
     said, lines = [], {name: artists[0] for name, artists in series.items()}
     figure = axis.figure
     figure.draw_without_rendering()  # lays the axis out, so that its size is known
     places = {name: _places(line, figure) for name, line in lines.items()}
-    left = {}
+    left: dict[str, list[str]] = {}
     for name, line in lines.items():
         same = next((first for first in left if _same(places[first], places[name], line.get_linewidth())), None)
         if same is None:
@@ -48,7 +56,7 @@ def merge_coinciding(axis, series):
     return said
 
 
-def _places(line, figure):
+def _places(line: "Line2D", figure: "Figure") -> np.ndarray:
     """The points of a line on the sheet, float64 (n, 2) in points of 1/72 inch; those that are not drawn are left
     out.
     """
@@ -56,11 +64,11 @@ def _places(line, figure):
     return places[np.isfinite(places).all(1)] * (POINTS_PER_INCH / figure.dpi)
 
 
-def _same(one, other, width):
+def _same(one: np.ndarray, other: np.ndarray, width: float) -> bool:
     return len(one) == len(other) > 0 and bool((np.abs(one - other) <= width).all())
 
 
-def _within(few, many, line):
+def _within(few: np.ndarray, many: np.ndarray, line: "Line2D") -> bool:
     """Whether all of a short line's points lie on points of one that has more."""
     if not 0 < len(few) < min(len(many), 65):  # those of long lines lie between the points
         return False
@@ -68,9 +76,9 @@ def _within(few, many, line):
     return bool((apart.min(1) <= line.get_linewidth()).all())
 
 
-def _joined(names):
+def _joined(names: list[str]) -> str:
     """'a = b, 1 = 2 ranks' of ['a, 1 rank', 'a, 2 ranks', 'b, 1 rank', 'b, 2 ranks']: what is alike is said once."""
-    ends = {}  # what a name ends with, by what it begins with
+    ends: dict[str, list[str]] = {}  # what a name ends with, by what it begins with
     for name in names:
         begin, _, end = name.rpartition(", ")
         ends.setdefault(begin, []).append(end)
@@ -80,7 +88,7 @@ def _joined(names):
     return " = ".join(f"{begin}, {_counts(own)}" if begin else _counts(own) for begin, own in ends.items())
 
 
-def _counts(ends):
+def _counts(ends: list[str]) -> str:
     """'1 = 2 ranks' of ['1 rank', '2 ranks']."""
     if all(re.fullmatch(r"\d+ ranks?", end) for end in ends):
         ends = [*(end.split()[0] for end in ends[:-1]), ends[-1]]

@@ -41,7 +41,7 @@ exit code:
   2  nothing is written: no run was good, or what was asked makes no sense"""
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command on an argparse parser."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description, parser.epilog = DESCRIPTION, EPILOG
@@ -70,7 +70,7 @@ def add_arguments(parser):
     parser.add_argument("--title", default="", help="the title of the page")
 
 
-def report(arguments):
+def report(arguments: argparse.Namespace) -> int:
     """Write the report that the parsed arguments ask for, and return the exit code. Raises ConfigError."""
     for library in ("pandas", "matplotlib"):
         if importlib.util.find_spec(library) is None:

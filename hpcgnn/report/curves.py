@@ -1,14 +1,20 @@
 """The picture of a run, drawn from its files alone."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hpcgnn.records import counted_from_one, replaced_by
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 COLOURS = {"train": "tab:blue", "val": "tab:orange", "test": "tab:green"}
 
 
-def draw_curves(run_dir):
+def draw_curves(run_dir: str | Path) -> Path | None:
     """Draw `curves.png` (loss and metrics over the epochs) from `metrics.jsonl`. Returns its path, or None without
     matplotlib.
     """
@@ -42,13 +48,13 @@ def draw_curves(run_dir):
     return run_dir / "curves.png"
 
 
-def _curve(records, name):
+def _curve(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
     """([epochs], [values]) where there is a value."""
     known = [record for record in records if record.get(name) is not None]
     return [record["epoch"] for record in known], [record[name] for record in known]
 
 
-def _draw_metrics(axis, curves, summary):
+def _draw_metrics(axis: "Axes", curves: Mapping[str, tuple[list[int], list[float]]], summary: dict[str, Any]) -> None:
     from hpcgnn.report.coincide import merge_coinciding
 
     series = {

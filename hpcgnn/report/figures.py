@@ -1,13 +1,19 @@
 """All figures of a report in their order, and how they become files: PNG and SVG, the same bytes for the same runs."""
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from hpcgnn.report import learning, memory_tables, plots
 from hpcgnn.report.captions import caption
 from hpcgnn.report.coincide import merge_coinciding
 from hpcgnn.report.remarks import remarks
-from hpcgnn.report.style import drawing, legend
+from hpcgnn.report.study import Study
+from hpcgnn.report.style import Series, drawing, legend
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -18,8 +24,8 @@ class Figure:
 
     name: str
     title: str
-    draw: callable
-    applies: callable = lambda study: True
+    draw: Callable[[Study, "Axes"], Series | None]
+    applies: Callable[[Study], bool] = lambda study: True
     wide: bool = False
     timed: bool = False
 
@@ -29,19 +35,19 @@ class Drawn:
     """A figure as files: {'png': bytes, 'svg': bytes}, with the text that says how to read it."""
 
     figure: Figure
-    images: dict
+    images: dict[str, bytes]
     caption: str
 
 
-def _scaling(study):
+def _scaling(study: Study) -> bool:
     return study.mode != "none"
 
 
-def _grows(study):
+def _grows(study: Study) -> bool:
     return bool((study.points["growth_bytes"] > 0).any())
 
 
-def _sends(study):
+def _sends(study: Study) -> bool:
     return bool((study.points["bytes_epoch"] > 0).any())
 
 
@@ -65,13 +71,13 @@ FIGURES = (
 FORMATS = ("png", "svg")
 
 
-def draw_figures(study):
+def draw_figures(study: Study) -> list[Drawn]:
     """A list of Drawn, of all that apply."""
     with drawing() as plt:
         return [_drawn(figure, study, plt) for figure in FIGURES if figure.applies(study)]
 
 
-def _drawn(figure, study, plt):
+def _drawn(figure: Figure, study: Study, plt: Any) -> Drawn:
     picture, axis = plt.subplots(figsize=(7.4 if figure.wide else 4.8, 3.5))
     series = figure.draw(study, axis) or {}
     legend(axis, figure.wide)  # takes its room, so that the axis is as large as it will be
@@ -83,7 +89,7 @@ def _drawn(figure, study, plt):
     return Drawn(figure, images, text)
 
 
-def _rendered(picture, kind, title, text):
+def _rendered(picture: Any, kind: str, title: str, text: str) -> bytes:
     stream = io.BytesIO()
     words = {"Title": title, "Description": text}
     picture.savefig(stream, format=kind, dpi=160, metadata={**words, "Date": None} if kind == "svg" else words)

@@ -2,17 +2,27 @@
 study and an axis that returns {name: [line, what belongs to it]}.
 """
 
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from hpcgnn.report.measures import cumulative_bytes, cumulative_seconds
-from hpcgnn.report.style import line_styles, log_axis
+from hpcgnn.report.style import Series, line_styles, log_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from hpcgnn.report.read import Run
+    from hpcgnn.report.study import Study
+
 
 MIB = 2**20
 
 
-def repetitions(study):
+def repetitions(study: "Study") -> dict[tuple[str, int], list["Run"]]:
     """{(label, ranks): [runs]}, in the order of the curves."""
-    found = {}
+    found: dict[tuple[str, int], list[Run]] = {}
     for label in study.labels:
         for run in study.runs:
             if study.label_of(run) == label:
@@ -20,7 +30,9 @@ def repetitions(study):
     return found
 
 
-def _bands(axis, groups, series):
+def _bands(
+    axis: "Axes", groups: Mapping[tuple[str, int], list["Run"]], series: Callable[["Run"], tuple[Any, Any]]
+) -> Series:
     """Of each group the median over repetitions, and the range that they cover. series(run) -> (x, y); cut to the
     shortest.
     Returns {name: [line, band]}.
@@ -33,7 +45,9 @@ def _bands(axis, groups, series):
     return drawn
 
 
-def _band(axis, runs, series, style, label):
+def _band(
+    axis: "Axes", runs: list["Run"], series: Callable[["Run"], tuple[Any, Any]], style: dict[str, Any], label: str
+) -> list[Any]:
     drawn = [series(run) for run in runs]
     length = min(len(x) for x, _ in drawn)
     if length == 0:
@@ -46,25 +60,25 @@ def _band(axis, runs, series, style, label):
     return artists
 
 
-def _name(key):
+def _name(key: tuple[str, int]) -> str:
     return f"{key[0]}, {key[1]} rank{'s' if key[1] > 1 else ''}"
 
 
-def _evaluated(run):
+def _evaluated(run: "Run") -> list[dict[str, Any]]:
     return [record for record in run.records if record.get("val") is not None]
 
 
-def has_metrics(study):
+def has_metrics(study: "Study") -> bool:
     """Whether any run was evaluated."""
     return any(_evaluated(run) for run in study.runs)
 
 
-def has_traffic(study):
+def has_traffic(study: "Study") -> bool:
     """Whether any evaluated run has sent anything."""
     return any(_evaluated(run) and cumulative_bytes(run)[-1] > 0 for run in study.runs)
 
 
-def loss(study, axis):
+def loss(study: "Study", axis: "Axes") -> Series:
     """Training loss over the epochs."""
     axis.set(xlabel="epoch", ylabel="training loss (with dropout)")
     return _bands(
@@ -72,7 +86,7 @@ def loss(study, axis):
     )
 
 
-def validation(study, axis):
+def validation(study: "Study", axis: "Axes") -> Series:
     """The validation metric over the epochs."""
     axis.set(xlabel="epoch", ylabel=f"validation {metric(study)}")
     return _bands(
@@ -82,7 +96,7 @@ def validation(study, axis):
     )
 
 
-def accuracy_against_bytes(study, axis):
+def accuracy_against_bytes(study: "Study", axis: "Axes") -> Series:
     """The best validation metric so far against what training has sent until then."""
     groups = {key: runs for key, runs in repetitions(study).items() if cumulative_bytes(runs[0])[-1] > 0}
     drawn = _best_so_far(study, axis, groups, lambda run: [total / MIB for total in cumulative_bytes(run)])
@@ -91,7 +105,7 @@ def accuracy_against_bytes(study, axis):
     return drawn
 
 
-def accuracy_against_seconds(study, axis):
+def accuracy_against_seconds(study: "Study", axis: "Axes") -> Series:
     """The best validation metric so far against the time that training has taken until then, evaluation not counted."""
     drawn = _best_so_far(study, axis, repetitions(study), cumulative_seconds)
     log_axis(axis.xaxis)
@@ -99,10 +113,12 @@ def accuracy_against_seconds(study, axis):
     return drawn
 
 
-def _best_so_far(study, axis, groups, costs):
+def _best_so_far(
+    study: "Study", axis: "Axes", groups: Mapping[tuple[str, int], list["Run"]], costs: Callable[["Run"], list[float]]
+) -> Series:
     """Curves of the best validation metric over costs(run), a number for each epoch."""
 
-    def series(run):
+    def series(run: "Run") -> tuple[list[float], np.ndarray]:
         spent = {record["epoch"]: cost for record, cost in zip(run.records, costs(run))}
         evaluated = _evaluated(run)
         best = np.maximum.accumulate([r["val"] for r in evaluated] or [0.0])[: len(evaluated)]
@@ -112,6 +128,6 @@ def _best_so_far(study, axis, groups, costs):
     return _bands(axis, groups, series)
 
 
-def metric(study):
+def metric(study: "Study") -> str:
     """The name of the metric, of all if they differ."""
     return " / ".join(sorted({run.summary["metric"] for run in study.runs}))

@@ -7,8 +7,14 @@ so that they add up, and `seconds_imbalance` is what the slowest rank took above
 import itertools
 import math
 import statistics
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hpcgnn.report.remarks import halo_rounds, threads_per_core
+
+if TYPE_CHECKING:
+    from hpcgnn.report.read import Run
+
 
 ROWS = ("halo_forward", "halo_backward", "input")
 SENT = (*ROWS, "allreduce", "average")  # what training sends; evaluation is counted apart
@@ -23,7 +29,7 @@ PARTS = {
 }
 
 
-def measure(run):
+def measure(run: "Run") -> dict[str, float]:
     """{name: number} of a Run; NaN where it was not measured."""
     summary, quality = run.summary, run.summary["partition"]
     seconds = summary["epoch_seconds"]
@@ -55,32 +61,34 @@ def measure(run):
     }
 
 
-def cumulative_bytes(run, kinds=SENT):
+def cumulative_bytes(run: "Run", kinds: Iterable[str] = SENT) -> list[float]:
     """Bytes that training has sent on all ranks by the end of each epoch, of some kinds of traffic."""
-    total, result = 0, []
+    total = 0
+    result: list[float] = []
     for record in run.records:
         total += sum(_bytes(run, record, kind) for kind in kinds)
         result.append(total)
     return result
 
 
-def cumulative_seconds(run):
+def cumulative_seconds(run: "Run") -> list[float]:
     """Seconds that training has taken on the slowest rank by the end of each epoch; evaluation is not counted."""
     return list(itertools.accumulate(record["seconds"]["epoch"]["max"] for record in run.records))
 
 
-def imbalance(values):
+def imbalance(values: Sequence[float]) -> float:
     """The largest over the mean of what ranks have; 1 is perfect, and NaN where there is nothing to share."""
     mean = statistics.fmean(values)
     return max(values) / mean if mean > 0 else math.nan
 
 
-def _parts(records):
-    parts = [_parts_of_epoch(record["seconds"]) for record in records]
+def _parts(records: list[dict[str, Any]]) -> dict[str, float]:
+    parts = [parts_of_epoch(record["seconds"]) for record in records]
     return {name: statistics.median(epoch[name] for epoch in parts) for name in PARTS}
 
 
-def _parts_of_epoch(seconds):
+def parts_of_epoch(seconds: dict[str, Any]) -> dict[str, float]:
+    """{part: seconds} of one epoch, in the mean over ranks, from its record's `seconds`."""
     mean = {name: value["mean"] for name, value in seconds.items()}
     forward_wait = mean.get("halo_forward_wait", 0.0) + mean.get("input_wait", 0.0)
     backward_wait = mean.get("halo_backward_wait", 0.0)
@@ -95,12 +103,12 @@ def _parts_of_epoch(seconds):
     }
 
 
-def _bytes(run, record, kind):
+def _bytes(run: "Run", record: dict[str, Any], kind: str) -> int:
     """What all ranks sent. One rank alone hands its reductions to MPI as well, but nothing travels."""
     if run.summary["ranks"] == 1:
         return 0
     return record["bytes"].get(kind, {"sum": 0})["sum"]
 
 
-def _number(value):
+def _number(value: float | None) -> float:
     return math.nan if value is None else value

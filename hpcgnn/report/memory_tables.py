@@ -5,13 +5,20 @@ libraries and MPI, which no number of ranks makes smaller.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from hpcgnn.report.plots import label_bars
-from hpcgnn.report.style import IDEAL, bar_styles, line_styles, log_axis, ranks_axis
+from hpcgnn.report.style import IDEAL, Series, bar_styles, line_styles, log_axis, ranks_axis
 from hpcgnn.report.tables import Table, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from hpcgnn.report.study import Study
+
 
 MIB = 2**20
 SETTING_UP = ("load", "plan")
@@ -35,19 +42,19 @@ class Profile:
     ranks: int
     base: int
     mpi: int
-    phases: dict
+    phases: dict[str, int]
     busiest: str
-    account: dict
+    account: dict[str, int]
 
     @property
-    def explained(self):
+    def explained(self) -> float:
         """The share of the measured growth in the busiest phase that the account explains; above 1 if it says too
         much.
         """
         return sum(self.account.values()) / self.phases[self.busiest]
 
 
-def profiles(study):
+def profiles(study: "Study") -> list[Profile]:
     """One Profile for each point that has one: that of the largest rank in the first repetition, in order of the
     points.
     """
@@ -61,9 +68,9 @@ def profiles(study):
     return [found[key] for key in order if key in found]
 
 
-def _profile(label, ranks, record):
+def _profile(label: str, ranks: int, record: dict[str, Any]) -> Profile:
     phases = {phase: peak - record["base_bytes"] for phase, peak in record["phase_peak_bytes"].items()}
-    busiest = max((phase for phase in phases if phase not in SETTING_UP), key=phases.get)
+    busiest = max((phase for phase in phases if phase not in SETTING_UP), key=lambda phase: phases[phase])
     return Profile(
         label,
         ranks,
@@ -75,16 +82,16 @@ def _profile(label, ranks, record):
     )
 
 
-def has_profiles(study):
+def has_profiles(study: "Study") -> bool:
     """Whether any run was profiled."""
     return bool(profiles(study))
 
 
-def _phase_names(found):
+def _phase_names(found: list[Profile]) -> list[str]:
     return list(dict.fromkeys(phase for profile in found for phase in profile.phases))
 
 
-def phases_over_ranks(study, axis):
+def phases_over_ranks(study: "Study", axis: "Axes") -> Series:
     """High-water marks by phase over the ranks, of the first curve that was profiled, with the ideal 1/P."""
     found = profiles(study)
     found = [profile for profile in found if profile.label == found[0].label]
@@ -106,9 +113,9 @@ def phases_over_ranks(study, axis):
     return drawn
 
 
-def _highest_of_others(label, study, axis):
+def _highest_of_others(label: str, study: "Study", axis: "Axes") -> None:
     """The highest phase of every other curve that was profiled, such as that of the baseline, to compare with."""
-    others = {}
+    others: dict[str, list[tuple[int, float]]] = {}
     for profile in profiles(study):
         if profile.label != label:
             others.setdefault(profile.label, []).append((profile.ranks, max(profile.phases.values()) / MIB))
@@ -116,7 +123,7 @@ def _highest_of_others(label, study, axis):
         axis.plot(*zip(*points), f"{marker}:", color="black", linewidth=0.8, label=f"highest of\n{name}")
 
 
-def account(study, axis):
+def account(study: "Study", axis: "Axes") -> None:
     """The analytic account as stacked bars beside the mark that was measured, at the busiest phase of training."""
     found = {(profile.label, profile.ranks): profile for profile in profiles(study)}
     positions = label_bars(study, axis)
@@ -134,7 +141,7 @@ def account(study, axis):
     axis.set_ylabel("memory above the base (MiB)")
 
 
-def memory_table(study):
+def memory_table(study: "Study") -> Table:
     """The table of phases, base, account and difference."""
     found = profiles(study)
     names = _phase_names(found)

@@ -3,6 +3,14 @@
 import base64
 import html
 import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hpcgnn.report.figures import Drawn
+    from hpcgnn.report.study import Study
+    from hpcgnn.report.tables import Table
+
 
 # The policy makes the browser enforce what is promised above.
 _HEAD = """<!DOCTYPE html>
@@ -33,7 +41,11 @@ pre {{ white-space: pre-wrap; font-size: 0.8rem; background: #f5f5f5; padding: 0
 """
 
 
-def make_page(title, made, problems, parts):
+# Of a study: heading or "", the study, its tables, its figures.
+Part = tuple[str, "Study", list["Table"], list["Drawn"]]
+
+
+def make_page(title: str, made: Sequence[str], problems: list["Table"], parts: list["Part"]) -> str:
     """The text of the page. made: lines that say by what and of what it was made. problems: a list of Table. parts: of
     each study (heading or '', Study, list of Table, list of Drawn).
     """
@@ -46,7 +58,7 @@ def make_page(title, made, problems, parts):
     return "\n".join([*texts, "</body>\n</html>\n"])
 
 
-def _study(study, tables, figures):
+def _study(study: "Study", tables: list["Table"], figures: list["Drawn"]) -> list[str]:
     main = [table for table in tables if table.name != "runs"]
     parts = [_section(table) for table in main[:1]]
     parts.append('<h2>Figures</h2>\n<div class="figures">')
@@ -57,23 +69,23 @@ def _study(study, tables, figures):
     return [*parts, _provenance(study)]
 
 
-def _section(table, kind=""):
+def _section(table: "Table", kind: str = "") -> str:
     note = f'<p class="note">{html.escape(table.note)}</p>' if table.note else ""
     body = f'<div class="wide">{table.html()}</div>{note}'
     return f'<section class="{kind}"><h2>{html.escape(table.title)}</h2>\n{body}</section>'
 
 
-def _figure(drawn):
+def _figure(drawn: "Drawn") -> str:
     image = f"data:image/svg+xml;base64,{base64.b64encode(drawn.images['svg']).decode()}"
     title, text = html.escape(drawn.figure.title), html.escape(drawn.caption)
     caption = f"<figcaption><strong>{title}.</strong> {text}</figcaption>"
     return f'<figure>{caption}<img alt="{title}. {text}" src="{image}"></figure>'
 
 
-def _provenance(study):
+def _provenance(study: "Study") -> str:
     """What the numbers depend on: each distinct set of versions, kernels and hosts, and every command."""
     parts = ["<h2>Provenance</h2>"]
-    seen = {}
+    seen: dict[str, list[str]] = {}
     for run in study.runs:
         versions = ", ".join(f"{name} {version}" for name, version in run.summary["versions"].items())
         text = f"{versions}; kernels: {run.summary.get('kernels', 'unknown')}; hosts: {', '.join(run.summary['hosts'])}"

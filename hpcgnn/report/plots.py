@@ -3,17 +3,25 @@ Those of lines return {name: [line, what belongs to it]}.
 """
 
 import textwrap
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpcgnn.report.measures import PARTS
 from hpcgnn.report.remarks import remarks
-from hpcgnn.report.style import IDEAL, bar_styles, line_styles, log_axis, note_below, ranks_axis
+from hpcgnn.report.style import IDEAL, Series, bar_styles, line_styles, log_axis, note_below, ranks_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from hpcgnn.report.study import Study
+
 
 MIB = 2**20
 
 
-def curves(study, axis, name, scale=1.0):
+def curves(study: "Study", axis: "Axes", name: str, scale: float = 1.0) -> Series:
     """The median of a measure over the ranks, one curve per label, with bars from the least to the most where they
     differ.
     Returns {label: [the line, its bars]}.
@@ -36,24 +44,24 @@ def curves(study, axis, name, scale=1.0):
     return drawn
 
 
-def _ideal(study, axis, value):
+def _ideal(study: "Study", axis: "Axes", value: Callable[[Any], tuple[Any, Any]]) -> None:
     """The ideal as a dotted line. value(curve) -> (ranks, values)."""
     for index, label in enumerate(study.labels):
         ranks, values = value(study.curve(label))
         axis.plot(ranks, values, label="ideal" if index == 0 else None, **IDEAL)
 
 
-def _shrinking(study, name, scale=1.0):
+def _shrinking(study: "Study", name: str, scale: float = 1.0) -> Callable[[Any], tuple[Any, Any]]:
     """The ideal of what the ranks share: 1/P of the fewest in strong scaling, constant in weak."""
 
-    def value(curve):
+    def value(curve: Any) -> tuple[Any, Any]:
         ranks, first = curve["ranks"], curve[name].iloc[0] * scale
         return ranks, first * (ranks.iloc[0] / ranks if study.mode == "strong" else ranks / ranks)
 
     return value
 
 
-def epoch_time(study, axis):
+def epoch_time(study: "Study", axis: "Axes") -> Series:
     """Seconds of an epoch on the slowest rank."""
     if study.mode != "none":
         _ideal(study, axis, _shrinking(study, "epoch_seconds"))
@@ -64,7 +72,7 @@ def epoch_time(study, axis):
     return drawn
 
 
-def speedup(study, axis):
+def speedup(study: "Study", axis: "Axes") -> Series:
     """Speed-up relative to the fewest ranks of each curve."""
     _ideal(study, axis, lambda curve: (curve["ranks"], curve["ranks"]))
     drawn = curves(study, axis, "speedup")
@@ -78,7 +86,7 @@ def speedup(study, axis):
     return drawn
 
 
-def efficiency(study, axis):
+def efficiency(study: "Study", axis: "Axes") -> Series:
     """Parallel efficiency relative to the fewest ranks of each curve."""
     _ideal(study, axis, lambda curve: (curve["ranks"], 100 + 0 * curve["ranks"]))
     drawn = curves(study, axis, "efficiency", 100)
@@ -88,7 +96,7 @@ def efficiency(study, axis):
     return drawn
 
 
-def memory(study, axis):
+def memory(study: "Study", axis: "Axes") -> Series:
     """Memory that training adds to the largest rank."""
     if study.mode != "none":
         _ideal(study, axis, _shrinking(study, "growth_bytes", 1 / MIB))
@@ -98,7 +106,7 @@ def memory(study, axis):
     return drawn
 
 
-def bytes_sent(study, axis):
+def bytes_sent(study: "Study", axis: "Axes") -> Series:
     """What training sends in an epoch, over all ranks."""
     drawn = curves(study, axis, "bytes_epoch", 1 / MIB)
     axis.set_ylim(bottom=0)
@@ -106,7 +114,7 @@ def bytes_sent(study, axis):
     return drawn
 
 
-def imbalances(study, axis):
+def imbalances(study: "Study", axis: "Axes") -> None:
     """How much more than the mean the largest rank has, one group of bars per point."""
     names = {"nodes": "nodes", "edges": "edges", "halo": "halo rows", "memory": "training memory"}
     styles, width = bar_styles(names), 0.8 / len(names)
@@ -119,7 +127,7 @@ def imbalances(study, axis):
     axis.set_ylabel("largest rank / mean of ranks")
 
 
-def breakdown(study, axis):
+def breakdown(study: "Study", axis: "Axes") -> None:
     """Where the time of an epoch goes, one stacked bar per point."""
     styles, base = bar_styles(PARTS), 0.0
     positions = label_bars(study, axis)
@@ -130,7 +138,7 @@ def breakdown(study, axis):
     axis.set_ylabel("time of an epoch (ms)")
 
 
-def label_bars(study, axis):
+def label_bars(study: "Study", axis: "Axes") -> np.ndarray:
     """Ticks for one bar per point, in the order of `study.points`, with a gap and the name between curves; returns
     their positions.
     """

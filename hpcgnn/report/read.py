@@ -6,8 +6,10 @@ itself (summary, one record per epoch, one record per rank), or `Broken` with a 
 
 import json
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hpcgnn.records import FIRST_EPOCH, counted_from_one
 from hpcgnn.report.measures import measure
@@ -28,12 +30,12 @@ class Run:
 
     path: Path
     name: str
-    summary: dict
-    records: list[dict]
-    ranks: list[dict]
+    summary: dict[str, Any]
+    records: list[dict[str, Any]]
+    ranks: list[dict[str, Any]]
 
     @property
-    def config(self):
+    def config(self) -> dict[str, Any]:
         """{key: value} of the resolved configuration, sections flattened (no key occurs in two), and `folder`: the name
         of the folder that the run directory lies in, by which studies tell variants apart.
         """
@@ -57,7 +59,7 @@ class _Unusable(Exception):
     """Why a directory cannot be used."""
 
 
-def read_runs(paths):
+def read_runs(paths: Iterable[str | Path]) -> tuple[list[Run], list[Broken]]:
     """(list of Run, list of Broken) of run directories, or of directories that hold run directories at any depth."""
     asked = {Path(path).resolve() for path in paths}
     found = list(dict.fromkeys(run.resolve() for path in paths for run in _expand(Path(path))))
@@ -72,7 +74,7 @@ def read_runs(paths):
     return runs, broken
 
 
-def _checked(run):
+def _checked(run: Run) -> Run:
     """The run, if all that reports measure can be had from its files."""
     try:
         measure(run)
@@ -84,7 +86,7 @@ def _checked(run):
     return run
 
 
-def _expand(path):
+def _expand(path: Path) -> list[Path]:
     """The run directories at or below a path; the path itself if there are none, so that it is reported."""
     if not path.is_dir() or _is_run(path):
         return [path]
@@ -92,11 +94,11 @@ def _expand(path):
     return [Path(folder) for folder in below] or [path]
 
 
-def _is_run(path):
+def _is_run(path: Path) -> bool:
     return any((path / mark).exists() for mark in MARKS)
 
 
-def _read(path):
+def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
     if not path.is_dir():
         raise _Unusable("no such directory" if not path.exists() else "not a directory")
     if not _is_run(path):
@@ -120,19 +122,19 @@ def _read(path):
     return summary, records, [_object(file, _text(file), PER_RANK) for file in files]
 
 
-def _records(file):
+def _records(file: Path) -> list[dict[str, Any]]:
     lines = enumerate(_text(file).splitlines(), 1)
     return counted_from_one([_object(file, line, PER_EPOCH, f"line {number} of ") for number, line in lines])
 
 
-def _text(file):
+def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise _Unusable(f"cannot read {file.name}: {getattr(error, 'strerror', None) or 'not text'}") from error
 
 
-def _object(file, text, required, where=""):
+def _object(file: Path, text: str, required: Sequence[str], where: str = "") -> dict[str, Any]:
     """The JSON object of a text, with the keys that a report relies on."""
     try:
         value = json.loads(text)

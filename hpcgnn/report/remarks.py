@@ -6,16 +6,23 @@ than a larger one. Both look like results in a figure of efficiency, so they are
 """
 
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpcgnn.report.read import Run
+    from hpcgnn.report.study import Study
+
 
 ONE_SHOT_MIB = 2**20  # a cap that no halo reaches: how jobs/lib/study.sh asks for the one-shot exchange
 SHARED = "†"
 
 
-def crowds(run):
+def crowds(run: "Run") -> list[tuple[int, int, int]] | None:
     """[(ranks, threads of each, cores)] for every set of ranks of a host that had fewer cores than threads; None if the
     records do not tell. Ranks that may run on a common core belong together.
     """
-    sets = []
+    sets: list[tuple[set[tuple[str, int]], list[int]]] = []
     for rank in run.ranks:
         if not rank.get("cores") or not rank.get("threads"):
             return None
@@ -27,7 +34,7 @@ def crowds(run):
     return [(len(threads), max(threads), len(cores)) for cores, threads in sets if sum(threads) > len(cores)]
 
 
-def threads_per_core(run):
+def threads_per_core(run: "Run") -> float:
     """The most threads for one core that any set of ranks had; at most 1 where every thread had its own, NaN if
     unknown.
     """
@@ -35,20 +42,20 @@ def threads_per_core(run):
     return math.nan if found is None else max((ranks * threads / cores for ranks, threads, cores in found), default=1.0)
 
 
-def halo_rounds(run):
+def halo_rounds(run: "Run") -> float:
     """In how many rounds the halo passed, on the rank with the most; NaN if the records do not tell."""
-    rounds = [rank.get("halo_rounds") for rank in run.ranks]
+    rounds: list[Any] = [rank.get("halo_rounds") for rank in run.ranks]
     return math.nan if None in rounds else max(rounds)
 
 
-def remarks(study):
+def remarks(study: "Study") -> list[str]:
     """Lines to read a study's times and efficiencies by; [] where there is nothing to say."""
     return [*_on_cores(study), *_on_caps(study)]
 
 
-def _on_cores(study):
+def _on_cores(study: "Study") -> list[str]:
     """'4 and 8 ranks shared 2 cores: …', one line for each number of cores."""
-    found = {}
+    found: dict[tuple[str, int], set[int]] = {}
     for run in study.runs:
         for ranks, threads, cores in crowds(run) or ():
             each = "" if threads == 1 else f" of {threads} threads"
@@ -61,9 +68,10 @@ def _on_cores(study):
     return lines
 
 
-def _on_caps(study):
+def _on_caps(study: "Study") -> list[str]:
     """'At 2 and 4 ranks the cap of 8 MiB never bit: …', one line for each cap."""
-    caps, same = {}, {}
+    caps: dict[int, set[float]] = {}
+    same: dict[tuple[float, ...], list[int]] = {}
     for run in study.runs:
         cap = run.config.get("halo_buffer")
         if run.summary["ranks"] > 1 and cap is not None and cap < ONE_SHOT_MIB and halo_rounds(run) <= 1:
@@ -77,7 +85,7 @@ def _on_caps(study):
     ]
 
 
-def _listed(values, unit=""):
+def _listed(values: Sequence[float], unit: str = "") -> str:
     """'2, 4 and 8 MiB' of numbers."""
     words = [f"{value:g}" for value in values]
     return (words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}") + unit

@@ -6,10 +6,13 @@ they cut. Accuracies on two graphs, or under two metrics, are never in one figur
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.report.read import Run
 from hpcgnn.report.study import Study, UnlikeError, build_study, looks_weak, models_differ, setup, telling_apart
 
 
@@ -22,7 +25,9 @@ class Section:
     study: Study
 
 
-def make_sections(runs, label_by=(), scaling="auto", baseline=None, mix=False):
+def make_sections(
+    runs: list[Run], label_by: Sequence[str] = (), scaling: str = "auto", baseline: str | None = None, mix: bool = False
+) -> tuple[list[Section], list[tuple[str, str]]]:
     """(a list of Section, a list of (title, reason) of what was left out). Arguments as of `build_study`.
 
     Raises ConfigError if there is no section at all, or for a key or label that does not exist.
@@ -53,25 +58,25 @@ def make_sections(runs, label_by=(), scaling="auto", baseline=None, mix=False):
     return [Section(title, folder, study) for folder, (title, study) in zip(_folders(made), made)], left_out
 
 
-def _study(runs, label_by, scaling):
+def _study(runs: list[Run], label_by: Sequence[str], scaling: str) -> Study:
     """The study of the runs of one part; what differs between models names curves as well, if nothing else is asked
     for.
     """
     return build_study(runs, label_by or (telling_apart(runs) if models_differ(runs) else ()), scaling)
 
 
-def _comparable(runs):
+def _comparable(runs: list[Run]) -> dict[str, list[Run]]:
     """{title: runs} of those on one graph with one metric. The graphs of a weak scaling are one."""
-    alike = {}
+    alike: dict[tuple[Any, str], list[Run]] = {}
     for run in runs:
         alike.setdefault((setup(run, runs), run.summary["metric"]), []).append(run)
-    family = {}
+    family: dict[str, str] = {}
     for group in alike.values():
         if looks_weak(group):
             ids = sorted({run.summary["graph_uuid"] for run in group})
             first = next((family[one] for one in ids if one in family), ids[0])
             family.update(dict.fromkeys(ids, first))
-    parts = {}
+    parts: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         uuid = run.summary["graph_uuid"]
         parts.setdefault((family.get(uuid, uuid), run.summary["metric"]), []).append(run)
@@ -79,13 +84,13 @@ def _comparable(runs):
     return {_title(part, metric if several else ""): part for (_, metric), part in parts.items()}
 
 
-def _title(part, metric):
+def _title(part: list[Run], metric: str) -> str:
     graphs = dict.fromkeys(f"{Path(run.summary['graph']).name} ({run.summary['graph_uuid'][:8]})" for run in part)
     names = list(graphs) if len(graphs) < 4 else [*list(graphs)[:2], f"{len(graphs) - 2} more"]
     return f"Graph{'s' if len(graphs) > 1 else ''} {', '.join(names)}" + (f", {metric}" if metric else "")
 
 
-def _folders(made):
+def _folders(made: list[tuple[str, Study]]) -> list[str]:
     """Names that are fit for files, each once."""
     used = []
     for _, study in made:

@@ -7,12 +7,14 @@ curves, or has to be asked for (`--mix`).
 
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.report.measures import measure
+from hpcgnn.report.read import Run
 from hpcgnn.report.remarks import ONE_SHOT_MIB
 
 # What may differ between runs of one curve: names of files, and of the section [run] all that decides neither time nor
@@ -40,21 +42,23 @@ class Study:
 
     mode: str
     labels: list[str]
-    runs: list
+    runs: list[Run]
     table: pd.DataFrame
     points: pd.DataFrame
     baseline: str | None
 
-    def curve(self, label):
+    def curve(self, label: str) -> pd.DataFrame:
         """The points of one label, by rising number of ranks."""
         return self.points[self.points["label"] == label].sort_values("ranks")
 
-    def label_of(self, run):
+    def label_of(self, run: Run) -> str:
         """The curve that a run belongs to."""
         return self.table.set_index("run").loc[run.name, "label"]
 
 
-def build_study(runs, label_by=(), scaling="auto", baseline=None, mix=False):
+def build_study(
+    runs: list[Run], label_by: Sequence[str] = (), scaling: str = "auto", baseline: str | None = None, mix: bool = False
+) -> Study:
     """A Study of a list of Run. label_by: configuration keys whose values name the curves (also `graph` and
     `folder`).
 
@@ -89,7 +93,7 @@ def build_study(runs, label_by=(), scaling="auto", baseline=None, mix=False):
     return Study(mode, list(groups), runs, table, _points(table, mode), baseline)
 
 
-def _spoken(run, key):
+def _spoken(run: Run, key: str) -> str:
     """What a configuration key says of a run, in the words of labels."""
     if key in ("schedule", "folder"):
         return run.config[key]
@@ -98,12 +102,12 @@ def _spoken(run, key):
     return f"{key} {_shown(run, key)}"
 
 
-def _shown(run, key):
+def _shown(run: Run, key: str) -> str:
     value = run.config[key]
     return str(value).rsplit("/", 1)[-1] if key == "graph" else str(value)
 
 
-def _label_keys(runs, asked, scaling):
+def _label_keys(runs: list[Run], asked: Sequence[str], scaling: str) -> list[str]:
     """The keys that name the curves: those asked for, else whatever differs and is not the model or the graph."""
     for key in asked:
         absent = [run.name for run in runs if key not in run.config]
@@ -120,55 +124,55 @@ def _label_keys(runs, asked, scaling):
     return keys
 
 
-def telling_apart(runs):
+def telling_apart(runs: list[Run]) -> list[str]:
     """Configuration keys that tell unlike runs apart: model and schedule wherever they differ, and of the others the
     fewest, in their order.
     """
     differing = _differing(runs)
-    keys = [key for key in ("model", "schedule") if key in differing]
+    keys: list[str] = [key for key in ("model", "schedule") if key in differing]
     for key in differing:
         if _count(runs, [*keys, key]) > _count(runs, keys):
             keys.append(key)
     return keys
 
 
-def _count(runs, keys):
+def _count(runs: list[Run], keys: Sequence[str]) -> int:
     return len({tuple(repr(run.config.get(key)) for key in keys) for run in runs})
 
 
-def models_differ(runs):
+def models_differ(runs: list[Run]) -> bool:
     """Whether the runs are not all of one model."""
     return any(_of_model(runs[0], key) for key in _differing(runs))
 
 
-def setup(run, runs):
+def setup(run: Run, runs: list[Run]) -> tuple[tuple[str, str], ...]:
     """What must be the same in two of `runs` for them to be one curve, whatever their graphs."""
     return tuple((key, repr(run.config.get(key))) for key in _matters(runs))
 
 
-def looks_weak(group):
+def looks_weak(group: list[Run]) -> bool:
     """Whether like runs on several graphs are a weak scaling."""
     return _kind(group) == "weak"
 
 
-def _matters(runs):
+def _matters(runs: list[Run]) -> list[str]:
     """The configuration keys that decide time or result."""
     free = FREE | {key for run in runs for key in run.summary["config"]["run"]} - RUN_MATTERS
     return list(dict.fromkeys(key for run in runs for key in run.config if key not in free))
 
 
-def _differing(runs):
+def _differing(runs: list[Run]) -> list[str]:
     """The configuration keys that are not free and differ between runs; those of the model first."""
     keys = _matters(runs)
     differing = [key for key in keys if len({repr(run.config.get(key)) for run in runs}) > 1]
     return sorted(differing, key=lambda key: key not in runs[0].summary["config"]["model"])
 
 
-def _of_model(run, key):
+def _of_model(run: Run, key: str) -> bool:
     return key in LIKE or key in run.summary["config"]["model"]
 
 
-def _refuse_unlike(label, group):
+def _refuse_unlike(label: str, group: list[Run]) -> None:
     for key in _differing(group):
         values = ", ".join(sorted({str(run.config.get(key)) for run in group}))
         what = "models" if _of_model(group[0], key) else "configurations"
@@ -178,14 +182,14 @@ def _refuse_unlike(label, group):
         )
 
 
-def _graphs_by_ranks(group):
-    found = {}
+def _graphs_by_ranks(group: list[Run]) -> dict[int, set[str]]:
+    found: dict[int, set[str]] = {}
     for run in group:
         found.setdefault(run.summary["ranks"], set()).add(run.summary["graph_uuid"])
     return found
 
 
-def _kind(group):
+def _kind(group: list[Run]) -> str:
     """What the graphs of one curve say: 'strong', 'weak', 'none' (one number of ranks), or 'unclear'."""
     by_ranks = _graphs_by_ranks(group)
     graphs = set().union(*by_ranks.values())
@@ -197,13 +201,13 @@ def _kind(group):
     return "weak" if apart and _grows_with_ranks(group) else "unclear"
 
 
-def _grows_with_ranks(group):
+def _grows_with_ranks(group: list[Run]) -> bool:
     """Whether graphs are such as weak scaling is measured on: one task, and about as many nodes for each rank."""
     nodes = [statistics.fmean(rank["nodes"] for rank in run.ranks) for run in group]
     return len({run.summary["parameters"] for run in group}) == 1 and max(nodes) <= LIKE_SHARES * min(nodes)
 
 
-def _detect(groups, mix):
+def _detect(groups: Mapping[str, list[Run]], mix: bool) -> str:
     kinds = {_kind(group) for group in groups.values()} - {"none"}
     if mix:
         kinds.discard("unclear")
@@ -216,7 +220,7 @@ def _detect(groups, mix):
     return "strong" if kind == "unclear" else kind  # which `_refuse_graphs` then refuses, with the names
 
 
-def _refuse_graphs(label, group, mode):
+def _refuse_graphs(label: str, group: list[Run], mode: str) -> None:
     by_ranks = _graphs_by_ranks(group)
     several = [graphs for graphs in by_ranks.values() if len(graphs) > 1]
     names = ", ".join(sorted({f"{_shown(run, 'graph')} ({run.summary['graph_uuid'][:8]})" for run in group}))
@@ -233,7 +237,7 @@ def _refuse_graphs(label, group, mode):
         )
 
 
-def _points(table, mode):
+def _points(table: pd.DataFrame, mode: str) -> pd.DataFrame:
     measures = [name for name in table.columns[table.columns.get_loc("epochs") + 1 :]]
     grouped = table.groupby(["label", "ranks"], sort=False)
     points = grouped[measures].median()

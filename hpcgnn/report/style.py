@@ -8,6 +8,13 @@ lightness.
 import contextlib
 import itertools
 import textwrap
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
 
 COLOURS = ("#0072B2", "#E69F00", "#000000", "#56B4E9", "#D55E00", "#009E73", "#CC79A7")
 MARKERS = "osD^vPX"
@@ -27,9 +34,9 @@ SHADES = (
     "#B8E186",
 )
 HATCHES = ("", "//", "", "..", "", "xx", "", "\\\\", "", "++", "", "oo")
-IDEAL = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 1}
+IDEAL: dict[str, Any] = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 1}
 NOTE_LETTERS = 96  # of small print that fit below a figure
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "font.size": 9,
     "axes.grid": True,
     "grid.alpha": 0.3,
@@ -44,8 +51,13 @@ SETTINGS = {
 }
 
 
+# What was drawn: {name: [line, what belongs to it]}.
+Series = dict[str, list[Any]]
+Name = TypeVar("Name", bound=Hashable)
+
+
 @contextlib.contextmanager
-def drawing():
+def drawing() -> Iterator[Any]:
     """matplotlib.pyplot without a display, with our settings; figures are closed afterwards."""
     import matplotlib
 
@@ -59,7 +71,7 @@ def drawing():
             plt.close("all")
 
 
-def line_styles(names):
+def line_styles(names: Iterable[Name]) -> dict[Name, dict[str, Any]]:
     """{name: keyword arguments of `plot`}. Markers are hollow, so that of two on one place both are seen."""
     looks = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES))
     return {
@@ -71,7 +83,7 @@ def line_styles(names):
     }
 
 
-def bar_styles(names):
+def bar_styles(names: Iterable[Name]) -> dict[Name, dict[str, Any]]:
     """{name: keyword arguments of `bar`}."""
     looks = zip(itertools.cycle(SHADES), itertools.cycle(HATCHES))
     return {
@@ -80,7 +92,7 @@ def bar_styles(names):
     }
 
 
-def log_axis(axis):
+def log_axis(axis: "Axis") -> None:
     """Make one axis logarithmic (`axis.xaxis` or `axis.yaxis` of a plot), with plain numbers, also over less than a
     decade.
     """
@@ -95,7 +107,7 @@ def log_axis(axis):
     axis.set_minor_formatter(NullFormatter())
 
 
-def legend(axis, wide, always=False):
+def legend(axis: "Axes", wide: bool, always: bool = False) -> None:
     """The legend of a figure, in place of what it had: beside it if that is wide, else inside, and there none for a
     single entry unless `always`.
     """
@@ -109,14 +121,14 @@ def legend(axis, wide, always=False):
         axis.legend(handles, labels)
 
 
-def note_below(axis, lines):
+def note_below(axis: "Axes", lines: Sequence[str]) -> None:
     """Small print under a figure."""
     if lines:
         text = "\n".join(textwrap.fill(line, NOTE_LETTERS) for line in lines)
         axis.figure.supxlabel(text, fontsize=7, color="#444444", x=0.01, ha="left")
 
 
-def ranks_axis(axis, ranks):
+def ranks_axis(axis: "Axes", ranks: Iterable[int]) -> None:
     """A logarithmic axis to base 2 with the numbers of ranks themselves as ticks."""
     ranks = sorted(set(ranks))
     axis.set_xscale("log", base=2)

@@ -4,13 +4,19 @@ for people (Markdown, LaTeX, HTML, rounded, median [least, most] over repetition
 
 import html
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from tabulate import tabulate
 
 from hpcgnn.report.measures import PARTS
 from hpcgnn.report.remarks import SHARED, remarks
+
+if TYPE_CHECKING:
+    from hpcgnn.report.study import Study
+
 
 MIB = 2**20
 TIMES = "×"
@@ -29,19 +35,19 @@ class Table:
     frame: pd.DataFrame
     note: str = field(default="")
 
-    def markdown(self):
+    def markdown(self) -> str:
         """GitHub's dialect; bars in cells are escaped."""
         rows = [[cell.replace("|", "\\|") for cell in row] for row in self.rows]
         parts = [f"**{self.title}**", tabulate(rows, self.head, "pipe", disable_numparse=True), self.note]
         return "\n\n".join(part for part in parts if part) + "\n"
 
-    def latex(self):
+    def latex(self) -> str:
         """A `tabular` with the rules of the package booktabs; special characters are escaped."""
         text = tabulate(self.rows, self.head, "latex_booktabs", disable_numparse=True)
         text = text.replace(TIMES, r"$\times$").replace("–", "--").replace(SHARED, r"$\dagger$")
         return f"% {self.title}. {self.note}\n{text}\n"
 
-    def html(self):
+    def html(self) -> str:
         """A `table`; everything is escaped."""
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.head)
         body = "".join(
@@ -49,12 +55,12 @@ class Table:
         )
         return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>"
 
-    def csv(self):
+    def csv(self) -> str:
         """Comma-separated, one header line."""
         return self.frame.to_csv(index=False)
 
 
-def number(value, digits=3):
+def number(value: float | None, digits: int = 3) -> str:
     """Rounded to significant digits; a dash for what is unknown."""
     if value is None or math.isnan(value):
         return "–"
@@ -64,7 +70,7 @@ def number(value, digits=3):
     return f"{value:,.{places}f}"
 
 
-def spread(point, name, scale=1.0, digits=3):
+def spread(point: Any, name: str, scale: float = 1.0, digits: int = 3) -> str:
     """'median [least, most]' of a measure of a point; the median alone if there is one repetition."""
     middle = number(point[name] * scale, digits)
     if point["repetitions"] < 2 or middle == "–":
@@ -75,7 +81,7 @@ def spread(point, name, scale=1.0, digits=3):
 SPREAD_NOTE = "Median [least, most] over repetitions."
 
 
-def make_tables(study):
+def make_tables(study: "Study") -> list[Table]:
     """All tables that the study has something for; `problems_table` is apart."""
     tables = [_scaling(study), _cost(study), _breakdown(study), _bytes(study)]
     if study.baseline is not None:
@@ -83,14 +89,24 @@ def make_tables(study):
     return [*tables, _runs(study)]
 
 
-def problems_table(problems):
+def problems_table(problems: Sequence[tuple[str, str]]) -> Table:
     """What was left out. problems: [(name, reason)]."""
     rows = [list(problem) for problem in problems]
     frame = pd.DataFrame(rows, columns=["run", "reason"])
     return Table("problems", "Runs that are missing, broken or left out", ["run", "reason"], rows, frame)
 
 
-def _points(study, columns):
+def _rounded(name: str, scale: float = 1.0) -> Callable[[Any], str]:
+    """The function that writes a measure of a point."""
+    return lambda point: number(scale * point[name])
+
+
+def _spread_of(name: str, scale: float = 1.0) -> Callable[[Any], str]:
+    """The function that writes a measure of a point with its spread."""
+    return lambda point: spread(point, name, scale)
+
+
+def _points(study: "Study", columns: Sequence[Callable[[Any], str]]) -> list[list[str]]:
     """[(label, ranks, cells …)] for every point; columns: functions of a point."""
     return [
         [point["label"], str(point["ranks"]), *[column(point) for column in columns]]
@@ -99,7 +115,7 @@ def _points(study, columns):
     ]
 
 
-def _scaling(study):
+def _scaling(study: "Study") -> Table:
     head, columns = (
         ["curve", "ranks", "runs", "epoch (s)"],
         [
@@ -130,16 +146,16 @@ def _scaling(study):
     return Table("scaling", title, head, _points(study, columns), study.points, note)
 
 
-def _efficiency(point):
+def _efficiency(point: Any) -> str:
     return "–" if math.isnan(point["efficiency"]) else f"{100 * point['efficiency']:.0f} %{_mark(point)}"
 
 
-def _mark(point):
+def _mark(point: Any) -> str:
     """The sign of a point whose ranks had fewer cores than threads."""
     return f" {SHARED}" if point["threads_per_core_max"] > 1 else ""
 
 
-def _without_validation(study):
+def _without_validation(study: "Study") -> list[str]:
     """[what the dashes mean], where runs have no best epoch."""
     count = int(study.table["best_val"].isna().sum())
     if not count:
@@ -150,11 +166,12 @@ def _without_validation(study):
     ]
 
 
-def _cost(study):
+def _cost(study: "Study") -> Table:
     """What a whole run took for its accuracy; an epoch is not the same thing under all schedules."""
     base = None if study.baseline is None else study.curve(study.baseline).set_index("ranks")["bytes_rows_total"]
 
-    def fewer(point):
+    def fewer(point: Any) -> float:
+        assert base is not None
         known = point["ranks"] in base.index and point["bytes_rows_total"] > 0
         return base[point["ranks"]] / point["bytes_rows_total"] if known else math.nan
 
@@ -179,8 +196,8 @@ def _cost(study):
     return Table("cost", "What the accuracy cost", head, _points(study, columns), frame, note)
 
 
-def _breakdown(study):
-    columns = [lambda p, part=part: number(1e3 * p[f"seconds_{part}"]) for part in PARTS]
+def _breakdown(study: "Study") -> Table:
+    columns = [_rounded(f"seconds_{part}", 1e3) for part in PARTS]
     frame = study.points[["label", "ranks", "repetitions", *[f"seconds_{part}" for part in PARTS]]]
     return Table(
         "breakdown",
@@ -192,7 +209,7 @@ def _breakdown(study):
     )
 
 
-def _bytes(study):
+def _bytes(study: "Study") -> Table:
     kinds = {
         "bytes_halo_forward": "halo forward",
         "bytes_halo_backward": "halo backward",
@@ -200,9 +217,9 @@ def _bytes(study):
         "bytes_evaluation": "evaluation",
     }
     imbalances = {"imbalance_nodes": "nodes", "imbalance_edges": "edges", "imbalance_halo": "halo rows"}
-    columns = [lambda p, kind=kind: spread(p, kind, 1 / MIB) for kind in kinds]
-    columns += [lambda p: spread(p, "halo_rows_per_node")]
-    columns += [lambda p, what=what: number(p[what]) for what in imbalances]
+    columns = [_spread_of(kind, 1 / MIB) for kind in kinds]
+    columns.append(_spread_of("halo_rows_per_node"))
+    columns += [_rounded(what) for what in imbalances]
     frame = study.points[["label", "ranks", "repetitions", *kinds, "bytes_total", "halo_rows_per_node", *imbalances]]
     return Table(
         "bytes",
@@ -220,8 +237,9 @@ def _bytes(study):
     )
 
 
-def _against(study):
+def _against(study: "Study") -> Table:
     """Ratios to the baseline at the same number of ranks."""
+    assert study.baseline is not None
     names = {"epoch_seconds": "epoch time", "growth_bytes": "training memory", "bytes_epoch": "bytes sent"}
     base = study.curve(study.baseline).set_index("ranks")
     rows = []
@@ -246,7 +264,7 @@ def _against(study):
     return Table("baseline", f"Against the baseline {study.baseline}", head, shown, frame, "Ratios of medians.")
 
 
-def _runs(study):
+def _runs(study: "Study") -> Table:
     rows = [
         [
             row["run"],

@@ -2,16 +2,26 @@
 
 import datetime
 import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcgnn import __version__
 from hpcgnn.errors import ConfigError
 from hpcgnn.records import replaced_by
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
 from hpcgnn.report.memory_tables import has_profiles, memory_table
-from hpcgnn.report.page import make_page
+from hpcgnn.report.page import Part, make_page
 from hpcgnn.report.read import MARKS
 from hpcgnn.report.sections import Section
 from hpcgnn.report.tables import make_tables, problems_table
+
+if TYPE_CHECKING:
+    from hpcgnn.report.figures import Drawn
+    from hpcgnn.report.read import Broken
+    from hpcgnn.report.study import Study
+    from hpcgnn.report.tables import Table
+
 
 PAGE, TEXT, CAPTIONS = "report.html", "report.md", "captions.md"
 TABLES = ("scaling", "cost", "breakdown", "bytes", "memory", "baseline", "runs", "problems")
@@ -19,18 +29,22 @@ KINDS = ("md", "csv", "tex")
 TITLES = {"strong": "Strong scaling", "weak": "Weak scaling", "none": "Runs"}
 
 
-def write_report(study, broken, out, title=""):
+def write_report(study: "Study", broken: Iterable["Broken"], out: Path, title: str = "") -> list["Table"]:
     """Write the report of one study; see `write_sections`."""
     return write_sections([Section("", "", study)], [(one.name, one.reason) for one in broken], out, title)
 
 
-def write_sections(sections, problems, out, title=""):
+def write_sections(
+    sections: list[Section], problems: Sequence[tuple[str, str]], out: Path, title: str = ""
+) -> list["Table"]:
     """Write all files of a report into the folder `out`, made if need be; returns the first table of each section.
 
     sections: list of Section; the tables and figures of each go into its folder. problems: [(name, reason)] of what is
     not in it. Raises ConfigError.
     """
-    files, parts, texts = {}, [], []
+    files: dict[str, str | bytes] = {}
+    parts: list[Part] = []
+    texts: list[str] = []
     for section in sections:
         study, folder = section.study, f"{section.folder}/" if section.folder else ""
         tables = make_tables(study) + ([memory_table(study)] if has_profiles(study) else [])
@@ -52,9 +66,9 @@ def write_sections(sections, problems, out, title=""):
     return [tables[0] for _, _, tables, _ in parts]
 
 
-def _files(tables, figures):
+def _files(tables: list["Table"], figures: list["Drawn"]) -> dict[str, str | bytes]:
     """{name: text or bytes} of tables and figures, with the captions of these."""
-    files = {}
+    files: dict[str, str | bytes] = {}
     for table in tables:
         texts = zip(KINDS, (table.markdown(), table.csv(), table.latex()))
         files |= {f"{table.name}.{kind}": text for kind, text in texts}
@@ -69,26 +83,26 @@ def _files(tables, figures):
     return files
 
 
-def _plain(text):
+def _plain(text: str) -> str:
     """Text that Markdown shows as it is."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in text)
 
 
-def _about(sections, problems):
+def _about(sections: list[Section], problems: Sequence[tuple[str, str]]) -> str:
     runs = [run for section in sections for run in section.study.runs]
     graphs = sorted({f"{run.summary['graph'].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})" for run in runs})
     failed = f", and {len(problems)} entries that could not be used" if problems else ""
     return f"{len(runs)} runs{failed}; graphs: {', '.join(graphs)}."
 
 
-def _ours():
+def _ours() -> set[str]:
     """The names of all files that any study of a report may have."""
     tables = itertools.product(TABLES, KINDS)
     figures = itertools.product((figure.name for figure in FIGURES), FORMATS)
     return {CAPTIONS, *(f"{name}.{kind}" for name, kind in itertools.chain(tables, figures))}
 
 
-def _write_files(out, files):
+def _write_files(out: Path, files: Mapping[str, str | bytes]) -> None:
     """Write {name: text or bytes}, in order, and remove what an earlier report left that this one does not have."""
     if any((out / mark).exists() for mark in MARKS):
         raise ConfigError(f"--out {out} is a run directory; choose another folder for the report")

@@ -14,7 +14,7 @@ class PushedHalo(Stateless):
 
     def operator(self, description):
         """See HaloPolicy."""
-        if description.pushed is None:
+        if not description.pushes:
             raise ConfigError(
                 f"--schedule {self.name} is not for models {description.models}: expected gcn, sage with "
                 "--aggregator mean, gin, sgc or gat, or --schedule sar"

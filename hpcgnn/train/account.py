@@ -1,32 +1,42 @@
 """Where the memory of a rank should be: an account to hold against what the kernel measures.
 
-What lasts is counted, not estimated: every tensor that can be reached from the trainer, each storage once, and the
-shared memory that the MPI library passes messages through, as the kernel counts it. What lives only inside a step
-(activations kept for the backward pass, workspace) is what was taken of the arena. The arena keeps the rest of its
-memory for other phases, and that stays resident: it has a line of its own, since it is neither activations nor
-workspace. What torch's operations make outside of the arena is counted as they are done. Nothing is fitted to a
-measurement; what the account does not explain is left standing as the difference: what libraries hold, and the
-workspace inside of single operations.
+Lasting memory is counted, not estimated: every tensor that can be reached from the trainer, each storage once, and the
+shared memory of the MPI library, as the kernel counts it. Memory of a step (activations kept for the backward pass,
+workspace) is what was taken of the arena. The arena keeps the rest of its memory for other phases. That rest stays
+resident and has a line of its own, since it is neither activations nor workspace. Tensors that torch's operations make
+outside of the arena are counted as they are made. Nothing is fitted to a measurement. The difference to the measurement
+is what libraries hold, and the workspace inside of single operations.
 """
 
 import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.train.clock import PHASES
+
+if TYPE_CHECKING:
+    from hpcgnn.train.loop import Trainer
+    from hpcgnn.train.memory_profile import MemoryProfile
+
 
 MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
 TAKEN, MADE = "activations and workspace", "tensors outside the arena"
 FREE = "arena, resident but not in use then"
 
 
-def make_account(trainer, local, profile, mpi_bytes=0):
+def make_account(
+    trainer: "Trainer", local: LocalGraph, profile: "MemoryProfile", mpi_bytes: int = 0
+) -> dict[str, dict[str, int]]:
     """{phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step.
 
-    profile: MemoryProfile of these phases. mpi_bytes: what MPI's shared memory has grown by.
+    profile: of these phases. mpi_bytes: what MPI's shared memory has grown by.
     """
-    lasting, seen, arena = {}, set(), trainer.buffers.arena
+    lasting: dict[str, int] = {}
+    seen: set[Any] = set()
+    arena = trainer.buffers.arena
     roots = {
         "features": local.features,
         "labels, split and ids": (local.labels, local.split, local.original_id),
@@ -49,12 +59,13 @@ def make_account(trainer, local, profile, mpi_bytes=0):
     return account
 
 
-def held_bytes(root, seen):
+def held_bytes(root: object, seen: set[Any]) -> int:
     """Bytes of all tensors and arrays that can be reached from an object through attributes and containers.
 
     seen: set of what has been counted already, added to; each storage counts once, whatever views there are of it.
     """
     total, pending = 0, [root]
+    key: Any
     while pending:
         thing = pending.pop()
         if isinstance(thing, torch.Tensor):
@@ -73,7 +84,7 @@ def held_bytes(root, seen):
     return total
 
 
-def _parts(thing):
+def _parts(thing: Any) -> list[Any]:
     if isinstance(thing, dict):
         return list(thing.values())
     if isinstance(thing, (list, tuple, set)):

@@ -3,35 +3,27 @@
 import os
 import socket
 
-
-def ranges(numbers):
-    """[0, 1, 2, 5] as '0-2,5'."""
-    parts, start = [], None
-    for i, number in enumerate(numbers):
-        start = number if start is None else start
-        if i + 1 == len(numbers) or numbers[i + 1] != number + 1:
-            parts.append(str(start) if start == number else f"{start}-{number}")
-            start = None
-    return ",".join(parts)
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.listing import every
 
 
-def describe_affinity(comm, threads):
+def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], bool]:
     """(lines such as 'n1: rank 0 on cores 0-23, rank 1 on cores 24-47', one for each host; whether more threads than
     cores compute anywhere). Collective. threads: of each rank.
     """
-    hosts = {}
+    hosts: dict[str, dict[tuple[int, ...], list[int]]] = {}
     for rank, (host, cores) in enumerate(
         comm.allgather_object((socket.gethostname(), sorted(os.sched_getaffinity(0))))
     ):
         hosts.setdefault(host, {}).setdefault(tuple(cores), []).append(rank)
     crowded = any(threads * _sharers(cores, places) > len(cores) for places in hosts.values() for cores in places)
     lines = [
-        f"{host}: " + ", ".join(f"rank {ranges(ranks)} on cores {ranges(cores)}" for cores, ranks in places.items())
+        f"{host}: " + ", ".join(f"rank {every(ranks)} on cores {every(cores)}" for cores, ranks in places.items())
         for host, places in hosts.items()
     ]
     return lines, crowded
 
 
-def _sharers(cores, places):
+def _sharers(cores: tuple[int, ...], places: dict[tuple[int, ...], list[int]]) -> int:
     """How many ranks of a host may run on any of these cores. places: {cores: ranks}."""
     return sum(len(ranks) for theirs, ranks in places.items() if not set(cores).isdisjoint(theirs))

@@ -7,22 +7,29 @@ Two small all-reductions of hashes find it; only if they differ is anything else
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 import hpcgnn
-from hpcgnn.comm.ending import ranges
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.kernels import library
+from hpcgnn.listing import ranges
 from hpcgnn.nn.plugin import plugin_hash
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.summary import versions
 
 # May differ between ranks: threads on nodes of other sizes; the directory, which rank 0 alone uses.
 MAY_DIFFER = ("threads", "run_dir")
 
 
-def agree(comm, facts):
+def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
     """Raise ConfigError on all ranks, naming which ranks differ in what, unless all have the same facts. Collective.
 
     facts: {name: value}; values are compared as JSON.
@@ -35,7 +42,7 @@ def agree(comm, facts):
     everyone = comm.allgather_object(facts)
     parts = []
     for name in sorted({name for one in everyone for name in one}):
-        ranks = {}
+        ranks: dict[str, list[int]] = {}
         for rank, one in enumerate(everyone):
             ranks.setdefault(one.get(name, "missing"), []).append(rank)
         if len(ranks) > 1:
@@ -49,7 +56,7 @@ def agree(comm, facts):
     raise error
 
 
-def facts_of_process(config):
+def facts_of_process(config: Config) -> dict[str, Any]:
     """What must be the same before any file is read: the options, the plugin, the code, the packages."""
     options = {
         f"--{name.replace('_', '-')}": value
@@ -61,7 +68,7 @@ def facts_of_process(config):
     return options | code | versions()
 
 
-def facts_of_graph(meta, map_name, cluster_to_rank, spec):
+def facts_of_graph(meta: GraphMeta, map_name: str, cluster_to_rank: np.ndarray, spec: ModelSpec) -> dict[str, Any]:
     """What must be the same before memory is shared out: the graph, the map, the model with its dtype."""
     return {
         "the graph": [meta.uuid, meta.num_nodes, meta.num_edges],
@@ -70,7 +77,7 @@ def facts_of_graph(meta, map_name, cluster_to_rank, spec):
     }
 
 
-def code_hash():
+def code_hash() -> str:
     """A hash of this package's sources and of its kernel library, as they lie on this node."""
     root = Path(hpcgnn.__file__).parent
     files = sorted(root.rglob("*.py"))
@@ -78,7 +85,7 @@ def code_hash():
     return _hash(*files, *([Path(loaded)] if loaded else []))
 
 
-def _hash(*paths):
+def _hash(*paths: Path) -> str:
     state = hashlib.sha256()
     for path in paths:
         state.update(path.read_bytes())

@@ -9,8 +9,10 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
 import h5py
 import torch
@@ -23,24 +25,33 @@ from hpcgnn.graphfile.writing import written_file
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import FIRST_EPOCH, to_json
+from hpcgnn.train.optim import Optimizer
 
 log = logging.getLogger("hpcgnn")
 # In version 2 `best` of the progress counted epochs from 0.
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 3, 2
 READABLE = (2, VERSION)
+Tensors = dict[str, torch.Tensor]
 
 
-def checkpoint_path(run_dir, epoch):
+def checkpoint_path(run_dir: str | Path, epoch: int) -> Path:
     """Where the checkpoint after `epoch` epochs lies."""
     return Path(run_dir) / "checkpoints" / f"epoch-{epoch:06d}.h5"
 
 
-def checkpoints(run_dir):
+def checkpoints(run_dir: str | Path) -> list[Path]:
     """The paths of all checkpoints of a run, the oldest first."""
     return sorted((Path(run_dir) / "checkpoints").glob("epoch-*.h5"))
 
 
-def save_checkpoint(run_dir, model, optimizer, best_state, progress, schedule_state=None):
+def save_checkpoint(
+    run_dir: str | Path,
+    model: torch.nn.Module,
+    optimizer: Optimizer,
+    best_state: Tensors | None,
+    progress: dict[str, Any],
+    schedule_state: Tensors | None = None,
+) -> Path:
     """Write a checkpoint and remove all but the last two. One rank calls this.
 
     progress: JSON-able dict with at least `epoch` (epochs done), `identity` (what must agree on resume) and `best`.
@@ -74,7 +85,7 @@ def save_checkpoint(run_dir, model, optimizer, best_state, progress, schedule_st
     return path
 
 
-def _write_tensors(group, tensors):
+def _write_tensors(group: Any, tensors: Mapping[str, torch.Tensor | None]) -> None:
     for name, tensor in tensors.items():
         if tensor is None:
             continue
@@ -85,7 +96,7 @@ def _write_tensors(group, tensors):
         write_attributes(dataset, shape=list(torch.as_tensor(tensor).shape))
 
 
-def _read_tensors(file, name):
+def _read_tensors(file: Any, name: str) -> Tensors:
     """{name: tensor} of a group of an open file. CheckpointError for what lies elsewhere: a checkpoint from a stranger
     must not make us open other files, or load the code of a filter.
     """
@@ -102,7 +113,7 @@ def _read_tensors(file, name):
     return tensors
 
 
-def _within(file, group, name):
+def _within(file: Any, group: Any, name: str) -> Any:
     for part in name.split("/"):
         if not isinstance(group.get(part, getlink=True), (h5py.HardLink, type(None))):
             raise CheckpointError(f"{file.filename}: {name} is a link ({part}); links are refused")
@@ -112,7 +123,7 @@ def _within(file, group, name):
     return group
 
 
-def read_checkpoint(path):
+def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], Tensors, Tensors | None, dict[int, Tensors]]:
     """(progress dict, model state, best state or None, optimizer state {index: {name: tensor}}). Raises
     CheckpointError.
     """
@@ -137,20 +148,20 @@ def read_checkpoint(path):
         raise CheckpointError(f"checkpoint {path} cannot be read: {error}; it is truncated or corrupted") from error
 
 
-def _progress(attributes):
+def _progress(attributes: dict[str, Any]) -> dict[str, Any]:
     progress = json.loads(attributes["progress"])
     if attributes["format_version"] == 2 and progress.get("best"):
         progress["best"]["epoch"] += FIRST_EPOCH
     return progress
 
 
-def read_schedule_state(path):
+def read_schedule_state(path: str | Path) -> Tensors:
     """{name: tensor} that the schedule put into a checkpoint that reads; {} if it put nothing there."""
     with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
         return _read_tensors(file, "schedule") if "schedule" in file else {}
 
 
-def newest_readable(run_dir, warn):
+def newest_readable(run_dir: str | Path, warn: Callable[[str], object]) -> Path | None:
     """The path of the newest checkpoint that reads completely, or None if there is none at all. One rank calls this.
 
     Raises CheckpointError if there are checkpoints but none is readable. warn(text) is told of each unreadable one.
@@ -169,15 +180,15 @@ def newest_readable(run_dir, warn):
     return None
 
 
-def _ranks_folder(path):
+def _ranks_folder(path: Path) -> Path:
     return path.with_name(f"{path.stem}-ranks")
 
 
-def _rank_path(run_dir, epoch, rank):
+def _rank_path(run_dir: str | Path, epoch: int, rank: int) -> Path:
     return _ranks_folder(checkpoint_path(run_dir, epoch)) / f"rank-{rank:05d}.h5"
 
 
-def save_rank_state(run_dir, epoch, rank, tensors, belongs):
+def save_rank_state(run_dir: str | Path, epoch: int, rank: int, tensors: Tensors, belongs: dict[str, Any]) -> None:
     """Write {name: tensor} of one rank, before the checkpoint that it goes with. Every rank calls this for itself.
 
     belongs: JSON-able dict of what must agree for the tensors to be of use. Raises RunDirError.
@@ -194,7 +205,7 @@ def save_rank_state(run_dir, epoch, rank, tensors, belongs):
         ) from error
 
 
-def read_rank_state(run_dir, epoch, rank, belongs):
+def read_rank_state(run_dir: str | Path, epoch: int, rank: int, belongs: dict[str, Any]) -> Tensors | None:
     """{name: tensor} of one rank, or None if there are none that belong to the same."""
     try:
         with h5py.File(_rank_path(run_dir, epoch, rank), "r", libver="latest", locking="best-effort") as file:
@@ -205,7 +216,7 @@ def read_rank_state(run_dir, epoch, rank, belongs):
         return None
 
 
-def check_identity(path, saved, present):
+def check_identity(path: str | Path, saved: dict[str, Any], present: dict[str, Any]) -> None:
     """Raise CheckpointError naming the first thing in which a checkpoint's run and this run differ.
 
     What a checkpoint does not know, because it is older than the option, had the option's default.
@@ -238,7 +249,7 @@ def check_identity(path, saved, present):
             )
 
 
-def check_stage(path, progress, stages):
+def check_stage(path: str | Path, progress: dict[str, Any], stages: int) -> None:
     """Raise CheckpointError if a checkpoint is of a stage that the run that goes on does not have."""
     if progress.get("stage", 0) >= stages:
         raise CheckpointError(
@@ -247,7 +258,9 @@ def check_stage(path, progress, stages):
         )
 
 
-def restore(model, optimizer, model_state, optimizer_state):
+def restore(
+    model: torch.nn.Module, optimizer: Optimizer, model_state: Tensors, optimizer_state: dict[int, Tensors]
+) -> None:
     """Put saved tensors into a model and its optimizer. Raises CheckpointError if they do not fit."""
     try:
         model.load_state_dict(model_state)

@@ -8,6 +8,8 @@ profile) watches the clock.
 import contextlib
 import resource
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from hpcgnn.comm.pulse import Pulse
 
@@ -15,7 +17,11 @@ PHASES = ("forward", "backward", "reduction", "step")
 COSTS = {"user_seconds": "ru_utime", "system_seconds": "ru_stime", "minor_faults": "ru_minflt"}
 
 
-def unwatched(phase):
+# Told of the phase that begins, it gives what is entered for it.
+Watch = Callable[[str], AbstractContextManager[None]]
+
+
+def unwatched(phase: str) -> AbstractContextManager[None]:
     """The watch of those who need none: a context manager that does nothing."""
     return contextlib.nullcontext()
 
@@ -28,13 +34,13 @@ class Clock:
     timed. pulse: told of the phase, for those who ask where a rank stands.
     """
 
-    def __init__(self, watch=unwatched, pulse=None):
+    def __init__(self, watch: Watch = unwatched, pulse: Pulse | None = None) -> None:
         self._watch, self._pulse = watch, pulse or Pulse()
         self._seconds = dict.fromkeys((*PHASES, "evaluation"), 0.0)
-        self._costs = dict.fromkeys(COSTS, 0)
+        self._costs: dict[str, float] = dict.fromkeys(COSTS, 0)
 
     @contextlib.contextmanager
-    def __call__(self, phase):
+    def __call__(self, phase: str) -> Iterator[None]:
         self._pulse.at = phase
         self._pulse.beat()  # steps that send nothing are a way to get on, too
         with self._watch(phase):
@@ -48,10 +54,10 @@ class Clock:
                     for name, field in COSTS.items():
                         self._costs[name] += getattr(after, field) - getattr(before, field)
 
-    def take(self):
+    def take(self) -> dict[str, float]:
         seconds, self._seconds = self._seconds, dict.fromkeys(self._seconds, 0.0)
         return seconds
 
-    def take_costs(self):
+    def take_costs(self) -> dict[str, float]:
         costs, self._costs = self._costs, dict.fromkeys(self._costs, 0)
         return costs

@@ -2,10 +2,16 @@
 nothing.
 """
 
+from typing import Any
+
 import torch
+from torch.utils.hooks import RemovableHandle
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.nn.graph import Graph
 
 
-def first_not_finite(model, graph, comm, what="loss"):
+def first_not_finite(model: torch.nn.Module, graph: Graph, comm: Communicator, what: str = "loss") -> str:
     """In words, the first thing in the forward pass that is not finite, and on which rank. Collective: runs it again.
 
     graph: nn.graph.Graph. what: 'loss', or 'gradient' where the loss is finite: then, if the forward pass is finite as
@@ -15,10 +21,11 @@ def first_not_finite(model, graph, comm, what="loss"):
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
             return f"parameter {name} is not finite already"
-    found, passed = [], [0]
+    found: list[tuple[int, str]] = []
+    passed = [0]
 
-    def note(name, module):
-        def hook(module, inputs, output):
+    def note(name: str, module: torch.nn.Module) -> RemovableHandle:
+        def hook(module: torch.nn.Module, inputs: Any, output: Any) -> None:
             passed[0] += 1
             rows = getattr(output, "rows", output)  # of a layer that hands its output over
             if not found and isinstance(rows, torch.Tensor) and not torch.isfinite(rows).all():
@@ -44,7 +51,7 @@ def first_not_finite(model, graph, comm, what="loss"):
     return f"the first output that is not finite is that of layer {first[2]}, on rank {first[1]}"
 
 
-def _first_gradient(model, comm):
+def _first_gradient(model: torch.nn.Module, comm: Communicator) -> str:
     names = [name for name, p in model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
     everyone = [name for name in comm.allgather_object(names[0] if names else None) if name]
     return "every layer's output and the loss are finite" + (
@@ -52,5 +59,5 @@ def _first_gradient(model, comm):
     )
 
 
-def _numbered(found):
+def _numbered(found: list[tuple[int, str] | None]) -> list[tuple[int, tuple[int, str]]]:
     return [(rank, each) for rank, each in enumerate(found) if each is not None]

@@ -4,16 +4,23 @@ import copy
 import logging
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
 from tqdm import tqdm
 
+from hpcgnn.config import Config
 from hpcgnn.records import shown_number
 from hpcgnn.train import rank_state
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.clock import PHASES
 from hpcgnn.train.pace import Pace
-from hpcgnn.train.rundir import terminal
+from hpcgnn.train.rundir import RunDir, terminal
+from hpcgnn.train.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from hpcgnn.train.loop import Trainer
+
 
 log = logging.getLogger("hpcgnn")
 KINDS = (
@@ -31,13 +38,20 @@ class Progress:
     """
 
     epoch: int = 0
-    best: dict | None = None
+    best: dict[str, Any] | None = None
     stage: int = 0
     begun: int = 0
-    identity: dict = field(default_factory=dict)
+    identity: dict[str, Any] = field(default_factory=dict)
 
 
-def run_epochs(trainer, config, progress, run_dir, best_state=None, stop=None):
+def run_epochs(
+    trainer: "Trainer",
+    config: Config,
+    progress: Progress,
+    run_dir: RunDir | None,
+    best_state: dict[str, torch.Tensor] | None = None,
+    stop: StopRequest | None = None,
+) -> bool:
     """Train from `progress.epoch` to the end of the schedule's last stage. Collective; run_dir is None on all ranks but
     0.
 
@@ -86,7 +100,7 @@ def run_epochs(trainer, config, progress, run_dir, best_state=None, stop=None):
     return last or not stopping
 
 
-def _over(trainer, progress):
+def _over(trainer: "Trainer", progress: Progress) -> bool:
     """Whether the present stage is done: its epochs are, or validation has not risen for as long as it may."""
     options = trainer.stage.options
     if progress.epoch - progress.begun >= options.epochs:
@@ -96,9 +110,11 @@ def _over(trainer, progress):
     return progress.epoch - max(progress.best["epoch"], progress.begun) >= options.patience
 
 
-def _next_stage(trainer, progress, best_state):
-    """Leave a stage with its best parameters for the next one. Returns the best state so far of what is then
-    trained.
+def _next_stage(
+    trainer: "Trainer", progress: Progress, best_state: dict[str, torch.Tensor] | None
+) -> dict[str, torch.Tensor] | None:
+    """Leave a stage with its best parameters for the next one. Returns the best state so far of the model that the next
+    stage trains, None if that is another predictor.
     """
     if best_state is not None:
         trainer.model.load_state_dict(best_state)
@@ -111,11 +127,11 @@ def _next_stage(trainer, progress, best_state):
     return None
 
 
-def _better(value, best):
+def _better(value: float, best: dict[str, Any] | None) -> bool:
     return not math.isnan(value) and (best is None or value > best["val"])
 
 
-def costs_of_epoch(trainer, stop=False):
+def costs_of_epoch(trainer: "Trainer", stop: bool = False) -> tuple[dict[str, dict[str, dict[str, float]]], bool]:
     """({'seconds', 'cpu', 'bytes', 'messages'} of the epoch by phase or kind, each {max, mean, min, sum} over ranks;
     whether any rank has to stop). Collective.
 
@@ -136,7 +152,7 @@ def costs_of_epoch(trainer, stop=False):
     total = trainer.comm.total(local)
     wish = torch.tensor([float(stop)], dtype=torch.float64)
     extremes = trainer.comm.allreduce_(torch.cat([local, -local, wish]), "metrics", "max")
-    result = {"seconds": {}, "cpu": {}, "bytes": {}, "messages": {}}
+    result: dict[str, dict[str, dict[str, float]]] = {"seconds": {}, "cpu": {}, "bytes": {}, "messages": {}}
     for index, (group, name) in enumerate(names):
         if group in ("seconds", "cpu") or total[index]:
             exact = float if name.endswith("_seconds") or group == "seconds" else int
@@ -149,7 +165,7 @@ def costs_of_epoch(trainer, stop=False):
     return result, bool(extremes[-1])
 
 
-def _show(record, bar, pace, trainer, progress, last):
+def _show(record: dict[str, Any], bar: tqdm, pace: Pace, trainer: "Trainer", progress: Progress, last: bool) -> None:
     shown = {key: shown_number(record[key]) for key in ("loss", "train", "val", "test") if key in record}
     bar.set_postfix(shown, refresh=False)
     bar.update()
@@ -160,7 +176,7 @@ def _show(record, bar, pace, trainer, progress, last):
             log.info("%s", text)
 
 
-def whereabouts(trainer, progress):
+def whereabouts(trainer: "Trainer", progress: Progress) -> tuple[str, int]:
     """(the epoch just done, of how many, in words; how many are left)."""
     here = progress.epoch - progress.begun
     left = sum(options.epochs for options in trainer.plan[progress.stage :]) - here

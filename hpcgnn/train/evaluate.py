@@ -5,8 +5,11 @@ import math
 
 import torch
 
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import ConfigError
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.storage import SPLITS
+from hpcgnn.nn.graph import Graph
 from hpcgnn.train.metrics import METRICS
 
 log = logging.getLogger("hpcgnn")
@@ -16,7 +19,7 @@ UNDEFINED = {
 }
 
 
-def choose_metric(name, multi_label):
+def choose_metric(name: str, multi_label: bool) -> str:
     """The name of the metric to use. Raises ConfigError if it does not fit the task."""
     fitting = ("micro-f1", "roc-auc") if multi_label else ("accuracy",)
     if name == "auto":
@@ -37,15 +40,16 @@ class Evaluator:
     counts: {split: nodes with a label, over all ranks}.
     """
 
-    def __init__(self, local, metric, comm):
+    def __init__(self, local: LocalGraph, metric: str, comm: Communicator) -> None:
         self._labels, self._comm = local.labels, comm
         self._masks = {split: local.mask(split) for split in SPLITS}
         counts = comm.total(torch.tensor([int(mask.sum()) for mask in self._masks.values()]), "plan").tolist()
-        self.counts, self._told = dict(zip(self._masks, counts)), set()
+        self.counts: dict[str, int] = dict(zip(self._masks, counts))
+        self._told: set[str] = set()
         self.name = choose_metric(metric, local.multi_label)
         self._metric = METRICS[self.name]
 
-    def __call__(self, model, graph):
+    def __call__(self, model: torch.nn.Module, graph: Graph) -> dict[str, float]:
         """{'train': value, 'val': value, 'test': value}; NaN where the metric is not defined. Collective."""
         model.eval()
         with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
@@ -53,7 +57,7 @@ class Evaluator:
         model.train()
         return result
 
-    def scores(self, logits):
+    def scores(self, logits: torch.Tensor) -> dict[str, float]:
         """The metric of each split from the logits (n_p, C) of own nodes. Collective."""
         found = {split: self._metric(logits, self._labels, mask, self._comm) for split, mask in self._masks.items()}
         for split, value in found.items():

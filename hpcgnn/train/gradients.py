@@ -2,13 +2,15 @@
 are.
 """
 
+from collections.abc import Iterable
+
 import torch
 
 
 class FlatGradients:
     """Makes every parameter's `.grad` a view into one vector `flat` (total,), of the parameters' common dtype."""
 
-    def __init__(self, parameters):
+    def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         parameters = list(parameters)
         self.flat = torch.zeros(sum(p.numel() for p in parameters), dtype=parameters[0].dtype)
         start = 0
@@ -16,14 +18,14 @@ class FlatGradients:
             parameter.grad = self.flat[start : start + parameter.numel()].view_as(parameter)
             start += parameter.numel()
 
-    def zero(self):
+    def zero(self) -> None:
         self.flat.zero_()
 
-    def finite(self):
+    def finite(self) -> bool:
         """Whether all of them are finite."""
         return bool(torch.isfinite(self.flat).all())
 
-    def clip(self, largest):
+    def clip(self, largest: float) -> None:
         """Scale down to a global norm of at most `largest`, taken in float64; 0 leaves the gradients as they are."""
         if largest > 0:
             norm = float(torch.linalg.vector_norm(self.flat, dtype=torch.float64))

@@ -3,21 +3,25 @@
 import contextlib
 import logging
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
 
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launcher import job_end_time
-from hpcgnn.config import listed
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config, listed
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import check_trainable, load_local_graph
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
 from hpcgnn.nn.model_registry import MODELS, complete, weights_ignored
 from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.placement.clusters import deal_clusters, map_clusters
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train import rank_state
 from hpcgnn.train.account import make_account
@@ -31,6 +35,7 @@ from hpcgnn.train.checkpoint import (
     read_schedule_state,
     restore,
 )
+from hpcgnn.train.choosing_maps import MADE_MAPS, choose_map
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
@@ -49,12 +54,10 @@ from hpcgnn.train.weights import check_weights
 log = logging.getLogger("hpcgnn")
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
 IMBALANCE_WARNING = 1.05
-MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
 
 
-def train(config, session, remarks=()):
-    """Run one training job. Collective over the session's ranks. config: Config; session: comm.session.Session;
-    remarks: lines about the options, for the log.
+def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
+    """Run one training job. Collective over the session's ranks. remarks: lines about the options, for the log.
 
     Returns 0, or EXIT_STOPPED if it was asked to stop before the last epoch.
     """
@@ -95,7 +98,17 @@ def train(config, session, remarks=()):
         return _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir, stop)
 
 
-def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir, stop):
+def _train(
+    config: Config,
+    session: Session,
+    file: GraphFile,
+    map_name: str,
+    cluster_to_rank: np.ndarray,
+    spec: ModelSpec,
+    buffers: HaloBuffers,
+    run_dir: RunDir | None,
+    stop: StopRequest,
+) -> int:
     comm, started = session.comm, time.perf_counter()
     log.info(
         "graph %s: %s nodes, %s edges, %d features, %d classes; map %r for %d ranks, %d threads each",
@@ -177,7 +190,13 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
         return EXIT_STOPPED
     peak.read()
     growth = peak.span - baseline if peak.was_reset else float("nan")
-    memory = {"baseline": baseline, "growth": growth, "peak": peak.overall, "libraries": before_graph, "code": code}
+    memory: dict[str, Any] = {
+        "baseline": baseline,
+        "growth": growth,
+        "peak": peak.overall,
+        "libraries": before_graph,
+        "code": code,
+    }
     if profile and peak.was_reset:
         memory["profile"] = {
             "base_bytes": before_graph,
@@ -196,7 +215,7 @@ def _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_
     return 0
 
 
-def remarks_on_graph(config, spec):
+def remarks_on_graph(config: Config, spec: ModelSpec) -> list[str]:
     """Lines about options that have no effect on this graph, and about what the model leaves unread of it."""
     ignored = weights_ignored(spec)
     lines = [ignored] if ignored else []
@@ -208,64 +227,16 @@ def remarks_on_graph(config, spec):
     return lines
 
 
-def _with_nan(values):
+def _with_nan(values: dict[str, Any]) -> dict[str, Any]:
     """JSON has no NaN: the metric of an empty split was written as null."""
     return {key: float("nan") if value is None else value for key, value in values.items()}
 
 
-def _default_run_dir(config, comm):
+def _default_run_dir(config: Config, comm: Communicator) -> str:
     return f"runs/{config.model.model}-{comm.size}r-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def choose_map(file, config, comm):
-    """(name, cluster_to_rank int32 (K,)) for this number of ranks. Collective. Raises GraphError or ConfigError on all
-    ranks.
-    """
-    with comm.together("choosing the cluster map"):
-        name, found = find_map(file, config, comm.size)
-        if found is not None:
-            return name, found
-        made = None
-        if comm.rank == 0:
-            offsets = file.read("clusters/offsets", dtype=np.int64)
-            seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
-            made = map_clusters(np.diff(offsets), file.cluster_graph(), comm.size, seed)
-    return name, comm.broadcast_object(made)
-
-
-def find_map(file, config, ranks):
-    """(name, cluster_to_rank int32 (K,), or None if the map is to be made) for so many ranks. Raises GraphError or
-    ConfigError. Not collective.
-    """
-    stored, wanted = file.partitionings(), config.data.partition
-    fitting = [name for name, numbers in stored.items() if ranks in numbers]
-    # `metis` is what `partition` makes by default; any other single fitting map will do as well.
-    name = wanted or ("metis" if "metis" in fitting or len(fitting) != 1 else fitting[0])
-    if ranks > file.meta.num_clusters:
-        raise ConfigError(
-            f"{ranks} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "
-            f"ranks or partition the graph with --ranks {ranks}"
-        )
-    if config.schedule.assignment != "metis" and ranks > 1:
-        return config.schedule.assignment, deal(file, config, ranks)
-    if ranks == 1 and not wanted:
-        return "whole", np.zeros(file.meta.num_clusters, np.int32)  # one rank owns everything and needs no map
-    misnamed = wanted and wanted not in stored
-    if name in fitting or misnamed or not config.data.auto_partition:
-        return name, file.cluster_map(name, ranks)[0]
-    return "auto", None
-
-
-def deal(file, config, ranks):
-    """The map of `--assignment`: int32 (K,) clusters to ranks, or (n,) nodes to ranks; the same wherever it is made."""
-    seed = config.run.seed % 2**31
-    if config.schedule.assignment == "super-nodes":
-        return deal_clusters(np.diff(file.read("clusters/offsets", dtype=np.int64)), ranks, seed)
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(file.meta.num_nodes)
-    return (order % ranks).astype(np.int32)
-
-
-def check_lost_ranks(config, ranks):
+def check_lost_ranks(config: Config, ranks: int) -> None:
     """Raise ConfigError if --drop-ranks names a rank that there is not, or all."""
     lost = listed("--drop-ranks", config.schedule.drop_ranks, int, 0)
     if lost and (max(lost) >= ranks or len(set(lost)) == ranks):
@@ -275,7 +246,7 @@ def check_lost_ranks(config, ranks):
         )
 
 
-def resolve(config, spec, meta, map_name, session):
+def resolve(config: Config, spec: ModelSpec, meta: GraphMeta, map_name: str, session: Session) -> Config:
     """The configuration with everything decided that was left to the program, as it is written to the run directory."""
     wanted = config.data.self_loops
     return config.replace(
@@ -286,7 +257,7 @@ def resolve(config, spec, meta, map_name, session):
     )
 
 
-def model_spec(meta, config):
+def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
     """The ModelSpec of a configuration on a graph."""
     options = config.model
     spec = ModelSpec(
@@ -318,7 +289,7 @@ def model_spec(meta, config):
     return complete(spec)
 
 
-def make_buffers(row_bytes, config):
+def make_buffers(row_bytes: int, config: Config) -> HaloBuffers:
     """The communication buffers of a rank, for rows of at most this size. Raises ConfigError, on all ranks, if none
     fits.
     """
@@ -333,7 +304,7 @@ def make_buffers(row_bytes, config):
     return buffers
 
 
-def run_identity(config, spec, meta):
+def run_identity(config: Config, spec: ModelSpec, meta: GraphMeta) -> dict[str, Any]:
     """What must agree between a checkpoint and a run that uses it. config: resolved."""
     return {
         "graph": meta.uuid,
@@ -346,7 +317,9 @@ def run_identity(config, spec, meta):
     }
 
 
-def _resume(trainer, config, spec, meta, run_dir):
+def _resume(
+    trainer: Trainer, config: Config, spec: ModelSpec, meta: GraphMeta, run_dir: RunDir | None
+) -> tuple[Progress, dict[str, torch.Tensor] | None]:
     """(Progress, best state), from the last checkpoint if asked for and there is one. Collective."""
     comm, identity = trainer.comm, run_identity(config, spec, meta)
     progress = Progress(identity=identity)

@@ -5,9 +5,14 @@ on the general rule, those of a plugin) make theirs outside of it, and torch has
 So every operation is looked at as it is done, in runs that profile memory and in no others.
 """
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from hpcgnn.memory.arena import Arena
 
 
 class LiveTensors(TorchDispatchMode):
@@ -16,25 +21,32 @@ class LiveTensors(TorchDispatchMode):
     height: bytes of them that were alive when they and what was taken of the arena were the most since `begin`.
     """
 
-    def __init__(self, arena):
+    def __init__(self, arena: Arena) -> None:
         super().__init__()
-        self._arena, self._alive, self._most, self.height = arena, {}, 0, 0
+        self._arena, self._most, self.height = arena, 0, 0
+        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
 
     @classmethod
-    def _should_skip_dynamo(cls):
+    def _should_skip_dynamo(cls) -> bool:
         """torch asks its modes. Else the first operation loads its compiler: 70 MiB in the middle of what is
         measured.
         """
         return False
 
-    def begin(self, afresh):
+    def begin(self, afresh: bool) -> None:
         """Start a phase. afresh: forget the tensors made before; what lasts from step to step is counted by others."""
         if afresh:
             self._alive.clear()
         self._most = self.height = 0
         self._look()
 
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self,
+        operation: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         result = operation(*args, **(kwargs or {}))
         given = {_storage(x)._cdata for x in _tensors((args, kwargs))}
         for made in _tensors(result):
@@ -44,18 +56,18 @@ class LiveTensors(TorchDispatchMode):
         self._look()
         return result
 
-    def _look(self):
+    def _look(self) -> None:
         self._alive = {key: entry for key, entry in self._alive.items() if not entry[0].expired()}
         now = sum(size for _, size in self._alive.values())
         if now + self._arena.taken > self._most:
             self._most, self.height = now + self._arena.taken, now
 
 
-def _storage(tensor):
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
     return tensor.untyped_storage()
 
 
-def _tensors(thing):
+def _tensors(thing: Any) -> Iterator[torch.Tensor]:
     if isinstance(thing, torch.Tensor):
         yield thing
     elif isinstance(thing, (list, tuple)):

@@ -8,18 +8,20 @@ option is then without effect, in speed and in numbers. (On Zen 4, which has AVX
 asks its own processor, for nodes differ.
 """
 
+from pathlib import Path
+
 import torch
 
 #: What /proc/cpuinfo calls the instructions.
 BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 
 
-def set_matmul(precision):
+def set_matmul(precision: str) -> None:
     """Multiply fp32 matrices as `highest` (fp32) or `medium` (bf16 factors, fp32 sums) from now on, in this process."""
     torch.set_float32_matmul_precision(precision)
 
 
-def bf16_instructions(path="/proc/cpuinfo"):
+def bf16_instructions(path: str | Path = "/proc/cpuinfo") -> list[str]:
     """Which of BF16_FLAGS this processor has, as a list; empty where the system does not say."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -11,20 +11,26 @@ import ctypes
 import gc
 import sys
 import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from hpcgnn.memory.resident import status
+
+if TYPE_CHECKING:
+    from hpcgnn.memory.arena import Arena
+    from hpcgnn.train.live_tensors import LiveTensors
+
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 MMAP_THRESHOLD = 1 << 20
 
 
-def set_allocator_policy():
+def set_allocator_policy() -> bool:
     """Fix glibc's mmap threshold, so that large tensors return to the system when freed. To be called before torch is
     imported.
 
-    By default the threshold moves up with every large block that is freed, and freed tensors stay on the heap. Does
-    nothing
-    on other C libraries. Returns whether the policy is in force.
+    By default the threshold moves up with every large block that is freed, and freed tensors stay on the heap. Other C
+    libraries are left as they are. Returns whether the policy is in force.
     """
     try:
         libc = ctypes.CDLL(None)
@@ -35,11 +41,11 @@ def set_allocator_policy():
         return False
 
 
-def import_torch_without_meta_kernels():
-    """Import torch, but for the shapes of its operators that its compiler computes with (`torch._meta_registrations`):
-    no rank compiles anything, and each would carry them all its life. Does nothing if torch is there already.
+def import_torch_without_meta_kernels() -> None:
+    """Import torch without `torch._meta_registrations`, which only its compiler uses. Does nothing if torch is there.
 
-    Whoever imports that module later gets it, as a user's plugin does (nn/plugin.py).
+    No rank compiles anything, and the module would take memory on each rank for the whole run. A later import of the
+    module works, as that for a user's plugin (nn/plugin.py).
     """
     name = "torch._meta_registrations"
     if "torch" in sys.modules:
@@ -52,7 +58,7 @@ def import_torch_without_meta_kernels():
     vars(torch).pop("_meta_registrations", None)
 
 
-def trim_heap():
+def trim_heap() -> None:
     """Give free heap back to the system, with what only the collector of garbage can free: a trainer is a cycle."""
     gc.collect()
     try:
@@ -67,16 +73,16 @@ class PeakMemory:
     overall: the peak since the process started. span: the peak since `begin_span`, whatever was reset in between.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.overall, self.span, self.was_reset = 0, 0, False
 
-    def begin_span(self):
+    def begin_span(self) -> bool:
         """Reset, and measure `span` from here. Returns whether the kernel allowed it."""
         allowed = self.reset()
         self.span = 0
         return allowed
 
-    def reset(self):
+    def reset(self) -> bool:
         """Start a new high-water mark at the present resident memory. Returns whether the kernel allowed it."""
         self.read()
         try:
@@ -87,7 +93,7 @@ class PeakMemory:
             self.was_reset = False
         return self.was_reset
 
-    def read(self):
+    def read(self) -> int:
         """The high-water mark since the last reset, in bytes."""
         peak = status("VmHWM:")
         self.overall, self.span = max(self.overall, peak), max(self.span, peak)
@@ -95,19 +101,22 @@ class PeakMemory:
 
 
 class MemoryProfile:
-    """The watch of a clock that keeps, of each phase, the kernel's high-water mark and what was taken of the arena at
-    most, and what torch's operations held besides when the phase was last run: {phase: bytes} in `marks`, `taken` and
-    `made`.
+    """The watch of a clock that measures the memory of each phase: {phase: bytes} in `marks`, `taken` and `made`.
 
-    live: LiveTensors. Resetting and reading the mark takes 0.1 ms a phase, five times in an epoch with evaluation.
+    marks: the kernel's high-water mark. taken: the most that was taken of the arena. made: what torch's operations held
+    besides when the phase was last run.
+
+    Resetting and reading the mark takes 0.1 ms a phase, five times in an epoch with evaluation.
     """
 
-    def __init__(self, peak, arena, live):
+    def __init__(self, peak: PeakMemory, arena: "Arena", live: "LiveTensors") -> None:
         self._peak, self._arena, self._live = peak, arena, live
-        self.marks, self.taken, self.made = {}, {}, {}
+        self.marks: dict[str, int] = {}
+        self.taken: dict[str, int] = {}
+        self.made: dict[str, int] = {}
 
     @contextlib.contextmanager
-    def __call__(self, phase):
+    def __call__(self, phase: str) -> Iterator[None]:
         self._peak.reset()
         self._arena.mark()
         self._live.begin(afresh=phase in ("forward", "evaluation"))

@@ -1,19 +1,23 @@
 """Accuracy, micro-F1 and ROC-AUC of a split, exact over all ranks: sums of counts in integers, never means of means."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
+
+from hpcgnn.comm.communicator import Communicator
 
 _CHUNK = 1 << 16
 
 
-def accuracy(logits, labels, mask, comm):
+def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
     """The share of nodes whose largest logit is their label. logits (n_p, C), labels int64 (n_p,), mask bool (n_p,)."""
     correct = (logits[mask].argmax(1) == labels[mask]).sum() if mask.any() else torch.tensor(0)
     counts = comm.total(torch.stack([correct, mask.sum()]).to(torch.int64))
     return _ratio(counts[0], counts[1])
 
 
-def micro_f1(logits, labels, mask, comm):
+def micro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
     """2 TP / (2 TP + FP + FN) over all nodes and labels, predicting a label where its logit is positive. labels 0/1
     (n_p, C).
     """
@@ -22,7 +26,7 @@ def micro_f1(logits, labels, mask, comm):
     return _ratio(2 * counts[0], 2 * counts[0] + counts[1])
 
 
-def roc_auc(logits, labels, mask, comm):
+def roc_auc(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
     """The mean over labels of the area under the ROC curve, skipping labels that have only one kind of node.
 
     Exact (Mann-Whitney: the share of positive-negative pairs in the right order, ties half). Every rank sorts its own
@@ -43,7 +47,7 @@ def roc_auc(logits, labels, mask, comm):
     return float(np.mean(areas)) if areas else float("nan")
 
 
-def _pass_by(values, comm):
+def _pass_by(values: np.ndarray, comm: Communicator) -> Iterator[np.ndarray]:
     """Yield the float64 values of every rank in turn, in chunks. Collective."""
     counts = comm.allgather_object(len(values))
     for root, count in enumerate(counts):
@@ -54,7 +58,7 @@ def _pass_by(values, comm):
             yield comm.broadcast_(chunk, root, "metrics").numpy()
 
 
-def _ratio(part, whole):
+def _ratio(part: torch.Tensor, whole: torch.Tensor) -> float:
     return float(part) / float(whole) if whole else float("nan")
 
 

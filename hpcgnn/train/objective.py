@@ -3,7 +3,10 @@
 import torch
 import torch.nn.functional as F
 
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import GraphError
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.cross_entropy import cross_entropy
 
 
@@ -15,7 +18,7 @@ class Objective:
     zero.
     """
 
-    def __init__(self, local, comm, arena):
+    def __init__(self, local: LocalGraph, comm: Communicator, arena: Arena) -> None:
         self._rows = torch.nonzero(local.mask("train")).squeeze(1)
         self._labels = local.labels[self._rows]
         self._multi_label, self._arena = local.multi_label, arena
@@ -28,7 +31,7 @@ class Objective:
             error.everywhere = True
             raise error
 
-    def local_loss(self, logits):
+    def local_loss(self, logits: torch.Tensor) -> torch.Tensor:
         """This rank's share of the mean loss: a scalar of the logits' dtype; the shares of all ranks add up to the
         loss.
 

@@ -5,6 +5,8 @@ minute of a run is told closely, and a day of it in some three hundred lines.
 """
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from hpcgnn.records import shown_number
 
@@ -15,13 +17,16 @@ _METRICS = ("train", "val", "test")
 class Pace:
     """Makes the lines. every: epochs between them, 0 for times that grow; begun: epochs done before; clock: seconds."""
 
-    def __init__(self, every, begun, clock=time.monotonic):
+    def __init__(self, every: int, begun: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._every, self._clock = every, clock
         self._start = self._told_at = clock()
         self._told, self._due, self._first = begun, 0.0, True
-        self._scores, self._scored, self._training = {}, 0, 0.0
+        self._scores: dict[str, float | None] = {}
+        self._scored, self._training = 0, 0.0
 
-    def line(self, record, place, left, early=False, last=False):
+    def line(
+        self, record: dict[str, Any], place: str, left: int, early: bool = False, last: bool = False
+    ) -> str | None:
         """The text after an epoch, or None if it is not time for one.
 
         record: of the epoch, which says how long its training took; place: what epoch it was, in words; left: epochs to
@@ -45,20 +50,20 @@ class Pace:
         self._told_at, self._told, self._first, self._training = now, done, False, 0.0
         return text
 
-    def _metrics(self, done):
+    def _metrics(self, done: int) -> str:
         if not self._scores:
             return ""
         when = "" if self._scored == done else f" (of epoch {self._scored})"
         return "  ".join(f"{name} {shown_number(value)}" for name, value in self._scores.items()) + f"{when}  "
 
-    def _next(self, done, left, pause, seconds):
+    def _next(self, done: int, left: int, pause: float, seconds: float) -> str:
         if self._every:
             following = done - done % self._every + self._every
             return f"next line after epoch {following}" if following < done + left else "next line at the end"
         return f"next line in about {duration(pause)}" if pause < seconds * left else "next line at the end"
 
 
-def duration(seconds):
+def duration(seconds: float) -> str:
     """A time in words, of two figures."""
     for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * size:

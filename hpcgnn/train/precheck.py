@@ -8,14 +8,18 @@ import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from hpcgnn.config import Config
 from hpcgnn.errors import RunDirError
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
+from hpcgnn.train.choosing_maps import find_map
 from hpcgnn.train.evaluate import choose_metric
-from hpcgnn.train.job import check_lost_ranks, find_map, make_buffers, model_spec, remarks_on_graph
+from hpcgnn.train.job import check_lost_ranks, make_buffers, model_spec, remarks_on_graph
 from hpcgnn.train.predictions import check_place
 from hpcgnn.train.rundir import RunDir
 from hpcgnn.train.scoring import find_checkpoint
@@ -26,7 +30,7 @@ from hpcgnn.train.toy import toy_step
 _SPACE = 4 << 20
 
 
-def check_training(config, rank_counts, remarks=()):
+def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable[str] = ()) -> None:
     """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on any of so many ranks. remarks:
     lines to show besides what is found, if it could.
     """
@@ -40,7 +44,7 @@ def check_training(config, rank_counts, remarks=()):
         print(f"hpcgnn: warning: {remark}", file=sys.stderr)
 
 
-def check_evaluation(config, rank_counts, predictions="", force=False):
+def check_evaluation(config: Config, rank_counts: Iterable[int], predictions: str = "", force: bool = False) -> None:
     """Raise an HpcgnnError if `hpcgnn evaluate` could not run on any of so many ranks."""
     find_checkpoint(config.run.run_dir)
     _check_graph(config, rank_counts)
@@ -50,7 +54,7 @@ def check_evaluation(config, rank_counts, predictions="", force=False):
         _check_space(Path(predictions).absolute().parent)
 
 
-def _check_graph(config, rank_counts):
+def _check_graph(config: Config, rank_counts: Iterable[int]) -> ModelSpec:
     with GraphFile(config.data.graph) as file:
         for ranks in rank_counts:
             find_map(file, config, ranks)
@@ -65,7 +69,7 @@ def _check_graph(config, rank_counts):
         return spec
 
 
-def _check_space(folder):
+def _check_space(folder: Path) -> None:
     """Raise RunDirError if files cannot be written to a folder, or to the nearest one above it that exists."""
     folder = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     try:
@@ -81,7 +85,7 @@ def _check_space(folder):
 
 
 @contextlib.contextmanager
-def _removed_again(path):
+def _removed_again(path: Path) -> Iterator[None]:
     """Remove the folders that the body made on the way to `path`, as far as they are empty."""
     missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     try:

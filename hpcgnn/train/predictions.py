@@ -2,14 +2,19 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import RunDirError
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.original_order import write_in_original_order, write_table_in_original_order
 
 ARRAYS, TABLE = (".h5", ".hdf5"), ".csv"
 
 
-def check_name(path):
+def check_name(path: str | Path) -> None:
     """Raise RunDirError unless the name of a file of predictions says what it is to be."""
     path = Path(path)
     if path.suffix.lower() not in (*ARRAYS, TABLE):
@@ -19,7 +24,7 @@ def check_name(path):
         )
 
 
-def check_place(path, force=False):
+def check_place(path: str | Path, force: bool = False) -> None:
     """Raise RunDirError unless a file can be written to `path`, as far as that can be known without doing it. On rank 0
     alone: others may not see its directory.
 
@@ -35,10 +40,12 @@ def check_place(path, force=False):
         raise RunDirError(f"--predictions {path}: its directory cannot be written; choose another one")
 
 
-def write_predictions(path, rows, local, comm, origin):
+def write_predictions(
+    path: str | Path, rows: torch.Tensor, local: LocalGraph, comm: Communicator, origin: dict[str, Any]
+) -> None:
     """Write what was predicted in the original node order. Collective.
 
-    rows: int32 (n_p, 1) classes, or (n_p, C) of 0 and 1 for C labels; local: LocalGraph; origin: attributes for an HDF5
+    rows: int32 (n_p, 1) classes, or (n_p, C) of 0 and 1 for C labels; origin: attributes for an HDF5
     file.
     """
     ids, nodes = local.original_id, local.num_nodes

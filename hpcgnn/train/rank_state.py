@@ -5,13 +5,19 @@ It belongs to one layout. A run that goes on elsewhere, or lost a file, starts i
 """
 
 import logging
+from typing import TYPE_CHECKING, Any
 
+from hpcgnn.config import Config
 from hpcgnn.train.checkpoint import read_rank_state, save_rank_state
+
+if TYPE_CHECKING:
+    from hpcgnn.train.loop import Trainer
+
 
 log = logging.getLogger("hpcgnn")
 
 
-def save(trainer, config, epoch):
+def save(trainer: "Trainer", config: Config, epoch: int) -> None:
     """Write the state of all ranks after so many epochs. Collective; nothing happens where the schedule has none."""
     halo = trainer.schedule.halo
     if not halo.has_state:
@@ -21,7 +27,7 @@ def save(trainer, config, epoch):
         save_rank_state(config.run.run_dir, epoch, trainer.comm.rank, tensors, _belongs(trainer, config))
 
 
-def load(trainer, config, epoch):
+def load(trainer: "Trainer", config: Config, epoch: int) -> None:
     """Give the schedule what was saved after so many epochs, on all ranks or on none. Collective."""
     halo = trainer.schedule.halo
     if not halo.has_state:
@@ -37,7 +43,7 @@ def load(trainer, config, epoch):
         )
 
 
-def _belongs(trainer, config):
+def _belongs(trainer: "Trainer", config: Config) -> dict[str, Any]:
     return {
         "ranks": trainer.comm.size,
         "partition": config.data.partition,

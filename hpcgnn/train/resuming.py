@@ -5,11 +5,13 @@ would make it another run is refused, by the checkpoint's identity or by `on_res
 changes is said in one line.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from hpcgnn.comm.launcher import expected_ranks
-from hpcgnn.config import read_toml
+from hpcgnn.config import Config, read_toml
 from hpcgnn.effects import flag
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.storage import GraphFile
@@ -21,7 +23,7 @@ _NOT_COMPARED = ("run_dir", "resume", "plugin")
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 
-def options_to_continue(given, rank_counts=None):
+def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | None = None) -> dict[str, Any]:
     """The flat options of the run that `given` options ask to resume; {} if they ask for none, or there is none yet.
 
     rank_counts: numbers of ranks of a dry run, in place of that of the launcher. The threads are left out, which belong
@@ -47,16 +49,16 @@ def options_to_continue(given, rank_counts=None):
     return saved
 
 
-def _has_map(options, rank_counts):
+def _has_map(options: Mapping[str, Any], rank_counts: Sequence[int]) -> bool:
     try:
         with GraphFile(options["graph"]) as file:
-            numbers = file.partitionings().get(options.get("partition"), ())
+            numbers = file.partitionings().get(options.get("partition", ""), ())
             return all(ranks in numbers for ranks in rank_counts)
     except (HpcgnnError, KeyError):  # said where the graph is opened for good
         return True
 
 
-def changes(run_dir, config):
+def changes(run_dir: str | Path, config: Config) -> str:
     """What differs between the config.toml of a run and the configuration that it goes on with, as '--lr 0.01 to 5', or
     ''.
 
@@ -82,5 +84,5 @@ def changes(run_dir, config):
     return ", ".join(found)
 
 
-def _shown(value):
+def _shown(value: Any) -> str:
     return "none" if value == "" else f"{value:g}" if isinstance(value, float) else str(value)

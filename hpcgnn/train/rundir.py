@@ -14,7 +14,9 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
+from hpcgnn.config import Config
 from hpcgnn.errors import RunDirError
 from hpcgnn.nn.plugin import COPY, plugin_source
 from hpcgnn.records import counted_from_one, to_json, write_atomically
@@ -27,7 +29,7 @@ class RunDir:
     written.
     """
 
-    def __init__(self, path, resume):
+    def __init__(self, path: str | Path, resume: bool) -> None:
         self.path = Path(path)
         self._begun = False
         try:
@@ -54,7 +56,7 @@ class RunDir:
         self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(self._handler)
 
-    def _lock(self):
+    def _lock(self) -> None:
         try:
             fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -65,13 +67,13 @@ class RunDir:
         except OSError:
             log.warning("the file system of %s has no locks; take care that no second job writes there", self.path)
 
-    def _sweep(self):
+    def _sweep(self) -> None:
         """Remove what writers that were killed left half-written; nobody else writes here now."""
         for folder in (self.path, self.path / "checkpoints", self.path / "ranks"):
             for left in folder.glob(".*.part"):
                 left.unlink()
 
-    def records(self):
+    def records(self) -> list[dict[str, Any]]:
         """The epoch records written so far, up to the first damaged line, with epochs that count from 1 whatever wrote
         them.
         """
@@ -83,7 +85,7 @@ class RunDir:
                 break
         return counted_from_one(result)
 
-    def begin(self, config, epochs):
+    def begin(self, config: Config, epochs: int) -> None:
         """Write the configuration, which names the graph from any directory and a copy of the plugin; drop the records
         of epochs after `epochs`, of which the checkpoint does not know.
         """
@@ -102,7 +104,7 @@ class RunDir:
         self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
         self._begun = True
 
-    def append(self, record):
+    def append(self, record: dict[str, Any]) -> None:
         """Write the record of one epoch."""
         try:
             self._metrics.write(to_json(record) + "\n")
@@ -110,23 +112,23 @@ class RunDir:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def _unwritable(self, error):
+    def _unwritable(self, error: OSError) -> RunDirError:
         return RunDirError(
             f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume"
         )
 
-    def flush_to_disk(self):
+    def flush_to_disk(self) -> None:
         """Make sure that a checkpoint never knows of epochs whose records a crash of the node can still take away."""
         try:
             os.fsync(self._metrics.fileno())
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def write(self, name, content):
+    def write(self, name: str, content: str | bytes) -> None:
         """Write a whole file, of text or of bytes, atomically."""
         write_atomically(self.path / name, content)
 
-    def close(self):
+    def close(self) -> None:
         log.removeHandler(self._handler)
         for file in (self._metrics, self._log):
             with contextlib.suppress(OSError):  # of a full disk `append` has told; this would hide its error
@@ -134,7 +136,7 @@ class RunDir:
         if self._fresh and not self._begun:
             self._vanish()
 
-    def _vanish(self):
+    def _vanish(self) -> None:
         """Leave nothing behind of a run that never began, so that the corrected command can be given as it was."""
         with contextlib.suppress(OSError):
             for name in ("log.txt", "metrics.jsonl", "config.toml", COPY):
@@ -147,12 +149,12 @@ class RunDir:
 class _FileHandler(logging.StreamHandler):
     """What cannot be written to the file has been shown on standard error all the same."""
 
-    def handleError(self, record):
+    def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 
 
-def start_logging(rank):
+def start_logging(rank: int) -> None:
     """Rank 0 speaks on standard error; the others only when something is wrong, and say who they are."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s" if rank == 0 else f"rank {rank}: %(message)s"))
@@ -161,6 +163,6 @@ def start_logging(rank):
     log.propagate = False
 
 
-def terminal():
+def terminal() -> bool:
     """Whether a person watches."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -6,22 +6,29 @@ a run of a thousand ranks can be evaluated on one node, if its memory holds a ra
 
 import logging
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from tabulate import tabulate
 
-from hpcgnn.config import read_toml
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config, read_toml
 from hpcgnn.errors import CheckpointError, RunDirError
 from hpcgnn.graph.load import check_trainable, load_local_graph
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.model_registry import MODELS
 from hpcgnn.nn.plugin import COPY
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import shown_number, to_json, write_atomically
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
-from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve, run_identity
+from hpcgnn.train.choosing_maps import choose_map
+from hpcgnn.train.job import make_buffers, model_spec, resolve, run_identity
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.predictions import check_place, write_predictions
@@ -34,7 +41,7 @@ log = logging.getLogger("hpcgnn")
 _NOT_KEPT = ("threads", "partition", "assignment", "drop_ranks")
 
 
-def options_of_run(run_dir, given):
+def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """The flat options of a finished or stopped run, with those `given` for its evaluation. Raises RunDirError."""
     path = Path(run_dir) / "config.toml"
     if not path.is_file():
@@ -45,7 +52,9 @@ def options_of_run(run_dir, given):
     return {**options, **given, "run_dir": str(run_dir)}
 
 
-def evaluate(config, session, weights="best", predictions="", force=False):
+def evaluate(
+    config: Config, session: Session, weights: str = "best", predictions: str = "", force: bool = False
+) -> int:
     """Evaluate the newest checkpoint of config.run.run_dir. Collective. weights: 'best' (of validation) or 'last'.
 
     Writes `evaluation.json` into the run directory, and the predictions file if one is named (force: in place of an
@@ -114,7 +123,9 @@ def evaluate(config, session, weights="best", predictions="", force=False):
     return 0
 
 
-def _weights(config, spec, meta, comm, weights):
+def _weights(
+    config: Config, spec: ModelSpec, meta: GraphMeta, comm: Communicator, weights: str
+) -> tuple[Path, dict[str, Any], dict[str, torch.Tensor], int]:
     """(checkpoint path, its progress, model state, epoch that the weights are of). Collective."""
     path = None
     with comm.together("looking for a checkpoint"):
@@ -130,11 +141,12 @@ def _weights(config, spec, meta, comm, weights):
                 "--weights last"
             )
     if weights == "best":
+        assert best is not None
         return path, progress, best, progress["best"]["epoch"]
     return path, progress, last, progress["epoch"]
 
 
-def find_checkpoint(run_dir):
+def find_checkpoint(run_dir: str | Path) -> Path:
     """The newest checkpoint of a run that reads completely. Raises CheckpointError if there is none."""
     path = newest_readable(run_dir, log.warning)
     if path is None:
@@ -142,7 +154,7 @@ def find_checkpoint(run_dir):
     return path
 
 
-def _show(record, spec, run_dir):
+def _show(record: dict[str, Any], spec: ModelSpec, run_dir: str | Path) -> None:
     rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
     rows += [(f"{split} {record['metric']}", shown_number(record[split])) for split in ("train", "val", "test")]
     rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]

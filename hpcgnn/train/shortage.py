@@ -1,21 +1,25 @@
 """Out of memory: one line that says what would help this run, in place of a traceback."""
 
 import functools
+from collections.abc import Callable
 
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
 from hpcgnn.errors import MemoryShortage, memory_shortage
 from hpcgnn.memory.resident import resident_bytes
 
 
-def advising(function, config):
+def advising(function: Callable[[Session], int], config: Config) -> Callable[[Session], int]:
     """`function` of a session, whose memory errors end as one line of the rank, with advice for this configuration."""
 
     @functools.wraps(function)
-    def advised(session):
+    def advised(session: Session) -> int:
         try:
             return function(session)
         except Exception as error:
-            # What another rank ran into (`together`) is told here in its words.
-            told, held = error, ""
+            # A shortage of another rank, which `together` raised here, keeps the words of that rank.
+            told: Exception | None = error
+            held = ""
             if not str(error).startswith(_MARK):
                 told, held = memory_shortage(error), f" (this rank holds {resident_bytes() / 2**30:.2f} GiB)"
             if told is None:
@@ -30,7 +34,7 @@ def advising(function, config):
 _MARK = "out of memory: "
 
 
-def advice(config):
+def advice(config: Config) -> str:
     """What would make the memory of a rank smaller, of this configuration."""
     model, schedule = config.model, config.schedule
     linear = model.model == "gcn" or (model.model == "sage" and model.aggregator == "mean")

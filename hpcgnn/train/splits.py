@@ -1,15 +1,17 @@
 """What the splits of a graph allow: without validation nodes no epoch is the best, and no patience can run out."""
 
 import logging
+from collections.abc import Mapping
 
+from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
-from hpcgnn.graphfile.storage import SPLITS
+from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
 log = logging.getLogger("hpcgnn")
 _CHUNK = 1 << 22
 
 
-def check_splits(counts, config, rank):
+def check_splits(counts: Mapping[str, int], config: Config, rank: int) -> None:
     """Say once what cannot be had without validation or test nodes. counts: {split: nodes with a label, over all
     ranks}.
 
@@ -27,7 +29,7 @@ def check_splits(counts, config, rank):
             log.warning("the graph has no test nodes: there will be no test metric")
 
 
-def check_patience(config):
+def check_patience(config: Config) -> None:
     """Raise ConfigError, for a graph without validation nodes, if --patience is given."""
     if config.optim.patience:
         error = ConfigError(
@@ -38,7 +40,7 @@ def check_patience(config):
         raise error
 
 
-def has_nodes(file, split):
+def has_nodes(file: GraphFile, split: str) -> bool:
     """Whether any node of a graph file is in a split and has a label. Holds some millions of nodes at a time."""
     for start in range(0, file.meta.num_nodes, _CHUNK):
         piece = [(start, min(start + _CHUNK, file.meta.num_nodes))]

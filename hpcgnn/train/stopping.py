@@ -3,15 +3,17 @@ checkpoint.
 
 Three things ask for it: SIGUSR1, which `sbatch --signal=B:USR1@120` and `scancel --signal=USR1` send; Ctrl-C (SIGINT),
 while epochs run; and the job's end coming nearer than `--stop-before` seconds. Each rank looks for itself, at the end
-of an epoch; the epoch loop makes it one decision of all ranks. A signal handler is the one thing that cannot be passed
-as an argument, and it must be there long before the run is: the object that is the process's handler is therefore the
-one that is asked.
+of an epoch; the epoch loop makes it one decision of all ranks. A StopRequest is itself the signal handler of the
+process: a handler must be there long before the run is, and it cannot be passed to the run as an argument.
 """
 
 import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import Self
 
 # Tells the job script that the run is not done and goes on with --resume; sysexits.h and launchers use none of these.
 EXIT_STOPPED = 85
@@ -22,17 +24,19 @@ _SECONDS_OF_ONE_PRESS = 0.5
 class StopRequest:
     """Remembers whether a signal came. `is_due()` is asked once an epoch."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.signalled = False
-        self._signal, self._deadline, self._pressed, self._speaks = signal.SIGUSR1, None, None, False
+        self._signal, self._speaks = signal.SIGUSR1, False
+        self._deadline: float | None = None
+        self._pressed: float | None = None
 
-    def __call__(self, number, frame):
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         """What the interpreter calls when a signal comes. A second Ctrl-C raises KeyboardInterrupt."""
         if number == signal.SIGINT:
             self._press()
         self.signalled, self._signal = True, signal.Signals(number)
 
-    def _press(self):
+    def _press(self) -> None:
         now = time.monotonic()
         if self._pressed is None:
             self._pressed = now
@@ -45,7 +49,7 @@ class StopRequest:
             raise KeyboardInterrupt("ended at once by a second Ctrl-C; continue from the last checkpoint with --resume")
 
     @classmethod
-    def of_this_process(cls):
+    def of_this_process(cls) -> Self:
         """The request that listens to SIGUSR1 in this process, from now on if none did. Main thread only."""
         present = signal.getsignal(signal.SIGUSR1)
         if not isinstance(present, cls):
@@ -54,9 +58,8 @@ class StopRequest:
         return present
 
     @contextlib.contextmanager
-    def of_ctrl_c(self, speaks):
-        """In the body Ctrl-C asks for a stop in order; before and after it nothing can be lost, and it ends the
-        process.
+    def of_ctrl_c(self, speaks: bool) -> Iterator[None]:
+        """In the body Ctrl-C asks for a stop in order. Elsewhere it ends the process, for nothing can be lost there.
 
         speaks: whether this rank says what it will do. Where Ctrl-C is ignored, as in jobs in the background, it stays
         so.
@@ -72,15 +75,15 @@ class StopRequest:
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def set_deadline(self, end_time, seconds_before):
+    def set_deadline(self, end_time: float | None, seconds_before: float) -> None:
         """Be due `seconds_before` seconds before `end_time` (seconds since 1970); None or 0 seconds: never."""
         self._deadline = end_time - seconds_before if end_time is not None and seconds_before else None
 
-    def is_due(self):
+    def is_due(self) -> bool:
         """Whether this rank has been asked to stop, or its time is nearly up."""
         return self.signalled or (self._deadline is not None and time.time() >= self._deadline)
 
-    def reason(self):
+    def reason(self) -> str:
         """Why, in words."""
         if self.signalled:
             return "Ctrl-C" if self._signal == signal.SIGINT else self._signal.name

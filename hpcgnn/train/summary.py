@@ -6,15 +6,29 @@ import platform
 import socket
 import statistics
 import sys
+from collections.abc import Iterable, Sequence
 from importlib import metadata
+from typing import TYPE_CHECKING, Any
 
 import torch
 from tabulate import tabulate
 
 from hpcgnn import __version__, kernels
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
 from hpcgnn.report.curves import draw_curves
+from hpcgnn.train.epochs import Progress
 from hpcgnn.train.matmul import bf16_instructions
+
+if TYPE_CHECKING:
+    from hpcgnn.train.loop import Trainer
+    from hpcgnn.train.rundir import RunDir
+
 
 log = logging.getLogger("hpcgnn")
 # What the ledger's kinds of traffic are made of, for those who must say what left a rank.
@@ -33,7 +47,7 @@ CONTENTS = {
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 
 
-def partition_quality(local, name, comm):
+def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[str, Any]:
     """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks. Collective."""
     plan, edges = local.inward.plan, local.inward.num_edges
     ranks = comm.allgather_object(
@@ -54,11 +68,11 @@ def partition_quality(local, name, comm):
     }
 
 
-def _imbalance(values):
+def _imbalance(values: Sequence[int]) -> float:
     return max(values) * len(values) / max(1, sum(values))
 
 
-def versions():
+def versions() -> dict[str, str]:
     """{package: version} of what the numbers depend on."""
     found = {"hpcgnn": __version__, "python": platform.python_version()}
     for package in PACKAGES:
@@ -69,7 +83,7 @@ def versions():
     return found
 
 
-def gather_rank_records(trainer, local, memory):
+def gather_rank_records(trainer: "Trainer", local: LocalGraph, memory: dict[str, Any]) -> list[dict[str, Any]]:
     """What each rank measured, by rank. Collective. memory: {baseline, growth, peak, libraries, code} in bytes, of this
     rank; `profile` besides, where memory was profiled.
     """
@@ -103,7 +117,18 @@ def gather_rank_records(trainer, local, memory):
     return comm.allgather_object(mine)
 
 
-def summarise(trainer, config, session, meta, spec, progress, quality, ranks, seconds_loading, run_dir):
+def summarise(
+    trainer: "Trainer",
+    config: Config,
+    session: Session,
+    meta: GraphMeta,
+    spec: ModelSpec,
+    progress: Progress,
+    quality: dict[str, Any],
+    ranks: list[dict[str, Any]],
+    seconds_loading: float,
+    run_dir: "RunDir",
+) -> dict[str, Any]:
     """Write the rank records and `summary.json`, and return the summary. Rank 0. ranks: from `gather_rank_records`."""
     comm = trainer.comm
     for record in ranks:
@@ -164,21 +189,21 @@ def summarise(trainer, config, session, meta, spec, progress, quality, ranks, se
     return summary
 
 
-def _content(kind, entry):
+def _content(kind: str, entry: dict[str, Any]) -> dict[str, Any]:
     """What a rank sent of one kind since its process began."""
     return {"what": CONTENTS.get(kind, kind), "messages": entry["messages"], "bytes": entry["bytes_sent"]}
 
 
-def _middle(values):
+def _middle(values: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
-def _bytes(values):
+def _bytes(values: Iterable[float]) -> dict[str, float]:
     values = list(values)
     return {"max": max(values), "mean": sum(values) / len(values), "sum": sum(values)}
 
 
-def _memory_profile(ranks):
+def _memory_profile(ranks: list[dict[str, Any]]) -> dict[str, Any] | None:
     """{phase: {measured, accounted}} above what was there before the graph was read, each {max, mean, min} over ranks;
     None without a profile.
     """
@@ -193,12 +218,12 @@ def _memory_profile(ranks):
     return {"base_bytes": spread([p["base_bytes"] for p in profiles]), "phases": phases}
 
 
-def _traffic(records, *kinds):
+def _traffic(records: list[dict[str, Any]], *kinds: str) -> int:
     """Bytes sent by all ranks in these epochs for these kinds of traffic."""
     return sum(record["bytes"].get(kind, {"sum": 0})["sum"] for record in records for kind in kinds)
 
 
-def show_result(summary, run_dir):
+def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     """Print the result as a table and draw the curves. Rank 0."""
     mib = 2**20
     metric = summary["metric"]

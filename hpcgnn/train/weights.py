@@ -6,18 +6,21 @@ import logging
 
 import torch
 
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import GraphError
+from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.relations import odd_relations
 from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
 
 log = logging.getLogger("hpcgnn")
 
 
-def check_weights(local, spec, comm):
+def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> None:
     """One line where weights of the graph sum to 0 or less and the model divides by such sums. Collective if there are
     weights.
 
-    local: LocalGraph; spec: ModelSpec. Raises GraphError on all ranks where the model takes the root of a sum below 0.
+    Raises GraphError on all ranks where the model takes the root of a sum below 0.
     """
     divides = MODELS[spec.model].divides(spec) if spec.weighted else ""
     if not divides:
@@ -51,7 +54,7 @@ def check_weights(local, spec, comm):
         )
 
 
-def _odd(adjacency):
+def _odd(adjacency: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
     """(bool (m,): whether the sum of each row's weights is below 0; likewise, whether it is 0 though there are
     edges).
     """

@@ -29,10 +29,10 @@ from gather import measure, spread  # noqa: E402
 from measuring.trainer import make_trainer, run_benchmark  # noqa: E402
 
 from hpcgnn import kernels  # noqa: E402
-from hpcgnn.graph.arena import Arena  # noqa: E402
 from hpcgnn.kernels import library, reference  # noqa: E402
 from hpcgnn.kernels.native import Native  # noqa: E402
-from hpcgnn.ops.room import row_tiles  # noqa: E402
+from hpcgnn.memory.arena import Arena  # noqa: E402
+from hpcgnn.ops.row_tiles import row_tiles  # noqa: E402
 
 # What holds each of the three to a path; libraries read these when they are loaded.
 HELD = {

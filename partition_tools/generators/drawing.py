@@ -4,16 +4,22 @@ Models of random graphs draw the same pair many times when degrees are skewed. D
 drawn again, which ends close to the number asked for and never above it.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
+from hpcgnn.graphfile.schema import Rows
 from partition_tools.edges import index_dtype
+from partition_tools.generators.spec import Spec
 from partition_tools.raw import RawGraph
 
+# Draws so many edges: (sources, destinations) int64, at most as many as asked for.
+Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 BLOCK = 1 << 20
 ROUNDS = 12
 
 
-def distinct_edges(spec, draw):
+def distinct_edges(spec: Spec, draw: Draw) -> np.ndarray:
     """Sorted int64 keys low * n + high (src * n + dst where directed) of distinct edges, at most spec.num_edges.
 
     draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped. Memory: 8 bytes per edge for
@@ -40,7 +46,16 @@ def distinct_edges(spec, draw):
     return keys
 
 
-def raw_graph(spec, model, keys, features, labels, split, draw_types=None, node_type=None):
+def raw_graph(
+    spec: Spec,
+    model: str,
+    keys: np.ndarray,
+    features: Rows,
+    labels: np.ndarray,
+    split: dict[str, np.ndarray],
+    draw_types: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+    node_type: np.ndarray | None = None,
+) -> RawGraph:
     """The `RawGraph` of distinct edges: both directions unless directed, with one weight and type per edge of either.
 
     draw_types: (src, dst) -> types int32 of the edges; None to draw them at random.

@@ -12,10 +12,14 @@ weighs types differently, knows which neighbours to trust. Types of nodes are dr
 its own class means, so that features of two types are comparable only after a projection of each type's own.
 """
 
+import argparse
+
 import numpy as np
 
-from partition_tools.generators.drawing import distinct_edges, raw_graph
+from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
+from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import ClassFeatures, random_split
+from partition_tools.raw import RawGraph
 
 NAME = "planted"
 COMMUNITY_NODES = 500  # expected size of a community; a class has as many as that takes, at most 64
@@ -26,7 +30,7 @@ EXPONENT, WEIGHT_RANGE = 2.5, 200.0
 ACTIVE, FLIP = 0.25, 0.05  # multi-label: chance that a community has a label, and that a node differs from it
 
 
-def configure(parser):
+def configure(parser: argparse.ArgumentParser) -> None:
     """Options of this model alone."""
     parser.add_argument(
         "--homophily",
@@ -44,7 +48,7 @@ def configure(parser):
     )
 
 
-def generate(spec):
+def generate(spec: Spec) -> RawGraph:
     """The `RawGraph` of a `Spec`. Node ids carry no locality. Memory: about 32 bytes per directed edge."""
     n = spec.nodes
     per_class = int(np.clip(round(n / spec.classes / COMMUNITY_NODES), 1, 64))
@@ -78,7 +82,7 @@ def generate(spec):
     )
 
 
-def _edge_types(spec, within):
+def _edge_types(spec: Spec, within: np.ndarray) -> np.ndarray:
     """int32 types of edges, of which `within` says whether they stay within a class."""
     draws = spec.blocks("types", len(within), lambda random, count: random.random((count, 2)))
     half = (spec.edge_types + 1) // 2
@@ -88,14 +92,14 @@ def _edge_types(spec, within):
     return np.minimum(low + (draws[:, 1] * (high - low)).astype(np.int32), high - 1).astype(np.int32)
 
 
-def _power_law(uniform):
+def _power_law(uniform: np.ndarray) -> np.ndarray:
     """Expected degrees (up to a factor) with density ~ w^-EXPONENT on [1, WEIGHT_RANGE], by the inverse
     distribution."""
     power = 1 - EXPONENT
     return (1 + uniform * (WEIGHT_RANGE**power - 1)) ** (1 / power)
 
 
-def _edge_drawer(spec, community, per_class, expected):
+def _edge_drawer(spec: Spec, community: np.ndarray, per_class: int, expected: np.ndarray) -> Draw:
     """The function that draws pairs: nodes lie in community order on a line, each as long as its expected degree."""
     order = np.argsort(community, kind="stable")
     line = np.concatenate([[0.0], np.cumsum(expected[order])])
@@ -105,7 +109,7 @@ def _edge_drawer(spec, community, per_class, expected):
 
     locate = _Locator(line)
 
-    def draw(random, count):
+    def draw(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         first = locate(random.random(count) * line[-1])
         home, level, point = in_order[first], random.random(count), random.random(count)
         within = level < spec.homophily
@@ -127,21 +131,21 @@ class _Locator:
     A binary search over 400,000 intervals misses the cache at most of its 19 steps; this takes a tenth of the time.
     """
 
-    def __init__(self, line):
+    def __init__(self, line: np.ndarray) -> None:
         self.line, cells = line, max(2 * (len(line) - 1), 1)
         self.scale = cells / line[-1]
         starts = np.searchsorted(line, np.arange(cells + 1) / self.scale, side="right") - 1
         self.first = np.clip(starts, 0, len(line) - 2)
         self.steps = int(np.diff(self.first).max()) + 1
 
-    def __call__(self, points):
+    def __call__(self, points: np.ndarray) -> np.ndarray:
         index = self.first[np.minimum((points * self.scale).astype(np.int64), len(self.first) - 1)]
         for _ in range(self.steps):
             index += (self.line[index + 1] <= points) & (index < len(self.line) - 2)
         return index
 
 
-def _label_sets(spec, community, num_communities):
+def _label_sets(spec: Spec, community: np.ndarray, num_communities: int) -> np.ndarray:
     """uint8 (n, C): the labels of the node's community, each flipped with a small chance."""
     profiles = spec.random("profiles").random((num_communities, spec.classes)) < ACTIVE
     profiles[np.arange(num_communities), np.arange(num_communities) % spec.classes] = True

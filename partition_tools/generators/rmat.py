@@ -8,15 +8,19 @@ Classes are runs of rows before the permutation, so neighbours agree only weakly
 own features.
 """
 
+import argparse
+
 import numpy as np
 
 from partition_tools.generators.drawing import distinct_edges, raw_graph
+from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import ClassFeatures, random_split
+from partition_tools.raw import RawGraph
 
 NAME = "rmat"
 
 
-def configure(parser):
+def configure(parser: argparse.ArgumentParser) -> None:
     """Options of this model alone."""
     for name, default in (("a", 0.57), ("b", 0.19), ("c", 0.19)):
         parser.add_argument(
@@ -28,7 +32,7 @@ def configure(parser):
         )
 
 
-def generate(spec):
+def generate(spec: Spec) -> RawGraph:
     """The `RawGraph` of a `Spec`. Memory: about 32 bytes per directed edge."""
     n = spec.nodes
     place = spec.random("classes").permutation(n)
@@ -40,7 +44,7 @@ def generate(spec):
         labels = ((labels[:, None] == np.arange(spec.classes)) ^ flips).astype(np.uint8)
     levels = max(int(n - 1).bit_length(), 1)
 
-    def draw(random, count):
+    def draw(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
         src, dst = _descend(spec, random, count, levels)
         inside = (src < n) & (dst < n)
         return place[src[inside]], place[dst[inside]]
@@ -48,7 +52,7 @@ def generate(spec):
     return raw_graph(spec, NAME, distinct_edges(spec, draw), ClassFeatures(spec, labels), labels, random_split(spec))
 
 
-def _descend(spec, random, count, levels):
+def _descend(spec: Spec, random: np.random.Generator, count: int, levels: int) -> tuple[np.ndarray, np.ndarray]:
     """(row, column) int64 (count,): one quadrant of the remaining square chosen per level."""
     src, dst = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for _ in range(levels):

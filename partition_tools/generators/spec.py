@@ -5,6 +5,7 @@ is a function of the parameters alone, whatever the order or the slab size in wh
 features of any size are made while they are written instead of being held.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -42,7 +43,7 @@ class Spec:
     c: float = 0.19
     node_types: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         possible = self.nodes - 1
         for name, good, range_ in (
             ("nodes", self.nodes >= 1, "at least 1"),
@@ -62,22 +63,22 @@ class Spec:
                 raise ConfigError(f"{name} must be {range_}, got {getattr(self, name)}")
 
     @property
-    def num_edges(self):
+    def num_edges(self) -> int:
         """Distinct edges to draw: each is one directed edge, or both directions of an undirected one."""
         return int(round(self.nodes * self.degree / (1 if self.directed else 2)))
 
-    def random(self, purpose, block=0):
+    def random(self, purpose: str, block: int = 0) -> np.random.Generator:
         """The numpy Generator of one block of one purpose."""
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, PURPOSES.index(purpose), block])))
 
-    def blocks(self, purpose, count, draw):
+    def blocks(self, purpose: str, count: int, draw: Callable[[np.random.Generator, int], np.ndarray]) -> np.ndarray:
         """One array of `count` rows: draw(random generator, rows) for each block, joined."""
         parts = [
             draw(self.random(purpose, start // BLOCK), min(BLOCK, count - start)) for start in range(0, count, BLOCK)
         ]
         return np.concatenate(parts) if parts else draw(self.random(purpose), 0)
 
-    def identity(self, model):
+    def identity(self, model: str) -> bytes:
         """Bytes that tell this graph's features from any other's."""
         parameters = asdict(self)
         if not self.node_types:  # younger than the names of graphs without node types, which stay what they were

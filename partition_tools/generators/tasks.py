@@ -7,7 +7,7 @@ test.
 
 import numpy as np
 
-from partition_tools.generators.spec import BLOCK
+from partition_tools.generators.spec import BLOCK, Spec
 
 
 class ClassFeatures:
@@ -16,7 +16,7 @@ class ClassFeatures:
     node_type: int (n,), where each type of nodes says the same in its own way: it has its own means of the classes.
     """
 
-    def __init__(self, spec, labels, node_type=None):
+    def __init__(self, spec: Spec, labels: np.ndarray, node_type: np.ndarray | None = None) -> None:
         self.spec, self.labels, self.node_type = spec, labels, node_type
         self.shape, self.dtype = (spec.nodes, spec.features), np.dtype(np.float32)
         shape = (max(spec.node_types, 1), spec.classes, spec.features)
@@ -25,7 +25,7 @@ class ClassFeatures:
             means /= max(1.0, float(labels[:BLOCK].sum(axis=1).mean())) ** 0.5
         self.means = means
 
-    def _block(self, block):
+    def _block(self, block: int) -> np.ndarray:
         there = slice(block * BLOCK, (block + 1) * BLOCK)
         labels = self.labels[there]
         kinds = np.zeros(len(labels), np.int32) if self.node_type is None else self.node_type[there]
@@ -39,7 +39,7 @@ class ClassFeatures:
         rows /= np.float32((1 + self.spec.noise**2) ** 0.5)
         return rows
 
-    def __getitem__(self, rows):
+    def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
         out = np.empty((max(stop - start, 0), self.shape[1]), np.float32)
         for block in range(start // BLOCK, -(-stop // BLOCK) if stop > start else 0):
@@ -48,7 +48,7 @@ class ClassFeatures:
         return out
 
 
-def random_split(spec):
+def random_split(spec: Spec) -> dict[str, np.ndarray]:
     """{"train", "val", "test": bool (n,)}: exact fractions, at random."""
     order = spec.random("split").permutation(spec.nodes)
     stops = np.rint(np.cumsum([spec.train, spec.val]) * spec.nodes).astype(np.int64)

@@ -8,9 +8,12 @@ borders of small clusters. And consecutive clusters are neighbours at every scal
 in the aggregation kernel, cluster order is worth a factor of two.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse
 
+from hpcgnn.graphfile.schema import Csr, Edges
 from hpcgnn.placement.clusters import map_clusters, metis
 
 NAME = "metis"
@@ -19,12 +22,19 @@ NEW_FILE = False
 BRANCHES = 8
 
 
-def ranks(sizes, graph, num_ranks, seed):
+def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
     """Clusters to ranks, see `hpcgnn.placement.clusters.map_clusters`."""
     return map_clusters(sizes, graph, num_ranks, seed)
 
 
-def clusters(edges, edges_out, original_id, num_clusters, seed, progress=lambda count: None):
+def clusters(
+    edges: Edges,
+    edges_out: Edges | None,
+    original_id: np.ndarray,
+    num_clusters: int,
+    seed: int,
+    progress: Callable[[int], object] = lambda count: None,
+) -> tuple[np.ndarray, np.ndarray]:
     """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters, none of them
     empty.
 
@@ -51,7 +61,7 @@ def clusters(edges, edges_out, original_id, num_clusters, seed, progress=lambda 
     return np.concatenate(leaves), np.concatenate([[0], np.cumsum([len(leaf) for leaf in leaves])])
 
 
-def pattern(edges, edges_out):
+def pattern(edges: Edges, edges_out: Edges | None) -> scipy.sparse.csr_matrix:
     """What METIS accepts, as a scipy CSR matrix: symmetric, without self loops and parallel edges."""
     n = len(edges.indptr) - 1
     row = np.repeat(np.arange(n, dtype=edges.indices.dtype), np.diff(edges.indptr))
@@ -64,7 +74,7 @@ def pattern(edges, edges_out):
     return matrix if edges_out is None else (matrix + matrix.T.tocsr()).tocsr()
 
 
-def enough(side, shares):
+def enough(side: np.ndarray, shares: np.ndarray) -> None:
     """Move nodes in place until part i has at least shares[i] of them: METIS may leave parts of a few nodes empty."""
     counts = np.bincount(side, minlength=len(shares))
     for part in np.flatnonzero(counts < shares):

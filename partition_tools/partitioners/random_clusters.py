@@ -1,6 +1,9 @@
 """Random maps of METIS clusters: balanced, but neighbours on other ranks. RandomTMA trains on these, and tests need
 them."""
 
+import numpy as np
+
+from hpcgnn.graphfile.schema import Csr
 from hpcgnn.placement.clusters import deal_clusters
 from partition_tools.partitioners import metis
 
@@ -10,6 +13,6 @@ NEW_FILE = False
 clusters = metis.clusters
 
 
-def ranks(sizes, graph, num_ranks, seed):
+def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
     """Clusters to ranks, see `hpcgnn.placement.clusters.deal_clusters`."""
     return deal_clusters(sizes, num_ranks, seed)

@@ -3,14 +3,25 @@
 The order depends on the seed and the original ids only, not on the order of the file that it is made from.
 """
 
+from collections.abc import Callable
+
 import numpy as np
+
+from hpcgnn.graphfile.schema import Csr, Edges
 
 NAME = "random-nodes"
 HELP = "nodes in random order, equal runs of them to ranks (writes a new file)"
 NEW_FILE = True
 
 
-def clusters(edges, edges_out, original_id, num_clusters, seed, progress=lambda count: None):
+def clusters(
+    edges: Edges,
+    edges_out: Edges | None,
+    original_id: np.ndarray,
+    num_clusters: int,
+    seed: int,
+    progress: Callable[[int], object] = lambda count: None,
+) -> tuple[np.ndarray, np.ndarray]:
     """(order, offsets): a random permutation cut into equal chunks."""
     n = len(original_id)
     position = np.empty(n, np.int64)
@@ -19,6 +30,6 @@ def clusters(edges, edges_out, original_id, num_clusters, seed, progress=lambda 
     return order, np.arange(num_clusters + 1) * n // num_clusters
 
 
-def ranks(sizes, graph, num_ranks, seed):
+def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
     """Consecutive clusters to each rank: int32 (K,)."""
     return (np.arange(len(sizes)) * num_ranks // len(sizes)).astype(np.int32)

@@ -1,6 +1,8 @@
 """The formats that can be imported. A format is a module with NAME, matches(path) and read(path, tables, reporter) ->
 RawGraph."""
 
+from pathlib import Path
+
 from hpcgnn.errors import FormatError
 from partition_tools.foreign import refuse_suffix
 from partition_tools.sources import edgelist, matrix_market, npz, ogb
@@ -8,7 +10,7 @@ from partition_tools.sources import edgelist, matrix_market, npz, ogb
 SOURCES = {module.NAME: module for module in (npz, edgelist, matrix_market, ogb)}
 
 
-def guess(path):
+def guess(path: Path) -> str:
     """The name of the format that a path looks like; FormatError if it looks like none."""
     for name, module in SOURCES.items():
         if module.matches(path):

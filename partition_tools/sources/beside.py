@@ -9,14 +9,25 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.counts import largest, warn_of_gaps
 from partition_tools.node_ids import numbered, read_node_ids
-from partition_tools.node_tables import node_tables, place_rows
+from partition_tools.node_tables import NodeTable, node_tables, place_rows
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
+from partition_tools.tables import TableOptions
 
 RELABEL = "if the ids have gaps or do not begin with 0, use --relabel"
 
 
-def assemble(src, dst, options, source, reporter=None, *, weight=None, kind=None, num_nodes=None):
+def assemble(
+    src: np.ndarray,
+    dst: np.ndarray,
+    options: TableOptions,
+    source: str,
+    reporter: Reporter | None = None,
+    *,
+    weight: np.ndarray | None = None,
+    kind: np.ndarray | None = None,
+    num_nodes: int | None = None,
+) -> RawGraph:
     """The `RawGraph` of edges and the tables that `options` (TableOptions) names.
 
     src, dst: (E,) of integers, or with options.relabel of integers or text. num_nodes: where the format states it.
@@ -59,7 +70,7 @@ def assemble(src, dst, options, source, reporter=None, *, weight=None, kind=None
     )
 
 
-def _check_ends(src, dst, num_nodes, name):
+def _check_ends(src: np.ndarray, dst: np.ndarray, num_nodes: int, name: str) -> None:
     """FormatError for an edge that leads beyond the rows of a table: its ids have gaps, or the table is short."""
     if not len(src) or largest(src, dst) < num_nodes:
         return
@@ -72,7 +83,9 @@ def _check_ends(src, dst, num_nodes, name):
     )
 
 
-def _relabel(src, dst, tables, options):
+def _relabel(
+    src: np.ndarray, dst: np.ndarray, tables: dict[str, NodeTable], options: TableOptions
+) -> tuple[np.ndarray, np.ndarray, dict[str, NodeTable], int]:
     """Number the nodes by the sorted order of their ids, over edges, keyed tables and --node-ids."""
     order = None if options.node_ids is None else read_node_ids(options.node_ids)
     keyed = {name: ids for name, (ids, _) in tables.items() if ids is not None}

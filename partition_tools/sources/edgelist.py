@@ -2,27 +2,35 @@
 them.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.headings import COLUMNS, ENDS, all_known, columns_of, names_ends, said
 from partition_tools.progress import Reporter
+from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
-from partition_tools.tables import OF_TABLES, exact_ids, layout, numeric, read_frame
+from partition_tools.tables import OF_TABLES, Layout, TableOptions, exact_ids, layout, numeric, read_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 NAME = "edgelist"
 SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist")
 
 
-def matches(path):
+def matches(path: Path) -> bool:
     """Whether a path looks like this format."""
     name = path.name.removesuffix(".gz")
     return path.is_file() and name.endswith(SUFFIXES)
 
 
-def read(path, tables, reporter=None):
+def read(path: Path, tables: TableOptions, reporter: Reporter | None = None) -> RawGraph:
     """The `RawGraph` of an edge list and its tables. Raises FormatError naming the column that is wrong."""
     tables.refuse(NAME, (*OF_TABLES, "edge_columns", "relabel", "node_ids", "heading"))
     reporter = reporter or Reporter()
@@ -79,7 +87,7 @@ def read(path, tables, reporter=None):
     )
 
 
-def _check_names(names):
+def _check_names(names: Sequence[str]) -> None:
     if (
         set(names) - set(COLUMNS)
         or set(ENDS) - set(names)
@@ -91,7 +99,7 @@ def _check_names(names):
         )
 
 
-def _columns(path, shape, tables):
+def _columns(path: Path, shape: Layout, tables: TableOptions) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """(one of `COLUMNS` for each column, the names that stand in the file or None)."""
     heading = shape.fields if shape.heading else shape.comment if all_known(shape.comment) else None
     if not shape.fields:
@@ -120,7 +128,7 @@ def _columns(path, shape, tables):
     )
 
 
-def _ids(path, shape, frame, position, name, relabel):
+def _ids(path: Path, shape: Layout, frame: "pd.DataFrame", position: int, name: str, relabel: bool) -> np.ndarray:
     if not len(frame):
         return np.zeros(0, np.int64)
     ids = exact_ids(path, shape, frame, position) if relabel else frame.iloc[:, position].to_numpy()

@@ -5,22 +5,25 @@ A matrix stored as symmetric is expanded to both directions, which makes the gra
 """
 
 import zlib
+from pathlib import Path
 
 import scipy.io
 
 from hpcgnn.errors import FormatError
+from partition_tools.progress import Reporter
+from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
-from partition_tools.tables import OF_TABLES
+from partition_tools.tables import OF_TABLES, TableOptions
 
 NAME = "mtx"
 
 
-def matches(path):
+def matches(path: Path) -> bool:
     """Whether a path looks like this format."""
     return path.name.removesuffix(".gz").endswith(".mtx")
 
 
-def read(path, tables, reporter=None):
+def read(path: Path, tables: TableOptions, reporter: Reporter | None = None) -> RawGraph:
     """The `RawGraph` of a sparse square matrix and its tables."""
     if tables.edge_columns or tables.relabel or tables.node_ids or tables.heading is not None:
         raise FormatError(

@@ -15,6 +15,9 @@ import pickle
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +28,7 @@ from partition_tools.foreign import refuse_foreign
 from partition_tools.node_tables import label_numbers
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
-from partition_tools.sources.npz_names import refuse_unread, split_of, splits
+from partition_tools.sources.npz_names import meaning_of, refuse_unread, split_of, splits
 from partition_tools.tables import OF_ARCHIVES, TableOptions
 
 NAME = "npz"
@@ -49,13 +52,13 @@ _DAMAGE = (
 )
 
 
-def matches(path):
+def matches(path: Path) -> bool:
     """Whether a path looks like this format."""
     return path.suffix == ".npz"
 
 
 @contextlib.contextmanager
-def load(path):
+def load(path: Path) -> Iterator[Any]:
     """An open archive, for a `with` statement. FormatError if it is not one."""
     with open(path, "rb") as handle:
         try:
@@ -68,7 +71,7 @@ def load(path):
             yield archive
 
 
-def member(archive, path, name):
+def member(archive: Any, path: Path, name: str) -> np.ndarray | None:
     """One array of an archive, or None if it is not there. FormatError for pickled and damaged ones."""
     if name not in archive.files:
         return None
@@ -79,7 +82,7 @@ def member(archive, path, name):
         raise FormatError(f"{path}: array {name} cannot be read: {error}{hint}") from error
 
 
-def read(path, tables=None, reporter=None):
+def read(path: Path, tables: TableOptions | None = None, reporter: Reporter | None = None) -> RawGraph:
     """The `RawGraph` of an archive. Raises FormatError naming what is missing, and what is there but would not be
     read.
     """
@@ -92,7 +95,7 @@ def read(path, tables=None, reporter=None):
             raise FormatError(f"{path} has no array {unknown[0]} to --ignore; it has {', '.join(archive.files)}")
         used = set()
 
-        def get(*synonyms, single=False):
+        def get(*synonyms: str, single: bool = False) -> Any:
             """The one array of these names that is there, or None."""
             there = [name for name in synonyms if name in names]
             if len(there) > 1:
@@ -102,7 +105,7 @@ def read(path, tables=None, reporter=None):
             if not there:
                 return None
             used.update(there)
-            array = member(archive, path, there[0])
+            array: Any = member(archive, path, there[0])
             if single:
                 return stated(array, f"{path}: {there[0]}")
             if array.ndim == 0:
@@ -137,7 +140,7 @@ def read(path, tables=None, reporter=None):
                 f"{path} holds class_names beside labels that are words; leave them out with --ignore class_names"
             )
         type_names |= {"classes": words} if words else {}
-    masks = [array for name, array in members.items() if split_of(name)[1] == "mask" or array.dtype == bool]
+    masks = [array for name, array in members.items() if meaning_of(name)[1] == "mask" or array.dtype == bool]
     n = _count_nodes(src, dst, features, (labels, node_type, *masks), num_nodes, reporter)
     return RawGraph(
         src,
@@ -155,7 +158,7 @@ def read(path, tables=None, reporter=None):
     )
 
 
-def _features(path, get):
+def _features(path: Path, get: Callable[..., Any]) -> np.ndarray | Csr | None:
     dense = get(*FEATURES)
     parts = [get(f"x_{name}") for name in ("indptr", "indices", "data", "shape")]
     if all(part is None for part in parts):
@@ -172,10 +175,17 @@ def _features(path, get):
             raise FormatError(f"{path}: {name} must be a vector of integers, got {part.dtype}{list(part.shape)}")
     if parts[2] is not None and (parts[2].ndim != 1 or parts[2].dtype.kind not in "iufb"):
         raise FormatError(f"{path}: x_data must be a vector of numbers, got {parts[2].dtype}{list(parts[2].shape)}")
-    return Csr(*parts[:3], stated(shape[1], f"{path}: the second number of x_shape"))
+    return Csr(parts[0], parts[1], parts[2], stated(shape[1], f"{path}: the second number of x_shape"))
 
 
-def _count_nodes(src, dst, features, others, num_nodes, reporter):
+def _count_nodes(
+    src: np.ndarray,
+    dst: np.ndarray,
+    features: np.ndarray | Csr | None,
+    others: Iterable[np.ndarray | None],
+    num_nodes: int | None,
+    reporter: Reporter,
+) -> int:
     """Stated, or the length of the first per-node array there is, or one more than the largest id."""
     if num_nodes is not None:
         return num_nodes

@@ -3,11 +3,14 @@ unread.
 """
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.headings import role
+from partition_tools.progress import Reporter
 
 SPLIT_OF = {
     "train": "train",
@@ -79,7 +82,7 @@ _REMARKS = {
 }
 
 
-def split_of(name):
+def split_of(name: str) -> tuple[str, str] | None:
     """(split, "mask" | "index" | "") that an array is by its name (train_mask, idx_val, valid_nodes, test), or None."""
     words = [word for word in re.split(r"[_\-. /]+", name.lower()) if word != "split"]
     splits = [SPLIT_OF[word] for word in words if word in SPLIT_OF]
@@ -89,7 +92,14 @@ def split_of(name):
     return splits[0], "mask" if set(rest) & _MASK else "index" if rest else ""
 
 
-def changes_meaning(name):
+def meaning_of(name: str) -> tuple[str, str]:
+    """`split_of` a name that is one of a split."""
+    found = split_of(name)
+    assert found is not None, f"{name} is no split"
+    return found
+
+
+def changes_meaning(name: str) -> bool:
     """Whether an array that is not read says, by its name, something that a graph without it would be silent about."""
     word = name.lower()
     if word in _REMARKS or word.endswith(("names", "name", "mapping")):
@@ -98,7 +108,7 @@ def changes_meaning(name):
     return known or any(part.startswith(_MEANING) for part in re.split(r"[_\-. /]+", word))
 
 
-def refuse_unread(path, unread, reporter):
+def refuse_unread(path: Path, unread: Sequence[str], reporter: Reporter) -> None:
     """FormatError for arrays that change the meaning of a graph; one warning for all others. unread: names."""
     wrong = [name for name in unread if changes_meaning(name)]
     if wrong:
@@ -127,18 +137,19 @@ _HINTS = (
 )
 
 
-def splits(path, arrays, num_nodes, column):
+def splits(path: Path, arrays: dict[str, np.ndarray], num_nodes: int, column: int | None) -> dict[str, np.ndarray]:
     """{"train" | "val" | "test": bool (n,) or int node ids} of the arrays that are splits; the rest is absent.
 
     arrays: {name: array}. column: of masks (n, K), or None. Raises FormatError for arrays that are neither masks nor
     node ids, and for two of one split that do not agree.
     """
-    found, origin = {}, {}
+    found: dict[str, np.ndarray] = {}
+    origin: dict[str, str] = {}
     if column is not None and not any(array.ndim == 2 and array.shape[1] > 1 for array in arrays.values()):
         raise FormatError(f"--split-column is for masks of several columns; {path} has none")
     for name, array in arrays.items():
-        split, members = split_of(name)[0], _members(path, name, array, num_nodes, column)
-        if split in found and not np.array_equal(*(_ids(each, num_nodes) for each in (found[split], members))):
+        split, members = meaning_of(name)[0], _members(path, name, array, num_nodes, column)
+        if split in found and not np.array_equal(_ids(found[split], num_nodes), _ids(members, num_nodes)):
             raise FormatError(
                 f"{path}: {origin[split]} and {name} are different {split} splits; leave one out with --ignore {name}"
             )
@@ -147,19 +158,19 @@ def splits(path, arrays, num_nodes, column):
     return found
 
 
-def _ids(members, num_nodes):
+def _ids(members: np.ndarray, num_nodes: int) -> np.ndarray:
     return np.flatnonzero(members) if members.dtype == bool else np.unique(members)
 
 
-def _members(path, name, array, num_nodes, column):
-    kind = split_of(name)[1]
+def _members(path: Path, name: str, array: np.ndarray, num_nodes: int, column: int | None) -> np.ndarray:
+    kind = meaning_of(name)[1]
     if kind != "index" and array.ndim == 2 and len(array) == num_nodes:
         if array.shape[1] > 1 and column is None:
             raise FormatError(
                 f"{path}: {name} has {array.shape[1]} columns, one for each of so many splits; choose one with "
                 f"--split-column 0..{array.shape[1] - 1}"
             )
-        if array.shape[1] > 1 and not 0 <= column < array.shape[1]:
+        if array.shape[1] > 1 and column is not None and not 0 <= column < array.shape[1]:
             raise FormatError(
                 f"{path}: --split-column {column} is outside the columns 0..{array.shape[1] - 1} of {name}"
             )
@@ -181,7 +192,7 @@ def _members(path, name, array, num_nodes, column):
     if len(array) == num_nodes > 2 and np.isin(array, (0, 1)).all():
         raise FormatError(
             f"{path}: {name} has a 0 or 1 for each node, which may be a mask or a list of ids; call it "
-            f"{split_of(name)[0]}_mask if it is a mask, else name each node once"
+            f"{meaning_of(name)[0]}_mask if it is a mask, else name each node once"
         )
     if len(array) and (array.min() < 0 or array.max() >= num_nodes):
         raise FormatError(

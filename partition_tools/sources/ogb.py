@@ -10,23 +10,33 @@ none. Several label columns are a multi-label task. Edge features and additional
 read, which a warning says.
 """
 
+from pathlib import Path
+
+import numpy as np
+
 from hpcgnn.errors import FormatError
 from partition_tools.counts import stated
+from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources import ogb_hetero
 from partition_tools.sources.npz import load, member
 from partition_tools.sources.ogb_files import edge_table, say_unread, split_folder, split_ids, table
+from partition_tools.tables import TableOptions
 
 NAME = "ogb"
 STORED_ONCE = ("products", "proteins")
 
 
-def matches(path):
+# (sources, destinations, number of nodes, features or None, labels or None)
+Parts = tuple[np.ndarray, np.ndarray, int, np.ndarray | None, np.ndarray | None]
+
+
+def matches(path: Path) -> bool:
     """Whether a path looks like this format."""
     return path.is_dir() and (path / "raw").is_dir()
 
 
-def read(path, tables, reporter):
+def read(path: Path, tables: TableOptions, reporter: Reporter) -> RawGraph:
     """The `RawGraph` of an unpacked data set: the folder that holds raw/ and split/."""
     tables.refuse(NAME)
     raw = path / "raw"
@@ -48,7 +58,7 @@ def read(path, tables, reporter):
     )
 
 
-def _text(raw, reporter):
+def _text(raw: Path, reporter: Reporter) -> Parts:
     counts = table(raw / "num-node-list.csv.gz")
     if counts is None:
         raise FormatError(f"{raw} has no num-node-list.csv.gz")
@@ -65,13 +75,13 @@ def _text(raw, reporter):
     return edges[:, 0], edges[:, 1], _one(counts, raw), features, labels
 
 
-def _binary(raw, reporter):
+def _binary(raw: Path, reporter: Reporter) -> Parts:
     with load(raw / "data.npz") as archive:
         say_unread(
             raw / "data.npz", archive.files, ("edge_index", "num_nodes_list", "num_edges_list", "node_feat"), reporter
         )
 
-        def get(name):
+        def get(name: str) -> np.ndarray | None:
             return member(archive, raw / "data.npz", name)
 
         edge_index, counts, features = get("edge_index"), get("num_nodes_list"), get("node_feat")
@@ -84,7 +94,7 @@ def _binary(raw, reporter):
     return edge_index[0], edge_index[1], _one(counts, raw), features, labels
 
 
-def _one(counts, raw):
+def _one(counts: np.ndarray, raw: Path) -> int:
     if counts.size != 1:
         raise FormatError(f"{raw} holds {counts.size} graphs; expected one (node property prediction)")
     return stated(counts, f"the number of nodes in {raw}")

@@ -1,26 +1,30 @@
 """What the layouts of OGB have in common: compressed tables without headings, and one folder of splits."""
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.progress import Reporter
 from partition_tools.tables import numeric, read_frame
 
 SPLITS = (("train", "train"), ("val", "valid"), ("test", "test"))
 
 
-def table(file):
+def table(file: Path) -> np.ndarray | None:
     """The numbers of a table without heading, 2-D, or None if there is no such file. An empty one has no columns."""
     return numeric(read_frame(file, header=False).to_numpy(), file) if file.is_file() else None
 
 
-def say_unread(path, there, known, reporter):
+def say_unread(path: Path, there: Iterable[str], known: Iterable[str], reporter: Reporter) -> None:
     """One warning that names what lies in a data set and is not read. there, known: names without their suffix."""
     unread = sorted(set(there) - set(known))
     if unread:
         reporter.warn(f"{path}: not read: {', '.join(unread)}")
 
 
-def edge_table(file):
+def edge_table(file: Path) -> np.ndarray:
     """Sources and destinations, int (E, 2), of `file`. FormatError if they are not, or if it is missing."""
     edges = table(file)
     if edges is None:
@@ -32,7 +36,7 @@ def edge_table(file):
     return edges
 
 
-def split_folder(path):
+def split_folder(path: Path) -> Path | None:
     """split/<type> of a data set, of which there must be one; None where there are no splits."""
     folders = sorted(folder for folder in path.glob("split/*") if folder.is_dir())
     if len(folders) > 1:
@@ -40,7 +44,7 @@ def split_folder(path):
     return folders[0] if folders else None
 
 
-def split_ids(folder):
+def split_ids(folder: Path) -> dict[str, np.ndarray]:
     """{"train", "val", "test": node ids int64} of the tables in a folder, all three of which must be there."""
     split = {}
     for name, file in SPLITS:

@@ -11,9 +11,12 @@ theirs. Types without features get rows of zeros, which a projection with a bias
 of the type. Other tables (node_year, edge_reltype) are not read, which a warning says, nor are features of edges.
 """
 
+from pathlib import Path
+
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.ogb_files import SPLITS, edge_table, say_unread, split_folder, split_ids, table
 from partition_tools.tables import read_frame
@@ -30,7 +33,7 @@ _READ = (
 )
 
 
-def read(path, reporter):
+def read(path: Path, reporter: Reporter) -> RawGraph:
     """The `RawGraph` of the folder that holds raw/ and split/. Raises FormatError naming the file that is wrong."""
     raw = path / "raw"
     say_unread(raw, (file.name.removesuffix(".csv.gz") for file in raw.iterdir()), _READ, reporter)
@@ -59,7 +62,7 @@ def read(path, reporter):
     )
 
 
-def _counts(file):
+def _counts(file: Path) -> dict[str, int]:
     """{node type: number of nodes} in the order of the file."""
     frame = read_frame(file, header=True)
     values = frame.to_numpy()
@@ -71,7 +74,7 @@ def _counts(file):
     return dict(zip((str(name).strip() for name in frame.columns), values[0].tolist()))
 
 
-def _relations(file, counts):
+def _relations(file: Path, counts: dict[str, int]) -> list[tuple[str, ...]]:
     """[(head, relation, tail)] in the order of the file."""
     values = read_frame(file, header=False).to_numpy()
     if values.size == 0 or values.shape[1] != 3:
@@ -88,7 +91,7 @@ def _relations(file, counts):
     return relations
 
 
-def _edges(folder, relation, counts, starts):
+def _edges(folder: Path, relation: tuple[str, ...], counts: dict[str, int], starts: dict[str, int]) -> list[np.ndarray]:
     """(sources, destinations) int64 in ids of the whole graph."""
     folder /= SEPARATOR.join(relation)
     edges, stated = edge_table(folder / "edge.csv.gz"), table(folder / "num-edge-list.csv.gz")
@@ -103,7 +106,7 @@ def _edges(folder, relation, counts, starts):
     return ends
 
 
-def _shifted(ids, kind, counts, starts, file):
+def _shifted(ids: np.ndarray, kind: str, counts: dict[str, int], starts: dict[str, int], file: Path) -> np.ndarray:
     """Ids within a node type as ids of the whole graph; one outside its type would be a node of another type."""
     wrong = (ids < 0) | (ids >= counts[kind])
     if wrong.any():
@@ -112,7 +115,7 @@ def _shifted(ids, kind, counts, starts, file):
     return ids.astype(np.int64) + starts[kind]
 
 
-def _tables(raw, folder, counts):
+def _tables(raw: Path, folder: str, counts: dict[str, int]) -> dict[str, np.ndarray]:
     """{node type: numbers with one row per node} of raw/FOLDER/TYPE/FOLDER.csv.gz, as far as they are there."""
     found = {}
     flags = _flags(raw / f"nodetype-has-{folder.removeprefix('node-')}.csv.gz", counts)
@@ -128,7 +131,7 @@ def _tables(raw, folder, counts):
     return found
 
 
-def _flags(file, counts):
+def _flags(file: Path, counts: dict[str, int]) -> dict[str, bool]:
     """{node type: whether it has something} of a table with a heading of types; {} without the table."""
     if not file.is_file():
         return {}
@@ -142,7 +145,7 @@ def _flags(file, counts):
     return dict(zip(names, values[0].tolist()))
 
 
-def _features(raw, counts, starts, reporter):
+def _features(raw: Path, counts: dict[str, int], starts: dict[str, int], reporter: Reporter) -> np.ndarray | None:
     tables = _tables(raw, "node-feat", counts)
     if not tables:
         return None
@@ -164,7 +167,7 @@ def _features(raw, counts, starts, reporter):
     return features
 
 
-def _labels(raw, counts, starts):
+def _labels(raw: Path, counts: dict[str, int], starts: dict[str, int]) -> np.ndarray | None:
     tables = _tables(raw, "node-label", counts)
     if len(tables) > 1:
         raise FormatError(f"{raw / 'node-label'}: {', '.join(tables)} have labels; expected one node type with labels")
@@ -175,14 +178,14 @@ def _labels(raw, counts, starts):
     return None
 
 
-def _split(path, counts, starts):
+def _split(path: Path, counts: dict[str, int], starts: dict[str, int]) -> dict[str, np.ndarray]:
     """{"train", "val", "test": node ids of the whole graph}."""
     folder = split_folder(path)
     if folder is None:
         return {}
     flags = _flags(folder / "nodetype-has-split.csv.gz", counts)
     kinds = [kind for kind in counts if flags.get(kind, not flags and (folder / kind).is_dir())]
-    split = {}
+    split: dict[str, list[np.ndarray]] = {}
     for kind in kinds:
         for name, ids in split_ids(folder / kind).items():
             file = folder / kind / f"{dict(SPLITS)[name]}.csv.gz"

@@ -12,8 +12,8 @@ ROOT = Path(hpcgnn.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
-    ["declaring", "errors", "kernels", "memory", "suggestions"],
-    ["comm", "options", "records"],
+    ["declaring", "errors", "listing", "memory", "suggestions"],
+    ["comm", "kernels", "options", "records"],
     ["config", "effects", "exchange", "graphfile", "report"],
     ["arguments", "placement"],
     ["graph"],

@@ -31,8 +31,8 @@ def test_tensors_that_are_alive_do_not_overlap(script):
         assert arena.taken == sum(-(-t.nbytes // GRAIN) * GRAIN for t, _ in alive) <= arena.nbytes
     assert all(bool((t == rows).all()) for t, rows in alive)
     alive.clear()
-    assert arena.taken == 0 and sum(free for *_, free in arena._free) == arena.nbytes
-    assert len(arena._free) == len([p for p in arena._pieces if p is not None]), "what is free has been joined again"
+    assert arena.taken == 0 and sum(arena.free_sizes()) == arena.nbytes
+    assert sorted(arena.free_sizes()) == sorted(arena.piece_sizes()), "what is free has been joined again"
 
 
 def test_a_larger_piece_replaces_smaller_ones_that_are_free():

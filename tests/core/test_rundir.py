@@ -26,7 +26,7 @@ def test_two_jobs_in_one_run_directory(tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     first.append({"epoch": 2})
     assert [record["epoch"] for record in first.records()] == [1, 2]
-    first._begun = True
+    first.begin(make_config({"graph": "-"}, registry_choices()), 2)
     first.close()
     RunDir(tmp_path / "run", resume=True).close()
 

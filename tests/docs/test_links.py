@@ -20,10 +20,9 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("[a-z]*/README.md")), *sorted(ROOT.glob("[a-z]*/*/README.md"))]
 TEXTS = [*PAGES, *READMES]
 # Pages that another change is to bring: docs/site/hooks.py stands in for them.
-COMING = {ROOT / "docs" / "kernels.md"}
 FOLDERS = ("hpcgnn", "partition_tools", "jobs", "env", "tests", "docs")
 # What a page may name as an example of something that is not here.
-EXAMPLES = {"jobs/sites/mine.sh", "jobs/SCRIPT", "docs/kernels.md"}
+EXAMPLES = {"jobs/sites/mine.sh", "jobs/SCRIPT", "tests/kernels/test_name.py"}
 
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="there is no documentation beside the tests")
 
@@ -60,8 +59,6 @@ def test_links_lead_somewhere(path):
             continue
         name, _, anchor = link.partition("#")
         target = (path.parent / name).resolve() if name else path
-        if target in COMING:
-            continue
         if not target.exists() or anchor and anchor not in anchors(target):
             dead.append(link)
     assert not dead
@@ -76,7 +73,7 @@ def test_pages_stay_in_the_site(path):
 
 def test_every_page_is_in_the_navigation():
     named = set(re.findall(r"[\w-]+\.md", SITE.read_text(encoding="utf-8").split("\nnav:")[1]))
-    assert named | {path.name for path in COMING} == {path.name for path in (*PAGES, *COMING)}
+    assert named == {path.name for path in PAGES}
 
 
 @of(TEXTS)
@@ -116,6 +113,7 @@ def test_options_that_are_named_exist(path):
     known = options["scripts"].union(*options["hpcgnn"].values(), *options["partition_tools"].values())
     # Of sbatch, srun, pytest and coverage; and the one that an error explains as --lr.
     known |= {"--mpi", "--signal", "--ntasks-per-node", "--deselect", "--durations", "--rcfile", "--learning-rate"}
+    known |= {"--no-deps", "--no-build-isolation"}  # of pip
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))
     assert not sorted(named - known)
 

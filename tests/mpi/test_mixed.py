@@ -26,7 +26,9 @@ def trained(comm, path, epochs=4, **options):
     trainer = build_trainer(comm, configure(path, lr=0.003, **options), "metis", rows=7)
     wanted = torch.bfloat16 if options.get("precision") == "mixed" else torch.float32
     for conv in trainer.model.convs[1:]:
-        conv.register_forward_pre_hook(lambda conv, given: check_type(getattr(given[1], "rows", given[1]).dtype, wanted))
+        conv.register_forward_pre_hook(
+            lambda conv, given: check_type(getattr(given[1], "rows", given[1]).dtype, wanted)
+        )
     losses = torch.tensor([trainer.step(epoch) for epoch in range(epochs)])
     return losses, torch.cat([p.detach().flatten() for p in trainer.model.parameters()]), trainer
 

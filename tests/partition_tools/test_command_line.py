@@ -73,7 +73,7 @@ def test_no_torch_and_no_mpi():
         "if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True).stdout.strip() == "[]"
-    for file in [*(ROOT / "partition_tools").rglob("*.py"), ROOT / "hpcgnn" / "graph" / "clusters.py"]:
+    for file in [*(ROOT / "partition_tools").rglob("*.py"), ROOT / "hpcgnn" / "placement" / "clusters.py"]:
         names = {
             name.name
             for node in ast.walk(ast.parse(file.read_text()))

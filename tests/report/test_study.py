@@ -50,10 +50,10 @@ def test_one_rank_sends_nothing(runs):
 
 def test_parts_of_an_epoch_add_up(runs):
     """In every epoch they add up to the slowest rank's time; their medians do so nearly."""
-    from hpcgnn.report.measures import PARTS, _parts_of_epoch
+    from hpcgnn.report.measures import PARTS, parts_of_epoch
 
     for record in runs("p2-a")[0].records:
-        parts = _parts_of_epoch(record["seconds"])
+        parts = parts_of_epoch(record["seconds"])
         assert parts.keys() == PARTS.keys()
         assert sum(parts.values()) == pytest.approx(record["seconds"]["epoch"]["max"])
 

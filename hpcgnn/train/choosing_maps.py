@@ -1,0 +1,59 @@
+"""Which map a run uses: one that the graph file has, one that is made for this run, or one of `--assignment`."""
+
+import numpy as np
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.placement.clusters import deal_clusters, map_clusters
+
+MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
+
+
+def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str, np.ndarray]:
+    """(name, cluster_to_rank int32 (K,)) for this number of ranks. Collective. Raises GraphError or ConfigError on all
+    ranks.
+    """
+    with comm.together("choosing the cluster map"):
+        name, found = find_map(file, config, comm.size)
+        if found is not None:
+            return name, found
+        made = None
+        if comm.rank == 0:
+            offsets = file.read("clusters/offsets", dtype=np.int64)
+            seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
+            made = map_clusters(np.diff(offsets), file.cluster_graph(), comm.size, seed)
+    return name, comm.broadcast_object(made)
+
+
+def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarray | None]:
+    """(name, cluster_to_rank int32 (K,), or None if the map is to be made) for so many ranks. Raises GraphError or
+    ConfigError. Not collective.
+    """
+    stored, wanted = file.partitionings(), config.data.partition
+    fitting = [name for name, numbers in stored.items() if ranks in numbers]
+    # `metis` is what `partition` makes by default; any other single fitting map will do as well.
+    name = wanted or ("metis" if "metis" in fitting or len(fitting) != 1 else fitting[0])
+    if ranks > file.meta.num_clusters:
+        raise ConfigError(
+            f"{ranks} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "
+            f"ranks or partition the graph with --ranks {ranks}"
+        )
+    if config.schedule.assignment != "metis" and ranks > 1:
+        return config.schedule.assignment, deal(file, config, ranks)
+    if ranks == 1 and not wanted:
+        return "whole", np.zeros(file.meta.num_clusters, np.int32)  # one rank owns everything and needs no map
+    misnamed = wanted and wanted not in stored
+    if name in fitting or misnamed or not config.data.auto_partition:
+        return name, file.cluster_map(name, ranks)[0]
+    return "auto", None
+
+
+def deal(file: GraphFile, config: Config, ranks: int) -> np.ndarray:
+    """The map of `--assignment`: int32 (K,) clusters to ranks, or (n,) nodes to ranks; the same wherever it is made."""
+    seed = config.run.seed % 2**31
+    if config.schedule.assignment == "super-nodes":
+        return deal_clusters(np.diff(file.read("clusters/offsets", dtype=np.int64)), ranks, seed)
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(file.meta.num_nodes)
+    return (order % ranks).astype(np.int32)
