@@ -177,8 +177,8 @@ def _add_option(group: argparse._ActionsContainer, declared: Field[Any], choices
 
 def registry_choices() -> Choices:
     """The names that the registries offer, those of models with the options that they use."""
-    from hpcgnn.nn.model_registry import MODELS
     from hpcgnn.nn.norm import NORM_LAYERS
+    from hpcgnn.nn.registry import MODELS
     from hpcgnn.schedules.schedule_registry import SCHEDULES
 
     models = {name: entry.uses for name, entry in MODELS.items()}

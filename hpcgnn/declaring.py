@@ -68,7 +68,7 @@ def option(
     range.
 
     What an option needs to have an effect: schedules: the names of the schedules that read it; by_model: a model that
-    names it (`uses` in nn/model_registry.py); needs: {another option: its values}, one of which is enough. An option
+    names it (`uses` in nn/registry.py); needs: {another option: its values}, one of which is enough. An option
     without effect gives a warning, a strict one an error (see effects.py). on_resume: `said` where a resumed run may
     change the value, and says so; `same` where it must keep it.
     """

@@ -1,7 +1,7 @@
 """Options that were given and have no effect with what else was chosen: said in one line, or refused.
 
 An option's declaration says what the option needs (declaring.py). A model's entry says which options the model uses
-(nn/model_registry.py). An option on the command line always counts as given. An option in a file counts only where its
+(nn/registry.py). An option on the command line always counts as given. An option in a file counts only where its
 value is not the default, since the config.toml of a run holds every option.
 """
 

@@ -27,7 +27,7 @@ class DataConfig:
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     model: str = option("gcn", "model to train", choices="models")
-    plugin: str = option("", "Python file that registers further models (see `hpcgnn.nn.model_registry.register`)")
+    plugin: str = option("", "Python file that registers further models (see `hpcgnn.nn.registry.register`)")
     layers: int = option(3, "number of layers (hops for sgc)", least=1, most=10_000)
     hidden: int = option(
         256,

@@ -19,7 +19,7 @@ from hpcgnn.memory.arena import Arena
 class HaloBuffers:
     """limit: bytes for all buffers together. nbytes: what has been needed, and therefore allocated, so far.
 
-    widest_row: bytes of the widest row that was asked about, with a third of what it takes to return something for it
+    widest_row: bytes of the widest row that was declared, with a third of what it takes to return something for it
     and to widen it. arena: the rank's other large memory, for the operators that work from these buffers.
     """
 
@@ -31,6 +31,11 @@ class HaloBuffers:
     def nbytes(self):
         return self._memory.nbytes
 
+    def declare(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0) -> None:
+        """Say how much one row takes that a stream is going to exchange; see `cap`."""
+        beside = 4 * return_bytes + summed_bytes + widened_bytes
+        self.widest_row = max(self.widest_row, row_bytes + -(-beside // 3))
+
     def cap(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0, rows=0) -> int:
         """The most rows of a turn: three buffers of rows of this size, and four of what returns for each, fit the
         limit.
@@ -38,9 +43,7 @@ class HaloBuffers:
         summed_bytes: per row of a turn, where results are summed before they are narrowed. widened_bytes: per row of a
         round, of which none has more than `rows`.
         """
-        beside = 4 * return_bytes + summed_bytes
-        self.widest_row = max(self.widest_row, row_bytes + -(-(beside + widened_bytes) // 3))
-        each = 3 * row_bytes + beside
+        each = 3 * row_bytes + 4 * return_bytes + summed_bytes
         return max(0, self.limit - widened_bytes * rows) // max(1, each)
 
     def lease(self, sizes):

@@ -38,7 +38,7 @@ class StaleExchange:
 
     def lease(self, widened, summed):
         """Memory for one round's rows widened, and for one round's gradients."""
-        self.buffers.cap(0, 0, 0, widened + summed, self.longest)
+        self.buffers.declare(0, 0, 0, widened + summed)
         return self.buffers.lease([0] * 7 + [summed * self.longest, widened * self.longest])
 
 

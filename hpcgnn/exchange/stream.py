@@ -98,11 +98,12 @@ class Stream:
         """One Transfer per turn: as many consecutive rounds as fit the buffers at this width. The same ones every
         time.
         """
-        summed = back.width * back.dtype.itemsize if back.narrow else 0
-        widened = max(form.widened_bytes, back.widened_bytes)
-        cap = self.buffers.cap(form.message_bytes(1), back.message_bytes(1), summed, widened, self._longest)
         if (form, back) not in self.buffers.cuts(self):
-            turns = self._turns(cap)
+            summed = back.width * back.dtype.itemsize if back.narrow else 0
+            widened = max(form.widened_bytes, back.widened_bytes)
+            takes = form.message_bytes(1), back.message_bytes(1), summed, widened
+            self.buffers.declare(*takes)
+            turns = self._turns(self.buffers.cap(*takes, self._longest))
 
             def most(values):
                 return max(values, default=0)

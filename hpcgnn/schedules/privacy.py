@@ -5,7 +5,7 @@ trained parameters are not covered: they are sent by every model that transforms
 """
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 
 
 def check_privacy(config, spec):

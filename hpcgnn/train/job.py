@@ -19,8 +19,8 @@ from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
-from hpcgnn.nn.model_registry import MODELS, complete, weights_ignored
 from hpcgnn.nn.plugin import plugin_hash
+from hpcgnn.nn.registry import MODELS, complete, weights_ignored
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.train import rank_state
@@ -294,7 +294,8 @@ def make_buffers(row_bytes: int, config: Config) -> HaloBuffers:
     fits.
     """
     buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20))
-    if buffers.cap(max(1, row_bytes)) < 1:
+    buffers.declare(max(1, row_bytes))
+    if buffers.cap(buffers.widest_row) < 1:
         error = ConfigError(
             f"--halo-buffer {config.schedule.halo_buffer} MiB is too small for one row: expected at least "
             f"{3 * row_bytes / 2**20:.6f} MiB, three buffers of one row of {row_bytes} bytes"

@@ -8,7 +8,7 @@ from hpcgnn.errors import TrainingError
 from hpcgnn.graph.pruning import WORTHWHILE, prune
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.train.clock import Clock, unwatched

@@ -21,8 +21,8 @@ from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.nn.model_registry import MODELS
 from hpcgnn.nn.plugin import COPY
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import shown_number, to_json, write_atomically
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process

@@ -1,8 +1,8 @@
 """A training step on a graph of 256 nodes in this process alone.
 
 It shows two things before the real graph is read: a mistake in a model, and how wide the rows are that the model
-exchanges, which decides how the halo is cut into rounds. And it lets the memory baseline include what every process
-needs.
+declares to exchange, which decides how the halo is cut into rounds. And it lets the memory baseline include what every
+process needs.
 """
 
 import numpy as np
@@ -59,8 +59,9 @@ def toy_graph(spec, multi_label):
 
 
 def toy_step(spec, config, multi_label):
-    """Run one step and one evaluation of every stage. Returns the bytes of the widest row that is exchanged, as
-    HaloBuffers counts them (`widest_row`)."""
+    """Run one step and one evaluation of every stage. Returns the bytes of the widest row that its streams declare, as
+    HaloBuffers counts them (`widest_row`).
+    """
     buffers = HaloBuffers(0)
     config = config.replace(average_steps=1, average_seconds=0.0, drop_ranks="", correct_every=0)  # one step of a round
     trainer = Trainer(toy_graph(spec, multi_label), spec, config, SoloCommunicator(), buffers)

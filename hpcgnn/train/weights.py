@@ -10,7 +10,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.relations import odd_relations
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 
 log = logging.getLogger("hpcgnn")

@@ -7,7 +7,7 @@ import torch
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.errors import CheckpointError, RunDirError, TrainingError
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train import checkpoint
 from hpcgnn.train.optim import build_optimizer

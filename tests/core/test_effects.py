@@ -9,7 +9,7 @@ import pytest
 from hpcgnn.__main__ import main, registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.effects import without_effect
-from hpcgnn.nn.model_registry import MODELS, register
+from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.options import SECTIONS
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
@@ -137,7 +137,7 @@ def test_what_a_file_changes_in_vain_is_said(capsys, tmp_path, paths):
 
 
 def test_of_the_options_of_a_plugin_nothing_is_known(monkeypatch):
-    monkeypatch.setattr("hpcgnn.nn.model_registry.MODELS", dict(MODELS))
+    monkeypatch.setattr("hpcgnn.nn.registry.MODELS", dict(MODELS))
     register("own")(type("Own", (), {}))
     choices = registry_choices()
     typed = {"graph": "g.h5", "model": "own", "heads": 8, "plugin": "own.py", "momentum": 0.5}

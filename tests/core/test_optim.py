@@ -11,7 +11,7 @@ import torch
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.memory.arena import Arena
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.gradients import FlatGradients
 from hpcgnn.train.optim import build_optimizer, learning_rate, set_learning_rate

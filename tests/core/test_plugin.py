@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hpcgnn.errors import CheckpointError, ConfigError
-from hpcgnn.nn.model_registry import MODELS, register
 from hpcgnn.nn.plugin import load_plugin, plugin_hash, plugin_source
+from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.nn.sage import SAGEConv
 from hpcgnn.train.checkpoint import check_identity
 from partition_tools.generate_graph import generate_graph
@@ -42,7 +42,7 @@ def test_the_example_of_the_readme(tmp_path):
 
 NEIGHBOURS = """
 import torch
-from hpcgnn.nn.model_registry import register
+from hpcgnn.nn.registry import register
 
 @register("largest")
 class Largest(torch.nn.Linear):
@@ -166,7 +166,7 @@ def test_names_are_taken_once():
 
 
 def test_what_was_said_of_another_forward_is_not_inherited(monkeypatch):
-    monkeypatch.setattr("hpcgnn.nn.model_registry.MODELS", {})
+    monkeypatch.setattr("hpcgnn.nn.registry.MODELS", {})
 
     @register("own")
     class Own(SAGEConv):

@@ -97,7 +97,7 @@ def test_where_there_is_no_run(graph, tmp_path, ranks):
 
 def test_a_run_of_a_plugin_goes_on(graph, tmp_path):
     (tmp_path / "own.py").write_text(
-        "from hpcgnn.nn.model_registry import register\nfrom hpcgnn.nn.gcn import GCNConv\nregister('own')(GCNConv)\n"
+        "from hpcgnn.nn.registry import register\nfrom hpcgnn.nn.gcn import GCNConv\nregister('own')(GCNConv)\n"
     )
     run = "--run-dir", tmp_path / "run"
     plugin = "--plugin", tmp_path / "own.py", "--model", "own"

@@ -13,9 +13,9 @@ import torch
 
 from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn import model_registry
+from hpcgnn.nn import registry
 from hpcgnn.nn.gcn import GCNConv
-from hpcgnn.nn.model_registry import MODELS, complete, register
+from hpcgnn.nn.registry import MODELS, complete, register
 from hpcgnn.train.checkpoint import check_identity
 from hpcgnn.train.job import model_spec, run_identity
 from partition_tools.generate_graph import generate_graph
@@ -115,10 +115,10 @@ def test_an_older_checkpoint_is_told_apart(paths):
 
 def test_biases_of_plugins_stay(paths, monkeypatch):
     """What a model of the user's own adds is its business, though it inherits from one of ours."""
-    monkeypatch.setattr("hpcgnn.nn.model_registry.MODELS", dict(MODELS))
+    monkeypatch.setattr("hpcgnn.nn.registry.MODELS", dict(MODELS))
     register("kept-bias", self_loops="add")(type("Mine", (GCNConv,), {}))
     with GraphFile(paths["rmat"]) as file:
         spec = replace(model_spec(file.meta, configure(paths["rmat"], model="gcn", norm="batch")), model="kept-bias")
     spec = complete(spec)
-    model = model_registry.MODELS["kept-bias"].build(spec)
+    model = registry.MODELS["kept-bias"].build(spec)
     assert spec.hidden_bias and all(conv.linear.bias is not None for conv in model.convs)

@@ -10,7 +10,7 @@ from hpcgnn.config import make_config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.model_registry import MODELS, complete
+from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.toy import toy_step

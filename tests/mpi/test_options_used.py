@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 

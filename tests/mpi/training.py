@@ -7,8 +7,8 @@ from hpcgnn.config import make_config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.model_registry import MODELS
 from hpcgnn.nn.norm import NORM_LAYERS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.train.job import model_spec
 from hpcgnn.train.loop import Trainer

@@ -11,7 +11,7 @@ from hpcgnn.config import SECTION_OF, make_config
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve
 from hpcgnn.train.loop import Trainer
