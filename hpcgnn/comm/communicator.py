@@ -29,18 +29,33 @@ class Exchange:
 
     def arrived(self) -> bool:
         """Whether all are through; looks and does not wait."""
-        return True
+        raise NotImplementedError
 
     def finish_receiving(self) -> None:
         """Wait until what comes is here."""
+        raise NotImplementedError
 
     def finish_sending(self) -> None:
         """Wait until the tensors that go may be used again."""
+        raise NotImplementedError
 
     def finish(self) -> None:
         """Wait for both."""
         self.finish_receiving()
         self.finish_sending()
+
+
+class Finished(Exchange):
+    """Nothing is under way."""
+
+    def arrived(self) -> bool:
+        return True
+
+    def finish_receiving(self) -> None:
+        pass
+
+    def finish_sending(self) -> None:
+        pass
 
 
 class Communicator:
@@ -57,10 +72,10 @@ class Communicator:
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> "Exchange":
         """Begin to send and to receive contiguous tensors: the one verb for messages between two ranks.
 
-        outgoing, incoming: [(rank, tensor)], at most one of each for a rank; what comes has exactly the size that is
-        sent. kind: the ledger's name for the traffic, the same on both ends. Ranks that have nothing to send or to
-        receive may leave the call out; those that have call in the same order for each pair of ranks and kind, since
-        messages of a kind arrive in the order in which they were sent. Not collective.
+        outgoing, incoming: [(rank, tensor)]; several for one rank arrive in this order, and what comes has exactly the
+        size that is sent. kind: the ledger's name for the traffic, the same on both ends. Ranks that have nothing to
+        send or to receive may leave the call out; those that have call in the same order for each pair of ranks and
+        kind, since messages of a kind arrive in the order in which they were sent. Not collective.
         """
         raise NotImplementedError
 

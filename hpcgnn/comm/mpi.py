@@ -51,9 +51,14 @@ class MpiCommunicator(Communicator):
         self.rank, self.size = self._comm.rank, self._comm.size
         self.ledger, self._watchdog, self._heartbeats = Ledger(), watchdog, None
         self.pulse = Pulse() if watchdog is None else watchdog.pulse
+        self._kinds: dict[int, str] = {}  # by tag
 
     def exchange(self, outgoing, incoming, kind):
-        tag = zlib.crc32(kind.encode()) & _MOST_TAG  # a message of another kind is never taken for this one
+        tag = zlib.crc32(kind.encode()) & _MOST_TAG  # a message of another kind is not taken for this one
+        if self._kinds.setdefault(tag, kind) != kind:
+            raise ValueError(
+                f"messages of kind {kind!r} would have the tag of {self._kinds[tag]!r}; give them another name"
+            )
         receives = [self._comm.Irecv(as_bytes(tensor), rank, tag) for rank, tensor in incoming]
         sends = [self._comm.Isend(as_bytes(tensor), rank, tag) for rank, tensor in outgoing]
         sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))

@@ -1,6 +1,6 @@
 """One rank without MPI: for tests, for tools, and for the toy training step before the memory baseline."""
 
-from hpcgnn.comm.communicator import Communicator, Exchange
+from hpcgnn.comm.communicator import Communicator, Finished
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.pulse import Pulse
 
@@ -13,7 +13,7 @@ class SoloCommunicator(Communicator):
 
     def exchange(self, outgoing, incoming, kind):
         assert not outgoing and not incoming, "one rank has nobody to exchange with"
-        return Exchange()
+        return Finished()
 
     def allreduce_(self, tensor, kind, op="sum"):
         return tensor

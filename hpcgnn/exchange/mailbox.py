@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hpcgnn.comm import Exchange
+from hpcgnn.comm import Exchange, Finished
 from hpcgnn.exchange.wire import read_rows
 
 
@@ -37,7 +37,7 @@ class Mailbox:
     def __init__(self, comm, sources, dests, delay, smoothing, kind):
         self._comm, self._sources, self._dests = comm, sources, dests
         self._delay, self._smoothing, self._kind = delay, smoothing, kind
-        self._letters, self._sent, self._outgoing, self._average = [], Exchange(), None, None
+        self._letters, self._sent, self._outgoing, self._average = [], Finished(), None, None
         self.num_rows = sum(rows for _, rows in sources)
 
     @property

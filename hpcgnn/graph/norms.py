@@ -26,7 +26,9 @@ def _sym(graph, dtype):
     """D_in^-1/2 A D_out^-1/2 (Kipf and Welling, ICLR'17, eq. 2; with out-degrees of sources where the graph is
     directed). Degrees below 0 are refused before (train/weights.py).
     """
-    return _inverse_root(graph.inward.degree, dtype), _inverse_root(graph.outward.degree, dtype)
+    row_scale = _inverse_root(graph.inward.degree, dtype)
+    alike = graph.outward is graph.inward
+    return row_scale, row_scale if alike else _inverse_root(graph.outward.degree, dtype)
 
 
 NORMS = {"sum": _sum, "mean": _mean, "sym": _sym}

@@ -133,14 +133,17 @@ class Graph:
         key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
         return self.operator(Attention(shape))(projected, shape, key, p, terms)
 
-    def attention_layer(self, x, weight, bias, shape, layer, p, terms=None, hand_over=False):
+    def attention_layer(self, x, weight, bias, shape, layer, p, terms=None, *, hand_over=False):
         """attend(x W) + bias as one operator; see ops/attention_layer.py."""
         key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
-        return attention_layer(x, weight, bias, terms, self.operator(Attention(shape)), shape, key, p, hand_over)
+        return attention_layer(
+            x, weight, bias, terms, self.operator(Attention(shape)), shape, key, p, hand_over=hand_over
+        )
 
     def largest(self, x):
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
-        return self.operator(Largest())(_dense(x))
+        x = _dense(x)
+        return self.operator(Largest())(x)
 
     def relate(self, x, coefficients, bases):
         """Relational aggregation of own rows x (n_p, d_in); see ops/relational.py. Differentiable, collective."""
@@ -166,7 +169,8 @@ class Graph:
                 f"propagate: expected a row of `edge` for each of the {self._local.inward.edges.count} in-edges of "
                 f"own nodes, got {len(edge)}"
             )
-        return self.operator(Messages())(rule, _dense(x_src), x_dst, edge)
+        x_src = _dense(x_src)
+        return self.operator(Messages())(rule, x_src, x_dst, edge)
 
     def dropout(self, x, p, layer, purpose=Purpose.DROPOUT):
         """Dropout with draws keyed by epoch, layer, original node id and column. x: (n_p, F) tensor or SparseRows."""

@@ -32,7 +32,8 @@ class Model(nn.Module):
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
         for conv, norm, above in zip(self.convs, self.norms, self.convs[1:]):
             if hasattr(conv, "hands_over"):
-                conv.hands_over = self._takes_over(above) and isinstance(norm, Identity)
+                returns = getattr(above, "returns_loans", False)
+                conv.hands_over = self._takes_over(above) and returns and isinstance(norm, Identity)
 
     def forward(self, whole):
         h, before = self._input_layer(whole.at(0)), None

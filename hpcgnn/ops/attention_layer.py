@@ -17,15 +17,17 @@ from hpcgnn.ops.handover import Handover, Loan
 from hpcgnn.ops.row_tiles import in_rows
 
 
-def attention_layer(x, weight, bias, terms, operator, shape, key, p, hand_over=False):
+def attention_layer(x, weight, bias, terms, operator, shape, key, p, *, hand_over=False):
     """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
     x: a tensor, or a Handover, whose activation (EluDropout) is done first and whose gradient is written over its rows.
     weight: (d_in, F + 2H), to [z | a_src | a_dst]. bias: (F,), or (width,) for averaged heads, or None. operator:
     AdditiveAttention; terms, shape, key, p: see there. hand_over: return y as a Handover.
     """
-    activation, (x, below) = (x.activation, x.take()) if isinstance(x, Handover) else (None, (x, None))
-    lends = hand_over and not shape.average and bias is not None
+    activation, (x, below) = (x.activation, x.take(returns_loan=True)) if isinstance(x, Handover) else (None, (x, None))
+    lends = hand_over and not shape.average
+    if lends and bias is None:
+        bias = weight.new_zeros(shape.columns)  # the layer above takes it off again when it makes D
     settings = _Settings(operator, shape, key, p, activation, below, lends)
     y = _Layer.apply(x, weight, bias, terms, settings)
     return Handover(y, settings.loan) if hand_over else y

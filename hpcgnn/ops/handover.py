@@ -54,12 +54,18 @@ class Handover:
     loan: Loan | None = None
     activation: object = None
 
-    def take(self):
-        """(rows, loan) for the one who takes them over, and may write to the rows. Raises RuntimeError the second
-        time.
+    def take(self, returns_loan=False):
+        """(rows, loan) for the one who takes them over, and may write to the rows.
+
+        Raises RuntimeError the second time, and for a loan that the taker does not return: it has to be a layer of
+        attention, with an activation.
         """
         self._leave()
         if self.loan is not None:
+            if not returns_loan or self.activation is None:
+                raise RuntimeError(
+                    "these rows come with a loan; expected a layer of attention with an activation to take them"
+                )
             self.loan.taken = True
         torch.autograd.graph.increment_version(self.rows)
         return self.rows, self.loan

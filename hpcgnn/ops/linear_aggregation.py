@@ -8,7 +8,6 @@ scatter-adds.)
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 
@@ -21,17 +20,23 @@ from hpcgnn.ops.work import work
 
 @dataclass(frozen=True)
 class Direction:
-    """One of the two: row_scale · edges · source_scale. stream: Stream; kind: of its traffic."""
+    """One of the two: row_scale · edges · source_scale. stream: Stream; kind: of its traffic; halo_scales: the source
+    scales of the halo by (stream, scale), which both directions share.
+    """
 
     stream: Stream
     source_scale: torch.Tensor | None
     row_scale: torch.Tensor | None
     kind: str
+    halo_scales: dict
 
-    @cached_property
+    @property
     def halo_scale(self):
         """The source_scale of the halo, in halo order. Collective where it is first asked for."""
-        return gather_halo(self.stream.plan, self.source_scale, self.stream.comm)
+        known = id(self.stream), id(self.source_scale)
+        if known not in self.halo_scales:
+            self.halo_scales[known] = gather_halo(self.stream.plan, self.source_scale, self.stream.comm)
+        return self.halo_scales[known]
 
     def work(self, x):
         """The Work (see work.py) for own rows x (n_p, F). Collective.
@@ -43,14 +48,14 @@ class Direction:
             yield from work(self.stream, Rows(x, self.source_scale), self.kind, pieces=True)
             return
         own, halo = self.source_scale, self.halo_scale
-        for each in work(self.stream, Rows(x), self.kind, pieces=True):
-            first = each.block.first_column
-            yield each._replace(scale=own if first is None else halo[first : first + len(each.rows)])
+        for now in work(self.stream, Rows(x), self.kind, pieces=True):
+            first = now.block.first_column
+            yield now._replace(scale=own if first is None else halo[first : first + len(now.rows)])
 
-    def multiply(self, block, each, at, out, accumulate):
+    def multiply(self, block, now, at, out, accumulate):
         """Make the own rows `at` from a block of their edges, `out`, or add to it."""
         row_scale = None if self.row_scale is None else self.row_scale[at]
-        block.multiply(each.rows, out, each.scale, row_scale, accumulate)
+        block.multiply(now.rows, out, now.scale, row_scale, accumulate)
 
 
 class LinearAggregation(LinearOperator):
@@ -62,8 +67,9 @@ class LinearAggregation(LinearOperator):
 
     def __init__(self, inward, outward, row_scale, source_scale, outputs=None, constant=None):
         super().__init__(inward, outputs)
-        self.forward = Direction(inward, source_scale, row_scale, "halo_forward")
-        self.adjoint = Direction(outward, row_scale, source_scale, "halo_backward")
+        shared: dict = {}
+        self.forward = Direction(inward, source_scale, row_scale, "halo_forward", shared)
+        self.adjoint = Direction(outward, row_scale, source_scale, "halo_backward", shared)
         self._constant = constant
 
     def __call__(self, x):
@@ -83,8 +89,8 @@ class LinearAggregation(LinearOperator):
         stream, x = way.stream, x.contiguous()
         y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=sum_type(x.dtype)) if y is None else y
         y[: stream.edges.first_interior].zero_()
-        for each in way.work(x):
-            way.multiply(each.block, each, each.at, y[each.at], accumulate=not each.complete)
+        for now in way.work(x):
+            way.multiply(now.block, now, now.at, y[now.at], accumulate=not now.complete)
         return y
 
     def tiles(self, x, transposed=False, y=None):
@@ -100,13 +106,13 @@ class LinearAggregation(LinearOperator):
 
     def _tiles(self, way, x, sums, memory, lent):
         sums.zero_()
-        for each in way.work(x):
-            if not each.complete:
-                way.multiply(each.block, each, each.at, sums[each.at], accumulate=True)
+        for now in way.work(x):
+            if not now.complete:
+                way.multiply(now.block, now, now.at, sums[now.at], accumulate=True)
                 continue
-            for rows in row_tiles(each.at.stop, each.at.start):
+            for rows in row_tiles(now.at.stop, now.at.start):
                 out = memory[: rows.stop - rows.start]
-                way.multiply(way.stream.own.slice(rows.start, rows.stop), each, rows, out, accumulate=False)
+                way.multiply(way.stream.own.slice(rows.start, rows.stop), now, rows, out, accumulate=False)
                 yield rows, out
         for rows in row_tiles(len(sums)):
             yield rows, memory[: rows.stop - rows.start].copy_(sums[rows]) if lent else sums[rows]

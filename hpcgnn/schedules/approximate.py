@@ -21,4 +21,6 @@ class ApproximateInTraining:
         return (self.training if torch.is_grad_enabled() else self.exact).operator(description)
 
     def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
         return getattr(self.training, name)

@@ -39,6 +39,7 @@ class SampledHalo(PushedHalo):
     def begin_epoch(self, epoch):
         """Draw the sample of this epoch. All ranks, for the ids of the halo are fetched once."""
         self._wire.begin_epoch()
+        self._site, self._operators = None, {}  # the old sample goes before the new one is made
         inward, ids = self._local.inward, self._facts.inward_ids
         key = self._random.key(Purpose.BOUNDARY, 0)
         self.plan, kept = sample_plan(inward.plan, self._local.original_id, ids, key, self.rate)
