@@ -1,7 +1,7 @@
 """Messages between ranks: the launcher, the transport, the watchdog. The one room that imports mpi4py."""
 
-from hpcgnn.comm.communicator import Communicator, Exchange
+from hpcgnn.comm.communicator import Communicator, Exchange, Message
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.solo import SoloCommunicator
 
-__all__ = ["Communicator", "Exchange", "SoloCommunicator", "Ledger"]
+__all__ = ["Communicator", "Exchange", "Message", "SoloCommunicator", "Ledger"]
