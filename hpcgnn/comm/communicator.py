@@ -6,6 +6,9 @@ of one process by itself, `mpi.py` that over mpi4py. tests/mpi/test_communicator
 """
 
 import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -61,7 +64,7 @@ class Finished(Exchange):
 class Communicator:
     """The verbs. Unless said otherwise every one is collective: all ranks call it, in the same order.
 
-    Attributes: rank, size: int; ledger: Ledger of this rank's traffic; pulse: Pulse, to be told of long work.
+    ledger: of this rank's traffic; pulse: to be told of long work.
     """
 
     rank: int
@@ -69,7 +72,7 @@ class Communicator:
     ledger: Ledger
     pulse: Pulse
 
-    def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> "Exchange":
+    def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
         """Begin to send and to receive contiguous tensors: the one verb for messages between two ranks.
 
         outgoing, incoming: [(rank, tensor)]; several for one rank arrive in this order, and what comes has exactly the
@@ -79,34 +82,34 @@ class Communicator:
         """
         raise NotImplementedError
 
-    def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum"):
+    def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
         """Combine a contiguous tensor over all ranks in place; op is 'sum', 'max' or 'min'. Returns the tensor."""
         raise NotImplementedError
 
-    def allgather_object(self, value) -> list:
+    def allgather_object(self, value: Any) -> list[Any]:
         """The small Python values of all ranks, by rank."""
         raise NotImplementedError
 
-    def broadcast_object(self, value, root: int = 0):
+    def broadcast_object(self, value: Any, root: int = 0) -> Any:
         """The small Python value that `root` has."""
         return self.allgather_object(value if self.rank == root else None)[root]
 
-    def broadcast_(self, tensor: torch.Tensor, root: int, kind: str):
+    def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         """Overwrite a contiguous tensor with the root's. Returns the tensor."""
         raise NotImplementedError
 
-    def barrier(self):
+    def barrier(self) -> None:
         """Return when all ranks have come here."""
         self.allgather_object(None)
 
     @contextlib.contextmanager
-    def together(self, what: str):
+    def together(self, what: str) -> Iterator[None]:
         """Run the body on every rank; if it fails on any, raise on all, so that nobody waits for a rank that left.
 
         The body must not itself communicate. A mistake of the user found by several ranks is reported once, by the
         lowest of them; the error then carries `everywhere = True`, which lets the job end in order (without Abort).
         """
-        failure = None
+        failure: HpcgnnError | None = None
         try:
             yield
         except HpcgnnError as error:
@@ -125,14 +128,14 @@ class Communicator:
         where = (
             "" if len(failed) == self.size else f" [rank {ranges(failed, most=4, joined=False)} of {self.size}, {what}]"
         )
-        error = kind(text + where) if failure is not None else RemoteError(text + where)
-        error.everywhere = True
-        raise error from failure
+        told = kind(text + where) if failure is not None else RemoteError(text + where)
+        told.everywhere = True
+        raise told from failure
 
-    def show_heartbeats(self, folder):
+    def show_heartbeats(self, folder: str | Path) -> None:
         """Where the ranks of several nodes can see each other's signs of life from now on: a file in this folder."""
 
-    def close(self):
+    def close(self) -> None:
         """Give up what the transport holds."""
 
     def total(self, tensor: torch.Tensor, kind: str = "metrics") -> torch.Tensor:

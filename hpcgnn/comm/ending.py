@@ -11,7 +11,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
+from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.listing import ranges
 
 # Launchers throw away what they have not passed on yet when a rank aborts: the message must be out first.
@@ -20,7 +23,7 @@ _SECONDS_TO_BE_HEARD = 0.5
 _SECONDS_FOR_THE_SPEAKER = 4 * _SECONDS_TO_BE_HEARD
 
 
-def meet(world, failure=None):
+def meet(world: Any, failure: tuple[str, str] | None = None) -> None:
     """The first collective call of a started MPI. It ends the job if it was told of a failure on any rank.
 
     world: mpi4py's communicator of all ranks. failure: None, or (what happened in a line, its traceback) on a rank that
@@ -31,7 +34,7 @@ def meet(world, failure=None):
     if not world.allreduce(int(failure is not None), MPI.MAX):
         return
     lines = {rank: line for rank, line in enumerate(world.allgather(failure and failure[0])) if line is not None}
-    if world.rank == min(lines):
+    if failure is not None and world.rank == min(lines):
         who = others(world.rank, lines)
         say(f"hpcgnn: rank {world.rank} failed before MPI was started, and ends the job{who}:\n{failure[1]}")
     else:
@@ -39,7 +42,7 @@ def meet(world, failure=None):
     abort(1)
 
 
-def others(speaker, lines):
+def others(speaker: int, lines: Mapping[int, str]) -> str:
     """Who else failed, in words: ' (ranks 1 to 7 alike; rank 9: KeyError: 'x')'. lines: {rank: what happened in a
     line}.
     """
@@ -51,11 +54,11 @@ def others(speaker, lines):
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def end_job(rank, watchdog, line, text, code):
+def end_job(rank: int, watchdog: Watchdog | None, line: str, text: Callable[[str], str], code: int) -> NoReturn:
     """End the job because this rank failed. Does not return.
 
     line: what happened, short, so that ranks can be compared; text(others) -> the whole message, where `others` says
-    who else failed. watchdog: Watchdog or None, where this rank is alone.
+    who else failed. watchdog: None where this rank is alone.
     """
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient Ctrl-C would take the reason away
@@ -68,12 +71,12 @@ def end_job(rank, watchdog, line, text, code):
         abort(code)
 
 
-def say(text):
+def say(text: str) -> None:
     """Print on standard error, now."""
     print(text, file=sys.stderr, flush=True)
 
 
-def abort(code):
+def abort(code: int) -> NoReturn:
     """End all ranks of the job with this code, whatever they do. Does not return."""
     try:
         sys.stdout.flush()

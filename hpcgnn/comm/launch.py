@@ -14,6 +14,8 @@ import faulthandler
 import sys
 import time
 import traceback
+from collections.abc import Callable
+from typing import NoReturn
 
 from hpcgnn.comm.ending import abort, end_job, meet, say
 from hpcgnn.comm.launcher import expected_ranks, launched_rank
@@ -24,7 +26,7 @@ EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 _SECONDS_TO_LEAVE = 1.0
 
 
-def _leave(code, rank):
+def _leave(code: int, rank: int) -> int:
     """Return the code of a job that ended in order, if it is not 0 then on rank 0 alone, after the others have left."""
     if code == 0 or rank != 0:
         return 0
@@ -34,7 +36,7 @@ def _leave(code, rank):
     return code
 
 
-def fail_before_start():
+def fail_before_start() -> None:
     """End the whole job because this rank failed before MPI was started: it is started for that, or the others would
     wait in their own start for this rank. Returns if this process is alone. To be called where the exception is
     handled.
@@ -56,12 +58,17 @@ def fail_before_start():
         abort(EXIT_FAULT)
 
 
-def _in_a_line(error):
+def _in_a_line(error: BaseException | None) -> str:
     """What happened, as the last line of a traceback has it, for one rank to compare with another."""
     return traceback.format_exception_only(error)[-1].strip()
 
 
-def run(function, threads=None, without_mpi=None, watchdog=WATCHDOG_SECONDS):
+def run(
+    function: Callable[[Session], int | None],
+    threads: int | None = None,
+    without_mpi: Callable[[HpcgnnError], int] | None = None,
+    watchdog: float = WATCHDOG_SECONDS,
+) -> int:
     """Call `function(session)` on every rank inside a started MPI and return the exit code. Collective.
 
     function returns an exit code or None, the same on all ranks. watchdog: seconds after which a job that stands still
@@ -79,7 +86,7 @@ def run(function, threads=None, without_mpi=None, watchdog=WATCHDOG_SECONDS):
         if session is None and without_mpi is not None:
             return without_mpi(error)
         rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
-        if getattr(error, "everywhere", False) or (session and size == 1):
+        if session is not None and (error.everywhere or size == 1):
             if rank == 0:
                 say(f"hpcgnn: error: {error}")
             try:
@@ -114,7 +121,7 @@ def run(function, threads=None, without_mpi=None, watchdog=WATCHDOG_SECONDS):
         )
 
 
-def _end(session, error, text, code):
+def _end(session: Session | None, error: BaseException, text: Callable[[str], str], code: int) -> NoReturn:
     """`end_job` for the rank and the watchdog of a session, or of a process that has none."""
     rank, watchdog = (session.comm.rank, session.watchdog) if session else (0, None)
     end_job(rank, watchdog, _in_a_line(error), text, code)

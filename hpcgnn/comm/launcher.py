@@ -4,6 +4,7 @@ The only reader of the variables of launchers (SLURM_*, OMPI_*, PMI_*).
 """
 
 import os
+from types import ModuleType
 
 # What MPICH reads its network module from.
 _NETWORK_VARIABLES = ("MPIR_CVAR_CH4_NETMOD", "MPICH_CH4_NETMOD", "MPIR_PARAM_CH4_NETMOD")
@@ -12,7 +13,7 @@ _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
-def expected_ranks():
+def expected_ranks() -> tuple[str | None, int]:
     """(variable, number of ranks) that the launcher says it started, or (None, 1)."""
     for variable in _SIZE_VARIABLES:
         if os.environ.get(variable, "").isdigit():
@@ -20,18 +21,18 @@ def expected_ranks():
     return None, 1
 
 
-def launched_rank():
+def launched_rank() -> int:
     """The rank that the launcher gave this process, before MPI is started; 0 if there was no launcher."""
     return next((int(os.environ[name]) for name in _RANK_VARIABLES if os.environ.get(name, "").isdigit()), 0)
 
 
-def job_end_time():
+def job_end_time() -> int | None:
     """When the batch system will end this job, in seconds since 1970, or None where it does not say."""
     text = os.environ.get("SLURM_JOB_END_TIME", "")
     return int(text) if text.isdigit() else None
 
 
-def threads_per_rank(cores, sharers):
+def threads_per_rank(cores: int, sharers: int) -> int:
     """Threads for a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its cores divided by the ranks that share
     them.
     """
@@ -41,7 +42,7 @@ def threads_per_rank(cores, sharers):
     return max(1, cores // sharers)
 
 
-def choose_network(MPI):
+def choose_network(MPI: ModuleType) -> None:
     """Have MPICH use libfabric (OFI) in place of UCX under `srun --mpi=pmi2`, where the library has both and the user
     chose none. To be called before MPI is started.
 

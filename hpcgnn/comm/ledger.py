@@ -6,7 +6,9 @@ and byte counts exactly and a run record can state them. Kinds of traffic are na
 """
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass
@@ -22,13 +24,13 @@ class Entry:
 class Ledger:
     """Counts by kind of traffic since the last `take()`, and in total."""
 
-    def __init__(self):
-        self._since = {}
-        self._total = {}
-        self._alias = None
+    def __init__(self) -> None:
+        self._since: dict[str, Entry] = {}
+        self._total: dict[str, Entry] = {}
+        self._alias: str | None = None
 
     @contextlib.contextmanager
-    def booked_as(self, kind):
+    def booked_as(self, kind: str) -> Iterator[None]:
         """Book all traffic of the body under `kind` (the outermost name wins)."""
         before = self._alias
         self._alias = before or kind
@@ -37,7 +39,9 @@ class Ledger:
         finally:
             self._alias = before
 
-    def add(self, kind, messages=0, bytes_sent=0, bytes_received=0, seconds_waiting=0.0):
+    def add(
+        self, kind: str, messages: int = 0, bytes_sent: int = 0, bytes_received: int = 0, seconds_waiting: float = 0.0
+    ) -> None:
         """Book traffic of one kind. Seconds are wall time spent waiting for it."""
         kind = self._alias or kind
         for book in (self._since, self._total):
@@ -49,11 +53,11 @@ class Ledger:
             entry.bytes_received += bytes_received
             entry.seconds_waiting += seconds_waiting
 
-    def take(self):
-        """The counts since the last call, as {kind: Entry}; they start again from zero."""
+    def take(self) -> dict[str, Entry]:
+        """The counts since the last call, by kind; they start again from zero."""
         since, self._since = self._since, {}
         return since
 
-    def total(self):
+    def total(self) -> dict[str, dict[str, Any]]:
         """All counts so far, as plain dictionaries {kind: {messages, bytes_sent, bytes_received, seconds_waiting}}."""
         return {kind: asdict(entry) for kind, entry in sorted(self._total.items())}

@@ -11,17 +11,19 @@ import os
 import time
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from mpi4py import MPI
 
 from hpcgnn.comm import mpi_buffers
-from hpcgnn.comm.communicator import Communicator, Exchange
+from hpcgnn.comm.communicator import Communicator, Exchange, Message
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.mpi_buffers import as_bytes, as_numbers
 from hpcgnn.comm.progress import Progress
 from hpcgnn.comm.pulse import Pulse, make_board
+from hpcgnn.comm.watchdog import Watchdog
 
 _OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 # What every MPI library has at least.
@@ -38,22 +40,23 @@ _YIELDS = 50
 class MpiCommunicator(Communicator):
     """The verbs over a duplicate of an MPI communicator, so that nothing else can interfere with our messages.
 
-    crowding: threads per core; above 1, ranks share cores and wait by sleeping instead of spinning. watchdog: the
-    Watchdog of this rank's pulse, if there is one.
+    crowding: threads per core; above 1, ranks share cores and wait by sleeping instead of spinning. watchdog: that of
+    this rank's pulse, if there is one.
     """
 
-    def __init__(self, communicator: MPI.Comm, crowding: float, watchdog=None):
+    def __init__(self, communicator: MPI.Comm, crowding: float, watchdog: Watchdog | None = None) -> None:
         self._comm = communicator.Dup()
         self._polite = crowding > 1
         self._progress = Progress(
             MPI.Request.Testall, _SHARED_POLL_SECONDS * crowding if self._polite else _POLL_SECONDS
         )
         self.rank, self.size = self._comm.rank, self._comm.size
-        self.ledger, self._watchdog, self._heartbeats = Ledger(), watchdog, None
+        self.ledger, self._watchdog = Ledger(), watchdog
+        self._heartbeats: Path | None = None
         self.pulse = Pulse() if watchdog is None else watchdog.pulse
         self._kinds: dict[int, str] = {}  # by tag
 
-    def exchange(self, outgoing, incoming, kind):
+    def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
         tag = zlib.crc32(kind.encode()) & _MOST_TAG  # a message of another kind is not taken for this one
         if self._kinds.setdefault(tag, kind) != kind:
             raise ValueError(
@@ -66,18 +69,18 @@ class MpiCommunicator(Communicator):
             self.ledger.add(kind, messages=len(outgoing), bytes_sent=sent, bytes_received=received)
         return _MpiExchange(self, receives, sends, kind)
 
-    def advance(self, requests):
+    def advance(self, requests: list[MPI.Request]) -> None:
         """Have the helper thread test these requests."""
         self._progress.watch(requests)
 
-    def wait(self, requests, kind):
+    def wait(self, requests: list[MPI.Request], kind: str) -> None:
         """Complete these requests, and count the seconds."""
         start = time.perf_counter()
         self._progress.release(requests)
         self.complete(requests, kind)
         self.ledger.add(kind, seconds_waiting=time.perf_counter() - start)
 
-    def complete(self, requests, kind):
+    def complete(self, requests: list[MPI.Request], kind: str) -> None:
         """Wait for these requests, without a core where ranks share cores."""
         self.pulse.arrive(self.pulse.at if kind == "control" else kind)
         if not self._polite:
@@ -93,14 +96,14 @@ class MpiCommunicator(Communicator):
                     pause = min(pause + 2e-5, _POLL_SECONDS)
         self.pulse.leave()
 
-    def _collective(self, request, kind, size):
+    def _collective(self, request: MPI.Request, kind: str, size: int) -> None:
         start = time.perf_counter()
         self.complete([request], kind)
         self.ledger.add(
             kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=time.perf_counter() - start
         )
 
-    def allreduce_(self, tensor, kind, op="sum"):
+    def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
         if tensor.numel():
             result = torch.empty_like(tensor)
             (given, number), (taken, _) = as_numbers(tensor), as_numbers(result)
@@ -111,12 +114,12 @@ class MpiCommunicator(Communicator):
             tensor.copy_(result)
         return tensor
 
-    def broadcast_(self, tensor, root, kind):
+    def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         if tensor.numel():
             self._collective(self._comm.Ibcast(as_bytes(tensor), root), kind, tensor.nbytes)
         return tensor
 
-    def allgather_object(self, value):
+    def allgather_object(self, value: Any) -> list[Any]:
         data = np.frombuffer(MPI.pickle.dumps(value), np.uint8)
         counts = np.empty(self.size, np.int64)
         self._collective(self._comm.Iallgather(np.array([len(data)], np.int64), counts), "control", 8)
@@ -124,10 +127,10 @@ class MpiCommunicator(Communicator):
         self._collective(self._comm.Iallgatherv(data, [out, counts]), "control", len(data))
         return [MPI.pickle.loads(part.tobytes()) for part in np.split(out, np.cumsum(counts)[:-1])]
 
-    def barrier(self):
+    def barrier(self) -> None:
         self._collective(self._comm.Ibarrier(), "control", 0)
 
-    def show_heartbeats(self, folder):
+    def show_heartbeats(self, folder: str | Path) -> None:
         if self._watchdog is None or not self._watchdog.several_nodes:
             return
         path = Path(folder) / "heartbeats"
@@ -138,7 +141,7 @@ class MpiCommunicator(Communicator):
         self.barrier()
         self._watchdog.share(path)
 
-    def close(self):
+    def close(self) -> None:
         """Stop the helper thread and free the communicator. Collective."""
         self._progress.stop()
         self.pulse.at = "the end"
@@ -151,24 +154,26 @@ class MpiCommunicator(Communicator):
 class _MpiExchange(Exchange):
     """Requests of MPI. The helper thread knows them by their lists."""
 
-    def __init__(self, transport, receives, sends, kind):
+    def __init__(
+        self, transport: MpiCommunicator, receives: list[MPI.Request], sends: list[MPI.Request], kind: str
+    ) -> None:
         self._transport, self._receives, self._sends, self._kind = transport, receives, sends, kind
 
-    def progress(self):
+    def progress(self) -> None:
         for requests in (self._receives, self._sends):
             if requests:
                 self._transport.advance(requests)
 
-    def arrived(self):
+    def arrived(self) -> bool:
         return MPI.Request.Testall([*self._receives, *self._sends])
 
-    def finish_receiving(self):
+    def finish_receiving(self) -> None:
         self._receives = self._wait(self._receives)
 
-    def finish_sending(self):
+    def finish_sending(self) -> None:
         self._sends = self._wait(self._sends)
 
-    def _wait(self, requests):
+    def _wait(self, requests: list[MPI.Request]) -> list[MPI.Request]:
         if requests:
             self._transport.wait(requests, self._kind)
         return []

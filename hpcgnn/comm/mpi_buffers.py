@@ -1,7 +1,9 @@
 """Tensors as MPI takes them: bytes of any type and number for messages, typed numbers for reductions."""
 
 import functools
+from typing import Any
 
+import numpy as np
 import torch
 from mpi4py import MPI
 
@@ -10,7 +12,7 @@ _TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.
 MOST_COUNT = 2**31 - 1
 
 
-def as_bytes(tensor):
+def as_bytes(tensor: torch.Tensor) -> Any:
     """The tensor's memory as an MPI buffer of bytes (bfloat16 and friends have no MPI type, and need none here)."""
     if not tensor.is_contiguous():
         raise ValueError(
@@ -21,7 +23,7 @@ def as_bytes(tensor):
 
 
 @functools.cache
-def _one_of(size, most):
+def _one_of(size: int, most: int) -> MPI.Datatype:
     """A type of which one element has so many bytes, made with counts of at most `most`. Kept: there are few sizes."""
     whole, rest = divmod(size, most)
     piece = MPI.BYTE.Create_contiguous(most)
@@ -30,11 +32,11 @@ def _one_of(size, most):
     return kind
 
 
-def as_numbers(tensor):
+def as_numbers(tensor: torch.Tensor) -> tuple[np.ndarray, MPI.Datatype]:
     """The tensor's numbers as an MPI buffer of their type. Raises ValueError for types that are not reduced."""
     if not tensor.is_contiguous() or tensor.dtype not in _TYPES:
         raise ValueError(
             f"expected a contiguous tensor of {sorted(map(str, _TYPES))}, got {tensor.dtype} with strides "
             f"{tensor.stride()}"
         )
-    return [tensor.detach().view(-1).numpy(), _TYPES[tensor.dtype]]
+    return tensor.detach().view(-1).numpy(), _TYPES[tensor.dtype]

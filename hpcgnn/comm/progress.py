@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 
 class Progress(threading.Thread):
@@ -10,16 +12,16 @@ class Progress(threading.Thread):
     test(requests) -> whether all of a list are complete; it must release the interpreter's lock.
     """
 
-    def __init__(self, test, pause):
+    def __init__(self, test: Callable[[list[Any]], bool], pause: float) -> None:
         super().__init__(name="hpcgnn-progress", daemon=True)
         self._test, self.pause = test, pause
         self.lock = threading.Lock()
         self.awake = threading.Event()
-        self.pending = []
+        self.pending: list[list[Any]] = []
         self.stopping = False
-        self.failure = None
+        self.failure: BaseException | None = None
 
-    def run(self):
+    def run(self) -> None:
         try:
             while self.awake.wait() and not self.stopping:
                 with self.lock:
@@ -30,7 +32,7 @@ class Progress(threading.Thread):
         except BaseException as error:  # shown by the rank that waits, which then ends the job
             self.failure = error
 
-    def watch(self, requests):
+    def watch(self, requests: list[Any]) -> None:
         if not self.is_alive():
             self.start()
         with self.lock:
@@ -38,14 +40,14 @@ class Progress(threading.Thread):
             if not self.awake.is_set():
                 self.awake.set()
 
-    def release(self, requests):
+    def release(self, requests: list[Any]) -> None:
         """Take requests back: MPI forbids two threads to complete the same request."""
         with self.lock:
             self.pending = [other for other in self.pending if other is not requests]
         if self.failure is not None:
             raise RuntimeError("the thread that advances messages failed") from self.failure
 
-    def stop(self):
+    def stop(self) -> None:
         with self.lock:
             self.stopping = True
             self.awake.set()

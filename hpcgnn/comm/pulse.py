@@ -16,8 +16,10 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Self
 
 LINE_BYTES = 512
 # Of what a rank says of itself, so that a line holds it however it is written.
@@ -34,16 +36,16 @@ class Pulse:
     Written by the main thread alone, read by the watchdog.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.count, self.at, self.waits, self._computes = 0, "start", False, False
         self.failure = ""
 
-    def beat(self):
+    def beat(self) -> None:
         """This rank has got on with something that takes long and sends no message."""
         self.count += 1
 
     @contextlib.contextmanager
-    def computing(self):
+    def computing(self) -> Iterator[None]:
         """The body takes long and cannot say how far it is: that it uses the processor counts instead. On a machine
         that is busy with other things even a picture takes a minute.
         """
@@ -54,19 +56,21 @@ class Pulse:
             self._computes = False
             self.count += 1
 
-    def progress(self):
+    def progress(self) -> int:
         """A number that changes whenever this rank gets on."""
         if not self._computes:
             return self.count
-        clock = time.pthread_getcpuclockid(threading.main_thread().ident)
+        main = threading.main_thread().ident
+        assert main is not None, "the main thread runs"
+        clock = time.pthread_getcpuclockid(main)
         return self.count + int(10 * time.clock_gettime(clock))
 
-    def arrive(self, at):
+    def arrive(self, at: str) -> None:
         """This rank begins to wait for others."""
         self.at, self.waits = at, True
         self.count += 1
 
-    def leave(self):
+    def leave(self) -> None:
         """What it waited for has come."""
         self.waits = False
         self.count += 1
@@ -81,7 +85,7 @@ class Line:
     rank: int
     host: str
     pid: int
-    born: int
+    born: int | None
     beats: int
     count: int
     waits: bool
@@ -89,12 +93,12 @@ class Line:
     left: bool
     failure: str = ""
 
-    def is_dead(self):
+    def is_dead(self) -> bool:
         """Whether this process of this node has ended without having left in order."""
         return not self.left and born(self.pid) != self.born
 
 
-def born(pid):
+def born(pid: int) -> int | None:
     """When a process of this node started, in clock ticks since the machine did; None if it is no more (or a
     zombie).
     """
@@ -105,7 +109,7 @@ def born(pid):
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
-def own_line(rank, beats, pulse, left):
+def own_line(rank: int, beats: int, pulse: Pulse, left: bool) -> Line:
     """The line of this process."""
     pid = os.getpid()
     words = pulse.failure.encode("ascii", "replace").decode().translate(_PLAIN)[:_WORDS]
@@ -118,11 +122,11 @@ def own_line(rank, beats, pulse, left):
 class Board:
     """A file with a line for each rank of the job, empty for those that do not write to it."""
 
-    def __init__(self, descriptor, size):
+    def __init__(self, descriptor: int, size: int) -> None:
         self._file, self._size = descriptor, size
 
     @classmethod
-    def of_node(cls, node, size):
+    def of_node(cls, node: Any, size: int) -> Self | None:
         """A board of the ranks of a node, or None where there is no place for one. Collective over `node` (mpi4py)."""
         name = None
         if node.rank == 0:
@@ -141,14 +145,14 @@ class Board:
         return board
 
     @classmethod
-    def open(cls, path, size):
+    def open(cls, path: str | Path, size: int) -> Self | None:
         """A board on a file that exists, or None if it cannot be opened here."""
         try:
             return cls(os.open(path, os.O_RDWR), size)
         except OSError:
             return None
 
-    def write(self, line):
+    def write(self, line: Line) -> bool:
         """Renew a rank's line. Says whether it could be written."""
         text = json.dumps(asdict(line)).encode()
         try:
@@ -157,13 +161,13 @@ class Board:
             return False
         return len(text) < LINE_BYTES
 
-    def read(self):
+    def read(self) -> dict[int, Line]:
         """{rank: Line} of the ranks that have written; without those whose line is being written right now."""
         try:
             text = os.pread(self._file, self._size * LINE_BYTES, 0)
         except OSError:
             return {}
-        lines = {}
+        lines: dict[int, Line] = {}
         for rank in range(self._size):
             part = text[rank * LINE_BYTES : (rank + 1) * LINE_BYTES].strip(b"\0 \n")
             try:
@@ -172,11 +176,11 @@ class Board:
                 continue
         return lines
 
-    def close(self):
+    def close(self) -> None:
         os.close(self._file)
 
 
-def make_board(path, size):
+def make_board(path: str | Path, size: int) -> None:
     """Write the file of a board for so many ranks, with no lines yet."""
     with open(path, "wb") as file:
         file.write((b" " * (LINE_BYTES - 1) + b"\n") * size)

@@ -4,7 +4,10 @@ import contextlib
 import faulthandler
 import os
 import sys
+from collections.abc import Iterator
+from types import ModuleType
 
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.ending import meet
 from hpcgnn.comm.launcher import choose_network, expected_ranks, threads_per_rank
 from hpcgnn.comm.pulse import Board, Pulse
@@ -15,7 +18,7 @@ from hpcgnn.memory.resident import resident_bytes
 WATCHDOG_SECONDS = 300.0
 
 
-def load_mpi():
+def load_mpi() -> ModuleType:
     """mpi4py's MPI, not started yet, and told which network to use. Raises ImportError or RuntimeError: there is no
     library.
     """
@@ -37,7 +40,7 @@ class StartedMpi:
     ConfigError if there is no library, or one that does not belong to the launcher.
     """
 
-    def __init__(self, limit):
+    def __init__(self, limit: float) -> None:
         without_mpi = resident_bytes()
         try:
             self._mpi = MPI = load_mpi()
@@ -61,7 +64,7 @@ class StartedMpi:
         self.board = Board.of_node(node, self.world.size) if self.world.size > 1 else None
         node.Free()
 
-    def _check(self):
+    def _check(self) -> None:
         MPI, (variable, expected) = self._mpi, expected_ranks()
         if self.world.size == 1 and expected > 1:
             raise ConfigError(
@@ -76,19 +79,19 @@ class StartedMpi:
                 "messages needs; load another MPI (see `hpcgnn doctor`)"
             )
 
-    def transport(self, crowding, watchdog):
+    def transport(self, crowding: float, watchdog: Watchdog | None) -> Communicator:
         """The MpiCommunicator of all ranks. Collective."""
         from hpcgnn.comm.mpi import MpiCommunicator
 
         return MpiCommunicator(self.world, crowding, watchdog)
 
-    def finish(self):
+    def finish(self) -> None:
         """End MPI in order. Collective."""
         with self._timed():
             self._mpi.Finalize()
 
     @contextlib.contextmanager
-    def _timed(self):
+    def _timed(self) -> Iterator[None]:
         """Start and end of MPI keep the interpreter's lock, so that no watchdog can run: a timer in C shows where we
         wait, and ends this process.
         """
@@ -108,10 +111,11 @@ class Session:
     never.
     """
 
-    def __init__(self, threads=None, watchdog=WATCHDOG_SECONDS):
+    def __init__(self, threads: int | None = None, watchdog: float = WATCHDOG_SECONDS) -> None:
         self._started = started = StartedMpi(watchdog)
         self.level, self.ranks_on_node, self.mpi_bytes = started.level, started.ranks_on_node, started.memory_bytes
-        world, self.watchdog = started.world, None
+        world = started.world
+        self.watchdog: Watchdog | None = None
         if world.size > 1:
             several_nodes = started.ranks_on_node < world.size
             self.watchdog = Watchdog(world.rank, world.size, Pulse(), watchdog, started.board, several_nodes)
@@ -121,7 +125,7 @@ class Session:
         self.shares_cores = crowding > 1
         self.comm = started.transport(crowding, self.watchdog)
 
-    def finish(self):
+    def finish(self) -> None:
         """End the job in order. Collective."""
         self.comm.close()
         self._started.finish()

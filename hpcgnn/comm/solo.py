@@ -1,6 +1,10 @@
 """One rank without MPI: for tests, for tools, and for the toy training step before the memory baseline."""
 
-from hpcgnn.comm.communicator import Communicator, Finished
+from typing import Any
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator, Exchange, Finished, Message
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.pulse import Pulse
 
@@ -8,18 +12,18 @@ from hpcgnn.comm.pulse import Pulse
 class SoloCommunicator(Communicator):
     """One rank without MPI. Nothing is ever sent, and the ledger stays empty."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.rank, self.size, self.ledger, self.pulse = 0, 1, Ledger(), Pulse()
 
-    def exchange(self, outgoing, incoming, kind):
+    def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
         assert not outgoing and not incoming, "one rank has nobody to exchange with"
         return Finished()
 
-    def allreduce_(self, tensor, kind, op="sum"):
+    def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
         return tensor
 
-    def allgather_object(self, value):
+    def allgather_object(self, value: Any) -> list[Any]:
         return [value]
 
-    def broadcast_(self, tensor, root, kind):
+    def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         return tensor

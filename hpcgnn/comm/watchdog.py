@@ -22,8 +22,11 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import NoReturn
 
-from hpcgnn.comm.pulse import Board, born, own_line
+from hpcgnn.comm.pulse import Board, Line, Pulse, born, own_line
 
 # sysexits.h calls it a temporary failure: starting again with --resume may well succeed.
 EXIT_STALLED = 75
@@ -41,28 +44,32 @@ _MOST_STACKS = 8
 
 
 class Watchdog(threading.Thread):
-    """Looks after a rank's Pulse. limit: seconds; node: Board of this node or None; several_nodes: whether there are
-    more.
+    """Looks after a rank's Pulse. limit: seconds; node: of this node; several_nodes: whether there are more.
 
     A limit of 0 turns off the search for a standstill, not that for dead processes.
     """
 
-    def __init__(self, rank, size, pulse, limit, node, several_nodes=False):
+    def __init__(
+        self, rank: int, size: int, pulse: Pulse, limit: float, node: Board | None, several_nodes: bool = False
+    ) -> None:
         super().__init__(name="hpcgnn-watchdog", daemon=True)
         self.rank, self.size, self.pulse, self.limit = rank, size, pulse, limit
         self.several_nodes = several_nodes
-        self._node, self._job, self._last_job_look = node, None, 0.0
+        self._node, self._last_job_look = node, 0.0
+        self._job: Board | None = None
         self._pause = min(_SECONDS_BETWEEN_LOOKS, limit / 10) if limit else _SECONDS_BETWEEN_LOOKS
         self._end, self._beats, self._left = threading.Event(), 0, False
-        self._idle, self._looked, self._counts = 0.0, time.monotonic(), {}
-        self._lines, self._changed, self._suspects = {}, {}, set()
+        self._idle, self._looked = 0.0, time.monotonic()
+        self._lines: dict[int, Line] = {}
+        self._changed: dict[int, int] = {}
+        self._suspects: set[int] = set()
         self._show()  # at once: a rank may stop before the first look
 
-    def share(self, path):
+    def share(self, path: Path) -> None:
         """Also show this rank's line in a file that ranks of other nodes can read, if it can be opened here."""
         self._job = Board.open(path, self.size)
 
-    def run(self):
+    def run(self) -> None:
         try:
             while not self._end.wait(self._pause):
                 self._look()
@@ -70,7 +77,7 @@ class Watchdog(threading.Thread):
             print(f"hpcgnn: the watchdog of rank {self.rank} failed:\n{traceback.format_exc()}", file=sys.stderr)
             self._exit()
 
-    def gather_failures(self, line):
+    def gather_failures(self, line: str) -> dict[int, str]:
         """{rank: what went wrong there} of the ranks that are known to have failed a moment after this one did. line:
         what went wrong here. Ranks of other nodes are known once `share` was called."""
         self.pulse.failure = line
@@ -85,7 +92,7 @@ class Watchdog(threading.Thread):
         failed = {rank: other.failure for rank, other in seen.items() if other.failure}
         return failed | {self.rank: mine.failure}
 
-    def finish(self):
+    def finish(self) -> None:
         """This rank has ended MPI in order."""
         self._left = True
         self._end.set()
@@ -96,7 +103,7 @@ class Watchdog(threading.Thread):
             if board is not None:
                 board.close()
 
-    def _show(self):
+    def _show(self) -> Line:
         self._beats += 1
         mine = own_line(self.rank, self._beats, self.pulse, self._left)
         for board in (self._node, self._job if self._job_is_due() else None):
@@ -104,7 +111,7 @@ class Watchdog(threading.Thread):
                 board.write(mine)
         return mine
 
-    def _job_is_due(self):
+    def _job_is_due(self) -> bool:
         """A file system that many share is asked less often."""
         now = time.monotonic()
         if self._job is None or now - self._last_job_look < 5 * self._pause:
@@ -112,7 +119,7 @@ class Watchdog(threading.Thread):
         self._last_job_look = now
         return True
 
-    def _look(self):
+    def _look(self) -> None:
         now = time.monotonic()
         self._idle += min(now - self._looked, 2 * self._pause)
         self._looked = now
@@ -133,7 +140,7 @@ class Watchdog(threading.Thread):
         if self.limit and self._idle >= self.limit and any(line.waits for line in self._lines.values()):
             self._end_standstill()
 
-    def _end_if_dead(self, near):
+    def _end_if_dead(self, near: Mapping[int, Line]) -> None:
         dead = {rank for rank, line in near.items() if line.is_dead()}
         certain, self._suspects = dead & self._suspects, dead
         if certain:
@@ -143,11 +150,11 @@ class Watchdog(threading.Thread):
                 min(set(near) - dead, default=self.rank),
             )
 
-    def _is_silent(self, rank):
+    def _is_silent(self, rank: int) -> bool:
         far = _SILENT_LOOKS * (5 if self._job is not None else 1)
         return self._beats - self._changed[rank] > far
 
-    def _end_standstill(self):
+    def _end_standstill(self) -> None:
         silent = {rank for rank in self._lines if self._is_silent(rank)}
         working = {rank for rank, line in self._lines.items() if not line.waits} - silent
         missing, arrived = silent | working, set(self._lines) - silent - working
@@ -162,7 +169,7 @@ class Watchdog(threading.Thread):
             parts.append(f"a rank of another node, none of this one: of {unseen} ranks nothing is known here")
         elif not missing:
             parts.append("none: all wait, for different things, which is a fault of the program")
-        places = {}
+        places: dict[str, list[int]] = {}
         for rank in sorted(arrived):
             places.setdefault(self._lines[rank].at, []).append(rank)
         waiting = "; ".join(f"rank {_names(ranks, {})} for {at!r}" for at, ranks in places.items())
@@ -174,7 +181,7 @@ class Watchdog(threading.Thread):
             silent,
         )
 
-    def _speak(self, text, speaker, arrived=(), silent=()):
+    def _speak(self, text: str, speaker: int, arrived: Collection[int] = (), silent: Collection[int] = ()) -> NoReturn:
         """One rank says what happened; some show their stacks; all leave. The silent ones of this node are killed: a
         process that is stopped obeys no launcher's request to end, and the launcher would wait for it.
         """
@@ -189,7 +196,7 @@ class Watchdog(threading.Thread):
                     os.kill(line.pid, signal.SIGKILL)
         self._exit()
 
-    def _exit(self):
+    def _exit(self) -> NoReturn:
         try:
             sys.stderr.flush()
             time.sleep(_SECONDS_TO_BE_HEARD)
@@ -197,7 +204,7 @@ class Watchdog(threading.Thread):
             os._exit(EXIT_STALLED)
 
 
-def _names(ranks, lines):
+def _names(ranks: Collection[int], lines: Mapping[int, Line]) -> str:
     """'0, 2 (node1, at "load")': the first few, with what is known of them."""
     named = []
     for rank in sorted(ranks)[:8]:

@@ -10,6 +10,8 @@ turns a quarter shorter: as much more of passes over the rows that turns add to.
 """
 
 import weakref
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -23,12 +25,13 @@ class HaloBuffers:
     and to widen it. arena: the rank's other large memory, for the operators that work from these buffers.
     """
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int) -> None:
         self.limit, self.widest_row, self.arena = limit, 0, Arena()
-        self._memory, self._cuts = torch.empty(0, dtype=torch.uint8), weakref.WeakKeyDictionary()
+        self._memory = torch.empty(0, dtype=torch.uint8)
+        self._cuts: weakref.WeakKeyDictionary[object, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         return self._memory.nbytes
 
     def declare(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0) -> None:
@@ -36,7 +39,9 @@ class HaloBuffers:
         beside = 4 * return_bytes + summed_bytes + widened_bytes
         self.widest_row = max(self.widest_row, row_bytes + -(-beside // 3))
 
-    def cap(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0, rows=0) -> int:
+    def cap(
+        self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0, rows: int = 0
+    ) -> int:
         """The most rows of a turn: three buffers of rows of this size, and four of what returns for each, fit the
         limit.
 
@@ -46,7 +51,7 @@ class HaloBuffers:
         each = 3 * row_bytes + 4 * return_bytes + summed_bytes
         return max(0, self.limit - widened_bytes * rows) // max(1, each)
 
-    def lease(self, sizes):
+    def lease(self, sizes: list[int]) -> "Lease":
         """Carve the memory into pieces of these many bytes, for streams of one form of rows."""
         needed = sum(sizes)
         assert needed <= self.limit, "a round is larger than the communication memory"
@@ -55,7 +60,7 @@ class HaloBuffers:
             self._memory = torch.empty(needed, dtype=torch.uint8)
         return Lease(self._memory[:needed].split(sizes))
 
-    def cuts(self, stream):
+    def cuts(self, stream: object) -> dict[Any, Any]:
         """A dict for what a stream has cut from the memory and uses again. It is gone with the stream, and empty when
         more memory has been needed: what was there before must not be held.
         """
@@ -69,29 +74,29 @@ class Lease:
     given back, one to widen rows.
     """
 
-    def __init__(self, pieces):
+    def __init__(self, pieces: Sequence[torch.Tensor]) -> None:
         self._pieces = pieces
 
-    def receive(self, turn, size):
+    def receive(self, turn: int, size: int) -> torch.Tensor:
         """Where the rows of others arrive."""
         return self._pieces[turn % 2][:size]
 
-    def send(self, size):
+    def send(self, size: int) -> torch.Tensor:
         """Where own rows are packed."""
         return self._pieces[2][:size]
 
-    def give_back(self, turn, size):
+    def give_back(self, turn: int, size: int) -> torch.Tensor:
         """What goes back to the owners of others' rows."""
         return self._pieces[3 + turn % 2][:size]
 
-    def take_back(self, turn, size):
+    def take_back(self, turn: int, size: int) -> torch.Tensor:
         """Where results for own rows arrive."""
         return self._pieces[5 + turn % 2][:size]
 
-    def summed(self, size):
+    def summed(self, size: int) -> torch.Tensor:
         """Where results for the rows of others are summed, if they are narrowed before they go back."""
         return self._pieces[7][:size]
 
-    def widened(self, size):
-        """Where rows are widened, one round's at a time."""
+    def widened(self, size: int | None) -> torch.Tensor:
+        """Where rows are widened, one round's at a time; a size of None is all that there is."""
         return self._pieces[8][:size]

@@ -10,9 +10,17 @@ memory than its rows do.
 What arrives are the same numbers that dense rows would bring: entries times factor is how a sender scales rows, too.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic
 
 import torch
+
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.edges import EdgesT, Yielded
+from hpcgnn.exchange.plan import HaloPlan
+from hpcgnn.exchange.rounds import Segment
+from hpcgnn.exchange.stream import Returns, Rows, Stream
 
 # Rows that are counted at a time: the mask of all of them would take a fourth of the features' memory.
 _TILE = 4096
@@ -25,7 +33,7 @@ class Compact:
     value: float | None
 
 
-def agree_on_compact(features, plan, comm):
+def agree_on_compact(features: torch.Tensor, plan: HaloPlan, comm: Communicator) -> Compact | None:
     """A Compact, the same on all ranks, or None where dense rows (n_p, F) are fewer bytes. Collective (`plan`)."""
     if comm.size == 1:
         return None
@@ -33,13 +41,13 @@ def agree_on_compact(features, plan, comm):
     for first in range(0, len(features), _TILE):
         part = features[first : first + _TILE]
         counts[first : first + _TILE] = (part != 0).sum(1)
-        entries = part[part != 0].double()
-        if len(entries):
-            ends = torch.maximum(ends, torch.stack([-entries.min(), entries.max()]))
+        present = part[part != 0].double()
+        if len(present):
+            ends = torch.maximum(ends, torch.stack([-present.min(), present.max()]))
     comm.allreduce_(ends, "plan", "max")
     alike = bool(-ends[0] == ends[1])
-    entries = sum(int(counts[rows.long()].sum()) for rows in plan.send_rows)
-    rows, entries = comm.total(torch.tensor([plan.num_boundary, entries], dtype=torch.float64), "plan").tolist()
+    sent = plan.num_boundary, sum(int(counts[wanted.long()].sum()) for wanted in plan.send_rows)
+    rows, entries = comm.total(torch.tensor(sent, dtype=torch.float64), "plan").tolist()
     size = features.element_size()
     header = 4 + size
     if rows * header + entries * _entry_bytes(size, alike) >= rows * features.shape[1] * size:
@@ -47,20 +55,22 @@ def agree_on_compact(features, plan, comm):
     return Compact(float(ends[1]) if alike else None)
 
 
-def _entry_bytes(size, alike):
+def _entry_bytes(size: int, alike: bool) -> int:
     return 4 if alike else 4 + size
 
 
-class CompactStream:
+class CompactStream(Generic[EdgesT]):
     """A Stream (see stream.py) of constant rows that travel as their entries, one round at a time: it serves what is
     exchanged once, so that nothing is gained by having two rounds on their way.
     """
 
-    def __init__(self, stream, compact):
+    def __init__(self, stream: Stream[EdgesT], compact: Compact) -> None:
         self._stream, self._compact = stream, compact
         self.own, self.plan, self.edges = stream.own, stream.plan, stream.edges
 
-    def __call__(self, rows, kind, returns=None, pieces=False):
+    def __call__(
+        self, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False
+    ) -> Iterator[Yielded[EdgesT]]:
         """Yield (block, rows, scale, None) for the own block, whole, and every round, as a Stream does. Collective."""
         x, scale = rows.x, rows.scale
         yield self.own, x, scale, None
@@ -69,19 +79,21 @@ class CompactStream:
             if len(arrived):
                 yield self._stream.halo[index], arrived, None, None
 
-    def _exchange(self, x, scale, segments, kind):
+    def _exchange(
+        self, x: torch.Tensor, scale: torch.Tensor | None, segments: Sequence[Segment], kind: str
+    ) -> torch.Tensor:
         """The halo's rows of a round, dense."""
         comm, plan, packed, incoming = self._stream.comm, self.plan, [], []
         for segment in segments:
             if len(sent := plan.sent(segment)):
                 packed.append((plan.dest(segment.offset), *self._pack(x, scale, sent.long())))
             if count := plan.received(segment):
-                header = torch.empty(count * self._header_bytes(x, scale), dtype=torch.uint8)
+                header = torch.empty(count * self._header_bytes(x, scale is not None), dtype=torch.uint8)
                 incoming.append((plan.source(segment.offset), count, header))
         headers = [(source, header) for source, _, header in incoming]
         comm.exchange([(dest, header) for dest, header, _ in packed], headers, kind).finish()
         bodies = [
-            torch.empty(self._body_bytes(x, self._lengths(x, scale, header)), dtype=torch.uint8)
+            torch.empty(self._body_bytes(x, self._lengths(x, scale is not None, header)), dtype=torch.uint8)
             for _, _, header in incoming
         ]
         outgoing = [(dest, body) for dest, _, body in packed if len(body)]
@@ -91,7 +103,9 @@ class CompactStream:
             self._unpack(part, scale is not None, header, body)
         return rows
 
-    def _pack(self, x, scale, sent):
+    def _pack(
+        self, x: torch.Tensor, scale: torch.Tensor | None, sent: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """(header, body) of these own rows, as bytes."""
         rows = x[sent]
         present = rows != 0
@@ -105,9 +119,9 @@ class CompactStream:
         factors = [] if scale is None else [scale[sent]]
         return _as_bytes([*factors, lengths]), _as_bytes(body)
 
-    def _unpack(self, out, scaled, header, body):
+    def _unpack(self, out: torch.Tensor, scaled: bool, header: torch.Tensor, body: torch.Tensor) -> None:
         count, width = out.shape
-        lengths = self._lengths(out, True if scaled else None, header)
+        lengths = self._lengths(out, scaled, header)
         if int(lengths.min()) < 0:
             out.copy_(body.view(out.dtype).view(count, width))
         else:
@@ -122,21 +136,21 @@ class CompactStream:
             out.mul_(header[: count * out.element_size()].view(out.dtype)[:, None])
 
     @staticmethod
-    def _header_bytes(x, scale):
+    def _header_bytes(x: torch.Tensor, scaled: bool) -> int:
         """Of one row."""
-        return 4 if scale is None else 4 + x.element_size()
+        return 4 + x.element_size() if scaled else 4
 
-    def _lengths(self, x, scale, header):
+    def _lengths(self, x: torch.Tensor, scaled: bool, header: torch.Tensor) -> torch.Tensor:
         """int32, the entries of each row; -1 where the body has dense rows."""
-        count = len(header) // self._header_bytes(x, scale)
+        count = len(header) // self._header_bytes(x, scaled)
         return header[len(header) - 4 * count :].view(torch.int32)
 
-    def _body_bytes(self, x, lengths):
+    def _body_bytes(self, x: torch.Tensor, lengths: torch.Tensor) -> int:
         if int(lengths.min()) < 0:
             return len(lengths) * x.shape[1] * x.element_size()
         return int(lengths.sum()) * _entry_bytes(x.element_size(), self._compact.value is not None)
 
 
-def _as_bytes(parts):
+def _as_bytes(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """The tensors one after another, the widest numbers first, so that none is misaligned."""
     return torch.cat([part.contiguous().reshape(-1).view(torch.uint8) for part in parts])

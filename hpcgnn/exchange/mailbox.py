@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
-from hpcgnn.comm import Exchange, Finished
-from hpcgnn.exchange.wire import read_rows
+from hpcgnn.comm import Communicator, Exchange, Finished
+from hpcgnn.exchange.buffers import Lease
+from hpcgnn.exchange.wire import Form, read_rows
 
 
 @dataclass
@@ -20,7 +21,7 @@ class Letter:
     data: torch.Tensor
     under_way: Exchange | None = None
 
-    def finish(self):
+    def finish(self) -> None:
         """Wait until it is here."""
         if self.under_way is not None:
             self.under_way.finish_receiving()
@@ -34,19 +35,30 @@ class Mailbox:
     average ĥ ← γ ĥ + (1 − γ) h of delayed rows, which is then used in their place; 0 keeps none.
     """
 
-    def __init__(self, comm, sources, dests, delay, smoothing, kind):
+    def __init__(
+        self,
+        comm: Communicator,
+        sources: list[tuple[int, int]],
+        dests: list[tuple[int, int]],
+        delay: int,
+        smoothing: float,
+        kind: str,
+    ) -> None:
         self._comm, self._sources, self._dests = comm, sources, dests
         self._delay, self._smoothing, self._kind = delay, smoothing, kind
-        self._letters, self._sent, self._outgoing, self._average = [], Finished(), None, None
+        self._letters: list[Letter] = []
+        self._sent: Exchange = Finished()
+        self._outgoing: torch.Tensor | None = None
+        self._average: torch.Tensor | None = None
         self.num_rows = sum(rows for _, rows in sources)
 
     @property
-    def kept_bytes(self):
+    def kept_bytes(self) -> int:
         """Bytes that are kept from epoch to epoch."""
         tensors = [letter.data for letter in self._letters] + [self._outgoing, self._average]
         return sum(t.nbytes for t in tensors if t is not None)
 
-    def prepare(self, form):
+    def prepare(self, form: Form) -> list[tuple[torch.Tensor, int]]:
         """The messages to be filled, one for each peer of `dests` that gets rows: [(bytes, rows)]. Before `post`."""
         self.form = form
         self._sent.finish_sending()
@@ -55,11 +67,12 @@ class Mailbox:
             self._outgoing = torch.empty(size, dtype=torch.uint8)
         return [(part, rows) for _, part, rows in self._cut(self._outgoing, self._dests)]
 
-    def post(self):
+    def post(self) -> None:
         """Send what `prepare` gave, now filled, and post the receives; forget the oldest letter."""
         size, data = sum(self.form.message_bytes(rows) for _, rows in self._sources), None
         if len(self._letters) > self._delay:
             data = self._letters.pop(0).data
+        assert self._outgoing is not None, "`prepare` comes first"
         letter = Letter(torch.empty(size, dtype=torch.uint8) if data is None or data.nbytes != size else data)
         outgoing = [(rank, part) for rank, part, _ in self._cut(self._outgoing, self._dests)]
         incoming = [(rank, part) for rank, part, _ in self._cut(letter.data, self._sources)]
@@ -67,36 +80,36 @@ class Mailbox:
         self._letters.append(letter)
         letter.under_way.progress()
 
-    def open(self, lease):
-        """Wait for the letter that is to be used in this epoch, and take it into the average. lease: Lease, to widen
-        rows.
-        """
+    def open(self, lease: Lease) -> None:
+        """Wait for the letter that is to be used in this epoch, and take it into the average. lease: to widen rows."""
         delayed = len(self._letters) > self._delay
         self._open = self._letters[0 if delayed else -1]
         self._open.finish()
-        self._averaged = bool(delayed and self._smoothing)
-        if not self._averaged:
+        self._opened_average: torch.Tensor | None = None
+        if not (delayed and self._smoothing):
             return
-        known = self._average is not None
-        if not known:
-            self._average = torch.empty(self.num_rows, self.form.width, dtype=self.form.dtype)
+        known, average = self._average is not None, self._average
+        if average is None:
+            average = self._average = torch.empty(self.num_rows, self.form.width, dtype=self.form.dtype)
+        self._opened_average = average
         widened = self.form.widened_bytes
         step = max(1, len(lease.widened(None)) // widened if widened else self.num_rows)
         for first in range(0, self.num_rows, step):
             piece = slice(first, min(first + step, self.num_rows))
             rows = self._rows(piece.start, piece.stop, lease)
             if known:
-                self._average[piece].lerp_(rows, 1 - self._smoothing)
+                average[piece].lerp_(rows, 1 - self._smoothing)
             else:
-                self._average[piece] = rows
+                average[piece] = rows
 
-    def rows(self, start, stop, lease):
+    def rows(self, start: int, stop: int, lease: Lease) -> torch.Tensor:
         """(stop − start, F) of the opened letter, or of the average; widened ones are valid until the next are asked
         for.
         """
-        return self._average[start:stop] if self._averaged else self._rows(start, stop, lease)
+        average = self._opened_average
+        return self._rows(start, stop, lease) if average is None else average[start:stop]
 
-    def _rows(self, start, stop, lease):
+    def _rows(self, start: int, stop: int, lease: Lease) -> torch.Tensor:
         form = self.form
         if not form.narrow:
             return self._open.data.view(form.dtype).view(self.num_rows, form.width)[start:stop]
@@ -104,12 +117,12 @@ class Mailbox:
         messages = [(part, rows) for _, part, rows in self._cut(self._open.data, self._sources)]
         return read_rows(messages, form, start, stop, out)
 
-    def _cut(self, buffer, peers):
+    def _cut(self, buffer: torch.Tensor, peers: list[tuple[int, int]]) -> list[tuple[int, torch.Tensor, int]]:
         """[(rank, its message, its rows)] for the peers that have rows."""
         parts = buffer.split([self.form.message_bytes(rows) for _, rows in peers])
         return [(rank, part[: rows * self.form.row_bytes], rows) for (rank, rows), part in zip(peers, parts) if rows]
 
-    def state(self):
+    def state(self) -> dict[str, torch.Tensor]:
         """{name: tensor} of what will be used, after everything has arrived. Not collective, if all ranks call it."""
         self._sent.finish_sending()
         for letter in self._letters:
@@ -117,8 +130,8 @@ class Mailbox:
         found = {f"letter-{index}": letter.data for index, letter in enumerate(self._letters)}
         return found if self._average is None else {**found, "average": self._average}
 
-    def load_state(self, tensors):
+    def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
         """Go on from there."""
         self._average = tensors.get("average")
-        names = sorted(name for name in tensors if name.startswith("letter-"))
+        names = sorted((name for name in tensors if name.startswith("letter-")), key=lambda name: int(name.split("-")[1]))
         self._letters = [Letter(tensors[name]) for name in names]

@@ -5,22 +5,26 @@ that adds to what it has may take the own block in pieces, one before each turn 
 share of the computing to hide behind (jobs/bench/overlap.py, with and without --whole).
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import Generic
 
 import torch
 
+from hpcgnn.exchange.edges import EdgesT
 
-class OwnEdges:
-    """block: Block of the edges between own rows; halo: the Blocks of the rounds. What is asked for is kept."""
 
-    def __init__(self, block, halo):
+class OwnEdges(Generic[EdgesT]):
+    """block: of the edges between own rows; halo: the blocks of the rounds. What is asked for is kept."""
+
+    def __init__(self, block: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.block = block
         #: The first of the own rows behind all that have an edge from another rank: nothing is added to those any more.
         self.first_interior = max((each.span[1] for each in halo), default=0)
-        self._pieces, self._parts = {}, {}
+        self._pieces: dict[int, list[EdgesT]] = {}
+        self._parts: dict[int, list[tuple[EdgesT, slice, bool]]] = {}
 
-    def pieces(self, number):
-        """The own block in so many pieces of consecutive rows and about as many edges: [Block]."""
+    def pieces(self, number: int) -> list[EdgesT]:
+        """The own block in so many pieces of consecutive rows and about as many edges."""
         if number == 1:
             return [self.block]
         if number not in self._pieces:
@@ -30,13 +34,13 @@ class OwnEdges:
             bounds[0], bounds[-1] = 0, len(indptr) - 1
             rows = torch.arange(bounds[-1], dtype=torch.int32) if self.block.rows is None else self.block.rows
             self._pieces[number] = [
-                replace(self.block, indptr=indptr[first : last + 1], rows=rows[first:last])
+                self.block.of_rows(indptr[first : last + 1], rows[first:last])
                 for first, last in zip(bounds, bounds[1:])
             ]
         return self._pieces[number]
 
-    def parts(self, block):
-        """[(Block, the slice of own rows that its rows are counted in, whether it has all edges of these)] of the own
+    def parts(self, block: EdgesT) -> list[tuple[EdgesT, slice, bool]]:
+        """[(block, the slice of own rows that its rows are counted in, whether it has all edges of these)] of the own
         block, of a piece of it, or of a round's block: interior rows by themselves.
         """
         inner = self.first_interior

@@ -5,11 +5,14 @@ owner's order of the file. Each rank tells every owner once which of its rows it
 never ids.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
+from hpcgnn.comm import Communicator
 from hpcgnn.exchange.rounds import Segment, rounds
 
 
@@ -31,46 +34,55 @@ class HaloPlan:
     starts: np.ndarray
 
     @property
-    def num_halo(self):
+    def num_halo(self) -> int:
         return sum(self.receive_rows)
 
     @property
-    def num_boundary(self):
+    def num_boundary(self) -> int:
         """Rows sent in one pass over the whole plan (a row wanted by two ranks counts twice)."""
         return sum(len(rows) for rows in self.send_rows)
 
     @property
-    def longest_round(self):
+    def longest_round(self) -> int:
         """Rows of the longest round, on the rank that receives most in it."""
         return max((sum(segment.stop - segment.start for segment in round_) for round_ in self.rounds), default=0)
 
-    def num_received(self, segments):
+    def num_received(self, segments: Iterable[Segment]) -> int:
         """How many rows of these segments this rank receives."""
         return sum(self.received(segment) for segment in segments)
 
-    def source(self, offset):
+    def source(self, offset: int) -> int:
         """The rank that rows of this ring offset come from."""
         return (self.rank - offset) % self.size
 
-    def dest(self, offset):
+    def dest(self, offset: int) -> int:
         """The rank that own rows of this ring offset go to."""
         return (self.rank + offset) % self.size
 
-    def received(self, segment):
+    def received(self, segment: Segment) -> int:
         """How many rows of a segment this rank receives."""
         return _overlap(segment, self.receive_rows[segment.offset - 1])
 
-    def sent(self, segment):
+    def sent(self, segment: Segment) -> torch.Tensor:
         """The own rows of a segment that this rank sends: int32 (m,)."""
         rows = self.send_rows[segment.offset - 1]
         return rows[segment.start : segment.start + _overlap(segment, len(rows))]
 
 
-def _overlap(segment, rows):
+def _overlap(segment: Segment, rows: int) -> int:
     return max(0, min(segment.stop, rows) - segment.start)
 
 
-def build_halo_plan(owner, local_id, cap, num_owned, comm, order):
+class Order(Protocol):
+    """A LocalOrder, as far as a plan needs it."""
+
+    def of(self, nodes: np.ndarray) -> np.ndarray:
+        """The places of own nodes given in the order of the file, of the same type."""
+
+
+def build_halo_plan(
+    owner: np.ndarray, local_id: np.ndarray, cap: int, num_owned: int, comm: Communicator, order: Order
+) -> tuple[HaloPlan, np.ndarray]:
     """Agree on the halo of remote edge sources. Collective.
 
     owner, local_id: int32 (E_remote,), the owning rank of each remote edge's source and its local id there. cap: rows
@@ -103,7 +115,7 @@ def build_halo_plan(owner, local_id, cap, num_owned, comm, order):
     return plan, position.astype(np.int64)
 
 
-def gather_halo(plan, values, comm):
+def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torch.Tensor:
     """The owners' values of all halo rows, in halo order: a whole halo in memory, so for narrow things only.
     Collective.
 
@@ -116,11 +128,11 @@ def gather_halo(plan, values, comm):
     return torch.cat(parts) if parts else values[:0]
 
 
-def _swap(comm, tensor, to, source):
+def _swap(comm: Communicator, tensor: torch.Tensor, to: int, source: int) -> torch.Tensor:
     """Send an int32 vector to one rank while receiving one of unknown length from another."""
     length, incoming = torch.tensor([len(tensor)]), torch.zeros(1, dtype=torch.int64)
     comm.exchange([(to, length)], [(source, incoming)], "plan").finish()
     received = torch.empty(int(incoming), dtype=tensor.dtype)
-    pairs = ([(rank, each)] if len(each) else [] for rank, each in ((to, tensor), (source, received)))
-    comm.exchange(*pairs, "plan").finish()
+    sent, coming = ([(rank, each)] if len(each) else [] for rank, each in ((to, tensor), (source, received)))
+    comm.exchange(sent, coming, "plan").finish()
     return received

@@ -13,6 +13,7 @@ has) to pieces of a peer. A rank with fewer rows than the maximum simply sends s
 rank receives or sends more than a round's rows at a time, since in a round all ranks are at the same offsets.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -24,7 +25,7 @@ class Segment(NamedTuple):
     stop: int
 
 
-def rounds(max_rows, cap):
+def rounds(max_rows: Sequence[int], cap: int) -> list[tuple[Segment, ...]]:
     """Cut the halo into rounds of at most `cap` rows.
 
     max_rows: for each ring offset 1, 2, …, the largest number of halo rows of any rank. cap: rows, at least 1.
@@ -36,7 +37,8 @@ def rounds(max_rows, cap):
         raise ValueError(f"expected a cap of at least one row, got {cap}")
     total = sum(max_rows)
     length = -(-total // -(-total // cap)) if total else cap
-    result, free = [], 0
+    result: list[list[Segment]] = []
+    free = 0
     for offset, rows in enumerate(max_rows, start=1):
         start = 0
         while start < rows:
@@ -50,13 +52,14 @@ def rounds(max_rows, cap):
     return [tuple(round_) for round_ in result]
 
 
-def coalesce(fine, cap):
+def coalesce(fine: Sequence[tuple[Segment, ...]], cap: int) -> list[list[int]]:
     """Group consecutive rounds for rows that are narrower than those the rounds were cut for.
 
     fine: list of rounds. cap: rows, at least as many as any of them has.
     Returns a list of lists of round indices; each group has at most `cap` rows.
     """
-    groups, free = [], 0
+    groups: list[list[int]] = []
+    free = 0
     for index, round_ in enumerate(fine):
         rows = sum(segment.stop - segment.start for segment in round_)
         if rows > free:
@@ -67,9 +70,9 @@ def coalesce(fine, cap):
     return groups
 
 
-def merge(segments):
+def merge(segments: Iterable[Segment]) -> list[Segment]:
     """Join adjoining row ranges of the same offset, so that a peer gets one message per group of rounds."""
-    merged = []
+    merged: list[Segment] = []
     for segment in segments:
         if merged and merged[-1].offset == segment.offset and merged[-1].stop == segment.start:
             merged[-1] = merged[-1]._replace(stop=segment.stop)

@@ -8,18 +8,29 @@ other's adjoint: an operator over them must take the gradient of weights from th
 (ops/stale_convolution.py), not from what `pushed` returns.
 """
 
+from collections.abc import Iterator, Sequence
+from typing import Generic
+
 from hpcgnn import kernels
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.buffers import HaloBuffers, Lease
+from hpcgnn.exchange.edges import EdgesT, Yielded
 from hpcgnn.exchange.mailbox import Mailbox
+from hpcgnn.exchange.plan import HaloPlan
+from hpcgnn.exchange.stream import Returns, Rows
+from hpcgnn.exchange.wire import Wire
 
 
 class StaleExchange:
     """The exchange of one place in the model: what its two streams share. Collective.
 
-    plan: HaloPlan of the in-edges; delay: r, at least 1; smoothing: see Mailbox. ahead, home: the Mailboxes of rows and
+    plan: of the in-edges; delay: r, at least 1; smoothing: see Mailbox. ahead, home: the Mailboxes of rows and
     of gradients.
     """
 
-    def __init__(self, plan, buffers, comm, wire, delay, smoothing):
+    def __init__(
+        self, plan: HaloPlan, buffers: HaloBuffers, comm: Communicator, wire: Wire, delay: int, smoothing: float
+    ) -> None:
         self.plan, self.buffers, self.comm, self.wire = plan, buffers, comm, wire
         offsets = range(1, plan.size)
         come = [(plan.source(k), plan.receive_rows[k - 1]) for k in offsets]
@@ -29,26 +40,28 @@ class StaleExchange:
         self.longest = plan.longest_round
         self.send_rows = [rows for rows in plan.send_rows if len(rows)]
 
-    def rounds(self, halo):
-        """[(Block, (start, stop))] of the rounds in which this rank receives rows, with the places of these in the
+    def rounds(self, halo: Sequence[EdgesT]) -> Iterator[tuple[EdgesT, tuple[int, int]]]:
+        """(block, (start, stop)) of the rounds in which this rank receives rows, with the places of these in the
         halo.
         """
         starts = self.plan.starts.tolist()
         return ((block, ends) for block, ends in zip(halo, zip(starts[:-1], starts[1:])) if ends[1] > ends[0])
 
-    def lease(self, widened, summed):
+    def lease(self, widened: int, summed: int) -> Lease:
         """Memory for one round's rows widened, and for one round's gradients."""
         self.buffers.declare(0, 0, 0, widened + summed)
         return self.buffers.lease([0] * 7 + [summed * self.longest, widened * self.longest])
 
 
-class UsedRows:
-    """A Stream of old rows along the in-edges. exchange: StaleExchange; own: Block; halo: one Block for each round."""
+class UsedRows(Generic[EdgesT]):
+    """A Stream of old rows along the in-edges. halo: one block for each round."""
 
-    def __init__(self, exchange, own, halo):
+    def __init__(self, exchange: StaleExchange, own: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.exchange, self.own, self.halo, self.buffers = exchange, own, halo, exchange.buffers
 
-    def __call__(self, rows, kind, returns=None, pieces=False):
+    def __call__(
+        self, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False
+    ) -> Iterator[Yielded[EdgesT]]:
         """Yield (block, rows, scale, None) as a Stream does; see there. The own block is always whole."""
         stale, x, wire = self.exchange, rows.x, self.exchange.wire
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
@@ -63,13 +76,13 @@ class UsedRows:
             yield block, stale.ahead.rows(start, stop, lease), None, None
 
 
-class PushedGradients:
+class PushedGradients(Generic[EdgesT]):
     """A Stream along the transposed blocks, with the same old rows. Arguments as of UsedRows."""
 
-    def __init__(self, exchange, own, halo):
+    def __init__(self, exchange: StaleExchange, own: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.exchange, self.own, self.halo, self.buffers = exchange, own, halo, exchange.buffers
 
-    def __call__(self, rows, kind, returns, pieces=False):
+    def __call__(self, rows: Rows, kind: str, returns: Returns, pieces: bool = False) -> Iterator[Yielded[EdgesT]]:
         """Yield (transposed block, rows, None, back); afterwards what came for own rows is in `returns`, too."""
         stale, wire, x, total = self.exchange, self.exchange.wire, rows.x, returns.total
         form, ahead = wire.form(total.shape[1], returns.narrow, x.dtype), stale.ahead

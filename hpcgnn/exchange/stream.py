@@ -8,14 +8,20 @@ The adjoint direction of the same transfer: with `returns`, whatever the consume
 that it was given) travels to the owner of that row and is added there.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic
 
 import torch
 
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.edges import EdgesT, Yielded
 from hpcgnn.exchange.own_edges import OwnEdges
+from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce, merge
 from hpcgnn.exchange.transfer import Transfer, Turn
-from hpcgnn.exchange.wire import Wire
+from hpcgnn.exchange.wire import Form, Wire
 
 
 @dataclass(frozen=True)
@@ -43,26 +49,38 @@ class Returns:
     narrow: int = 0
 
 
-class Stream:
+class Stream(Generic[EdgesT]):
     """Streams rows along one direction of the edges.
 
-    own: Block of edges between own nodes; halo: one Block per round; plan: HaloPlan; buffers: HaloBuffers; wire: Wire,
-    how rows are sent (as they are, if left out).
+    own: the block of edges between own nodes; halo: one block per round; wire: how rows are sent (as they are, if left
+    out).
     """
 
-    def __init__(self, own, halo, plan, buffers, comm, wire=None):
+    def __init__(
+        self,
+        own: EdgesT,
+        halo: Sequence[EdgesT],
+        plan: HaloPlan,
+        buffers: HaloBuffers,
+        comm: Communicator,
+        wire: Wire | None = None,
+    ) -> None:
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
         self.wire, self.edges = wire or Wire(), OwnEdges(own, halo)
-        self._turns_by_cap, self._longest = {}, plan.longest_round
+        self._turns_by_cap: dict[int, list[Turn]] = {}
+        self._longest = plan.longest_round
 
-    def __call__(self, rows, kind, returns=None, pieces=False):
+    def __call__(
+        self, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False
+    ) -> Iterator[Yielded[EdgesT]]:
         """Yield (block, rows, scale, back) for the own block and every round. Collective: exhaust it on all ranks.
 
-        rows: Rows; returns: Returns or None; back is then (rows, R), to be added to by the consumer. kind: the ledger's
+        With `returns`, back is (rows, R), to be added to by the consumer. kind: the ledger's
         name for the traffic. pieces: whether the own block may come in pieces, each of some of its rows, between the
         turns; it comes first and whole (and then is `own`) where there is but one turn.
         """
-        x, total = rows.x, None if returns is None else returns.total
+        x = rows.x
+        total = None if returns is None else returns.total
         sent_scale = rows.scale if rows.sent_scale is None else rows.sent_scale
         transfers = self._transfers(*self._forms(rows, returns))
         draw = self.wire.next_draw() if rows.draw is None else rows.draw
@@ -79,14 +97,14 @@ class Stream:
             yield from self._blocks(transfer)
             for piece in own[turn + 1 : turn + 2]:
                 yield piece, x, rows.scale, total
-            if returns is not None:
+            if total is not None:
                 if turn > 0:
                     transfers[turn - 1].finish_returns(total)
                 transfer.begin_returns(draw, kind)
-        if transfers and returns is not None:
+        if transfers and total is not None:
             transfers[-1].finish_returns(total)
 
-    def _forms(self, rows, returns):
+    def _forms(self, rows: Rows, returns: Returns | None) -> tuple[Form, Form]:
         """The Forms of the rows and of what returns."""
         width, dtype = rows.x.shape[1], rows.x.dtype
         form = self.wire.form(width, width if rows.narrow is None else rows.narrow, dtype)
@@ -94,7 +112,7 @@ class Stream:
             return form, self.wire.form(0, 0, dtype)
         return form, self.wire.form(returns.total.shape[1], returns.narrow, dtype)
 
-    def _transfers(self, form, back):
+    def _transfers(self, form: Form, back: Form) -> list[Transfer]:
         """One Transfer per turn: as many consecutive rounds as fit the buffers at this width. The same ones every
         time.
         """
@@ -105,7 +123,7 @@ class Stream:
             self.buffers.declare(*takes)
             turns = self._turns(self.buffers.cap(*takes, self._longest))
 
-            def most(values):
+            def most(values: Iterable[int]) -> int:
                 return max(values, default=0)
 
             received = most(turn.num_received for turn in turns)
@@ -117,7 +135,7 @@ class Stream:
             self.buffers.cuts(self)[form, back] = made
         return self.buffers.cuts(self)[form, back]
 
-    def _turns(self, cap):
+    def _turns(self, cap: int) -> list[Turn]:
         """The Turns for buffers of `cap` rows."""
         if cap not in self._turns_by_cap:
             groups = coalesce(self.plan.rounds, cap)
@@ -127,7 +145,7 @@ class Stream:
             ]
         return self._turns_by_cap[cap]
 
-    def _blocks(self, transfer):
+    def _blocks(self, transfer: Transfer) -> Iterator[Yielded[EdgesT]]:
         """The blocks of a turn's rounds, each with its part of the rows and of what goes back."""
         for index, start, stop in transfer.turn.places:
             back = None if transfer.back is None else transfer.back[start:stop]

@@ -4,10 +4,19 @@ Nothing here computes but the narrowing and widening of rows; every function beg
 once or when they are through.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.wire import decode, read_rows
+from hpcgnn.comm import Communicator, Message
+from hpcgnn.exchange.buffers import Lease
+from hpcgnn.exchange.plan import HaloPlan
+from hpcgnn.exchange.rounds import Segment
+from hpcgnn.exchange.wire import Form, Wire, decode, read_rows
+
+#: (segment, its message, its rows)
+Cut = tuple[Segment, torch.Tensor, int]
 
 
 class Turn:
@@ -19,7 +28,7 @@ class Turn:
     among those that come.
     """
 
-    def __init__(self, number, segments, rounds, plan):
+    def __init__(self, number: int, segments: Sequence[Segment], rounds: Sequence[int], plan: HaloPlan) -> None:
         self.number, self.plan = number, plan
         self.incoming = [(s, count) for s in segments if (count := plan.received(s))]
         sent = [(s, rows) for s in segments if len(rows := plan.sent(s))]
@@ -31,11 +40,11 @@ class Turn:
         ends = [(index, starts[index], starts[index + 1]) for index in rounds]
         self.places = [(index, start, stop) for index, start, stop in ends if stop > start]
 
-    def bytes_in(self, form):
+    def bytes_in(self, form: Form) -> int:
         """Bytes that the messages with rows of this form take where they arrive."""
         return sum(form.message_bytes(count) for _, count in self.incoming)
 
-    def bytes_out(self, form):
+    def bytes_out(self, form: Form) -> int:
         """Bytes that they take where they are packed."""
         return sum(form.message_bytes(count) for _, count in self.outgoing)
 
@@ -43,14 +52,15 @@ class Turn:
 class Transfer:
     """The messages of one turn of one stream; for another stream of rows of the same form it is used again.
 
-    turn: Turn; lease: Lease of the stream; wire: Wire; form: of the rows; back: of what returns. After `finish`,
+    lease: of the stream; form: of the rows; back: of what returns. After `finish`,
     rows(start, stop) gives what was received. After `open_returns`, back: (rows received, R).
     """
 
-    def __init__(self, turn, lease, comm, wire, form, back):
+    def __init__(self, turn: Turn, lease: Lease, comm: Communicator, wire: Wire, form: Form, back: Form) -> None:
         self.turn, self.plan, self.lease, self.comm = turn, turn.plan, lease, comm
         self.wire, self.form, self.form_back = wire, form, back
-        self.num_received, self.back = turn.num_received, None
+        self.num_received = turn.num_received
+        self.back: torch.Tensor | None = None
         arrived, packed = lease.receive(turn.number, turn.bytes_in(form)), lease.send(turn.bytes_out(form))
         self._incoming = _cut(arrived, turn.incoming, form)
         self._outgoing = _cut(packed, turn.outgoing, form)
@@ -68,7 +78,7 @@ class Transfer:
         if form.row_bytes == 0:
             self._sent = self._received = []
 
-    def begin(self, x, scale, draw, kind):
+    def begin(self, x: torch.Tensor, scale: torch.Tensor | None, draw: int, kind: str) -> None:
         """Pack own rows x (n_p, F), scaled by scale (n_p,), and begin to send and receive. draw: key of the
         rounding.
         """
@@ -77,52 +87,52 @@ class Transfer:
         self._under_way = self.comm.exchange(self._sent, self._received, kind)
         self._under_way.progress()
 
-    def _pack(self, x, scale, draw):
+    def _pack(self, x: torch.Tensor, scale: torch.Tensor | None, draw: int) -> None:
         if self._packed is None:
             for (_, part, _), rows in zip(self._outgoing, self.turn.sent_by):
                 self.wire.encode(part, self.form, x, rows, scale, draw)
         elif self._outgoing:
             kernels.pack(self._packed, x, self.turn.sent, scale)
 
-    def finish(self):
+    def finish(self) -> None:
         """Wait until `rows` are valid, and the buffer that was sent from is free."""
         self._under_way.finish()
 
-    def rows(self, start, stop):
+    def rows(self, start: int, stop: int) -> torch.Tensor:
         """(stop − start, F): some of the rows received; widened ones are valid until the next are asked for."""
-        form = self.form
-        if not form.narrow:
+        if self._rows is not None:
             return self._rows[start:stop]
+        form = self.form
         out = self.lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
         return read_rows([(part, count) for _, part, count in self._incoming], form, start, stop, out)
 
-    def open_returns(self):
+    def open_returns(self) -> None:
         """Make `back` (rows received, R) of zeros, to be summed into."""
         self.back = self._back.zero_()
 
-    def begin_returns(self, draw, kind):
+    def begin_returns(self, draw: int, kind: str) -> None:
         """Send `back` to the owners of the rows, and begin to receive what they send for ours."""
         form, first = self.form_back, 0
         for segment, part, count in self._giving if form.narrow else ():
             key = kernels.stream_key(draw, self.plan.rank, self.turn.number, segment.offset)
-            self.wire.encode(part, form, self.back[first : first + count], None, None, key)
+            self.wire.encode(part, form, self._back[first : first + count], None, None, key)
             first += count
         self._returning = self.comm.exchange(self._given, self._taken, kind)
         self._returning.progress()
 
-    def finish_returns(self, total):
+    def finish_returns(self, total: torch.Tensor) -> None:
         """Finish both and add what came to total (n_p, R), in the fixed order of the plan."""
         self._returning.finish()
         for (_, part, _), rows in zip(self._arriving, self.turn.sent_by):
             add_message(total, rows, part, self.form_back, self.lease)
 
 
-def _to(messages, rank_of):
+def _to(messages: Sequence[Cut], rank_of: Callable[[int], int]) -> list[Message]:
     """[(rank, message)] for what `_cut` gives."""
     return [(rank_of(segment.offset), part) for segment, part, _ in messages]
 
 
-def add_message(total, index, message, form, lease):
+def add_message(total: torch.Tensor, index: torch.Tensor, message: torch.Tensor, form: Form, lease: Lease) -> None:
     """Add the rows of a message to rows index int32 (m,) of total (n_p, R), widened in the memory that the lease has
     for it.
     """
@@ -138,7 +148,7 @@ def add_message(total, index, message, form, lease):
         total.index_add_(0, index[first : first + count], rows)
 
 
-def _cut(buffer, counts, form):
+def _cut(buffer: torch.Tensor, counts: Sequence[tuple[Segment, int]], form: Form) -> list[Cut]:
     """[(segment, its message, its rows)] of a buffer, for segments that have rows."""
     parts = buffer.split([form.message_bytes(count) for _, count in counts])
     return [(segment, part[: count * form.row_bytes], count) for (segment, count), part in zip(counts, parts)]

@@ -10,6 +10,7 @@ The rows of one message lie as [wide columns | scales | narrow columns], each pa
 and no byte is sent as padding.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -27,35 +28,35 @@ _PIECE = 1 << 15
 @dataclass(frozen=True)
 class Form:
     """The form of the rows of one stream. width: columns; narrow: how many of them, from the first, are narrowed to
-    `type`.
+    `type`. Where none is, `type` is dtype.
     """
 
     width: int
     narrow: int
     dtype: torch.dtype
-    type: torch.dtype | None
+    type: torch.dtype
 
     @property
-    def row_bytes(self):
+    def row_bytes(self) -> int:
         """Bytes of a row as it is sent."""
         wide = (self.width - self.narrow) * self.dtype.itemsize
         return wide + (self.narrow * self.type.itemsize + self._scale_bytes if self.narrow else 0)
 
     @property
-    def widened_bytes(self):
+    def widened_bytes(self) -> int:
         """Bytes per row of the copy that it takes to use the rows: none where they are used as they came."""
         return self.width * self.dtype.itemsize if self.narrow else 0
 
     @property
-    def _scale_bytes(self):
+    def _scale_bytes(self) -> int:
         return 4 if self.type == torch.int8 else 0
 
-    def message_bytes(self, rows):
+    def message_bytes(self, rows: int) -> int:
         """Bytes that a message of so many rows takes in a buffer: its own, and what keeps the next one aligned."""
         unit = self.dtype.itemsize
         return -(-rows * self.row_bytes // unit) * unit
 
-    def parts(self, message, rows):
+    def parts(self, message: torch.Tensor, rows: int) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
         """(scales (rows, 1) or None, wide (rows, width − narrow), narrow (rows, narrow) or None) of a message:
         views.
         """
@@ -67,8 +68,8 @@ class Form:
         scales, narrow = message[sizes[1] : rows * self.row_bytes].split(
             [sizes[0], rows * self.narrow * self.type.itemsize]
         )
-        scales = scales.view(torch.float32).view(rows, 1) if sizes[0] else None
-        return scales, wide, narrow.view(self.type).view(rows, self.narrow)
+        factors = scales.view(torch.float32).view(rows, 1) if sizes[0] else None
+        return factors, wide, narrow.view(self.type).view(rows, self.narrow)
 
 
 class Wire:
@@ -79,45 +80,64 @@ class Wire:
     fp16 on this rank.
     """
 
-    def __init__(self, name="fp32", ids=None, key=None):
-        self.name, self.type, self.ids, self._key = name, NARROW_TYPES[name], ids, key
+    def __init__(
+        self, name: str = "fp32", ids: torch.Tensor | None = None, key: Callable[[int], int] | None = None
+    ) -> None:
+        self.name, self.type, self._key = name, NARROW_TYPES[name], key
+        self.ids = torch.empty(0, dtype=torch.int64) if ids is None else ids
         self.overflowed, self._draws = False, 0
 
-    def begin_epoch(self):
+    def begin_epoch(self) -> None:
         """Count streams anew."""
         self._draws = 0
 
-    def next_draw(self):
+    def next_draw(self) -> int:
         """The key of the next stream's rounding."""
         self._draws += 1
-        return self._key(self._draws) if self.type == torch.int8 else 0
+        if self.type != torch.int8:
+            return 0
+        assert self._key is not None, "int8 needs keys"
+        return self._key(self._draws)
 
-    def form(self, width, narrow, dtype):
+    def form(self, width: int, narrow: int, dtype: torch.dtype) -> Form:
         """The Form of rows of so many columns; they are narrowed only if that saves at least a fourth of the copy in
         which they are widened, which takes communication memory too.
         """
-        form, plain = Form(width, narrow, dtype, self.type), Form(width, 0, dtype, None)
+        plain = Form(width, 0, dtype, dtype)
         if self.type is None or not narrow:
             return plain
+        form = Form(width, narrow, dtype, self.type)
         return form if form.message_bytes(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
 
-    def rounded(self, x):
+    def rounded(self, x: torch.Tensor) -> torch.Tensor:
         """x (n, F) in numbers that survive the way unchanged. For the half precisions only."""
-        return x if self.type is None else self._narrowed(x).to(x.dtype)
+        return x if self.type is None else self._narrowed(x, self.type).to(x.dtype)
 
-    def encode(self, message, form, x, index, scale, draw, rows=None, first=0):
+    def encode(
+        self,
+        message: torch.Tensor,
+        form: Form,
+        x: torch.Tensor,
+        index: torch.Tensor | None,
+        scale: torch.Tensor | None,
+        draw: int,
+        rows: int | None = None,
+        first: int = 0,
+    ) -> None:
         """Write rows index int32 (m,) of x (n, F), times scale (n,), as one message (bytes); draw: key of the rounding.
 
         index None: all rows of x, unscaled. rows, first: where these are rows first … of a message of so many.
         """
         count = (x if index is None else index).shape[0]  # len() of a tensor goes through Python
         place = slice(first, first + count)
-        parts = form.parts(message, count if rows is None else rows)
-        scales, wide, narrow = (part if part is None else part[place] for part in parts)
+        scales, wide, narrow = form.parts(message, count if rows is None else rows)
         if form.narrow < form.width:
-            _take(wide, x[:, form.narrow :], index, scale)
-        if not form.narrow:
+            _take(wide[place], x[:, form.narrow :], index, scale)
+        if narrow is None:
             return
+        narrow = narrow[place]
+        if scales is not None:
+            scales = scales[place]
         features = x[:, : form.narrow]
         if form.type == torch.bfloat16 and x.dtype == torch.float32:
             _take(narrow, features, index, scale)
@@ -126,9 +146,9 @@ class Wire:
         for start in range(0, count, step):
             piece = slice(start, min(start + step, count))
             taken = features[piece] if index is None else features[index[piece].long()]
-            if scale is not None:
+            if scale is not None and index is not None:
                 taken = taken * scale[index[piece].long(), None]
-            if form.type == torch.int8:
+            if scales is not None:
                 ids = (
                     torch.arange(first + piece.start, first + piece.stop)
                     if index is None
@@ -136,27 +156,31 @@ class Wire:
                 )
                 _quantise(narrow[piece], scales[piece], taken, ids, draw)
             else:
-                narrow[piece] = self._narrowed(taken)
+                narrow[piece] = self._narrowed(taken, form.type)
 
-    def _narrowed(self, x):
-        result = x.to(self.type)
-        if self.type == torch.float16 and bool((result.isinf() & x.isfinite()).any()):
+    def _narrowed(self, x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+        result = x.to(kind)
+        if kind == torch.float16 and bool((result.isinf() & x.isfinite()).any()):
             self.overflowed = True
         return result
 
 
-def decode(out, form, message, rows, first):
+def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, first: int) -> None:
     """Rows first … first + len(out) of a message of so many rows, widened into out (m, width)."""
     piece = slice(first, first + len(out))
     scales, wide, narrow = form.parts(message, rows)
     out[:, form.narrow :] = wide[piece]
-    if form.type == torch.int8:
+    if narrow is None:
+        return
+    if scales is not None:
         torch.mul(narrow[piece], scales[piece], out=out[:, : form.narrow])
-    elif form.narrow:
+    else:
         out[:, : form.narrow] = narrow[piece]
 
 
-def read_rows(messages, form, start, stop, out):
+def read_rows(
+    messages: Iterable[tuple[torch.Tensor, int]], form: Form, start: int, stop: int, out: torch.Tensor
+) -> torch.Tensor:
     """Rows start … stop of those of several messages [(bytes, rows)], one after another, widened into out (stop −
     start, F).
     """
@@ -169,14 +193,14 @@ def read_rows(messages, form, start, stop, out):
     return out
 
 
-def _take(out, x, index, scale):
+def _take(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor | None, scale: torch.Tensor | None) -> None:
     if index is None:
         out.copy_(x)
     else:
         kernels.pack(out, x, index, scale)
 
 
-def _quantise(out, scales, x, ids, draw):
+def _quantise(out: torch.Tensor, scales: torch.Tensor, x: torch.Tensor, ids: torch.Tensor, draw: int) -> None:
     """x (m, F) as out int8 (m, F) times scales float32 (m, 1): each number is one of its two neighbours, x in the
     mean.
     """

@@ -5,7 +5,8 @@ bytes on every rank, constant in P; so a block stores its non-empty rows only, a
 edges.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,29 +32,36 @@ class Block:
     edge: torch.Tensor | None = None
 
     @property
-    def num_rows(self):
+    def num_rows(self) -> int:
         """Of the rows that are stored."""
         return len(self.indptr) - 1
 
     @property
-    def span(self):
+    def span(self) -> tuple[int, int]:
         """(first, one past the last) of the rows that are stored."""
         if self.rows is None or self.num_rows == 0:
             return 0, self.num_rows
         return int(self.rows[0]), int(self.rows[-1]) + 1
 
     @property
-    def num_edges(self):
+    def num_edges(self) -> int:
         return len(self.indices)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         return sum(t.nbytes for t in (self.indptr, self.indices, self.rows, self.weight, self.edge) if t is not None)
 
-    def multiply(self, source, out, source_scale, row_scale, accumulate):
+    def multiply(
+        self,
+        source: torch.Tensor,
+        out: torch.Tensor,
+        source_scale: torch.Tensor | None,
+        row_scale: torch.Tensor | None,
+        accumulate: bool,
+    ) -> None:
         """out[row] (+)= row_scale[row] · Σ_edges weight · source_scale[column] · source[column].
 
-        Shapes: source (columns, F), out (m, F), source_scale (columns,) or None, row_scale (m,) or None.
+        Shapes: source (columns, F), out (m, F), source_scale (columns,), row_scale (m,).
         """
         kernels.gather(
             out,
@@ -67,25 +75,35 @@ class Block:
             accumulate=accumulate,
         )
 
-    def slice(self, first, last):
+    def of_rows(self, indptr: torch.Tensor, rows: torch.Tensor) -> "Block":
+        """The block of some consecutive rows of those that are stored: their part of indptr, and which they are."""
+        return replace(self, indptr=indptr, rows=rows)
+
+    def slice(self, first: int, last: int) -> "Block":
         """The block of its rows [first, last); of a block that stores all rows."""
         return Block(self.indptr[first : last + 1], self.indices, None, self.weight, self.first_column)
 
 
-def own_block(num_rows, rows, columns, weight, edge=None):
-    """The block of edges that stay on the rank; rows int (E,) ascending, columns int32 (E,), weight and edge (E,) or
-    None.
-    """
+def own_block(
+    num_rows: int, rows: np.ndarray, columns: np.ndarray, weight: torch.Tensor | None, edge: torch.Tensor | None = None
+) -> Block:
+    """The block of edges that stay on the rank; rows int (E,) ascending, columns int32 (E,), weight and edge (E,)."""
     indptr = np.zeros(num_rows + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=num_rows), out=indptr[1:])
     return Block(torch.from_numpy(indptr), torch.from_numpy(columns), None, weight, None, edge)
 
 
-def halo_blocks(starts, rows, halo, weight, edge=None):
+def halo_blocks(
+    starts: np.ndarray,
+    rows: np.ndarray,
+    halo: np.ndarray,
+    weight: torch.Tensor | None,
+    edge: torch.Tensor | None = None,
+) -> list[Block]:
     """One hypersparse block per round.
 
     starts: int64 (rounds + 1,), the halo position where each round begins. rows: int (E,) ascending; halo: int64 (E,),
-    the halo position of each edge's source; weight, edge: tensors (E,) or None.
+    the halo position of each edge's source; weight, edge: (E,).
     """
     round_of = np.searchsorted(starts, halo, side="right") - 1
     order = np.argsort(round_of, kind="stable")  # keeps rows ascending within a round
@@ -113,7 +131,14 @@ def halo_blocks(starts, rows, halo, weight, edge=None):
     return blocks
 
 
-def transposed(block):
+def joined(columns: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """What all blocks have for each of their edges, or none has, one block after another."""
+    found = [column for column in columns if column is not None]
+    assert len(found) in (0, len(columns)), "all blocks of a rank carry the same"
+    return torch.cat(found) if found else None
+
+
+def transposed(block: Block) -> Block:
     """The Block with rows and columns exchanged: its stored rows are the columns that have edges, and its columns own
     rows.
 
@@ -129,10 +154,11 @@ def transposed(block):
     return Block(indptr, columns, rows, weight, block.first_column, edge)
 
 
-def sampled(block, kept, first_column):
+def sampled(block: Block, kept: torch.Tensor, first_column: int) -> Block:
     """The Block of the edges from columns with kept (columns,) bool; those are numbered anew, from halo position
     first_column.
     """
+    assert block.rows is not None, "a round's block says which rows it stores"
     taken = kept[block.indices]
     before = torch.zeros(len(taken) + 1, dtype=torch.int64)
     torch.cumsum(taken, 0, out=before[1:])

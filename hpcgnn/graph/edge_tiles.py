@@ -1,10 +1,13 @@
 """Blocks in pieces of few edges, so that what is computed per edge has a bounded size and stays in the cache."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
+
+from hpcgnn.graph.blocks import Block
 
 # Odd multipliers that spread ids over 64 bits (golden ratio; Steele et al., OOPSLA'14).
 _SPREAD, _AGAIN = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64
@@ -28,17 +31,17 @@ class Tile:
     column_ids: torch.Tensor
 
     @cached_property
-    def segment(self):
+    def segment(self) -> torch.Tensor:
         """int64 (E,): which of the R rows each edge belongs to."""
         return torch.repeat_interleave(torch.diff(self.indptr))
 
     @cached_property
-    def owner(self):
+    def owner(self) -> torch.Tensor:
         """int64 (E,): the own row that each edge belongs to."""
         return self.rows.long()[self.segment]
 
     @cached_property
-    def edge_ids(self):
+    def edge_ids(self) -> torch.Tensor:
         """int64 (E,): a number for each edge that follows from the original ids of its ends, and from which of several
         equal edges it is: the same on every rank and for every partition, what draws for edges are keyed by.
         """
@@ -49,7 +52,7 @@ class Tile:
         return self.row_ids[owner] * _SPREAD + self.column_ids[sources] + occurrence * _AGAIN
 
 
-def tiles(block, max_edges, row_ids, column_ids):
+def tiles(block: Block, max_edges: int, row_ids: torch.Tensor, column_ids: torch.Tensor) -> Iterator[Tile]:
     """The Tiles of a Block, each of about max_edges edges at most; a row with more is continued in the next tile.
 
     Several edges between the same two nodes, which are neighbours in a block, stay together.

@@ -2,22 +2,26 @@
 
 import torch
 
-from hpcgnn.exchange.stream import Rows
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.compact import CompactStream
+from hpcgnn.exchange.plan import HaloPlan
+from hpcgnn.exchange.stream import Rows, Stream
+from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 
 
-def halo_rows(stream, x, kind):
+def halo_rows(stream: Stream[Block] | CompactStream[Block], x: torch.Tensor, kind: str) -> torch.Tensor:
     """A kept copy of the halo's rows of x (n_p, F), in halo order: (halo rows, F). Collective; traffic booked as
     `kind`.
     """
     kept = x.new_empty(stream.plan.num_halo, x.shape[1])
     for block, rows, _, _ in stream(Rows(x.contiguous()), kind):
-        if block is not stream.own:
+        if block.first_column is not None:
             kept[block.first_column : block.first_column + len(rows)] = rows
     return kept
 
 
-def sparse_with_halo(features, plan, comm, kind):
+def sparse_with_halo(features: SparseRows, plan: HaloPlan, comm: Communicator, kind: str) -> SparseRows:
     """SparseRows of the own rows followed by the halo's, sent as they are stored: 4 bytes for a row and 8 (fp64: 12)
     for an entry, or 4 for an entry where all entries of the graph are equal. Collective. One peer at a time, so that
     little is packed at once.
@@ -46,13 +50,15 @@ def sparse_with_halo(features, plan, comm, kind):
     )
 
 
-def _picked(features: SparseRows, rows):
+def _picked(features: SparseRows, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(entries of each of these rows, where the entries stand)."""
     sizes = torch.diff(features.indptr)[rows]
     first = torch.repeat_interleave(features.indptr[rows] - (sizes.cumsum(0) - sizes), sizes)
     return sizes, first + torch.arange(len(first))
 
 
-def _exchange(comm, kind, outgoing, dest, incoming, source):
+def _exchange(
+    comm: Communicator, kind: str, outgoing: torch.Tensor, dest: int, incoming: torch.Tensor, source: int
+) -> None:
     sent = [(dest, outgoing.contiguous())] if len(outgoing) else []
     comm.exchange(sent, [(source, incoming)] if len(incoming) else [], kind).finish()

@@ -5,21 +5,25 @@ of range can reach a kernel, and no NaN a sum), and never holds more than the ra
 """
 
 import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
 
+from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.local import LocalGraph, build_adjacency
-from hpcgnn.graph.sparse_rows import sparse_rows
+from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import Edges
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.graphfile.structure import check_structure
-from hpcgnn.placement.order import find_ends, interior_last
+from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
 
-def check_trainable(file):
+def check_trainable(file: GraphFile) -> None:
     """GraphError if there is nothing to train from or on, FormatError if the file is not what its attributes
     promise.
     """
@@ -30,7 +34,7 @@ def check_trainable(file):
         raise GraphError(f"{file.path} has no labels to train on; import it with labels (--labels)")
 
 
-def read_indptr(file, group, ranges):
+def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> tuple[np.ndarray, list[tuple[int, int]]]:
     """(indptr from 0, int64 (n_p + 1,); the spans of entries, list of (start, stop)) of the own slabs of a CSR
     group.
     """
@@ -51,7 +55,7 @@ def read_indptr(file, group, ranges):
     return indptr, list(zip(found[begins].tolist(), found[ends - 1].tolist()))
 
 
-def read_edges(file, suffix, ranges, typed):
+def read_edges(file: GraphFile, suffix: str, ranges: list[tuple[int, int]], typed: bool) -> Edges:
     """The edges of the own slabs of one direction ('' for in-edges, '_out' for out-edges), with indptr from 0. typed:
     with their types, if the file has any.
     """
@@ -65,7 +69,9 @@ def read_edges(file, suffix, ranges, typed):
     return Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight, kinds)
 
 
-def read_types(file, name, ranges, count, number=None):
+def read_types(
+    file: GraphFile, name: str, ranges: list[tuple[int, int]], count: int, number: np.ndarray | None = None
+) -> np.ndarray | None:
     """int32 types of edges or nodes in the ranges, checked against their number; None if the graph has none (count 0).
     number: as GraphFile.read has it."""
     if count == 0:
@@ -79,11 +85,13 @@ def read_types(file, name, ranges, count, number=None):
     return kinds
 
 
-def read_features(file, ranges, dtype, order):
-    """The own rows of the features in the local order: a dense tensor or SparseRows, finite."""
+def read_features(
+    file: GraphFile, ranges: list[tuple[int, int]], dtype: torch.dtype, order: LocalOrder
+) -> torch.Tensor | SparseRows:
+    """The own rows of the features in the local order, finite."""
     if not file.meta.sparse_features:
-        dense = file.read("nodes/features", ranges, number=order.number)
-        dense = torch.from_numpy(dense).to(dtype)  # float64 may overflow here
+        dense = torch.from_numpy(file.read("nodes/features", ranges, number=order.number))
+        dense = dense.to(dtype)  # float64 may overflow here
         _check_finite(file, dense.numpy())
         return dense
     indptr, spans = read_indptr(file, "nodes/features_csr", ranges)
@@ -100,14 +108,16 @@ def read_features(file, ranges, dtype, order):
     return sparse_rows(indptr, columns, data, file.meta.num_features, dtype)
 
 
-def _check_finite(file, values):
+def _check_finite(file: GraphFile, values: np.ndarray) -> None:
     if not np.isfinite(values).all():
         raise GraphError(
             f"{file.path}: node features hold NaN or infinite values; clean them and import the graph again"
         )
 
 
-def read_labels(file, ranges, number=None):
+def read_labels(
+    file: GraphFile, ranges: list[tuple[int, int]], number: np.ndarray | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(labels, split) of the own nodes, checked against the classes: int64 (n_p,) or float32 (n_p, C), and uint8
     (n_p,). number: as GraphFile.read has it.
     """
@@ -133,7 +143,7 @@ def read_labels(file, ranges, number=None):
     return torch.from_numpy(labels.astype(np.int64)), torch.from_numpy(split)
 
 
-def read_original_id(file, ranges, number=None):
+def read_original_id(file: GraphFile, ranges: list[tuple[int, int]], number: np.ndarray | None = None) -> torch.Tensor:
     """int64 (n_p,): the ids that randomness is keyed by and predictions are ordered by, each a node of the graph."""
     ids = file.read("nodes/original_id", ranges, np.int64, number)
     if len(ids) and not 0 <= ids.min() <= ids.max() < file.meta.num_nodes:
@@ -144,13 +154,20 @@ def read_original_id(file, ranges, number=None):
 
 
 def load_local_graph(
-    file, cluster_to_rank, comm, cap, self_loops, dtype, keep_edges=False, watch=contextlib.nullcontext
-):
+    file: GraphFile,
+    cluster_to_rank: np.ndarray,
+    comm: Communicator,
+    cap: int,
+    self_loops: str,
+    dtype: torch.dtype,
+    keep_edges: bool = False,
+    watch: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
+) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    watch(phase) -> context manager, entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all
+    watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all
     ranks together, for corrupted files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
@@ -176,7 +193,7 @@ def load_local_graph(
         alike = order, comm, cap, self_loops, dtype, keep_edges, file.meta.num_edge_types
         inward, *other = (build_adjacency(edges, *alike) for edges in directions)
         outward = other[0] if other else inward
-        compact = None if file.meta.sparse_features else agree_on_compact(features, inward.plan, comm)
+        compact = None if isinstance(features, SparseRows) else agree_on_compact(features, inward.plan, comm)
     return LocalGraph(
         inward=inward,
         outward=outward,

@@ -6,13 +6,14 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.comm import Communicator
 from hpcgnn.exchange.compact import Compact
 from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, halo_blocks, own_block
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.sums import weight_sums
 from hpcgnn.graphfile.storage import SPLITS
-from hpcgnn.placement.order import LocalOrder
+from hpcgnn.placement.order import FoundEdges, LocalOrder
 from hpcgnn.placement.ownership import MOST_INT32
 
 
@@ -29,7 +30,7 @@ class EdgeList:
     type: torch.Tensor | None
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         return sum(each.nbytes for each in (self.weight, self.type) if each is not None)
 
 
@@ -47,11 +48,11 @@ class Adjacency:
     edges: EdgeList | None = None
 
     @property
-    def num_edges(self):
+    def num_edges(self) -> int:
         return self.own.num_edges + sum(block.num_edges for block in self.halo)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         kept = 0 if self.edges is None else self.edges.nbytes
         sent = sum(rows.nbytes for rows in self.plan.send_rows)
         return sum(block.nbytes for block in (self.own, *self.halo)) + sent + kept
@@ -84,32 +85,42 @@ class LocalGraph:
     outputs: torch.Tensor | None = None
 
     @property
-    def output_id(self):
+    def output_id(self) -> torch.Tensor:
         """int64 (m,): the original ids of the nodes that are computed."""
         return self.original_id if self.outputs is None else self.original_id[self.outputs]
 
     @property
-    def num_owned(self):
+    def num_owned(self) -> int:
         return len(self.original_id)
 
     @property
-    def in_degree(self):
+    def in_degree(self) -> torch.Tensor:
         """int64 (n_p,): the number of in-edges of the own nodes."""
         total = torch.diff(self.inward.own.indptr)
         for block in self.inward.halo:
+            assert block.rows is not None, "a round's block says which rows it stores"
             total[block.rows.long()] += torch.diff(block.indptr)
         return total
 
-    def mask(self, split):
+    def mask(self, split: str) -> torch.Tensor:
         """bool (n_p,): own nodes of a split ('train', 'val', 'test') that have a label."""
         labelled = torch.ones(self.num_owned, dtype=torch.bool) if self.multi_label else self.labels >= 0
         return (self.split == SPLITS[split]) & labelled
 
 
-def build_adjacency(edges, order, comm, cap, self_loops, dtype, keep_edges=False, loop_type=0):
+def build_adjacency(
+    edges: FoundEdges,
+    order: LocalOrder,
+    comm: Communicator,
+    cap: int,
+    self_loops: str,
+    dtype: torch.dtype,
+    keep_edges: bool = False,
+    loop_type: int = 0,
+) -> Adjacency:
     """Blocks and plan from the edges of the own nodes. Collective.
 
-    edges: FoundEdges, in the local order `order`, a LocalOrder. self_loops: 'add' gives every node that has none one
+    edges: in the local order `order`. self_loops: 'add' gives every node that has none one
     loop of weight 1 and type `loop_type`; 'keep' leaves them. cap: rows of a round. keep_edges: keep an EdgeList, and
     in every block where its edges stand in it.
     """
@@ -121,18 +132,29 @@ def build_adjacency(edges, order, comm, cap, self_loops, dtype, keep_edges=False
             rows, owner, local_id, weight, kind, loop_type, num_rows, comm
         )
     degree = weight_sums(rows, weight, num_rows)
-    weight = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
+    weights = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
     narrow = len(rows) <= MOST_INT32
     place = torch.arange(len(rows), dtype=torch.int32 if narrow else torch.int64) if keep_edges else None
-    own, halo, plan = assemble(rows, owner, local_id, weight, place, num_rows, num_rows, cap, comm, order)
-    kept = EdgeList(len(rows), weight, None if kind is None else torch.from_numpy(kind)) if keep_edges else None
+    own, halo, plan = assemble(rows, owner, local_id, weights, place, num_rows, num_rows, cap, comm, order)
+    kept = EdgeList(len(rows), weights, None if kind is None else torch.from_numpy(kind)) if keep_edges else None
     return Adjacency(own, halo, plan, torch.from_numpy(degree), kept)
 
 
-def assemble(rows, owner, local_id, weight, place, num_rows, num_columns, cap, comm, order=LocalOrder()):
+def assemble(
+    rows: np.ndarray,
+    owner: np.ndarray,
+    local_id: np.ndarray,
+    weight: torch.Tensor | None,
+    place: torch.Tensor | None,
+    num_rows: int,
+    num_columns: int,
+    cap: int,
+    comm: Communicator,
+    order: LocalOrder = LocalOrder(),
+) -> tuple[Block, list[Block], HaloPlan]:
     """(own Block, halo Blocks, HaloPlan) of edges that end at own rows, checked. Collective.
 
-    rows: int (E,) ascending; owner, local_id: int32 (E,), where the sources are; weight, place: tensors (E,) or None.
+    rows: int (E,) ascending; owner, local_id: int32 (E,), where the sources are; weight, place: (E,).
     num_rows, num_columns: of own nodes that edges end at and start from. order: LocalOrder, where the ranks number each
     other's nodes otherwise than their own.
     """
@@ -150,7 +172,16 @@ def assemble(rows, owner, local_id, weight, place, num_rows, num_columns, cap, c
     return own, halo, plan
 
 
-def _add_self_loops(rows, owner, local_id, weight, kind, loop_type, num_rows, comm):
+def _add_self_loops(
+    rows: np.ndarray,
+    owner: np.ndarray,
+    local_id: np.ndarray,
+    weight: np.ndarray | None,
+    kind: np.ndarray | None,
+    loop_type: int,
+    num_rows: int,
+    comm: Communicator,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Edges with one loop of weight 1 appended to each row that has none, rows ascending."""
     looped = np.zeros(num_rows, bool)
     looped[rows[(owner == comm.rank) & (local_id == rows)]] = True

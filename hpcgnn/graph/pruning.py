@@ -10,32 +10,42 @@ a halo of its own in each direction, filtered from the rank's one structure. Mat
 in the order of the nodes. A layer that would compute most rows anyway is left as it is, and with it those before.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
+from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.graph.local import Adjacency, assemble
+from hpcgnn.graph.blocks import Block, joined
+from hpcgnn.graph.local import Adjacency, LocalGraph, assemble
 
 # Above this share of all nodes a layer keeps all rows: a structure of its own takes memory. A class of layers may say
 # otherwise (`worthwhile`), as attention does, which has more to do for each row and edge.
 WORTHWHILE = 0.5
+# Fields of a LocalGraph that no layer asks for where it does not compute all rows. `Any`, so that those who have all of
+# a graph need not ask whether they are there.
+_NOT_NEEDED: Any = None
 
 
-def prune(local, worthwhile, prunable, keeps_input, comm):
-    """[LocalGraph or None] for each layer: what it computes of the graph, None for all. Collective.
+def prune(
+    local: LocalGraph, worthwhile: Sequence[float], prunable: int, keeps_input: bool, comm: Communicator
+) -> list[LocalGraph | None]:
+    """For each layer what it computes of the graph, None for all. Collective.
 
     worthwhile: for each layer, the share of all nodes above which it keeps all rows. prunable: how many of the last
     layers may compute some of their rows only. keeps_input: whether the first layer starts from a kept aggregate; its
     share then has all edges, and only `outputs` of its own.
     """
-    layers, sets = len(worthwhile), []
+    layers = len(worthwhile)
+    sets: list[torch.Tensor] = []
     while len(sets) < prunable:
         needed = with_in_neighbours(local, sets[-1], comm) if sets else local.mask("train")
         if comm.total(needed.sum().view(1), "plan").item() > worthwhile[layers - 1 - len(sets)] * local.num_nodes:
             break
         sets.append(needed)
-    shares = [None] * layers
+    shares: list[LocalGraph | None] = [None] * layers
     for back, outputs in enumerate(sets):
         layer = layers - 1 - back
         # The features are there for all nodes: the first layer takes them as they lie.
@@ -47,7 +57,7 @@ def prune(local, worthwhile, prunable, keeps_input, comm):
     return shares
 
 
-def with_in_neighbours(local, needed, comm):
+def with_in_neighbours(local: LocalGraph, needed: torch.Tensor, comm: Communicator) -> torch.Tensor:
     """bool (n_p,): own nodes that are needed (n_p,) or have an edge to a node of any rank that is. Collective."""
     remote, result = gather_halo(local.outward.plan, needed, comm), needed.clone()
     for block in (local.outward.own, *local.outward.halo):
@@ -62,7 +72,7 @@ def with_in_neighbours(local, needed, comm):
     return result
 
 
-def _share(local, inputs, outputs, comm):
+def _share(local: LocalGraph, inputs: torch.Tensor, outputs: torch.Tensor, comm: Communicator) -> LocalGraph:
     """The LocalGraph of the edges from nodes in inputs (n_p,) to nodes in outputs (n_p,), on all ranks. Collective."""
     source, destination = _numbers(inputs), _numbers(outputs)
     inward = _filtered(local.inward, outputs, inputs, destination, source, comm)
@@ -71,21 +81,28 @@ def _share(local, inputs, outputs, comm):
         local,
         inward=inward,
         outward=outward,
-        features=local.features if bool(inputs.all()) else None,
-        labels=None,
-        split=None,
+        features=local.features if bool(inputs.all()) else _NOT_NEEDED,
+        labels=_NOT_NEEDED,
+        split=_NOT_NEEDED,
         node_type=None,
         original_id=local.original_id[inputs],
         outputs=source[outputs],
     )
 
 
-def _numbers(mask):
+def _numbers(mask: torch.Tensor) -> torch.Tensor:
     """int32 (n,): the number of each node among those of the mask, -1 for the others."""
     return torch.where(mask, torch.cumsum(mask, 0, dtype=torch.int32) - 1, -1)
 
 
-def _filtered(adjacency, rows, columns, row_number, column_number, comm):
+def _filtered(
+    adjacency: Adjacency,
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    row_number: torch.Tensor,
+    column_number: torch.Tensor,
+    comm: Communicator,
+) -> Adjacency:
     """The Adjacency between own rows (n_p,) bool and columns (n_p,) bool, numbered anew. Collective."""
     plan = adjacency.plan
     remote = gather_halo(plan, column_number, comm)
@@ -97,21 +114,23 @@ def _filtered(adjacency, rows, columns, row_number, column_number, comm):
     parts = [_edges(adjacency.own, row_number, column_number, here)]
     for block in adjacency.halo:
         parts.append(_edges(block, row_number, remote[block.first_column :], owners[block.first_column :]))
-    edges = [None if column[0] is None else torch.cat(column) for column in zip(*parts)]
-    order = torch.argsort(edges[0], stable=True)
-    row, column, owner, weight, place = (None if each is None else each[order] for each in edges)
+    row, column, owner = (torch.cat(each) for each in zip(*(ends for ends, _ in parts)))
+    order = torch.argsort(row, stable=True)
+    row, column, owner = row[order], column[order], owner[order]
+    carried = (joined(each) for each in zip(*(carried for _, carried in parts)))
+    weight, place = (None if each is None else each[order] for each in carried)
     cap, shape = max(1, plan.longest_round), (int(rows.sum()), int(columns.sum()))
     own, halo, fewer = assemble(row.numpy(), owner.numpy(), column.numpy(), weight, place, *shape, cap, comm)
     return Adjacency(own, halo, fewer, adjacency.degree[rows], adjacency.edges)
 
 
-def _edges(block, row_number, column_number, owners):
-    """(row, column, owner, weight, edge) of a block's edges whose ends both have a number; weight and edge may be
-    None.
-    """
+def _edges(
+    block: Block, row_number: torch.Tensor, column_number: torch.Tensor, owners: torch.Tensor
+) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor | None, torch.Tensor | None]]:
+    """((row, column, owner), (weight, edge)) of a block's edges whose ends both have a number."""
     rows = row_number if block.rows is None else row_number[block.rows.long()]
     row = torch.repeat_interleave(rows, torch.diff(block.indptr))
     column = column_number[block.indices]
     taken = (row >= 0) & (column >= 0)
     weight, edge = (None if each is None else each[taken] for each in (block.weight, block.edge))
-    return row[taken], column[taken], owners[block.indices][taken], weight, edge
+    return (row[taken], column[taken], owners[block.indices][taken]), (weight, edge)

@@ -7,18 +7,22 @@ Sums are those of the whole graph. Where weights sum to 0 (see sums.py), the mea
 
 import torch
 
+from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo
+from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph
 from hpcgnn.graph.sums import weight_sums
 
 
-def relation_weights(local, num_types, comm, dtype):
+def relation_weights(
+    local: LocalGraph, num_types: int, comm: Communicator, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(inward (E_p,), outward (E_p,)) of a LocalGraph that keeps its edges, in the order of their EdgeLists.
     Collective.
     """
     rows, _ = _ends(local.inward, local.num_owned)
-    inward, in_order, in_bounds = _by_type(local.inward.edges, num_types)
+    inward, in_order, in_bounds = _by_type(_edges(local.inward), num_types)
     _, columns = _ends(local.outward, local.num_owned)
-    outward, out_order, out_bounds = _by_type(local.outward.edges, num_types)
+    outward, out_order, out_bounds = _by_type(_edges(local.outward), num_types)
     for kind in range(num_types):
         edges = in_order[in_bounds[kind] : in_bounds[kind + 1]]
         total = _sums(rows[edges], inward[edges], local.num_owned)
@@ -30,12 +34,12 @@ def relation_weights(local, num_types, comm, dtype):
     return inward.to(dtype), outward.to(dtype)
 
 
-def odd_relations(local, num_types):
+def odd_relations(local: LocalGraph, num_types: int) -> torch.Tensor:
     """int64 (2,): of how many pairs of an own node and a type of its in-edges the weights sum to less than 0, and to 0.
     Local.
     """
     rows, _ = _ends(local.inward, local.num_owned)
-    weight, order, bounds = _by_type(local.inward.edges, num_types)
+    weight, order, bounds = _by_type(_edges(local.inward), num_types)
     counts = torch.zeros(2, dtype=torch.int64)
     for kind in range(num_types):
         edges = order[bounds[kind] : bounds[kind + 1]]
@@ -46,23 +50,30 @@ def odd_relations(local, num_types):
     return counts
 
 
-def _sums(rows, weight, num_rows):
+def _sums(rows: torch.Tensor, weight: torch.Tensor, num_rows: int) -> torch.Tensor:
     return torch.from_numpy(weight_sums(rows.numpy(), weight.numpy(), num_rows))
 
 
-def _by_type(edges, num_types):
+def _by_type(edges: EdgeList, num_types: int) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
     """(float64 weights (E_p,), the edges ordered by type, where each type begins)."""
+    assert edges.type is not None, "the graph has types"
     weight = torch.ones(edges.count) if edges.weight is None else edges.weight
     weight = weight.to(torch.float64, copy=True)
     ordered, order = torch.sort(edges.type, stable=True)
     return weight, order, torch.searchsorted(ordered, torch.arange(num_types + 1, dtype=ordered.dtype)).tolist()
 
 
-def _ends(adjacency, num_owned):
+def _edges(adjacency: Adjacency) -> EdgeList:
+    assert adjacency.edges is not None, "the graph keeps its edges"
+    return adjacency.edges
+
+
+def _ends(adjacency: Adjacency, num_owned: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(own row, other end) of each edge, int64 (E_p,); others' nodes count on from the own ones, in halo order."""
-    rows, columns = (torch.empty(adjacency.edges.count, dtype=torch.int64) for _ in range(2))
+    rows, columns = (torch.empty(_edges(adjacency).count, dtype=torch.int64) for _ in range(2))
     for block in (adjacency.own, *adjacency.halo):
         stored = torch.arange(num_owned) if block.rows is None else block.rows.long()
+        assert block.edge is not None, "the graph keeps its edges"
         edge = block.edge.long()
         rows[edge] = torch.repeat_interleave(stored, torch.diff(block.indptr))
         columns[edge] = block.indices.long() + (0 if block.first_column is None else num_owned + block.first_column)

@@ -23,11 +23,13 @@ class SparseRows:
     num_columns: int
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return len(self.indptr) - 1, self.num_columns
 
 
-def sparse_rows(indptr, columns, data, num_columns, dtype):
+def sparse_rows(
+    indptr: np.ndarray, columns: np.ndarray, data: np.ndarray, num_columns: int, dtype: torch.dtype
+) -> SparseRows:
     """SparseRows from CSR arrays: indptr int64 (n_p + 1,), columns int32 (nnz,), data float (nnz,)."""
     order = np.argsort(columns, kind="stable")
     t_indptr = np.zeros(num_columns + 1, np.int64)

@@ -11,15 +11,16 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
-from hpcgnn.graph.blocks import own_block
-from hpcgnn.graph.local import Adjacency, EdgeList
+from hpcgnn.graph.blocks import joined, own_block
+from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph
 from hpcgnn.graph.sums import weight_sums
 
 _NO_HALO = HaloPlan(0, 1, [], [], [], np.zeros(1, np.int64))
 
 
-def with_halo(local, comm):
+def with_halo(local: LocalGraph, comm: Communicator) -> LocalGraph:
     """A LocalGraph of the own nodes followed by those of the halo of the in-edges, in halo order. Collective (`plan`).
 
     Its structure is a second copy of the rank's in-edges, and their transpose: linear in the edges.
@@ -41,7 +42,7 @@ def with_halo(local, comm):
     )
 
 
-def induced(local):
+def induced(local: LocalGraph) -> LocalGraph:
     """The LocalGraph of the own nodes and the edges between them. Not collective. A node whose weights sum to less than
     0 there is as one without edges under symmetric normalisation.
     """
@@ -50,7 +51,9 @@ def induced(local):
     return replace(local, inward=inward, outward=outward, num_nodes=local.num_owned, compact=None)
 
 
-def _edges(adjacency, owned):
+def _edges(
+    adjacency: Adjacency, owned: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
     """(rows, columns int64 (E,), weight, place in the edge list or None) of all edges; columns of the halo count on
     from the own nodes.
     """
@@ -59,12 +62,18 @@ def _edges(adjacency, owned):
     rows = torch.cat([torch.repeat_interleave(s, torch.diff(b.indptr)) for s, b in zip(stored, blocks)])
     shifts = [0 if b.first_column is None else owned + b.first_column for b in blocks]
     columns = torch.cat([b.indices.long() + shift for b, shift in zip(blocks, shifts)])
-    weight = None if adjacency.own.weight is None else torch.cat([b.weight for b in blocks])
-    edge = None if adjacency.own.edge is None else torch.cat([b.edge for b in blocks])
-    return rows, columns, weight, edge
+    return rows, columns, joined([b.weight for b in blocks]), joined([b.edge for b in blocks])
 
 
-def _adjacency(nodes, rows, columns, weight, edge, degree, kept):
+def _adjacency(
+    nodes: int,
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    weight: torch.Tensor | None,
+    edge: torch.Tensor | None,
+    degree: torch.Tensor,
+    kept: EdgeList | None,
+) -> Adjacency:
     order = torch.from_numpy(np.lexsort((columns.numpy(), rows.numpy())))  # equal edges stay neighbours
     sorted_columns = columns[order].to(torch.int32).numpy()
     block = own_block(
@@ -73,12 +82,13 @@ def _adjacency(nodes, rows, columns, weight, edge, degree, kept):
     return Adjacency(block, [], _NO_HALO, degree, kept)
 
 
-def _alone(adjacency):
+def _alone(adjacency: Adjacency) -> Adjacency:
     block, kept = adjacency.own, adjacency.edges
     rows = torch.repeat_interleave(torch.arange(len(block.indptr) - 1), torch.diff(block.indptr))
     weight = torch.ones(block.num_edges) if block.weight is None else block.weight
     degree = torch.from_numpy(weight_sums(rows.numpy(), weight.double().numpy(), len(block.indptr) - 1))
     if kept is not None:
+        assert block.edge is not None, "the graph keeps its edges"
         taken = block.edge.long()
         kept = EdgeList(len(taken), *(None if t is None else t[taken] for t in (kept.weight, kept.type)))
         place = torch.arange(len(taken), dtype=block.edge.dtype)

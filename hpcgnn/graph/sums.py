@@ -11,7 +11,7 @@ import numpy as np
 ROUNDING = 2.0**-23
 
 
-def weight_sums(rows, weight, num_rows):
+def weight_sums(rows: np.ndarray, weight: np.ndarray | None, num_rows: int) -> np.ndarray:
     """float64 (num_rows,): Σ w by row, 0.0 where weights cancel. rows: int (E,); weight: float (E,), or None for
     ones.
     """

@@ -96,7 +96,9 @@ def check_block(
         raise ValueError(f"indptr: expected {num_rows + 1} entries for {num_rows} rows, got {num_stored + 1}")
     fault, position = kernels().check_block(indptr, indices, rows, num_rows, num_sources)
     if fault:
-        values = {"row": rows, "index": indices}.get(fault.split("_")[0], indptr)
+        values = (
+            indices if fault == "index_range" else rows if rows is not None and fault.startswith("row_") else indptr
+        )
         window = values[max(0, position - 1) : position + 2].tolist()
         raise ValueError(
             f"block: {_FAULTS[fault]} (num_rows {num_rows}, num_sources {num_sources}, {indices.numel()} indices); "

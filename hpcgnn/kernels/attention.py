@@ -18,14 +18,17 @@ h·D + D - 1 of a row belong to head h.
 import torch
 
 from . import checks
+from .functions import EdgeRule
 from .library import kernels
 from .masking import rule as rule_of
 from .randomness import checked_key
 
 _FLOATS = (torch.float32, torch.float64)
+#: (p, key, dst_ids, src_ids)
+Dropout = tuple[float, int, torch.Tensor, torch.Tensor]
 
 
-def _dropout_rule(dropout, row_ids: int, column_ids: int, forward: bool):
+def _dropout_rule(dropout: Dropout | None, row_ids: int, column_ids: int, forward: bool) -> EdgeRule | None:
     """(key, threshold, scale, ids of rows, ids of columns), or None where nothing is dropped."""
     if dropout is None:
         return None
@@ -41,7 +44,15 @@ def _dropout_rule(dropout, row_ids: int, column_ids: int, forward: bool):
     return (checked_key(key), min(threshold, 2**32 - 1), scale, *ids)  # p = 1: the scale is 0
 
 
-def _structure(indptr, indices, rows, num_rows: int, edge_terms: dict, dtype, heads: int) -> None:
+def _structure(
+    indptr: torch.Tensor,
+    indices: torch.Tensor,
+    rows: torch.Tensor | None,
+    num_rows: int,
+    edge_terms: dict[str, torch.Tensor | None],
+    dtype: torch.dtype,
+    heads: int,
+) -> None:
     num_stored = checks.row_pointer(indptr)
     checks.vector("indices", indices, torch.int32, None)
     checks.vector("rows", rows, torch.int32, num_stored, optional=True)
@@ -77,7 +88,7 @@ def attend_forward(
     slope: float,
     rows: torch.Tensor | None = None,
     edge_term: torch.Tensor | None = None,
-    dropout: tuple[float, int, torch.Tensor, torch.Tensor] | None = None,
+    dropout: Dropout | None = None,
     complete: bool = False,
     bias: torch.Tensor | None = None,
 ) -> None:
@@ -165,11 +176,12 @@ def attend_finish(
         checks.matrix(name, tensor, (like.dtype,), rows=like.shape[0], columns=heads)
     if share is not None:
         checks.matrix("share", share, (like.dtype,), rows=like.shape[0], columns=heads)
-    if y is None and bias is not None:
-        raise ValueError("bias: expected None without y")
-    if bias is not None:
-        checks.vector("bias", bias, y.dtype, y.shape[1])
-    if y is not None:
+    if y is None:
+        if bias is not None:
+            raise ValueError("bias: expected None without y")
+    else:
+        if bias is not None:
+            checks.vector("bias", bias, y.dtype, y.shape[1])
         kernels().normalise(y, denominator, bias)
         checks.written(y)
     empty = denominator == 0
@@ -195,7 +207,7 @@ def attend_backward(
     rows: torch.Tensor | None = None,
     edge_term: torch.Tensor | None = None,
     g_edge_term: torch.Tensor | None = None,
-    dropout: tuple[float, int, torch.Tensor, torch.Tensor] | None = None,
+    dropout: Dropout | None = None,
     complete: bool = False,
     bias: torch.Tensor | None = None,
 ) -> None:

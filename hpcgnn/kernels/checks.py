@@ -5,6 +5,8 @@ All of them look at a tensor's description only, so they cost microseconds whate
 the one thing left out; `check_block` looks at those, once per block.
 """
 
+from collections.abc import Collection
+
 import torch
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)
@@ -15,17 +17,24 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def on_cpu(name: str, tensor: torch.Tensor) -> None:
-    """`tensor` is one, and in this machine's memory."""
+def on_cpu(name: str, tensor: object) -> torch.Tensor:
+    """`tensor` is one, and in this machine's memory; returns it."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{name}: expected a torch tensor, got {type(tensor).__name__}")
     if not tensor.is_cpu:
         raise ValueError(f"{name}: expected a tensor on the CPU, got one on {tensor.device}")
+    return tensor
 
 
-def matrix(name: str, tensor: torch.Tensor, dtypes, rows: int | None = None, columns: int | None = None) -> None:
+def matrix(
+    name: str,
+    tensor: torch.Tensor | None,
+    dtypes: Collection[torch.dtype],
+    rows: int | None = None,
+    columns: int | None = None,
+) -> None:
     """`tensor` is (rows, columns), its dtype one of `dtypes`, each row contiguous; rows may be any distance apart."""
-    on_cpu(name, tensor)
+    tensor = on_cpu(name, tensor)
     if tensor.dtype not in dtypes:
         expected = " or ".join(str(dtype) for dtype in dtypes)
         raise ValueError(f"{name}: expected {expected}, got {tensor.dtype}")
@@ -58,11 +67,13 @@ def heads(name: str, tensor: torch.Tensor, x: torch.Tensor) -> None:
         raise ValueError(f"{name}: expected as many columns as divide {x.shape[1]}, got {tensor.shape[1]}")
 
 
-def vector(name: str, tensor: torch.Tensor | None, dtype: torch.dtype, length: int | None, optional=False) -> None:
+def vector(
+    name: str, tensor: torch.Tensor | None, dtype: torch.dtype, length: int | None, optional: bool = False
+) -> None:
     """`tensor` is contiguous, 1-D, of `dtype` and `length` (None: any)."""
     if tensor is None and optional:
         return
-    on_cpu(name, tensor)
+    tensor = on_cpu(name, tensor)
     if tensor.dtype != dtype:
         raise ValueError(f"{name}: expected {dtype}, got {tensor.dtype}")
     if tensor.dim() != 1 or (length is not None and tensor.shape[0] != length):

@@ -13,7 +13,7 @@ from .library import kernels
 _FLOATS = (torch.float32, torch.float64)
 
 
-def _structure(indptr, indices, rows, num_rows: int) -> None:
+def _structure(indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor | None, num_rows: int) -> None:
     num_stored = checks.row_pointer(indptr)
     checks.vector("indices", indices, torch.int32, None)
     checks.vector("rows", rows, torch.int32, num_stored, optional=True)

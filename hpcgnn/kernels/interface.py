@@ -7,8 +7,9 @@ and the library is used only if it was built from the same sources (`library.py`
 
 import ctypes
 import re
+from collections.abc import Mapping
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,6 +23,8 @@ _NUMBERS = {
     "uint64_t": c_uint64,
     "double": c_double,
 }
+#: What `ctypes.byref` gives, which has no name.
+Pointer = Any
 _WORD = re.compile(r"(?:const )?(\w+) (\*?)(\w+)$")
 
 
@@ -30,9 +33,9 @@ class Interface(NamedTuple):
     arguments)}.
     """
 
-    constants: dict
-    structures: dict
-    functions: dict
+    constants: dict[str, int]
+    structures: dict[str, type[ctypes.Structure]]
+    functions: dict[str, tuple[Any, list[Any]]]
 
 
 def read(text: str) -> Interface:
@@ -41,7 +44,7 @@ def read(text: str) -> Interface:
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     found = Interface({}, {}, {})
 
-    def declared(declaration):
+    def declared(declaration: str) -> tuple[str, Any]:
         """(name, type) of `const void *x` and the like."""
         match = _WORD.match(" ".join(declaration.split()))
         if match is None:
@@ -55,19 +58,19 @@ def read(text: str) -> Interface:
             raise ValueError(f"native/interface.h: expected one of {', '.join(_NUMBERS)}, got {declaration!r}")
         return name, _NUMBERS[kind]
 
-    def arguments(text):
+    def arguments(text: str) -> list[Any]:
         return [] if text == "void" else [declared(each)[1] for each in text.split(",")]
 
-    def constants(match):
+    def constants(match: re.Match[str]) -> str:
         found.constants.update((name, int(value)) for name, value in re.findall(r"(HG_\w+)(?: =)? (\d+)", match[0]))
         return ""
 
-    def structure(match):
+    def structure(match: re.Match[str]) -> str:
         fields = [declared(each) for each in match[1].split(";")[:-1]]
         found.structures[match[2]] = type(match[2], (ctypes.Structure,), {"_fields_": fields})
         return ""
 
-    def function(match):
+    def function(match: re.Match[str]) -> str:
         result = None if match[1] == "void " else declared(match[1] + "result")[1]
         found.functions[match[2]] = result, arguments(match[3])
         return ""
@@ -112,11 +115,11 @@ def rows_of(tensor: torch.Tensor | None) -> tuple[int | None, int]:
     return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
 
 
-def filled(name: str, tensors: dict, **values):
+def filled(name: str, tensors: Mapping[str, torch.Tensor | None], **values: float | None) -> Pointer:
     """A pointer to the structure of this name, of the pointers to these tensors, the distances of rows that it has
     fields for, and these values. What is not given is 0 or NULL."""
     kind = INTERFACE.structures[name]
-    known = {field for field, _ in kind._fields_}
+    known = {field[0] for field in kind._fields_}
     for field, tensor in tensors.items():
         values[field] = pointer(tensor)
         if tensor is not None and f"{field}_stride" in known:

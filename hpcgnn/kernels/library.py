@@ -21,12 +21,14 @@ import sysconfig
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from hpcgnn.errors import HpcgnnError
 
 from . import reference
+from .functions import Kernels
 from .interface import INTERFACE, VECTOR_PATHS
 from .native import Native
 from .sources import fingerprint
@@ -43,7 +45,7 @@ class LibraryError(HpcgnnError, ImportError):
 class Loaded:
     """`kernels` has the functions of `reference`; `reason` says why they are not native. `library`: of native ones."""
 
-    kernels: object
+    kernels: Kernels
     file: str | None = None
     vector_path: str | None = None
     reason: str | None = None
@@ -51,6 +53,7 @@ class Loaded:
 
     def on(self, vector_path: str, multiplies: bool | None = None, rounds: bool | None = None) -> "Loaded":
         """The same library on another vector path, with products as of `Native`."""
+        assert self.library is not None, "the reference has no vector paths"
         return replace(self, kernels=Native(self.library, vector_path, multiplies, rounds), vector_path=vector_path)
 
 
@@ -60,9 +63,11 @@ _serving: Loaded | None = None
 def load() -> Loaded:
     """The kernels that serve: those that `choose` has found at the first call, or that `use` has put in their
     place."""
-    if _serving is None:
-        use(choose())
-    return _serving
+    found = _serving
+    if found is None:
+        found = choose()
+        use(found)
+    return found
 
 
 def use(loaded: Loaded | None) -> Loaded | None:
@@ -123,12 +128,12 @@ def _difference(library: ctypes.CDLL) -> str | None:
     return f"has no function {missing[0]}" if missing else None
 
 
-def kernels():
+def kernels() -> Kernels:
     """The module or object whose functions do the work; see `Loaded`."""
     return load().kernels
 
 
-def describe() -> dict:
+def describe() -> dict[str, Any]:
     """Which kernels run in this process, as plain values for a run record.
 
     Keys: `native` (bool), `reason` (str or None: why not), `file`, `vector_path` (str or None), `vector_paths` (those
@@ -138,18 +143,18 @@ def describe() -> dict:
     "none": our own do not round here).
     """
     loaded = load()
-    native = loaded.reason is None
-    own = native and loaded.kernels.multiplies
+    native = loaded.kernels if isinstance(loaded.kernels, Native) else None
+    own = native is not None and native.multiplies
     return {
-        "native": native,
+        "native": native is not None,
         "reason": loaded.reason,
         "file": loaded.file,
         "vector_path": loaded.vector_path,
-        "vector_paths": loaded.kernels.supported_paths() if native else [],
+        "vector_paths": [] if native is None else native.supported_paths(),
         "openmp_runtimes": openmp_runtimes(),
         "threads": torch.get_num_threads(),
         "products": "own" if own else "torch",
-        "rounded_products": "torch" if not own else "own" if loaded.kernels.rounds else "none",
+        "rounded_products": "torch" if native is None or not native.multiplies else "own" if native.rounds else "none",
     }
 
 

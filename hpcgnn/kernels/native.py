@@ -6,11 +6,14 @@ interpreter lock during a call.
 """
 
 import ctypes
+from collections.abc import Callable
 from ctypes import byref, c_double, c_int64
 
 import torch
+from torch import Tensor
 
 from . import reference
+from .functions import EdgeRule, RowRule
 from .interface import (
     BLOCK_FAULTS,
     ELEMENT_CODES,
@@ -19,13 +22,17 @@ from .interface import (
     ROUNDED_PRODUCTS,
     SUMMED_ROWS,
     VECTOR_PATHS,
+    Pointer,
     filled,
     pointer,
     rows_of,
 )
 
+#: Of the library; returns whether it had no memory.
+Function = Callable[..., int]
 
-def _partial_sums(x: torch.Tensor) -> torch.Tensor:
+
+def _partial_sums(x: Tensor) -> Tensor:
     """Memory for the column sums of x, share by share."""
     return x.new_zeros(-(-x.shape[0] // SUMMED_ROWS), x.shape[1])
 
@@ -40,7 +47,7 @@ class Native:
 
     def __init__(
         self, library: ctypes.CDLL, vector_path: str, multiplies: bool | None = None, rounds: bool | None = None
-    ):
+    ) -> None:
         """multiplies, rounds: whether products of float32 are our own, and those of factors rounded to bfloat16; None:
         where that is faster. A path or a processor without such products has none, whatever is asked for.
         """
@@ -58,11 +65,22 @@ class Native:
     def supported_paths(self) -> list[str]:
         return [name for name, code in VECTOR_PATHS.items() if self._library.hg_supports(code)]
 
-    def _how(self, *dtype) -> tuple[int, ...]:
+    def _how(self, *dtype: torch.dtype) -> tuple[int, ...]:
         """The vector path, the number of threads and, of functions for several types, the type's code."""
         return self._path, torch.get_num_threads(), *(ELEMENT_CODES[each] for each in dtype)
 
-    def gather(self, y, x, indptr, indices, rows, weight, source_scale, row_scale, accumulate) -> None:
+    def gather(
+        self,
+        y: Tensor,
+        x: Tensor,
+        indptr: Tensor,
+        indices: Tensor,
+        rows: Tensor | None,
+        weight: Tensor | None,
+        source_scale: Tensor | None,
+        row_scale: Tensor | None,
+        accumulate: bool,
+    ) -> None:
         tensors = {"x": x, "y": y, "indptr": indptr, "indices": indices, "rows": rows, "weight": weight}
         arguments = filled(
             "hg_gather_args",
@@ -76,91 +94,137 @@ class Native:
         if self._library.hg_gather(*self._how(), arguments):
             raise MemoryError("gather: no memory for the partial sums of rows with very many edges")
 
-    def gather_largest(self, y, count, x, indptr, indices, rows) -> None:
+    def gather_largest(
+        self, y: Tensor, count: Tensor, x: Tensor, indptr: Tensor, indices: Tensor, rows: Tensor | None
+    ) -> None:
         self._library.hg_gather_largest(*self._how(), self._extreme(y, count, x, indptr, indices, rows))
 
-    def gather_matching(self, y, own, x, indptr, indices, rows) -> None:
+    def gather_matching(
+        self, y: Tensor, own: Tensor, x: Tensor, indptr: Tensor, indices: Tensor, rows: Tensor | None
+    ) -> None:
         self._library.hg_gather_matching(*self._how(), self._extreme(y, own, x, indptr, indices, rows))
 
-    def _extreme(self, y, count, x, indptr, indices, rows):
+    def _extreme(
+        self, y: Tensor, count: Tensor, x: Tensor, indptr: Tensor, indices: Tensor, rows: Tensor | None
+    ) -> Pointer:
         tensors = {"x": x, "y": y, "count": count, "indptr": indptr, "indices": indices, "rows": rows}
         sizes = {"num_rows": indptr.numel() - 1, "width": y.shape[1]}
         return filled("hg_extreme_args", tensors, **sizes, type=ELEMENT_CODES[y.dtype])
 
     def attend_forward(
-        self, y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule,
-        complete, bias,
+        self, y: Tensor, running_max: Tensor, denominator: Tensor, a_dst: Tensor, source: Tensor, indptr: Tensor,
+        indices: Tensor, heads: int, slope: float, rows: Tensor | None, edge_term: Tensor | None,
+        rule: EdgeRule | None, complete: bool, bias: Tensor | None,
     ) -> None:  # fmt: skip
-        tensors = {"streamed": source, "own": a_dst, "sums": y, "maximum": running_max, "denominator": denominator}
-        tensors |= {"indptr": indptr, "indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias}
-        self._attend(self._library.hg_attend_forward, tensors, heads, slope, rule, complete=complete)
+        tensors: dict[str, Tensor | None] = {
+            "streamed": source,
+            "own": a_dst,
+            "maximum": running_max,
+            "denominator": denominator,
+        }
+        tensors |= {"indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias}
+        self._attend(self._library.hg_attend_forward, y, indptr, tensors, heads, slope, rule, complete=complete)
 
     def attend_backward(
-        self, gz, ga_src, ga_dst, z_src, remote, indptr, indices, heads, slope, shared, rows, edge_term, g_edge_term,
-        rule, complete, bias,
+        self, gz: Tensor, ga_src: Tensor, ga_dst: Tensor, z_src: Tensor, remote: Tensor, indptr: Tensor,
+        indices: Tensor, heads: int, slope: float, shared: bool, rows: Tensor | None, edge_term: Tensor | None,
+        g_edge_term: Tensor | None, rule: EdgeRule | None, complete: bool, bias: Tensor | None,
     ) -> None:  # fmt: skip
-        tensors = {"streamed": remote, "own": z_src, "sums": gz, "ga_src": ga_src, "ga_dst": ga_dst}
-        tensors |= {"indptr": indptr, "indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias}
-        tensors |= {"g_edge_term": g_edge_term}
-        self._attend(self._library.hg_attend_backward, tensors, heads, slope, rule, shared=shared, complete=complete)
+        tensors: dict[str, Tensor | None] = {"streamed": remote, "own": z_src, "ga_src": ga_src, "ga_dst": ga_dst}
+        tensors |= {"indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias, "g_edge_term": g_edge_term}
+        self._attend(
+            self._library.hg_attend_backward, gz, indptr, tensors, heads, slope, rule, shared=shared, complete=complete
+        )
 
-    def _attend(self, function, tensors, heads, slope, rule, **more) -> None:
+    def _attend(
+        self,
+        function: Function,
+        sums: Tensor,
+        indptr: Tensor,
+        tensors: dict[str, Tensor | None],
+        heads: int,
+        slope: float,
+        rule: EdgeRule | None,
+        **more: int,
+    ) -> None:
         key, threshold, scale, row_ids, column_ids = rule or (0, 0, 1.0, None, None)
         arguments = filled(
             "hg_attention_args",
-            tensors | {"row_ids": row_ids, "column_ids": column_ids},
-            num_rows=tensors["indptr"].numel() - 1,
+            tensors | {"sums": sums, "indptr": indptr, "row_ids": row_ids, "column_ids": column_ids},
+            num_rows=indptr.numel() - 1,
             heads=heads,
-            head_width=tensors["sums"].shape[1] // heads,
+            head_width=sums.shape[1] // heads,
             slope=slope,
             scale=scale,
             key=key,
             threshold=threshold,
-            type=ELEMENT_CODES[tensors["sums"].dtype],
+            type=ELEMENT_CODES[sums.dtype],
             **more,
         )
         if function(*self._how(), arguments):
             raise MemoryError("attention: no memory for the partial results of a block")
 
-    def probe(self, x, indices) -> float:
+    def probe(self, x: Tensor, indices: Tensor) -> float:
         """Sums all listed rows into registers, for the speed of the reading alone (`jobs/bench/gather.py`)."""
         width, stride = (columns * x.element_size() for columns in (x.shape[1], x.stride(0)))
         return self._library.hg_probe(*self._how(), pointer(x), width, stride, pointer(indices), indices.numel())
 
-    def pack(self, out, x, index, scale) -> None:
+    def pack(self, out: Tensor, x: Tensor, index: Tensor, scale: Tensor | None) -> None:
         to, source = (*rows_of(out), ELEMENT_CODES[out.dtype]), (*rows_of(x), ELEMENT_CODES[x.dtype])
         self._library.hg_pack(*self._how(), *to, *source, pointer(index), index.numel(), x.shape[1], pointer(scale))
 
-    def check_block(self, indptr, indices, rows, num_rows, num_sources) -> tuple[str, int]:
+    def check_block(
+        self, indptr: Tensor, indices: Tensor, rows: Tensor | None, num_rows: int, num_sources: int
+    ) -> tuple[str, int]:
         position = c_int64()
         stored = pointer(indptr), indptr.numel() - 1, pointer(indices), indices.numel(), pointer(rows)
         fault = self._library.hg_check_block(torch.get_num_threads(), *stored, num_rows, num_sources, byref(position))
         return BLOCK_FAULTS[fault], position.value
 
-    def philox(self, counters, key) -> torch.Tensor:
+    def philox(self, counters: Tensor, key: int) -> Tensor:
         packed = torch.where(counters >= 1 << 31, counters - (1 << 32), counters).to(torch.int32).contiguous()
         words = torch.empty_like(packed)
         self._library.hg_philox(self._path, key, pointer(packed), packed.shape[0], pointer(words))
         return words.to(torch.int64) & 0xFFFFFFFF
 
-    def random_words(self, key, ids, columns) -> torch.Tensor:
+    def random_words(self, key: int, ids: Tensor, columns: int) -> Tensor:
         words = torch.empty(ids.numel(), columns, dtype=torch.int64)
         self._library.hg_random_words(*self._how(), key, pointer(ids), ids.numel(), columns, pointer(words))
         return words
 
-    def dropout(self, out, x, ids, key, threshold, scale) -> None:
+    def dropout(self, out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float) -> None:
         rule = key, threshold, scale, ELEMENT_CODES[x.dtype]
         self._library.hg_dropout(*self._how(), *rule, *rows_of(out), *rows_of(x), pointer(ids), *x.shape)
 
-    def dropout_entries(self, out, data, indptr, ids, columns, key, threshold, scale) -> None:
+    def dropout_entries(
+        self,
+        out: Tensor,
+        data: Tensor,
+        indptr: Tensor,
+        ids: Tensor,
+        columns: Tensor,
+        key: int,
+        threshold: int,
+        scale: float,
+    ) -> None:
         rule = key, threshold, scale, ELEMENT_CODES[data.dtype]
         pointers = [pointer(tensor) for tensor in (out, data, indptr, ids, columns)]
         self._library.hg_dropout_entries(*self._how(), *rule, *pointers, ids.numel())
 
-    def elu(self, out, x) -> None:
+    def elu(self, out: Tensor, x: Tensor) -> None:
         self._library.hg_elu(*self._how(x.dtype), *rows_of(out), *rows_of(x), *x.shape)
 
-    def elu_gradient(self, out, gy, y, x, dots, bias, sums, scaled) -> None:
+    def elu_gradient(
+        self,
+        out: Tensor,
+        gy: Tensor,
+        y: Tensor | None,
+        x: Tensor | None,
+        dots: Tensor | None,
+        bias: Tensor | None,
+        sums: Tensor | None,
+        scaled: bool,
+    ) -> None:
         heads = 1 if dots is None else dots.shape[1]
         matrices = [value for tensor in (out, gy, y, x, dots) for value in rows_of(tensor)]
         partial = None if sums is None else _partial_sums(gy)
@@ -168,21 +232,23 @@ class Native:
         sizes = gy.shape[0], heads, gy.shape[1] // heads
         self._library.hg_elu_gradient(*self._how(gy.dtype), *matrices, *vectors, *sizes, scaled)
 
-    def relu_gradient(self, out, gradient, y, scale) -> None:
+    def relu_gradient(self, out: Tensor, gradient: Tensor, y: Tensor, scale: float) -> None:
         matrices = *rows_of(out), *rows_of(gradient), *rows_of(y)
         self._library.hg_relu_gradient(*self._how(y.dtype), *matrices, *y.shape, scale)
 
-    def bias_gradient(self, sums, gy) -> None:
+    def bias_gradient(self, sums: Tensor, gy: Tensor) -> None:
         partial = _partial_sums(gy)
         how = self._how(gy.dtype)
         self._library.hg_bias_gradient(*how, pointer(sums), *rows_of(gy), pointer(partial), *gy.shape)
 
-    def normalise(self, y, denominator, bias) -> None:
+    def normalise(self, y: Tensor, denominator: Tensor, bias: Tensor | None) -> None:
         heads = denominator.shape[1]
         matrices, sizes = (*rows_of(y), *rows_of(denominator)), (y.shape[0], heads, y.shape[1] // heads)
         self._library.hg_normalise(*self._how(y.dtype), *matrices, pointer(bias), *sizes)
 
-    def cross_entropy(self, gradient, logits, rows, labels) -> tuple[float, int]:
+    def cross_entropy(
+        self, gradient: Tensor | None, logits: Tensor, rows: Tensor | None, labels: Tensor
+    ) -> tuple[float, int]:
         total = c_double()
         partial = torch.empty(-(-labels.numel() // SUMMED_ROWS), dtype=torch.float64)
         matrices, vectors = (*rows_of(gradient), *rows_of(logits)), (pointer(rows), pointer(labels), pointer(partial))
@@ -190,13 +256,13 @@ class Native:
         wrong = self._library.hg_cross_entropy(*how, byref(total), *matrices, *vectors, *sizes)
         return total.value, wrong
 
-    def factors(self, dtype) -> bool | None:
+    def factors(self, dtype: torch.dtype) -> bool | None:
         """Of products of this type: whether their factors are rounded now. None where products are torch's."""
         if dtype != torch.float32 or not self.multiplies:
             return None
         return self.rounds and _may_round()
 
-    def multiply(self, out, x, weight, bias, add) -> None:
+    def multiply(self, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, add: bool) -> None:
         rounded = self.factors(weight.dtype)
         if rounded is None:
             return reference.multiply(out, x, weight, bias, add)
@@ -205,24 +271,47 @@ class Native:
         if self._library.hg_multiply(*how, *matrices, pointer(bias), *x.shape, out.shape[1], add):
             raise MemoryError("a product: no memory for its weights")
 
-    def project(self, y, x, weight, rule) -> None:
+    def project(self, y: Tensor, x: Tensor, weight: Tensor, rule: RowRule | None) -> None:
         """rule: (key, threshold, scale, ids) of dropout after ELU, with ids of None if there is no dropout; None:
         neither.
         """
-        self._project(self._library.hg_project, {"y": y, "x": x, "weight": weight}, rule)
+        self._project(self._library.hg_project, y, x, weight, {}, rule)
 
-    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, bias, sums, y_sums, add, scaled) -> None:
-        tensors = {"y": gradient, "x": x, "weight": weight, "gx": gx, "g_weight": g_weight, "dots": dots, "bias": bias}
-        tensors |= {"sums": sums, "y_sums": y_sums}
+    def project_backward(
+        self,
+        gradient: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        rule: RowRule | None,
+        gx: Tensor | None,
+        g_weight: Tensor,
+        dots: Tensor | None,
+        bias: Tensor | None,
+        sums: Tensor | None,
+        y_sums: Tensor | None,
+        add: bool,
+        scaled: bool,
+    ) -> None:
+        tensors = {"gx": gx, "g_weight": g_weight, "dots": dots, "bias": bias, "sums": sums, "y_sums": y_sums}
         heads = 1 if dots is None else dots.shape[1]
-        self._project(self._library.hg_project_backward, tensors, rule, heads=heads, add=add, scaled=scaled)
+        self._project(
+            self._library.hg_project_backward, gradient, x, weight, tensors, rule, heads=heads, add=add, scaled=scaled
+        )
 
-    def _project(self, function, tensors, rule, **more) -> None:
-        x, y, weight = tensors["x"], tensors["y"], tensors["weight"]
+    def _project(
+        self,
+        function: Function,
+        y: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        tensors: dict[str, Tensor | None],
+        rule: RowRule | None,
+        **more: int,
+    ) -> None:
         key, threshold, scale, ids = rule or (0, 0, 1.0, None)
         arguments = filled(
             "hg_projection_args",
-            tensors | {"ids": ids},
+            tensors | {"y": y, "x": x, "weight": weight, "ids": ids},
             rows=x.shape[0],
             depth=x.shape[1],
             width=y.shape[1],

@@ -13,7 +13,9 @@ import torch
 from . import checks, masking
 from .activation import bias_gradient, elu_gradient
 from .activation import elu as elu_of
+from .functions import RowRule
 from .library import load
+from .native import Native
 from .products import multiply
 from .randomness import checked_key
 
@@ -32,8 +34,13 @@ class Elu(NamedTuple):
 def one_pass(dtype: torch.dtype) -> bool:
     """Whether projections with weights of this type are made in one pass, which needs no memory of the caller's:
     neither for steps, nor, with float32, to widen rows of bfloat16."""
-    loaded = load()
-    return loaded.reason is None and loaded.kernels.factors(dtype) is not None
+    return _one_pass(dtype) is not None
+
+
+def _one_pass(dtype: torch.dtype) -> Native | None:
+    """The kernels that make such projections."""
+    native = load().kernels
+    return native if isinstance(native, Native) and native.factors(dtype) is not None else None
 
 
 def project(
@@ -52,8 +59,8 @@ def project(
     _check(out, x, weight, elu)
     if elu is None:
         multiply(out, x, weight)
-    elif _fits(weight, x, out, elu):
-        load().kernels.project(out, x, weight, _rule(elu))
+    elif native := _fits(weight, x, out, elu):
+        native.project(out, x, weight, _rule(elu))
         checks.written(out)
     else:
         multiply(out, _entered(x, elu, _scratch(scratch, x, 1)), weight)
@@ -101,8 +108,8 @@ def project_backward(
     if dots is not None:
         checks.heads("dots", dots, x)
     checks.vector("y_sums", y_sums, weight.dtype, gradient.shape[1], optional=True)
-    if _fits(weight, x, gradient, elu):
-        load().kernels.project_backward(
+    if native := _fits(weight, x, gradient, elu):
+        native.project_backward(
             gradient, x, weight, _rule(elu), gx, g_weight, dots, bias, sums, y_sums, add, bool(scaled)
         )
     else:
@@ -115,26 +122,40 @@ def project_backward(
             checks.written(tensor)
 
 
-def _step_by_step(gx, g_weight, x, gradient, weight, elu, dots, bias, sums, scratch, add, scaled):
-    scratch = None if elu is None else _scratch(scratch, x, 2)
+def _step_by_step(
+    gx: torch.Tensor | None,
+    g_weight: torch.Tensor,
+    x: torch.Tensor,
+    gradient: torch.Tensor,
+    weight: torch.Tensor,
+    elu: Elu | None,
+    dots: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    sums: torch.Tensor | None,
+    scratch: torch.Tensor | None,
+    add: bool,
+    scaled: bool,
+) -> None:
+    if elu is None:
+        g_weight.addmm_(x.to(weight.dtype).t(), gradient)
+        if gx is not None:
+            multiply(gx, gradient, weight.t(), add=add)
+        return
+    scratch = _scratch(scratch, x, 2)
     entered = _entered(x, elu, scratch).to(weight.dtype)
     g_weight.addmm_(entered.t(), gradient)
     if gx is None:
         return
-    product = gx if elu is None else scratch[1, : len(x)]
-    multiply(product, gradient, weight.t(), add=add)
-    if elu is None:
-        return
+    product = scratch[1, : len(x)]
+    multiply(product, gradient, weight.t())
     if elu.p:
         masking.dropout(product, product, elu.ids, elu.key, elu.p)
         entered.mul_(1 / (masking.kept_scale(elu.p) or 1))
     elu_gradient(gx, product, entered, x, dots, bias, sums, scaled)
 
 
-def _entered(x, elu, scratch):
-    """What x is multiplied as."""
-    if elu is None:
-        return x
+def _entered(x: torch.Tensor, elu: Elu, scratch: torch.Tensor) -> torch.Tensor:
+    """What x is multiplied as behind ELU, in memory of scratch."""
     out = scratch[0, : len(x)]
     elu_of(out, x)
     if elu.p:
@@ -142,7 +163,7 @@ def _entered(x, elu, scratch):
     return out
 
 
-def _scratch(scratch, x, count):
+def _scratch(scratch: torch.Tensor | None, x: torch.Tensor, count: int) -> torch.Tensor:
     if scratch is None:
         return x.new_empty(count, *x.shape)
     if scratch.dim() != 3 or len(scratch) < count or scratch.shape[1] < len(x) or scratch.shape[2] != x.shape[1]:
@@ -150,11 +171,13 @@ def _scratch(scratch, x, count):
     return scratch
 
 
-def _fits(weight, x, out, elu):
-    return one_pass(weight.dtype) and x.numel() and out.numel() and (elu is None or masking.rule(elu.p)[0] < 2**32)
+def _fits(weight: torch.Tensor, x: torch.Tensor, out: torch.Tensor, elu: Elu | None) -> Native | None:
+    """The kernels that make this projection in one pass, if there are any."""
+    native = _one_pass(weight.dtype)
+    return native if x.numel() and out.numel() and (elu is None or masking.rule(elu.p)[0] < 2**32) else None
 
 
-def _rule(elu):
+def _rule(elu: Elu | None) -> RowRule | None:
     """(key, threshold, scale, ids or None), or None."""
     if elu is None:
         return None
@@ -162,7 +185,7 @@ def _rule(elu):
     return (checked_key(elu.key), threshold, scale, elu.ids) if threshold else (0, 0, 1.0, None)
 
 
-def _check(out, x, weight, elu):
+def _check(out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, elu: Elu | None) -> None:
     types = _TYPES if elu else _NARROW
     checks.matrix("x", x, types)
     checks.matrix("the product or its gradient", out, types, rows=x.shape[0])

@@ -5,14 +5,29 @@ memory is bounded and not (edges, width). Arguments arrive checked. Random words
 kernels bit for bit; sums agree to rounding, because they are formed in another order.
 """
 
+from collections.abc import Iterator
+
 import torch
+from torch import Tensor
+
+from .functions import EdgeRule
 
 _PIECE = 1 << 22  # elements of an expanded piece of edges: 16 MiB of float32
 
 _MASK = 0xFFFFFFFF
 
 
-def gather(y, x, indptr, indices, rows, weight, source_scale, row_scale, accumulate) -> None:
+def gather(
+    y: Tensor,
+    x: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    rows: Tensor | None,
+    weight: Tensor | None,
+    source_scale: Tensor | None,
+    row_scale: Tensor | None,
+    accumulate: bool,
+) -> None:
     num_stored, width = indptr.numel() - 1, x.shape[1]
     acc_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     begin, end = int(indptr[0]), int(indptr[-1])
@@ -36,7 +51,7 @@ def gather(y, x, indptr, indices, rows, weight, source_scale, row_scale, accumul
     y[target] = sums.to(y.dtype)
 
 
-def _pieces(indptr, indices, rows, width):
+def _pieces(indptr: Tensor, indices: Tensor, rows: Tensor | None, width: int) -> Iterator[tuple[Tensor, Tensor]]:
     """(target rows, sources) of the edges, int64, in pieces of bounded size."""
     begin, end = int(indptr[0]), int(indptr[-1])
     step = max(1, _PIECE // max(1, width))
@@ -46,7 +61,7 @@ def _pieces(indptr, indices, rows, width):
         yield stored if rows is None else rows[stored].to(torch.int64), indices[edges].to(torch.int64)
 
 
-def gather_largest(y, count, x, indptr, indices, rows) -> None:
+def gather_largest(y: Tensor, count: Tensor, x: Tensor, indptr: Tensor, indices: Tensor, rows: Tensor | None) -> None:
     for target, sources in _pieces(indptr, indices, rows, y.shape[1]):
         index, value, before = target[:, None].expand(-1, y.shape[1]), x[sources], y.clone()
         y.scatter_reduce_(0, index, value, "amax")
@@ -54,24 +69,26 @@ def gather_largest(y, count, x, indptr, indices, rows) -> None:
         count.scatter_add_(0, index, (value == y[target]).to(count.dtype))
 
 
-def gather_matching(y, own, x, indptr, indices, rows) -> None:
+def gather_matching(y: Tensor, own: Tensor, x: Tensor, indptr: Tensor, indices: Tensor, rows: Tensor | None) -> None:
     width = y.shape[1]
     for target, sources in _pieces(indptr, indices, rows, width):
         g, value = x[sources].split(width, 1)
         y.index_add_(0, target, g * (own[target] == value))
 
 
-def pack(out, x, index, scale) -> None:
+def pack(out: Tensor, x: Tensor, index: Tensor, scale: Tensor | None) -> None:
     taken = x[index]
     if scale is not None:
         taken = taken.to(scale.dtype) * scale[index][:, None]
     out.copy_(taken)
 
 
-def check_block(indptr, indices, rows, num_rows, num_sources) -> tuple[str, int]:
+def check_block(
+    indptr: Tensor, indices: Tensor, rows: Tensor | None, num_rows: int, num_sources: int
+) -> tuple[str, int]:
     """The name of the first fault ("" if none) and its position, as the compiled function reports them."""
 
-    def first(bad: torch.Tensor) -> int | None:
+    def first(bad: Tensor) -> int | None:
         return int(bad.to(torch.int8).argmax()) if bool(bad.any()) else None
 
     if int(indptr[0]) < 0:
@@ -93,7 +110,7 @@ def check_block(indptr, indices, rows, num_rows, num_sources) -> tuple[str, int]
     return "", 0
 
 
-def philox(counters: torch.Tensor, key: int) -> torch.Tensor:
+def philox(counters: Tensor, key: int) -> Tensor:
     """Philox4x32-10 (Salmon et al., SC'11): int64 counters (..., 4) of 32-bit values to words of the same shape.
 
     `key` has 64 bits, its low half being the cipher's first key word. Products wrap in int64, which leaves the 64 bits
@@ -108,7 +125,7 @@ def philox(counters: torch.Tensor, key: int) -> torch.Tensor:
     return torch.stack([c0, c1, c2, c3], dim=-1)
 
 
-def random_words(key, ids, columns) -> torch.Tensor:
+def random_words(key: int, ids: Tensor, columns: int) -> Tensor:
     num_groups = (columns + 3) // 4
     counters = torch.zeros(ids.numel(), num_groups, 4, dtype=torch.int64)
     counters[..., 0] = torch.arange(num_groups)
@@ -117,19 +134,21 @@ def random_words(key, ids, columns) -> torch.Tensor:
     return philox(counters, key).reshape(ids.numel(), 4 * num_groups)[:, :columns].contiguous()
 
 
-def _drop(x: torch.Tensor, words: torch.Tensor, threshold: int, scale: float) -> torch.Tensor:
+def _drop(x: Tensor, words: Tensor, threshold: int, scale: float) -> Tensor:
     acc_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     return torch.where(words >= threshold, (x.to(acc_dtype) * scale).to(x.dtype), torch.zeros((), dtype=x.dtype))
 
 
-def dropout(out, x, ids, key, threshold, scale) -> None:
+def dropout(out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float) -> None:
     step = max(1, _PIECE // (8 * max(1, x.shape[1])))
     for first in range(0, ids.numel(), step):
         piece = slice(first, first + step)
         out[piece] = _drop(x[piece], random_words(key, ids[piece], x.shape[1]), threshold, scale)
 
 
-def dropout_entries(out, data, indptr, ids, columns, key, threshold, scale) -> None:
+def dropout_entries(
+    out: Tensor, data: Tensor, indptr: Tensor, ids: Tensor, columns: Tensor, key: int, threshold: int, scale: float
+) -> None:
     begin, end, step = int(indptr[0]), int(indptr[-1]), _PIECE // 8
     for first in range(begin, end, step):
         entries = torch.arange(first, min(first + step, end))
@@ -142,7 +161,9 @@ def dropout_entries(out, data, indptr, ids, columns, key, threshold, scale) -> N
         out[entries] = _drop(data[entries], words, threshold, scale)
 
 
-def _edge_factors(rule, row_ids_are_dst, target, columns, duplicate, heads) -> torch.Tensor:
+def _edge_factors(
+    rule: EdgeRule, row_ids_are_dst: bool, target: Tensor, columns: Tensor, duplicate: Tensor, heads: int
+) -> Tensor:
     """Attention dropout's factors 0 or 1 / (1 - p) of edges: (edges, heads) float64. `duplicate` counts equal edges
     before."""
     key, threshold, scale, row_ids, column_ids = rule
@@ -158,7 +179,9 @@ def _edge_factors(rule, row_ids_are_dst, target, columns, duplicate, heads) -> t
     return (words >= threshold).to(torch.float64) * scale
 
 
-def _edge_pieces(indptr, indices, rows, width):
+def _edge_pieces(
+    indptr: Tensor, indices: Tensor, rows: Tensor | None, width: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """Yields (edges, row of each, column of each, number of equal edges before each), pieces of bounded size, whole
     rows."""
     step, stored, first = max(1, _PIECE // max(1, width)), indptr.numel() - 1, 0
@@ -176,7 +199,20 @@ def _edge_pieces(indptr, indices, rows, width):
 
 
 def attend_forward(
-    y, running_max, denominator, a_dst, source, indptr, indices, heads, slope, rows, edge_term, rule, complete, bias
+    y: Tensor,
+    running_max: Tensor,
+    denominator: Tensor,
+    a_dst: Tensor,
+    source: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    heads: int,
+    slope: float,
+    rows: Tensor | None,
+    edge_term: Tensor | None,
+    rule: EdgeRule | None,
+    complete: bool,
+    bias: Tensor | None,
 ) -> None:
     width = y.shape[1]
     if complete:
@@ -206,22 +242,22 @@ def attend_forward(
 
 
 def attend_backward(
-    gz,
-    ga_src,
-    ga_dst,
-    z_src,
-    remote,
-    indptr,
-    indices,
-    heads,
-    slope,
-    shared,
-    rows,
-    edge_term,
-    g_edge_term,
-    rule,
-    complete,
-    bias,
+    gz: Tensor,
+    ga_src: Tensor,
+    ga_dst: Tensor,
+    z_src: Tensor,
+    remote: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    heads: int,
+    slope: float,
+    shared: bool,
+    rows: Tensor | None,
+    edge_term: Tensor | None,
+    g_edge_term: Tensor | None,
+    rule: EdgeRule | None,
+    complete: bool,
+    bias: Tensor | None,
 ) -> None:
     width, g_width = gz.shape[1], remote.shape[1] - 3 * heads
     if complete:
@@ -251,29 +287,38 @@ def attend_backward(
             g_edge_term[edges] = gradient
 
 
-def elu(out, x) -> None:
+def elu(out: Tensor, x: Tensor) -> None:
     out.copy_(torch.where(x > 0, x, torch.exp(x.clamp_max(0)) - 1))
 
 
-def elu_gradient(out, gy, y, x, dots, bias, sums, scaled) -> None:
+def elu_gradient(
+    out: Tensor,
+    gy: Tensor,
+    y: Tensor | None,
+    x: Tensor | None,
+    dots: Tensor | None,
+    bias: Tensor | None,
+    sums: Tensor | None,
+    scaled: bool,
+) -> None:
     gradient = gy if y is None else gy * torch.where(y > 0, torch.ones_like(y), y + 1)
     if sums is not None:
         sums += gradient.sum(0)
-    if scaled:
+    if scaled and dots is not None:
         gradient = (gradient.unflatten(1, (dots.shape[1], -1)) * dots[..., None]).flatten(1)
-    if dots is not None:
+    if dots is not None and x is not None:
         dots.copy_((gradient * (x if bias is None else x - bias)).unflatten(1, (dots.shape[1], -1)).sum(2))
     out.copy_(gradient)
 
 
-def normalise(y, denominator, bias) -> None:
+def normalise(y: Tensor, denominator: Tensor, bias: Tensor | None) -> None:
     factor = torch.where(denominator == 0, torch.zeros_like(denominator), 1 / denominator)
     y.unflatten(1, (denominator.shape[1], -1)).mul_(factor.unsqueeze(2))
     if bias is not None:
         y += bias
 
 
-def multiply(out, x, weight, bias, add) -> None:
+def multiply(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, add: bool) -> None:
     x = x.to(weight.dtype)
     if add:
         out.addmm_(x, weight)
@@ -283,15 +328,15 @@ def multiply(out, x, weight, bias, add) -> None:
         torch.addmm(bias, x, weight, out=out)
 
 
-def relu_gradient(out, gradient, y, scale) -> None:
+def relu_gradient(out: Tensor, gradient: Tensor, y: Tensor, scale: float) -> None:
     out.copy_(torch.where(y <= 0, 0, gradient * scale))
 
 
-def bias_gradient(sums, gy) -> None:
+def bias_gradient(sums: Tensor, gy: Tensor) -> None:
     sums += gy.sum(0)
 
 
-def cross_entropy(gradient, logits, rows, labels) -> tuple[float, int]:
+def cross_entropy(gradient: Tensor | None, logits: Tensor, rows: Tensor | None, labels: Tensor) -> tuple[float, int]:
     taken = torch.arange(labels.numel()) if rows is None else rows
     bad = (taken < 0) | (taken >= logits.shape[0]) | (labels < 0) | (labels >= logits.shape[1])
     if bad.any():
