@@ -8,16 +8,30 @@ copies nothing. D_i = <gy_i, y_i> is then beyond computing, so the layer above m
 its rows, and the gradient of the bias in the same pass.
 """
 
+from typing import Any, cast
+
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.ops.additive_attention import inner_products
+from hpcgnn.memory.arena import Arena
+from hpcgnn.ops.activation_dropout import EluDropout
+from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, inner_products
 from hpcgnn.ops.attention_projection import project, project_backward
 from hpcgnn.ops.handover import Handover, Loan
 from hpcgnn.ops.row_tiles import in_rows
 
 
-def attention_layer(x, weight, bias, terms, operator, shape, key, p, hand_over=False):
+def attention_layer(
+    x: torch.Tensor | Handover,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    terms: torch.Tensor | None,
+    operator: AdditiveAttention,
+    shape: AttentionShape,
+    key: int,
+    p: float,
+    hand_over: bool = False,
+) -> torch.Tensor | Handover:
     """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
     x: a tensor, or a Handover, whose activation (EluDropout) is done first and whose gradient is written over its rows.
@@ -26,7 +40,9 @@ def attention_layer(x, weight, bias, terms, operator, shape, key, p, hand_over=F
     """
     activation, (x, below) = (x.activation, x.take()) if isinstance(x, Handover) else (None, (x, None))
     lends = hand_over and not shape.average and bias is not None
-    settings = _Settings(operator, shape, key, p, activation, below, lends)
+    # What hands rows over to a layer of attention gives them the activation that the layer names.
+    elu = cast(EluDropout | None, activation)
+    settings = _Settings(operator, shape, key, p, elu, below, lends)
     y = _Layer.apply(x, weight, bias, terms, settings)
     return Handover(y, settings.loan) if hand_over else y
 
@@ -36,14 +52,31 @@ class _Settings:
     made by its forward pass where `lends`.
     """
 
-    def __init__(self, operator, shape, key, p, activation, below, lends):
+    def __init__(
+        self,
+        operator: AdditiveAttention,
+        shape: AttentionShape,
+        key: int,
+        p: float,
+        activation: EluDropout | None,
+        below: Loan | None,
+        lends: bool,
+    ) -> None:
         self.operator, self.shape, self.key, self.p = operator, shape, key, p
-        self.activation, self.below, self.lends, self.loan = activation, below, lends, None
+        self.activation, self.below, self.lends = activation, below, lends
+        self.loan: Loan | None = None
 
 
 class _Layer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, terms, settings):
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        terms: torch.Tensor | None,
+        settings: _Settings,
+    ) -> torch.Tensor:
         operator, shape, key, p = settings.operator, settings.shape, settings.key, settings.p
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         projected = project(x, weight, settings.activation, arena)
@@ -60,7 +93,7 @@ class _Layer(torch.autograd.Function):
                 out.add_(bias)
         else:
             out = y
-        if settings.lends:
+        if settings.lends and bias is not None:
             settings.loan = Loan(y.detach(), bundle[:, f + 2 * h :], bias.detach(), shares)
         ctx.settings, ctx.x = settings, x
         ctx.projected = projected if ctx.needs_input_grad[0] else None
@@ -68,7 +101,7 @@ class _Layer(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         settings, (weight, bias, terms, bundle) = ctx.settings, ctx.rest
         operator, shape, key, p, below = settings.operator, settings.shape, settings.key, settings.p, settings.below
         x, projected, arena, activation = ctx.x, ctx.projected, operator.arena, settings.activation
@@ -85,7 +118,8 @@ class _Layer(torch.autograd.Function):
         own_bias = None if shape.average else bias
         parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True, bias=own_bias)
         del projected, sent
-        wanted, asked = ctx.needs_input_grad[0], (None, None, None, False)
+        wanted = ctx.needs_input_grad[0]
+        asked: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, bool] = None, None, None, False
         if wanted and below is not None:
             asked = below.dots, below.bias, torch.zeros_like(below.bias), below.scaled
         gx, g_weight = project_backward(parts, x, weight, activation, wanted, *asked, arena)
@@ -95,7 +129,9 @@ class _Layer(torch.autograd.Function):
         return gx, g_weight, g_bias, g_terms, None
 
 
-def _bundle(gy, bundle, bias, shape, scaled, arena):
+def _bundle(
+    gy: torch.Tensor, bundle: torch.Tensor, bias: torch.Tensor | None, shape: AttentionShape, scaled: bool, arena: Arena
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """([gy | a_dst | top | D] of own rows, gy being times the shares, and the gradient of the bias).
 
     bundle: [y | a_dst | top | shares, or nothing yet], without the last of these for averaged heads. scaled: whether

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import torch
 
+from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
+
 
 class Loan:
     """Memory that a layer of attention lends with its output y (m, F), and what comes back in it.
@@ -23,15 +25,16 @@ class Loan:
     gradient comes back in `sums`.
     """
 
-    def __init__(self, y, dots, bias, scaled):
+    def __init__(self, y: torch.Tensor, dots: torch.Tensor, bias: torch.Tensor, scaled: bool) -> None:
         self.y, self.dots, self.bias, self.scaled = y, dots, bias, scaled
-        self.sums, self.taken, self.returned = None, False, False
+        self.sums: torch.Tensor | None = None
+        self.taken, self.returned = False, False
 
-    def give_back(self, sums):
+    def give_back(self, sums: torch.Tensor) -> None:
         """The layer above has written the gradient over y, and D to dots. sums: (F,), the gradient of the bias."""
         self.sums, self.returned = sums, True
 
-    def check_return(self, gradient):
+    def check_return(self, gradient: torch.Tensor) -> None:
         """Raise RuntimeError unless `gradient`, which autograd gives for y, is what the layer above wrote and no
         more.
         """
@@ -52,9 +55,9 @@ class Handover:
 
     rows: torch.Tensor
     loan: Loan | None = None
-    activation: object = None
+    activation: ReluDropout | EluDropout | None = None
 
-    def take(self):
+    def take(self) -> tuple[torch.Tensor, Loan | None]:
         """(rows, loan) for the one who takes them over, and may write to the rows. Raises RuntimeError the second
         time.
         """
@@ -64,12 +67,12 @@ class Handover:
         torch.autograd.graph.increment_version(self.rows)
         return self.rows, self.loan
 
-    def keep(self):
+    def keep(self) -> torch.Tensor:
         """The rows, for those who do not take over: nothing is written to them, and the loan is void."""
         self._leave()
         return self.rows
 
-    def _leave(self):
+    def _leave(self) -> None:
         if self._left:
             raise RuntimeError("rows that were handed over can be taken once; use what the taker made of them")
         self._left = True
@@ -77,6 +80,6 @@ class Handover:
     _left = False
 
 
-def kept(rows):
+def kept(rows: torch.Tensor | Handover) -> torch.Tensor:
     """The rows of a Handover, kept; other rows as they are."""
     return rows.keep() if isinstance(rows, Handover) else rows

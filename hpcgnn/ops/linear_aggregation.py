@@ -7,33 +7,39 @@ structure. (SAR, Mostafa, MLSys'22, section 3, pushes partial gradients back ins
 scatter-adds.)
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import torch
 
+from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.exchange.stream import Rows, Stream
-from hpcgnn.ops.linear_operator import LinearOperator
+from hpcgnn.graph.blocks import Block
+from hpcgnn.ops.linear_operator import LinearOperator, Tiled
 from hpcgnn.ops.row_tiles import row_tiles, sum_type, tile_rows
-from hpcgnn.ops.work import work
+from hpcgnn.ops.streams import EdgeStream
+from hpcgnn.ops.work import Work, work
 
 
 @dataclass(frozen=True)
 class Direction:
     """One of the two: row_scale · edges · source_scale. stream: Stream; kind: of its traffic."""
 
-    stream: Stream
+    stream: EdgeStream
     source_scale: torch.Tensor | None
     row_scale: torch.Tensor | None
     kind: str
 
     @cached_property
-    def halo_scale(self):
+    def halo_scale(self) -> torch.Tensor:
         """The source_scale of the halo, in halo order. Collective where it is first asked for."""
-        return gather_halo(self.stream.plan, self.source_scale, self.stream.comm)
+        # Not of a CompactStream: the features, which it sends, are never of half precision.
+        return gather_halo(self.stream.plan, self.source_scale, cast(Stream, self.stream).comm)
 
-    def work(self, x):
+    def work(self, x: torch.Tensor) -> Iterator[Work]:
         """The Work (see work.py) for own rows x (n_p, F). Collective.
 
         Rows of half precision travel unscaled: scaling them before they are sent would round the rows of others once
@@ -47,7 +53,7 @@ class Direction:
             first = each.block.first_column
             yield each._replace(scale=own if first is None else halo[first : first + len(each.rows)])
 
-    def multiply(self, block, each, at, out, accumulate):
+    def multiply(self, block: Block, each: Work, at: slice, out: torch.Tensor, accumulate: bool) -> None:
         """Make the own rows `at` from a block of their edges, `out`, or add to it."""
         row_scale = None if self.row_scale is None else self.row_scale[at]
         block.multiply(each.rows, out, each.scale, row_scale, accumulate)
@@ -60,26 +66,34 @@ class LinearAggregation(LinearOperator):
     or None. constant: None, or (x, a stream): of rows that never change and travel in a way of their own.
     """
 
-    def __init__(self, inward, outward, row_scale, source_scale, outputs=None, constant=None):
+    def __init__(
+        self,
+        inward: Stream,
+        outward: Stream,
+        row_scale: torch.Tensor | None,
+        source_scale: torch.Tensor | None,
+        outputs: torch.Tensor | None = None,
+        constant: tuple[torch.Tensor, CompactStream] | None = None,
+    ) -> None:
         super().__init__(inward, outputs)
         self.forward = Direction(inward, source_scale, row_scale, "halo_forward")
         self.adjoint = Direction(outward, row_scale, source_scale, "halo_backward")
         self._constant = constant
 
-    def __call__(self, x):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self._constant is not None and x is self._constant[0]:
             return self._sum(replace(self.forward, stream=self._constant[1]), x)
         return super().__call__(x)
 
-    def multiply(self, x, out=None):
+    def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """R A S x without autograd, into `out` if it is given."""
         return self._sum(self.forward, x, out)
 
-    def multiply_transposed(self, gy):
+    def multiply_transposed(self, gy: torch.Tensor) -> torch.Tensor:
         """S A^T R gy without autograd."""
         return self._sum(self.adjoint, gy)
 
-    def _sum(self, way, x, y=None):
+    def _sum(self, way: Direction, x: torch.Tensor, y: torch.Tensor | None = None) -> torch.Tensor:
         stream, x = way.stream, x.contiguous()
         y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=sum_type(x.dtype)) if y is None else y
         y[: stream.edges.first_interior].zero_()
@@ -87,18 +101,20 @@ class LinearAggregation(LinearOperator):
             way.multiply(each.block, each, each.at, y[each.at], accumulate=not each.complete)
         return y
 
-    def tiles(self, x, transposed=False, y=None):
+    def tiles(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Tiled]:
         """See LinearOperator. Interior rows come while messages are on their way, and without a sum that outlives them;
         the others come when the last message has come.
         """
         way = self.adjoint if transposed else self.forward
         own, inner, dtype = way.stream.own, way.stream.edges.first_interior, sum_type(x.dtype)
         lent = y is not None and y.shape[1] == x.shape[1] and y.dtype == dtype
-        sums = y[:inner] if lent else self.arena.empty(inner, x.shape[1], dtype=dtype)
+        sums = y[:inner] if lent and y is not None else self.arena.empty(inner, x.shape[1], dtype=dtype)
         memory = self.arena.empty(min(tile_rows(), own.num_rows), x.shape[1], dtype=dtype)
         return self._tiles(way, x.contiguous(), sums, memory, lent)
 
-    def _tiles(self, way, x, sums, memory, lent):
+    def _tiles(
+        self, way: Direction, x: torch.Tensor, sums: torch.Tensor, memory: torch.Tensor, lent: bool
+    ) -> Iterator[Tiled]:
         sums.zero_()
         for each in way.work(x):
             if not each.complete:
