@@ -9,10 +9,12 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import SoloCommunicator
+from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import sparse_rows
 from hpcgnn.graphfile.schema import Edges
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.train.loop import Trainer
@@ -20,7 +22,7 @@ from hpcgnn.train.loop import Trainer
 NODES = 256
 
 
-def toy_graph(spec, multi_label):
+def toy_graph(spec: ModelSpec, multi_label: bool) -> LocalGraph:
     """A ring of 256 nodes with the widths and kinds of `spec`, owned by one rank."""
     indptr = np.arange(0, 2 * NODES + 1, 2)
     around = np.stack([np.arange(NODES) - 1, np.arange(NODES) + 1], 1) % NODES
@@ -58,7 +60,7 @@ def toy_graph(spec, multi_label):
     )
 
 
-def toy_step(spec, config, multi_label):
+def toy_step(spec: ModelSpec, config: Config, multi_label: bool) -> int:
     """Run one step and one evaluation of every stage. Returns the bytes of the widest row that is exchanged, as
     HaloBuffers counts them (`widest_row`)."""
     buffers = HaloBuffers(0)
