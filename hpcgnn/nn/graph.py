@@ -22,11 +22,10 @@ from hpcgnn.ops.convolution import combine
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import dropout, dropped_rows
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.operators import Attention, Largest, Linear, Messages, Operator, Relational
+from hpcgnn.ops.operators import Attention, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.sparse import sparse_product
 
-Made = TypeVar("Made")
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
 #: total(tensor): its sum over ranks. constant(name, compute): what compute() gives, made once.
 Total = Callable[[torch.Tensor], torch.Tensor]

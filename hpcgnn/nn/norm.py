@@ -3,9 +3,10 @@
 Mean and variance are taken in two passes, in float64: first the mean over all ranks, then the mean squared distance
 from it. (The one-pass E[x²] − E[x]² loses every digit when the mean is large against the spread.)
 
-A bias of the layer before it would be taken away again with the mean, so that its gradient is rounding and nothing
-else. Adam makes steps of ±lr of that, and the running mean lags behind them: validation then depended on the number of
-ranks. So no layer of ours has a bias before a batch norm (`drop_bias`). Layers of plugins are left as they are.
+A bias of the layer before a batch norm would be taken away again with the mean, so that the gradient of the bias is
+rounding and nothing else. Adam makes steps of ±lr of such a gradient, and the running mean lags behind these steps:
+validation then depended on the number of ranks. So no layer of ours has a bias before a batch norm (`drop_bias`).
+Layers of plugins are left as they are.
 """
 
 from typing import Any

@@ -125,7 +125,8 @@ def begin_where_ended(model: Model, layer: int) -> None:
     another width, copies what has the same shape, its norm and head as well.
     """
     conv: Any = model.convs[layer]
-    head, last = cast(Linear, model.heads[layer - 1]), layer == len(model.convs) - 1
+    head = cast(Linear, model.heads[layer - 1])  # as add_heads has made it
+    last = layer == len(model.convs) - 1
     if getattr(conv, "begin_as", None) is None or not last and conv.d_in != conv.d_out:
         for parts in (model.convs, model.norms, model.heads):
             if layer < len(parts):
@@ -138,7 +139,7 @@ def begin_where_ended(model: Model, layer: int) -> None:
     conv.begin_as(torch.eye(conv.d_in), torch.zeros(conv.d_in))
     if model.spec.residual:  # x + relu(x) is twice x; weights of zero would have no gradient behind the activation
         with torch.no_grad():
-            cast(Linear, model.heads[layer]).weight.mul_(0.5)
+            cast(Linear, model.heads[layer]).weight.mul_(0.5)  # as add_heads has made it
 
 
 def _copy(source: nn.Module, target: nn.Module) -> None:

@@ -235,6 +235,7 @@ class AdditiveAttention:
         """The first of the rows that are done in one pass; none where edges have terms, made for some edges at a
         time.
         """
+        # Interior rows are done in one pass along an EdgeStream alone.
         return cast(EdgeStream, stream).edges.first_interior if self._takes_interior(terms) else stream.own.num_rows
 
     def _takes_interior(self, terms: torch.Tensor | None) -> bool:
@@ -245,6 +246,7 @@ class AdditiveAttention:
         """Whether the maximum and the inverse of the denominator are kept apart, and gradients sent times the
         latter.
         """
+        # Pushed attention, which has other streams, has a `shares` of its own.
         return not shape.average and cast(Stream, self.backward_stream).wire.type is None
 
     @property
@@ -348,9 +350,7 @@ def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, coun
 
 @dataclass(frozen=True)
 class _Carried:
-    """What some edges carry, of which their terms are made from the coefficients: weight (E,), or type int32
-    (E,).
-    """
+    """What some edges carry, weight (E,) or type int32 (E,): with the coefficients it makes their terms."""
 
     coefficients: torch.Tensor
     weight: torch.Tensor | None

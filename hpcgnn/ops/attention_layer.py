@@ -1,11 +1,13 @@
 """A layer of additive attention as one operator: projection, attention, bias, and the activation before it.
 
-It keeps its input h, the projections, and its own output; those of a constant input are computed again for the
-gradient. Its output stands in a matrix that has what its gradient will send beside it, [gy | a_dst | top | D], where gy
-is times the shares (see additive_attention.py), which stand in the place of D until then, if there are any. A layer
-above that this output is handed over to (handover.py) writes the gradient over it, times the shares, and sending it
-copies nothing. D_i = <gy_i, y_i> is then beyond computing, so the layer above makes it while it still has both, beside
-its rows, and the gradient of the bias in the same pass.
+The layer keeps its input h, the projections, and its own output. The projections of a constant input are not kept but
+computed again for the gradient. The output stands in a matrix that has beside it what the backward pass will send,
+[gy | a_dst | top | D]. There gy is times the shares (see additive_attention.py), if there are any; until D is made, the
+shares stand in its place.
+
+A layer above that the output is handed over to (handover.py) writes the gradient, times the shares, over the output.
+Sending the gradient then copies nothing. But D_i = <gy_i, y_i> cannot be computed any more once y_i is gone. So the
+layer above makes D while it still has both, and the gradient of the bias in the same pass.
 """
 
 from typing import Any, cast

@@ -1,10 +1,10 @@
 """What a layer gives away with its output, and what must come back for it.
 
 Between two layers stand an activation and dropout, and one matrix: the output of the layer below. Whoever comes above
-needs it once. So the model hands it over with its memory: the layer above applies the activation itself, some rows at a
-time, in the place of the rows or on the way into its product, and in the backward pass writes the gradient over them. A
-layer below that needs more than that gradient (attention_layer.py) lends its memory, and gets it back with what it
-asked for.
+needs that output once. So the model hands the output over with its memory. The layer above applies the activation
+itself, some rows at a time, in the place of the rows or on the way into its product. In the backward pass it writes the
+gradient over the rows. A layer below that needs more than that gradient (attention_layer.py) lends the memory, and gets
+it back with what it asked for.
 
 Nobody else may use rows that were handed over. Taking them twice is refused, whoever saved them before for a gradient
 gets autograd's error about tensors modified in place, and a loan that does not come back as it was given is refused.
@@ -20,9 +20,9 @@ from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
 class Loan:
     """Memory that a layer of attention lends with its output y (m, F), and what comes back in it.
 
-    y: y as a plain tensor, over which its gradient comes back, times the shares where `scaled`. dots: (m, H), where D =
-    <gy, y> per head comes back, from the shares where these stand there. bias: (F,), which is in y, and of which the
-    gradient comes back in `sums`.
+    y: y as a plain tensor; its gradient comes back over it, times the shares where `scaled`. dots: (m, H), has the
+    shares where `scaled`; D = <gy, y> per head comes back there. bias: (F,), the bias that is in y; its gradient comes
+    back in `sums`.
     """
 
     def __init__(self, y: torch.Tensor, dots: torch.Tensor, bias: torch.Tensor, scaled: bool) -> None:

@@ -36,7 +36,7 @@ class Direction:
     @cached_property
     def halo_scale(self) -> torch.Tensor:
         """The source_scale of the halo, in halo order. Collective where it is first asked for."""
-        # Not of a CompactStream: the features, which it sends, are never of half precision.
+        # Asked for rows of half precision, which the features, what a CompactStream sends, never are.
         return gather_halo(self.stream.plan, self.source_scale, cast(Stream, self.stream).comm)
 
     def work(self, x: torch.Tensor) -> Iterator[Work]:

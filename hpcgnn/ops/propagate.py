@@ -1,9 +1,10 @@
 """Any message function by sequential aggregation and rematerialization (Mostafa, MLSys'22, section 3.2, case 2).
 
-Forward: rows of x_src stream by; for a tile of edges at a time the message function makes messages, a reducer takes
-them in, and they are forgotten. Backward: the rows stream by again; each tile's messages are made anew under autograd,
-the reducer says what gradient each has, and autograd carries it to the rows of the source (which go back to their
-owners, in the same stream), to x_dst, to the edges' features and to the parameters of the function.
+Forward: rows of x_src stream by. For a tile of edges at a time the message function makes messages, a reducer takes
+the messages in, and they are forgotten. Backward: the rows stream by again, and each tile's messages are made anew
+under autograd. The reducer says what gradient each message has. Autograd carries that gradient on: to the rows of the
+sources, to x_dst, to the edges' features and to the parameters of the function. Gradients of the sources' rows go back
+to the owners in the same stream.
 
 So nothing per edge outlives a tile, and a halo row costs F numbers forwards, F + F backwards. Where the algebra allows
 less (linear_aggregation.py, additive_attention.py, largest_neighbour.py) use those.

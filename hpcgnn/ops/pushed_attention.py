@@ -58,8 +58,7 @@ class PushedAttention(AdditiveAttention):
             if remote and not lowered:  # the own block came first
                 top -= self.remote_logit
                 lowered = True
-            columns = column_ids(block, self.ids, self.backward_ids, len(rows))
-            dropout = (p, key, self.ids, columns) if p else None
+            dropout = (p, key, self.ids, column_ids(block, self.ids, self.backward_ids, len(rows))) if p else None
             edges = self.forward_edges if remote else self.backward_edges
             self._spread(back, ga_dst, rows, sent, block, edges, shape, dropout, terms, g_terms, bias=bias)
         gradient[:, : f + h], gradient[:, f + h :] = total, ga_dst

@@ -50,11 +50,8 @@ class _ConvolveStale(torch.autograd.Function):
                 activation.apply_(x[rows], rows)
         used = operator.multiply(x)
         ctx.operator, ctx.activation, ctx.has_bias = operator, activation, bias is not None
-        ctx.x, ctx.used, ctx.weights = (
-            x,
-            used,
-            (neighbour, own),
-        )  # x and used are written to: autograd must not watch them
+        ctx.x, ctx.used = x, used  # both are written to: autograd must not watch them
+        ctx.weights = neighbour, own
         y = operator.arena.empty(len(x), neighbour.shape[1], dtype=x.dtype)
         for rows in row_tiles(len(x)):
             kernels.multiply(y[rows], used[rows], neighbour, bias)

@@ -69,13 +69,12 @@ class Trainer:
         prunable = getattr(self.model, "prunable_layers", 0)
         worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in self.model.convs] if prunable else []
         self.shares = prune(local, worthwhile, prunable, spec.keeps_input, self.comm)
+        halo = cast(PrunableHalo, self.schedule.halo)  # of a schedule that prunes
         self.training_graph = self.graph.pruned(
             {
                 layer: (
                     share,
-                    self.schedule.halo
-                    if share.inward is local.inward
-                    else cast(PrunableHalo, self.schedule.halo).restricted(share),
+                    halo if share.inward is local.inward else halo.restricted(share),
                 )
                 for layer, share in enumerate(self.shares)
                 if share is not None
