@@ -36,7 +36,8 @@ class Direction:
     @cached_property
     def halo_scale(self) -> torch.Tensor:
         """The source_scale of the halo, in halo order. Collective where it is first asked for."""
-        # Asked for rows of half precision, which the features, what a CompactStream sends, never are.
+        assert self.source_scale is not None, "asked for where rows are scaled"
+        # And where they are of half precision, which the features, what a CompactStream sends, never are.
         return gather_halo(self.stream.plan, self.source_scale, cast(Stream, self.stream).comm)
 
     def work(self, x: torch.Tensor) -> Iterator[Work]:

@@ -128,7 +128,7 @@ class Propagation:
                     with torch.enable_grad():
                         message = rule.message(*leaves)
                     found = iter(_gradients(message, reducer, tile, asked))
-                    if g_src is not None:
+                    if back is not None:  # as g_src is
                         _add_by_source(back, tile, next(found))
                     if g_dst is not None:
                         _add_by_row(g_dst, tile, next(found))

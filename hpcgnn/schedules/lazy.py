@@ -126,6 +126,7 @@ class LayerByLayer(AllreduceEveryStep):
         if self._options.frozen_halo == "refetch":
             return KeptRows(graph, x, self._local.num_owned)
         with_its_halo = self._graph_with_halo(graph)
+        rows: torch.Tensor | SparseRows
         if isinstance(x, SparseRows):
             rows = sparse_with_halo(x, self._local.inward.plan, self._comm, kind)
             size = len(rows.data) - len(x.data)

@@ -12,7 +12,7 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph, build_adjacency
-from hpcgnn.graph.sparse_rows import sparse_rows
+from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import LocalOrder, find_ends
@@ -35,6 +35,7 @@ def toy_graph(spec: ModelSpec, multi_label: bool) -> LocalGraph:
     found = find_ends(Edges(indptr, around.reshape(-1).astype(np.int32), weight, kinds), ownership)
     loops = "add" if spec.loop_relation else "keep"
     edges = build_adjacency(found, LocalOrder(), SoloCommunicator(), 1, loops, spec.dtype, True, spec.edge_types)
+    features: torch.Tensor | SparseRows
     if spec.sparse_input:
         features = sparse_rows(
             np.arange(NODES + 1),
