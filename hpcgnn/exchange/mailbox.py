@@ -133,5 +133,7 @@ class Mailbox:
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
         """Go on from there."""
         self._average = tensors.get("average")
-        names = sorted((name for name in tensors if name.startswith("letter-")), key=lambda name: int(name.split("-")[1]))
+        names = sorted(
+            (name for name in tensors if name.startswith("letter-")), key=lambda name: int(name.split("-")[1])
+        )
         self._letters = [Letter(tensors[name]) for name in names]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,12 +15,12 @@ _SPREAD, _AGAIN = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64
 
 
 @dataclass(frozen=True)
-class Tile:
+class EdgeTile:
     """Some consecutive edges of a block, in the order of their rows.
 
     indptr: int64 (R + 1,), from 0 to E; sources: int32 (E,), rows of the block's source buffer; rows: int32 (R,) own
     rows, increasing; first, last: which edges of the block these are. row_ids: int64 (n_p,), column_ids: int64 of the
-    source buffer: original ids, for `edge_ids`.
+    source buffer: original ids, for `edge_ids`, or None.
     """
 
     indptr: torch.Tensor
@@ -27,8 +28,8 @@ class Tile:
     rows: torch.Tensor
     first: int
     last: int
-    row_ids: torch.Tensor
-    column_ids: torch.Tensor
+    row_ids: torch.Tensor | None
+    column_ids: torch.Tensor | None
 
     @cached_property
     def segment(self) -> torch.Tensor:
@@ -49,11 +50,15 @@ class Tile:
         fresh = torch.ones(len(sources), dtype=torch.bool)
         fresh[1:] = (owner[1:] != owner[:-1]) | (sources[1:] != sources[:-1])
         occurrence = place - torch.where(fresh, place, 0).cummax(0).values
-        return self.row_ids[owner] * _SPREAD + self.column_ids[sources] + occurrence * _AGAIN
+        # Whoever asks for these numbers has given the ids.
+        rows, columns = cast(torch.Tensor, self.row_ids), cast(torch.Tensor, self.column_ids)
+        return rows[owner] * _SPREAD + columns[sources] + occurrence * _AGAIN
 
 
-def tiles(block: Block, max_edges: int, row_ids: torch.Tensor, column_ids: torch.Tensor) -> Iterator[Tile]:
-    """The Tiles of a Block, each of about max_edges edges at most; a row with more is continued in the next tile.
+def edge_tiles(
+    block: Block, max_edges: int, row_ids: torch.Tensor | None, column_ids: torch.Tensor | None
+) -> Iterator[EdgeTile]:
+    """The EdgeTiles of a Block, each of about max_edges edges at most; a row with more is continued in the next tile.
 
     Several edges between the same two nodes, which are neighbours in a block, stay together.
     """
@@ -66,5 +71,5 @@ def tiles(block: Block, max_edges: int, row_ids: torch.Tensor, column_ids: torch
         low = int(np.searchsorted(indptr, first, side="right")) - 1  # the row that holds edge `first`
         inside = block.indptr[low : high + 1].clamp(first, last) - first
         rows = torch.arange(low, high, dtype=torch.int32) if block.rows is None else block.rows[low:high]
-        yield Tile(inside, block.indices[first:last], rows, first, last, row_ids, column_ids)
+        yield EdgeTile(inside, block.indices[first:last], rows, first, last, row_ids, column_ids)
         first = last

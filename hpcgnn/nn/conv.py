@@ -5,13 +5,18 @@ local). Keeping them apart is what lets a constant input be aggregated once and 
 aggregation can also come after the transformation; we send whichever of the two is narrower.
 """
 
+from typing import cast
+
 import torch
 from torch import nn
 
-from hpcgnn.nn.graph import DroppedRows
+from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
+
+#: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
+Weights = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
 
 class Conv(nn.Module):
@@ -25,38 +30,40 @@ class Conv(nn.Module):
     uses_self = False
     prunable = False
 
-    def __init__(self, d_in, d_out):
+    def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
         self.d_in, self.d_out = d_in, d_out
 
-    def drop_bias(self):
+    def drop_bias(self) -> None:
         """Do without the bias that is added last: a batch norm comes next, which takes it away again (see
         nn/norm.py).
         """
         raise NotImplementedError
 
-    def gather(self, graph, x):
+    def gather(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         """The aggregate of raw inputs x (n_p, d_in) -> (n_p, d_in). Collective."""
         return graph.aggregate(x, self.norm)
 
-    def combine(self, aggregate, x):
+    def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
         """The output (n_p, d_out) from the aggregate (n_p, d_in) and, if `uses_self`, the input x (n_p, d_in).
         Local.
         """
         raise NotImplementedError
 
-    def combine_constants(self, graph, aggregate, x, p, layer=0):
+    def combine_constants(
+        self, graph: Graph, aggregate: torch.Tensor, x: torch.Tensor, p: float, layer: int = 0
+    ) -> torch.Tensor:
         """`combine` of a constant aggregate and input (n_p, d_in) of a layer, with dropout of rate p of both. Local."""
         return self.combine(
             graph.own(graph.dropout(aggregate, p, layer, Purpose.DROPOUT_AGGREGATE)),
             graph.own(graph.dropout(x, p, layer)) if self.uses_self else None,
         )
 
-    def transform_first(self, graph, x):
+    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         """The same output from aggregating transformed rows of width d_out; x may be `DroppedRows`. Collective."""
         raise NotImplementedError
 
-    def forward(self, graph, x):
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         """Output (m, d_out), of the nodes that the graph computes: all own ones unless rows are pruned. Collective."""
         if self.d_out < self.d_in or isinstance(x, DroppedRows):
             return self.transform_first(graph, x)
@@ -73,46 +80,61 @@ class LinearConv(Conv):
 
     activation = ReluDropout
     prunable = True
-    kept = None  # dtype of the output, where it is not that of the weights: set by the model
+    kept: torch.dtype | None = None  # dtype of the output, where it is not that of the weights: set by the model
 
-    def weights(self):
+    def weights(self) -> Weights:
         """(W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None)."""
         raise NotImplementedError
 
-    def begin_as(self, weight, bias):
+    def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
         """As `begin_as` says."""
         begin_as(*self.weights(), weight, bias)
 
-    def forward(self, graph, x):
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | Handover) -> torch.Tensor:
         """Output (m, d_out). Collective. x: also a Handover, whose activation is done first, in the place of its
         rows.
         """
         activation, (x, _) = (x.activation, x.take()) if isinstance(x, Handover) else (None, (x, None))
         if isinstance(x, torch.Tensor) and self.d_out <= self.d_in:
-            return graph.convolve(x, *self.weights(), self.norm, activation, self.kept)
-        x = x if activation is None else activation(x)
+            # The model gives a Handover the activation that this layer names, and rows of numbers.
+            relu = cast(ReluDropout | None, activation)
+            return graph.convolve(x, *self.weights(), self.norm, relu, self.kept)
+        x = x if activation is None else activation(cast(torch.Tensor, x))
         y = super().forward(graph, x.to(self.weights()[0].dtype) if isinstance(x, torch.Tensor) else x)
         return y.to(self.kept or y.dtype)
 
-    def combine(self, aggregate, x):
+    def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
         neighbour, own, bias = self.weights()
         y = aggregate @ neighbour if bias is None else torch.addmm(bias, aggregate, neighbour)
-        return y if own is None else y.addmm_(x, own)
+        if own is None:
+            return y
+        assert x is not None, "a convolution with W_s uses its input"
+        return y.addmm_(x, own)
 
-    def combine_constants(self, graph, aggregate, x, p, layer=0):
+    def combine_constants(
+        self, graph: Graph, aggregate: torch.Tensor, x: torch.Tensor, p: float, layer: int = 0
+    ) -> torch.Tensor:
         """As of any convolution; nothing is kept."""
         neighbour, own, bias = self.weights()
-        parts = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)] + [(x, own, Purpose.DROPOUT)] * (own is not None)
+        parts = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
+        if own is not None:
+            parts.append((x, own, Purpose.DROPOUT))
         return graph.combine(parts, bias, p, layer, self.kept)
 
-    def transform_first(self, graph, x):
+    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         neighbour, own, bias = self.weights()
         y = graph.aggregate(x @ neighbour, self.norm)
         y = y if own is None else y.add_(graph.own(x @ own))
         return y if bias is None else y.add_(bias)
 
 
-def begin_as(neighbour, own, added, weight, bias):
+def begin_as(
+    neighbour: torch.Tensor,
+    own: torch.Tensor | None,
+    added: torch.Tensor | None,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+) -> None:
     """Set a convolution's W_n, W_s (or None) and b (or None: it has none) such that it gives x W + b of own rows or,
     without W_s, of the aggregate.
     """

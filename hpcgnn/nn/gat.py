@@ -6,7 +6,9 @@
 import torch
 from torch import nn
 
-from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.handover import Handover
@@ -28,7 +30,7 @@ class GATConv(nn.Module):
     # ranks 1 % more memory. (SAGE: a twentieth less time, and 3 % and 6 % more memory.)
     worthwhile = 0.6
 
-    def __init__(self, d_in, width, heads, average, spec, layer):
+    def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:
         super().__init__()
         dtype = spec.dtype
         self.shape = AttentionShape(heads, width, spec.slope, average)
@@ -41,17 +43,17 @@ class GATConv(nn.Module):
         # last).
         kinds = {"none": 0, "weight": 1, "type": spec.edge_types + 1}[spec.edge_term]
         self.terms = nn.Parameter(torch.zeros(kinds, heads, dtype=dtype)) if kinds else None
-        self.bias = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
+        self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
 
-    def drop_bias(self):
+    def drop_bias(self) -> None:
         """As that of nn.conv.Conv."""
         self.bias = None
 
-    def glorot(self):
+    def glorot(self) -> list[Glorot]:
         """The attention vectors, as maps from `width` columns to one."""
         return [(vector, self.shape.width, 1) for vector in (self.att_src, self.att_dst)]
 
-    def begin_as(self, weight, bias):
+    def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
         """Let every head's rows be x W (of concatenated heads: its part of them), and b the bias. Attention stays as it
         is.
         """
@@ -60,7 +62,7 @@ class GATConv(nn.Module):
             if self.bias is not None:
                 self.bias.copy_(bias)
 
-    def forward(self, graph, x):
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | Handover) -> torch.Tensor | Handover:
         """Output (m, d_out), as a Handover if the layer `hands_over`. x: also a Handover; see
         ops/attention_layer.py.
         """

@@ -9,7 +9,9 @@ import torch
 from torch import nn
 from torch.nn.functional import leaky_relu
 
-from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.linear import Glorot, Linear
+from hpcgnn.nn.spec import ModelSpec
 
 
 class GATv2Conv(nn.Module):
@@ -21,7 +23,7 @@ class GATv2Conv(nn.Module):
 
     self_loops = "add"
 
-    def __init__(self, d_in, width, heads, average, spec, layer):
+    def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:
         super().__init__()
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
         self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
@@ -29,22 +31,22 @@ class GATv2Conv(nn.Module):
         self.source = Linear(d_in, heads * width, dtype=spec.dtype)
         self.target = Linear(d_in, heads * width, dtype=spec.dtype)
         self.attention = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
-        self.bias = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
+        self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
 
-    def drop_bias(self):
+    def drop_bias(self) -> None:
         """As that of nn.conv.Conv. That of the sources stays: the scores have it as well."""
         self.bias = None
 
-    def glorot(self):
+    def glorot(self) -> list[Glorot]:
         """The attention vectors, as maps from `width` columns to one."""
         return [(self.attention, self.width, 1)]
 
-    def message(self, source, target):
+    def message(self, source: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(logits (E, H), values (E, F)) of edges."""
         score = leaky_relu(source + target, self.slope).unflatten(1, (self.heads, self.width))
         return (score * self.attention).sum(-1), source
 
-    def forward(self, graph, x):
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         p = self.attention_dropout if self.training else 0.0
         y = graph.propagate(
             self.message, "softmax", x_src=self.source(x), x_dst=self.target(x), dropout=p, layer=self.layer

@@ -1,6 +1,8 @@
 """Graph convolution (Kipf and Welling, ICLR'17): y = D^-1/2 A D^-1/2 x W + b, where A has the self loops."""
 
-from hpcgnn.nn.conv import LinearConv
+import torch
+
+from hpcgnn.nn.conv import LinearConv, Weights
 from hpcgnn.nn.linear import Linear
 
 
@@ -8,12 +10,12 @@ class GCNConv(LinearConv):
     norm = "sym"
     self_loops = "add"
 
-    def __init__(self, d_in, d_out, dtype=None):
+    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
         self.linear = Linear(d_in, d_out, dtype=dtype)
 
-    def drop_bias(self):
+    def drop_bias(self) -> None:
         self.linear.bias = None
 
-    def weights(self):
+    def weights(self) -> Weights:
         return self.linear.weight, None, self.linear.bias

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.conv import Conv
+from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
 
 
@@ -16,18 +17,20 @@ class GINConv(Conv):
     uses_self = True
     prunable = True
 
-    def __init__(self, d_in, d_out, dtype=None):
+    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
         self.first = Linear(d_in, d_out, dtype=dtype)
         self.second = Linear(d_out, d_out, dtype=dtype)
         self.eps = nn.Parameter(torch.zeros((), dtype=dtype))
 
-    def drop_bias(self):
+    def drop_bias(self) -> None:
         self.second.bias = None
 
-    def combine(self, aggregate, x):
+    def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
+        assert x is not None, "this convolution uses its input"
         return self.second(torch.relu(self.first(aggregate + (1 + self.eps) * x)))
 
-    def transform_first(self, graph, x):
+    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         z = x @ self.first.weight
+        assert self.first.bias is not None, "nobody drops it"
         return self.second(torch.relu(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias))

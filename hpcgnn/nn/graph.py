@@ -4,20 +4,39 @@ A schedule makes this object; what `aggregate` does (stream, sample, reuse what 
 """
 
 import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol, TypeVar, overload
 
 import torch
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graph.local import EdgeList, LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
+from hpcgnn.memory.arena import Arena
+from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
+from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.convolution import combine
-from hpcgnn.ops.draws import Purpose
+from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import dropout, dropped_rows
-from hpcgnn.ops.operators import Attention, Largest, Linear, Messages, Relational
+from hpcgnn.ops.handover import Handover
+from hpcgnn.ops.operators import Attention, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.sparse import sparse_product
+
+Activated = TypeVar("Activated", ReluDropout, EluDropout)
+#: total(tensor): its sum over ranks. constant(name, compute): what compute() gives, made once.
+Total = Callable[[torch.Tensor], torch.Tensor]
+Constant = Callable[[str, Callable[[], torch.Tensor]], torch.Tensor]
+
+
+class Operators(Protocol):
+    """What a graph asks of a halo policy (schedules/base.py)."""
+
+    def operator(self, description: Operator[Made]) -> Made:
+        """The operator of this description. By all ranks together. Raises ConfigError."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +48,7 @@ class DroppedRows:
     key: int
     p: float
 
-    def __matmul__(self, weight):
+    def __matmul__(self, weight: torch.Tensor) -> torch.Tensor:
         return sparse_product(self.features, weight, self.ids, self.key, self.p)
 
 
@@ -47,18 +66,21 @@ class Graph:
     and aggregates of those that it computes, `own(x)`.
     """
 
-    def __init__(self, local, halo, total, random, constant, arena):
+    def __init__(
+        self, local: LocalGraph, halo: Operators, total: Total, random: Randomness, constant: Constant, arena: Arena
+    ) -> None:
         self._local, self._halo, self._random, self._arena = local, halo, random, arena
         self.features, self.ids, self.num_nodes = local.features, local.original_id, local.num_nodes
         self.total, self.constant = total, constant
         self.operator = halo.operator
-        self._calls, self._layers = (0, 0), {}
+        self._calls = 0, 0
+        self._layers: dict[int, Graph] = {}
 
-    def at(self, layer):
+    def at(self, layer: int) -> "Graph":
         """The graph as the layer of this number sees it."""
         return self._layers.get(layer, self)
 
-    def pruned(self, shares):
+    def pruned(self, shares: Mapping[int, tuple[LocalGraph, Operators]]) -> "Graph":
         """The same graph, of which a layer l in shares {l: (LocalGraph, halo policy)} sees that share."""
         whole = copy.copy(self)
         whole._layers = {
@@ -67,18 +89,18 @@ class Graph:
         }
         return whole
 
-    def own(self, x):
+    def own(self, x: torch.Tensor) -> torch.Tensor:
         """The rows of x (n_p, F) whose nodes a layer computes: x itself where it computes all. Differentiable."""
         outputs = self._local.outputs
         return x if outputs is None else x.index_select(0, outputs)
 
-    def over(self, local, halo, total=None):
+    def over(self, local: LocalGraph, halo: Operators, total: Total | None = None) -> "Graph":
         """Another LocalGraph with its own verbs and constants, the same randomness, and, unless given, the same
         `total`.
         """
-        constants = {}
+        constants: dict[str, torch.Tensor] = {}
 
-        def constant(name, compute):
+        def constant(name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
             if name not in constants:
                 with torch.no_grad():
                     constants[name] = compute()
@@ -87,36 +109,58 @@ class Graph:
         return Graph(local, halo, total or self.total, self._random, constant, self._arena)
 
     @cached_property
-    def in_degree(self):
+    def in_degree(self) -> torch.Tensor:
         return self._local.in_degree.double()
 
     @cached_property
-    def node_type(self):
+    def node_type(self) -> torch.Tensor:
         kinds = self._local.node_type
         return torch.zeros(len(self.ids), dtype=torch.int64) if kinds is None else kinds.long()
 
     @property
-    def edge_weight(self):
-        return self._local.inward.edges.weight
+    def edge_weight(self) -> torch.Tensor | None:
+        return self._edges.weight
 
     @property
-    def edge_type(self):
-        kinds = self._local.inward.edges.type
+    def edge_type(self) -> torch.Tensor | None:
+        kinds = self._edges.type
         return None if kinds is None else kinds.long()
 
-    def activation(self, kind, p, layer):
+    @property
+    def _edges(self) -> EdgeList:
+        edges = self._local.inward.edges
+        assert edges is not None, "models that read edges have them kept"
+        return edges
+
+    def activation(self, kind: Callable[[torch.Tensor, int, float], Activated], p: float, layer: int) -> Activated:
         """kind (see ops/activation_dropout.py) with dropout of rate p, for a layer to apply to its own input."""
         return kind(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
 
-    def aggregate(self, x, norm):
+    def aggregate(self, x: torch.Tensor, norm: str) -> torch.Tensor:
         """Own rows x (n_p, F) -> (m, F), normalised by `norm`: 'sum', 'mean' or 'sym'. Differentiable, collective."""
         return self.operator(Linear(norm, x.dtype))(x)
 
-    def convolve(self, x, neighbour, own, bias, norm, activation=None, kept=None):
+    def convolve(
+        self,
+        x: torch.Tensor,
+        neighbour: torch.Tensor,
+        own: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        norm: str,
+        activation: ReluDropout | None = None,
+        kept: torch.dtype | None = None,
+    ) -> torch.Tensor:
         """aggregate(x) W_n + own(x) W_s + b (m, d_out), differentiable, collective; see ops/convolution.py."""
         return self.operator(Linear(norm, x.dtype)).convolve(x, neighbour, own, bias, activation, kept)
 
-    def combine(self, parts, bias, p, layer, kept=None):
+    def combine(
+        self,
+        parts: Sequence[tuple[torch.Tensor, torch.Tensor, Purpose]],
+        bias: torch.Tensor | None,
+        p: float,
+        layer: int,
+        kept: torch.dtype | None = None,
+    ) -> torch.Tensor:
         """Σ dropout_p(x) W + b of constants, as parts (x (n_p, d), W (d, d_out), purpose of the draws); see
         ops/convolution.py.
         """
@@ -126,30 +170,53 @@ class Graph:
             [(x, weight, drop) for (x, weight, _), drop in zip(parts, drops)], bias, self._arena, outputs, kept
         )
 
-    def attend(self, projected, shape, layer, p, terms=None):
+    def attend(
+        self, projected: torch.Tensor, shape: AttentionShape, layer: int, p: float, terms: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See
         ops/additive_attention.py.
         """
         key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
         return self.operator(Attention(shape))(projected, shape, key, p, terms)
 
-    def attention_layer(self, x, weight, bias, shape, layer, p, terms=None, *, hand_over=False):
+    def attention_layer(
+        self,
+        x: torch.Tensor | Handover,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        shape: AttentionShape,
+        layer: int,
+        p: float,
+        terms: torch.Tensor | None = None,
+        *,
+        hand_over: bool = False,
+    ) -> torch.Tensor | Handover:
         """attend(x W) + bias as one operator; see ops/attention_layer.py."""
         key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
         return attention_layer(
             x, weight, bias, terms, self.operator(Attention(shape)), shape, key, p, hand_over=hand_over
         )
 
-    def largest(self, x):
+    def largest(self, x: torch.Tensor | SparseRows | DroppedRows) -> torch.Tensor:
         """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
         x = _dense(x)
         return self.operator(Largest())(x)
 
-    def relate(self, x, coefficients, bases):
+    def relate(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
         """Relational aggregation of own rows x (n_p, d_in); see ops/relational.py. Differentiable, collective."""
         return self.operator(Relational(len(coefficients), x.dtype))(x, coefficients, bases)
 
-    def propagate(self, message, reduce="sum", *, x_src, x_dst=None, edge=None, dropout=0.0, layer=0):
+    def propagate(
+        self,
+        message: Callable[..., Any],
+        reduce: str | Sequence[str] = "sum",
+        *,
+        x_src: torch.Tensor | SparseRows | DroppedRows,
+        x_dst: torch.Tensor | None = None,
+        edge: torch.Tensor | None = None,
+        dropout: float = 0.0,
+        layer: int = 0,
+    ) -> torch.Tensor:
         """Sum (or else) what `message` makes of each in-edge of each own node: (n_p, F). Differentiable, collective.
 
         message: an ordinary torch function, called for some edges at a time with rows of x_src (E, …) at their sources,
@@ -164,15 +231,28 @@ class Graph:
         self._calls = self._random.epoch, self._calls[1] + 1 if self._calls[0] == self._random.epoch else 0
         seed = self._random.key(Purpose.MESSAGE, self._calls[1])
         rule = Rule(message, reduce, seed, self._random.key(Purpose.DROPOUT_ATTENTION, layer), dropout)
-        if edge is not None and len(edge) != self._local.inward.edges.count:
+        if edge is not None and len(edge) != self._edges.count:
             raise ValueError(
-                f"propagate: expected a row of `edge` for each of the {self._local.inward.edges.count} in-edges of "
+                f"propagate: expected a row of `edge` for each of the {self._edges.count} in-edges of "
                 f"own nodes, got {len(edge)}"
             )
         x_src = _dense(x_src)
         return self.operator(Messages())(rule, x_src, x_dst, edge)
 
-    def dropout(self, x, p, layer, purpose=Purpose.DROPOUT):
+    @overload
+    def dropout(self, x: torch.Tensor, p: float, layer: int, purpose: Purpose = ...) -> torch.Tensor: ...
+
+    @overload
+    def dropout(self, x: SparseRows, p: float, layer: int, purpose: Purpose = ...) -> DroppedRows: ...
+
+    @overload
+    def dropout(
+        self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = ...
+    ) -> torch.Tensor | DroppedRows: ...
+
+    def dropout(
+        self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = Purpose.DROPOUT
+    ) -> torch.Tensor | DroppedRows:
         """Dropout with draws keyed by epoch, layer, original node id and column. x: (n_p, F) tensor or SparseRows."""
         key = self._random.key(purpose, layer)
         if isinstance(x, SparseRows):
@@ -180,7 +260,7 @@ class Graph:
         return dropout(x, self.ids, key, p)
 
 
-def _dense(x):
+def _dense(x: torch.Tensor | SparseRows | DroppedRows) -> torch.Tensor:
     if not isinstance(x, torch.Tensor):
         raise GraphError(
             "this layer needs rows of numbers, and the features are sparse; use a model that transforms them first, or "

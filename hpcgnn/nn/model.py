@@ -1,10 +1,17 @@
 """A stack of convolutions."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import nn
 
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
+
+Activation = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Model(nn.Module):
@@ -16,7 +23,17 @@ class Model(nn.Module):
     of another width, adds its input (before dropout) to its output.
     """
 
-    def __init__(self, spec, convs, widths, activation=torch.relu_, before=None, hand_over=True):
+    heads: nn.ModuleList  # only where layers are trained one by one: see stage.add_heads
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        convs: Sequence[Any],
+        widths: Sequence[int],
+        activation: Activation = torch.relu_,
+        before: nn.Module | None = None,
+        hand_over: bool = True,
+    ) -> None:
         """widths: of the outputs of all convolutions but the last. before: module on the features, (graph, x) -> x, or
         None. hand_over: whether layers that name an `activation` are given it to apply.
         """
@@ -25,6 +42,7 @@ class Model(nn.Module):
         self.spec, self._activation, self.before, self.widths = spec, activation, before, tuple(widths)
         self._hand_over = hand_over and not spec.residual  # with a residual both, before and after, must exist
         self.convs = nn.ModuleList(convs)
+        conv: Any  # a Conv or alike: what else it has, its class says
         for conv in convs[:-1]:
             conv.kept = spec.kept
             if not spec.hidden_bias:
@@ -35,8 +53,10 @@ class Model(nn.Module):
                 returns = getattr(above, "returns_loans", False)
                 conv.hands_over = self._takes_over(above) and returns and isinstance(norm, Identity)
 
-    def forward(self, whole):
-        h, before = self._input_layer(whole.at(0)), None
+    def forward(self, whole: Graph) -> torch.Tensor:
+        before: torch.Tensor | None = None
+        h: Any = self._input_layer(whole.at(0))  # rows, or a Handover for a layer that takes over
+        conv: Any
         for layer, (conv, norm) in enumerate(zip(self.convs[1:], self.norms), start=1):
             graph = whole.at(layer)
             if self._takes_over(conv):  # and applies the activation itself
@@ -51,12 +71,12 @@ class Model(nn.Module):
             h = conv(graph, graph.dropout(x, self._p, layer))
         return h
 
-    def _takes_over(self, conv):
+    def _takes_over(self, conv: nn.Module) -> bool:
         """Whether a layer takes its input over with its memory (see ops/handover.py)."""
         return self._hand_over and getattr(conv, "activation", None) is not None
 
     @property
-    def prunable_layers(self):
+    def prunable_layers(self) -> int:
         """How many of the last layers can compute some of their rows only (see graph/pruning.py)."""
         first = len(self.convs)
         while first > 0 and (getattr(self.convs[first - 1], "prunable", False) or first == 1 and self.spec.keeps_input):
@@ -64,11 +84,12 @@ class Model(nn.Module):
         # Batch norm needs every row of what it normalises, the output of every layer but the last.
         return min(len(self.convs) - first, 1 if self.spec.norm == "batch" else len(self.convs))
 
-    def _input_layer(self, graph):
+    def _input_layer(self, graph: Graph) -> torch.Tensor | Handover:
         """The first convolution, whose input never changes: nothing is exchanged for it after the first step if it
         pays.
         """
-        conv, x = self.convs[0], graph.features
+        conv: Any = self.convs[0]
+        x: Any = graph.features  # of numbers where the aggregate is kept
         p = 0.0 if self.spec.input_dropout == "none" else self._p
         if not self.spec.keeps_input:
             x = graph.dropout(x, p, 0)
@@ -76,10 +97,10 @@ class Model(nn.Module):
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.kept or x.dtype))
         return conv.combine_constants(graph, aggregate, x, p)
 
-    def _normalised(self, graph, norm, h):
+    def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
         """norm of h, which has the precision of h but is computed in that of the parameters."""
         return h if isinstance(norm, Identity) else norm(graph, h.to(self.spec.dtype)).to(h.dtype)
 
     @property
-    def _p(self):
+    def _p(self) -> float:
         return self.spec.dropout if self.training else 0.0

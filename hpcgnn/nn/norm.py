@@ -3,13 +3,18 @@
 Mean and variance are taken in two passes, in float64: first the mean over all ranks, then the mean squared distance
 from it. (The one-pass E[x²] − E[x]² loses every digit when the mean is large against the spread.)
 
-A bias of the layer before it would be taken away again with the mean, so that its gradient is rounding and nothing
-else. Adam makes steps of ±lr of that, and the running mean lags behind them: validation then depended on the number of
-ranks. So no layer of ours has a bias before a batch norm (`drop_bias`). Layers of plugins are left as they are.
+A bias of the layer before a batch norm would be taken away again with the mean, so that the gradient of the bias is
+rounding and nothing else. Adam makes steps of ±lr of such a gradient, and the running mean lags behind these steps:
+validation then depended on the number of ranks. So no layer of ours has a bias before a batch norm (`drop_bias`).
+Layers of plugins are left as they are.
 """
+
+from typing import Any
 
 import torch
 from torch import nn
+
+from hpcgnn.nn.graph import Graph
 
 
 class BatchNorm(nn.Module):
@@ -20,7 +25,10 @@ class BatchNorm(nn.Module):
     torch does.
     """
 
-    def __init__(self, width, eps=1e-5, momentum=0.1, dtype=None):
+    running_mean: torch.Tensor
+    running_var: torch.Tensor
+
+    def __init__(self, width: int, eps: float = 1e-5, momentum: float = 0.1, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         self.eps, self.momentum = eps, momentum
         self.weight = nn.Parameter(torch.ones(width, dtype=dtype))
@@ -28,7 +36,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(width, dtype=torch.float64))
         self.register_buffer("running_var", torch.ones(width, dtype=torch.float64))
 
-    def forward(self, graph, x):
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         if not self.training:
             scale = self.weight * (self.running_var + self.eps).rsqrt().to(x.dtype)
             return x * scale + (self.bias - self.running_mean.to(x.dtype) * scale)
@@ -45,14 +53,22 @@ class BatchNorm(nn.Module):
 
 class _Normalise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, mean, inverse, graph):
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        mean: torch.Tensor,
+        inverse: torch.Tensor,
+        graph: Graph,
+    ) -> torch.Tensor:
         centred = (x - mean).mul_(inverse)
         ctx.save_for_backward(centred, weight, inverse)
         ctx.graph = graph
         return centred * weight + bias
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         centred, weight, inverse = ctx.saved_tensors
         sums = torch.stack([gy.sum(0, dtype=torch.float64), (gy * centred).sum(0, dtype=torch.float64)])
         mean_gy, mean_gyc = (ctx.graph.total(sums) / ctx.graph.num_nodes).to(gy.dtype)
@@ -64,17 +80,17 @@ class _Normalise(torch.autograd.Function):
 class LayerNorm(nn.LayerNorm):
     """Layer normalisation (Ba et al., 2016) of each row; local."""
 
-    def forward(self, graph, x):
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override] # as all norms here
         return super().forward(x)
 
 
 class Identity(nn.Module):
     """No normalisation."""
 
-    def __init__(self, width, dtype=None):
+    def __init__(self, width: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
 
-    def forward(self, graph, x):
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         return x
 
 

@@ -18,7 +18,7 @@ from hpcgnn.errors import ConfigError
 COPY = "plugin.py"
 
 
-def load_plugin(path):
+def load_plugin(path: str | Path) -> None:
     """Run a Python file as a module. Raises ConfigError if it cannot be read or parsed; its own errors pass through."""
     name, source = _module_name(path), _read(path)
     spec = importlib.util.spec_from_file_location(name, path)
@@ -33,23 +33,24 @@ def load_plugin(path):
     with contextlib.suppress(ImportError):
         importlib.import_module("torch._meta_registrations")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    module.__source__ = source  # what is recorded is what was run, whatever becomes of the file meanwhile
+    # What is recorded is what was run, whatever becomes of the file meanwhile.
+    module.__source__ = source  # type: ignore[attr-defined]
     exec(code, module.__dict__)
 
 
-def _module_name(path):
+def _module_name(path: str | Path) -> str:
     return f"hpcgnn_plugin_{Path(path).stem}"
 
 
-def plugin_source(path):
+def plugin_source(path: str | Path) -> bytes:
     """The bytes of a plugin: those that were run, if this process has run it. Raises ConfigError."""
     module = sys.modules.get(_module_name(path))
-    if module is not None and Path(module.__file__).absolute() == Path(path).absolute():
+    if module is not None and Path(str(module.__file__)).absolute() == Path(path).absolute():
         return module.__source__
     return _read(path)
 
 
-def _read(path):
+def _read(path: str | Path) -> bytes:
     if not Path(path).is_file():
         raise ConfigError(f"--plugin: no file {path}; expected a Python file that registers models")
     try:
@@ -58,6 +59,6 @@ def _read(path):
         raise ConfigError(f"--plugin: {path} cannot be read: {error.strerror or error}") from error
 
 
-def plugin_hash(path):
+def plugin_hash(path: str | Path) -> str:
     """What tells one plugin's code from another's, '' for no plugin. Raises ConfigError."""
     return hashlib.sha256(plugin_source(path)).hexdigest()[:16] if path else ""

@@ -9,12 +9,13 @@ out of the products: F numbers for a halo row forwards, 2F backwards.
 import torch
 from torch import nn
 
+from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 
 AGGREGATORS = ("mean", "max", "min", "std")
 
 
-def _row(source):
+def _row(source: torch.Tensor) -> torch.Tensor:
     return source
 
 
@@ -23,16 +24,16 @@ class PNAConv(nn.Module):
 
     self_loops = "keep"
 
-    def __init__(self, d_in, d_out, dtype=None):
+    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         self.own = Linear(d_in, d_out, dtype=dtype)
         self.scaled = nn.ModuleList(Linear(len(AGGREGATORS) * d_in, d_out, bias=False, dtype=dtype) for _ in range(3))
 
-    def drop_bias(self):
+    def drop_bias(self) -> None:
         """As that of nn.conv.Conv."""
         self.own.bias = None
 
-    def forward(self, graph, x):
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         aggregate, size = graph.propagate(_row, AGGREGATORS, x_src=x), torch.log1p(graph.in_degree)
         average = graph.constant("mean log degree", lambda: graph.total(size.sum()) / graph.num_nodes)
         relative = (size / average.clamp(min=1e-12)).to(aggregate.dtype).unsqueeze(1)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, TypeVar
 
 import torch
 
@@ -11,16 +12,19 @@ from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.gcn import GCNConv
 from hpcgnn.nn.gin import GINConv
-from hpcgnn.nn.model import Model
+from hpcgnn.nn.model import Activation, Model
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.rgcn import RGCNConv, TypedProjection
 from hpcgnn.nn.sage import SAGEConv
 from hpcgnn.nn.sage_max import SAGEMaxConv, SAGEPoolConv
 from hpcgnn.nn.sgc import SGCConv
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
 
 _ELU = torch.nn.functional.elu
 _ELU_IN_PLACE = partial(_ELU, inplace=True)
+
+ConvClass = TypeVar("ConvClass", bound=torch.nn.Module)
 
 
 @dataclass(frozen=True)
@@ -35,44 +39,46 @@ class Entry:
     sums of edge weights it divides: 'sym', 'mean' (see graph/norms.py), 'relation' or ''.
     """
 
-    build: Callable
+    build: Callable[[ModelSpec], Model]
     self_loops: str
-    constant_input: Callable = lambda spec: True
-    edges: Callable = lambda spec: False
-    features_again: Callable = lambda spec: True
-    uses: tuple | None = None
-    weights: Callable = lambda spec: True
+    constant_input: Callable[[ModelSpec], bool] = lambda spec: True
+    edges: Callable[[ModelSpec], bool] = lambda spec: False
+    features_again: Callable[[ModelSpec], bool] = lambda spec: True
+    uses: tuple[str, ...] | None = None
+    weights: Callable[[ModelSpec], bool] = lambda spec: True
     can_drop_bias: bool = True
-    divides: Callable = lambda spec: ""
+    divides: Callable[[ModelSpec], str] = lambda spec: ""
 
 
-def _never(spec):
+def _never(spec: ModelSpec) -> bool:
     return False
 
 
-def _always(spec):
+def _always(spec: ModelSpec) -> bool:
     return True
 
 
-def _roots(spec):
+def _roots(spec: ModelSpec) -> str:
     return "sym"
 
 
-def _sends_narrower_side(spec):
+def _sends_narrower_side(spec: ModelSpec) -> bool:
     first_out = spec.classes if spec.model == "sgc" else spec.widths[1]
     return not spec.keeps_input and not spec.sparse_input and first_out >= spec.d_in
 
 
-def _sage_sends(spec):
+def _sage_sends(spec: ModelSpec) -> bool:
     return {"mean": _sends_narrower_side(spec), "max": not spec.keeps_input, "pool": False}[spec.aggregator]
 
 
-def _rgcn_sends(spec):
+def _rgcn_sends(spec: ModelSpec) -> bool:
     return spec.node_types <= 1 and not spec.sparse_input
 
 
-def _stacked(conv_class, activation=torch.relu_, hand_over=True):
-    def build(spec):
+def _stacked(
+    conv_class: type[Any], activation: Activation = torch.relu_, hand_over: bool = True
+) -> Callable[[ModelSpec], Model]:
+    def build(spec: ModelSpec) -> Model:
         widths = spec.widths
         convs = [conv_class(a, b, dtype=spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
         return Model(spec, convs, widths[1:-1], activation, hand_over=hand_over)
@@ -80,16 +86,16 @@ def _stacked(conv_class, activation=torch.relu_, hand_over=True):
     return build
 
 
-def _build_sage(spec):
+def _build_sage(spec: ModelSpec) -> Model:
     kinds = {"mean": SAGEConv, "max": SAGEMaxConv, "pool": SAGEPoolConv}
     return _stacked(kinds[spec.aggregator])(spec)
 
 
-def _build_sgc(spec):
+def _build_sgc(spec: ModelSpec) -> Model:
     return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
 
 
-def _build_rgcn(spec):
+def _build_rgcn(spec: ModelSpec) -> Model:
     """With several types of nodes, a projection by type to `hidden` columns comes first."""
     if spec.edge_types == 0:
         raise GraphError(
@@ -104,12 +110,12 @@ def _build_rgcn(spec):
     return Model(spec, convs, widths[1:-1], before=before)
 
 
-def _attentive(conv_class, activation=_ELU_IN_PLACE):
+def _attentive(conv_class: type[Any], activation: Activation = _ELU_IN_PLACE) -> Callable[[ModelSpec], Model]:
     """Hidden layers concatenate `heads` heads of `hidden` columns; the last averages `out_heads` heads as wide as the
     classes.
     """
 
-    def build(spec):
+    def build(spec: ModelSpec) -> Model:
         convs, d_in = [], spec.d_in
         for layer in range(spec.layers):
             last = layer == spec.layers - 1
@@ -121,7 +127,7 @@ def _attentive(conv_class, activation=_ELU_IN_PLACE):
     return build
 
 
-def _build_gat(spec):
+def _build_gat(spec: ModelSpec) -> Model:
     missing = {"weight": not spec.weighted, "type": spec.edge_types == 0}.get(spec.edge_term, False)
     if missing:
         raise GraphError(
@@ -190,7 +196,7 @@ MODELS = {
 }
 
 
-def weights_ignored(spec):
+def weights_ignored(spec: ModelSpec) -> str | None:
     """One line where the graph has weights that the model does not read, else None."""
     if not spec.weighted or MODELS[spec.model].weights(spec):
         return None
@@ -201,7 +207,7 @@ def weights_ignored(spec):
     return f"the weights of this graph's edges are ignored by --model {spec.model}{kind}; {remedy} reads them"
 
 
-def register(name, self_loops="keep"):
+def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]], type[ConvClass]]:
     """Decorator of a convolution: a class with `__init__(self, d_in, d_out, dtype)` and `forward(self, graph, x)`.
 
     `--model NAME` is then a stack of them with ReLU, dropout and whatever --norm and --residual say, trained, evaluated
@@ -216,7 +222,7 @@ def register(name, self_loops="keep"):
     if self_loops not in ("keep", "add"):
         raise ValueError(f"register: expected self_loops to be 'keep' or 'add', got {self_loops!r}")
 
-    def add(conv_class):
+    def add(conv_class: type[Any]) -> type[ConvClass]:
         # What it inherits was said of another forward.
         conv_class.prunable = vars(conv_class).get("prunable", False)
         conv_class.begin_as = vars(conv_class).get("begin_as")
@@ -228,7 +234,7 @@ def register(name, self_loops="keep"):
     return add
 
 
-def complete(spec):
+def complete(spec: ModelSpec) -> ModelSpec:
     """The spec with what follows from its model."""
     entry, hidden = MODELS[spec.model], spec.model != "sgc" and spec.layers > 1
     bare = hidden and spec.norm == "batch" and entry.can_drop_bias

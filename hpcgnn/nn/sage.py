@@ -1,6 +1,8 @@
 """GraphSAGE, mean aggregator (Hamilton et al., NIPS'17, algorithm 1): y = W_n · mean of in-neighbours + W_s x + b."""
 
-from hpcgnn.nn.conv import LinearConv
+import torch
+
+from hpcgnn.nn.conv import LinearConv, Weights
 from hpcgnn.nn.linear import Linear
 
 
@@ -9,13 +11,13 @@ class SAGEConv(LinearConv):
     self_loops = "keep"
     uses_self = True
 
-    def __init__(self, d_in, d_out, dtype=None):
+    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
         self.neighbour = Linear(d_in, d_out, bias=False, dtype=dtype)
         self.own = Linear(d_in, d_out, dtype=dtype)
 
-    def drop_bias(self):
+    def drop_bias(self) -> None:
         self.own.bias = None
 
-    def weights(self):
+    def weights(self) -> Weights:
         return self.neighbour.weight, self.own.weight, self.own.bias

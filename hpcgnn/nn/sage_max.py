@@ -7,6 +7,7 @@ b_p). A maximum does not commute with W_n, so that the input side is always what
 import torch
 
 from hpcgnn.nn.conv import Conv, begin_as
+from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
 
 
@@ -14,33 +15,33 @@ class SAGEMaxConv(Conv):
     self_loops = "keep"
     uses_self = True
 
-    def __init__(self, d_in, d_out, dtype=None):
+    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
         self.neighbour = Linear(d_in, d_out, bias=False, dtype=dtype)
         self.own = Linear(d_in, d_out, dtype=dtype)
 
-    def drop_bias(self):
+    def drop_bias(self) -> None:
         self.own.bias = None
 
-    def begin_as(self, weight, bias):
+    def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
         """As `conv.begin_as` says."""
         begin_as(self.neighbour.weight, self.own.weight, self.own.bias, weight, bias)
 
-    def gather(self, graph, x):
+    def gather(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         return graph.largest(x)
 
-    def combine(self, aggregate, x):
+    def combine(self, aggregate: torch.Tensor, x: torch.Tensor | DroppedRows | None) -> torch.Tensor:
         return torch.addmm(self.own(x), aggregate, self.neighbour.weight)
 
-    def forward(self, graph, x):
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         return self.combine(self.gather(graph, x), x)
 
 
 class SAGEPoolConv(SAGEMaxConv):
-    def __init__(self, d_in, d_out, dtype=None):
+    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out, dtype)
         self.pool = Linear(d_in, d_out, dtype=dtype)
         self.neighbour = Linear(d_out, d_out, bias=False, dtype=dtype)
 
-    def gather(self, graph, x):
+    def gather(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         return graph.largest(torch.relu(self.pool(x)))

@@ -2,7 +2,10 @@
 hops.
 """
 
+import torch
+
 from hpcgnn.nn.conv import Conv
+from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
 
 
@@ -10,18 +13,19 @@ class SGCConv(Conv):
     norm = "sym"
     self_loops = "add"
 
-    def __init__(self, d_in, d_out, hops, dtype=None):
+    def __init__(self, d_in: int, d_out: int, hops: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
         self.hops = hops
         self.linear = Linear(d_in, d_out, dtype=dtype)
 
-    def gather(self, graph, x):
+    def gather(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         for _ in range(self.hops):
             x = graph.aggregate(x, self.norm)
         return x
 
-    def combine(self, aggregate, x):
+    def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
         return self.linear(aggregate)
 
-    def transform_first(self, graph, x):
+    def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+        assert self.linear.bias is not None, "nobody drops it"
         return self.gather(graph, x @ self.linear.weight).add_(self.linear.bias)

@@ -45,12 +45,12 @@ class ModelSpec:
     kept: torch.dtype | None = None
 
     @property
-    def widths(self):
+    def widths(self) -> tuple[int, ...]:
         """Input and output widths of the layers: (d_in, hidden, …, classes)."""
         return (self.d_in, *[self.hidden] * (self.layers - 1), self.classes)
 
     @property
-    def keeps_input(self):
+    def keeps_input(self) -> bool:
         """Whether the features are aggregated once and the result is kept for the whole run.
 
         It pays where they are dense and not much wider than the first layer's output; else they are transformed first.

@@ -5,7 +5,9 @@ is trained, so what its neighbours send is exchanged once, and how it is then ke
 `KeptAggregate` where the aggregate has no parameters in it, `KeptRows` where it has.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 import torch
 from torch import nn
@@ -14,7 +16,19 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.model import Model
 from hpcgnn.ops.handover import kept
+
+
+class Frozen(Protocol):
+    """A layer's input that does not change while the layer is trained."""
+
+    @property
+    def own(self) -> torch.Tensor:
+        """The own rows (n_p, d)."""
+
+    def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
+        """What the layer makes of the input, dropped at rate p."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +40,7 @@ class KeptAggregate:
     aggregate: torch.Tensor
     own: torch.Tensor
 
-    def convolve(self, stage, graph, p):
+    def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
         return stage.conv.combine_constants(graph, self.aggregate, self.own, p, stage.layer)
 
 
@@ -39,10 +53,11 @@ class KeptRows:
     num_owned: int
 
     @property
-    def own(self):
-        return self.rows[: self.num_owned]
+    def own(self) -> torch.Tensor:
+        # Asked for of hidden layers alone, whose inputs are rows of numbers.
+        return cast(torch.Tensor, self.rows)[: self.num_owned]
 
-    def convolve(self, stage, graph, p):
+    def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
         x = self.graph.dropout(self.rows, p, stage.layer)
         h = stage.conv(self.graph, x if stage.before is None else stage.before(self.graph, x))
         return kept(h)[: self.num_owned]
@@ -54,21 +69,21 @@ class LayerStage(nn.Module):
     model: whose layer is trained, in place, with `model.heads`. frozen() -> its frozen input, collective.
     """
 
-    def __init__(self, model, layer, frozen):
+    def __init__(self, model: Model, layer: int, frozen: Callable[[], Frozen]) -> None:
         super().__init__()
         last = layer == len(model.convs) - 1
         self.spec, self.layer, self._frozen, self._activation = model.spec, layer, frozen, model._activation
-        self.conv = model.convs[layer]
-        self.norm = None if last else model.norms[layer]
-        self.head = None if last else model.heads[layer]
+        self.conv: Any = model.convs[layer]  # a Conv or alike
+        self.norm: nn.Module | None = None if last else model.norms[layer]
+        self.head: nn.Module | None = None if last else model.heads[layer]
         self.before = model.before if layer == 0 else None
 
     @property
-    def convs(self):
+    def convs(self) -> list[Any]:
         """What `--weight-decay-layers first` means where one layer is all there is."""
         return [self.conv]
 
-    def forward(self, graph):
+    def forward(self, graph: Graph) -> torch.Tensor:
         p = self.spec.dropout if self.training else 0.0
         frozen = self._frozen()
         drops_input = self.layer > 0 or self.spec.input_dropout != "none"
@@ -77,7 +92,7 @@ class LayerStage(nn.Module):
             return h
         return self.head(graph.dropout(self._activated(graph, h, frozen), p, self.layer + 1))
 
-    def hidden(self, graph):
+    def hidden(self, graph: Graph) -> torch.Tensor:
         """What the next layer gets: own rows (n_p, d) before the head, in evaluation mode. Collective."""
         was, frozen = self.training, self._frozen()
         self.eval()
@@ -86,7 +101,8 @@ class LayerStage(nn.Module):
         self.train(was)
         return x
 
-    def _activated(self, graph, h, frozen):
+    def _activated(self, graph: Graph, h: torch.Tensor, frozen: Frozen) -> torch.Tensor:
+        assert self.norm is not None, "the last layer's output is not activated"
         x = self.norm(graph, h)
         if x is h and not isinstance(self.conv, LinearConv):
             x = h.clone()  # a layer may need its output for its gradient, and the activation is in place
@@ -94,13 +110,13 @@ class LayerStage(nn.Module):
         return x + frozen.own if self.spec.residual and self.layer > 0 else x
 
 
-def add_heads(model):
+def add_heads(model: Model) -> None:
     """Give a model `heads`: for each layer but the last a linear map from what it passes on to the classes."""
     spec = model.spec
     model.heads = nn.ModuleList(Linear(width, spec.classes, dtype=spec.dtype) for width in model.widths)
 
 
-def begin_where_ended(model, layer):
+def begin_where_ended(model: Model, layer: int) -> None:
     """Let a layer begin where the one before it ended: as the identity, and with that one's head (Chen, Goodfellow,
     Shlens, "Net2Net", ICLR'16, section 2.3). Without a norm, which would begin afresh, it then predicts the same or,
     without a weight for own rows, the same of the aggregate.
@@ -108,7 +124,9 @@ def begin_where_ended(model, layer):
     The last layer takes the head's weights for its own. A layer that cannot be set so (gin and others), or is of
     another width, copies what has the same shape, its norm and head as well.
     """
-    conv, head, last = model.convs[layer], model.heads[layer - 1], layer == len(model.convs) - 1
+    conv: Any = model.convs[layer]
+    head = cast(Linear, model.heads[layer - 1])  # as add_heads has made it
+    last = layer == len(model.convs) - 1
     if getattr(conv, "begin_as", None) is None or not last and conv.d_in != conv.d_out:
         for parts in (model.convs, model.norms, model.heads):
             if layer < len(parts):
@@ -121,10 +139,10 @@ def begin_where_ended(model, layer):
     conv.begin_as(torch.eye(conv.d_in), torch.zeros(conv.d_in))
     if model.spec.residual:  # x + relu(x) is twice x; weights of zero would have no gradient behind the activation
         with torch.no_grad():
-            model.heads[layer].weight.mul_(0.5)
+            cast(Linear, model.heads[layer]).weight.mul_(0.5)  # as add_heads has made it
 
 
-def _copy(source, target):
+def _copy(source: nn.Module, target: nn.Module) -> None:
     """Parameters and buffers that have the same name and shape."""
     present, wanted = source.state_dict(), target.state_dict()
     target.load_state_dict(

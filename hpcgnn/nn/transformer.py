@@ -7,9 +7,12 @@ their gradients back (F = heads × width).
 
 import math
 
+import torch
 from torch import nn
 
+from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.spec import ModelSpec
 
 
 class TransformerConv(nn.Module):
@@ -21,7 +24,7 @@ class TransformerConv(nn.Module):
 
     self_loops = "keep"
 
-    def __init__(self, d_in, width, heads, average, spec, layer):
+    def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:
         super().__init__()
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
         self.attention_dropout = spec.attention_dropout
@@ -30,19 +33,19 @@ class TransformerConv(nn.Module):
         self.key_value = Linear(d_in, 2 * heads * width, dtype=spec.dtype)
         self.own = Linear(d_in, self.d_out, dtype=spec.dtype)
 
-    def drop_bias(self):
+    def drop_bias(self) -> None:
         """As that of nn.conv.Conv; that of the values as well, which softmaxes pass on as it is, and that of the keys,
         which no softmax sees.
         """
         self.own.bias = self.key_value.bias = None
 
-    def message(self, key_value, query):
+    def message(self, key_value: torch.Tensor, query: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(logits (E, H), values (E, F)) of edges."""
         key, value = key_value.chunk(2, 1)
         logit = (key * query).unflatten(1, (self.heads, self.width)).sum(-1) / math.sqrt(self.width)
         return logit, value
 
-    def forward(self, graph, x):
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         p = self.attention_dropout if self.training else 0.0
         y = graph.propagate(
             self.message, "softmax", x_src=self.key_value(x), x_dst=self.query(x), dropout=p, layer=self.layer

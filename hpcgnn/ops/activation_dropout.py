@@ -22,17 +22,17 @@ class ReluDropout:
     key: int
     p: float
 
-    def __call__(self, x):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The same as a step of its own, differentiable; x is overwritten."""
         return dropout(torch.relu_(x), self.ids, self.key, self.p)
 
-    def apply_(self, x, rows):
+    def apply_(self, x: torch.Tensor, rows: slice) -> None:
         """x (rows, F) in place; rows: the slice of the own rows that x holds."""
         x.clamp_min_(0)
         if self.p:
             kernels.dropout(x, x, self.ids[rows], self.key, self.p)
 
-    def gradient(self, gy, y, out):
+    def gradient(self, gy: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
         """out = the gradient of the input from that of the result y, (rows, F) each; out may be y itself."""
         kernels.relu_gradient(out, gy, y, kernels.kept_scale(self.p))
 
@@ -45,10 +45,10 @@ class EluDropout:
     key: int
     p: float
 
-    def __call__(self, x):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The same as a step of its own, differentiable; x is overwritten."""
         return dropout(torch.nn.functional.elu(x, inplace=True), self.ids, self.key, self.p)
 
-    def of(self, rows):
+    def of(self, rows: slice) -> kernels.Elu:
         """What kernels.project does to some of the own rows, a slice."""
         return kernels.Elu(self.ids[rows], self.key, self.p)

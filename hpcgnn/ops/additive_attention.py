@@ -24,18 +24,25 @@ So a halo row costs F + H numbers forwards and F + 4H backwards (F = heads × wi
 (Mostafa, MLSys'22, section 3.2) fetches z again and pushes gradients of z back: F + H and 2(F + H).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.stream import Returns, Rows
-from hpcgnn.graph.edge_tiles import tiles
+from hpcgnn.exchange.stream import Returns, Rows, Stream
+from hpcgnn.graph.blocks import Block
+from hpcgnn.graph.edge_tiles import edge_tiles
+from hpcgnn.graph.local import EdgeList
 from hpcgnn.ops.row_tiles import row_tiles
+from hpcgnn.ops.streams import BufferedStream, EdgeStream, RowStream
 from hpcgnn.ops.work import work
 
 # Edges whose terms exist at a time, where edges have terms.
 TILE_EDGES = 1 << 16
+#: (p, key, ids of rows, ids of columns), as of kernels.attend_forward.
+Dropout = tuple[float, int, torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class AttentionShape:
     average: bool = False
 
     @property
-    def columns(self):
+    def columns(self) -> int:
         """F = H × width."""
         return self.heads * self.width
 
@@ -65,15 +72,29 @@ class AdditiveAttention:
     remote_logit = 0.0
 
     def __init__(
-        self, forward_stream, backward_stream, ids, forward_ids, backward_ids, edges=(None, None), outputs=None
-    ):
+        self,
+        forward_stream: BufferedStream,
+        backward_stream: RowStream,
+        ids: torch.Tensor,
+        forward_ids: torch.Tensor,
+        backward_ids: torch.Tensor,
+        edges: tuple[EdgeList | None, EdgeList | None] = (None, None),
+        outputs: torch.Tensor | None = None,
+    ) -> None:
         self.forward_stream, self.backward_stream, self.outputs = forward_stream, backward_stream, outputs
         self.ids, self.forward_ids, self.backward_ids = ids, forward_ids, backward_ids
         self.output_ids = ids if outputs is None else ids[outputs]
         self.forward_edges, self.backward_edges = edges
         self.arena = forward_stream.buffers.arena
 
-    def __call__(self, projected, shape, key=0, p=0.0, terms=None):
+    def __call__(
+        self,
+        projected: torch.Tensor,
+        shape: AttentionShape,
+        key: int = 0,
+        p: float = 0.0,
+        terms: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """y (m, F), or (m, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H).
 
         α_ij = softmax over the in-edges of i of LeakyReLU(a_dst_i + a_src_j); rows without in-edges give zeros. p:
@@ -83,7 +104,16 @@ class AdditiveAttention:
         """
         return _Attend.apply(projected, terms, self, shape, key, p)
 
-    def forward(self, projected, shape, key, p, terms=None, into=None, bias=None):
+    def forward(
+        self,
+        projected: torch.Tensor,
+        shape: AttentionShape,
+        key: int,
+        p: float,
+        terms: torch.Tensor | None = None,
+        into: list[torch.Tensor] | None = None,
+        bias: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
         """(y (m, F), a_dst (m, H), top (m, H), share (m, H)) without autograd. into: where to write them, or None;
         bias: (F,), added to y, or None.
 
@@ -110,7 +140,7 @@ class AdditiveAttention:
                 # The own block comes first: with its logits lowered instead, the softmax is the same.
                 maximum -= self.remote_logit
                 shifted = True
-            dropout = p and (p, key, self.output_ids[at], columns)
+            dropout = (p, key, self.output_ids[at], columns) if p else None
             for indptr, indices, stored, what in self._parts(each.block, self.forward_edges, terms):
                 kernels.attend_forward(
                     y[at],
@@ -123,8 +153,8 @@ class AdditiveAttention:
                     heads=h,
                     slope=shape.slope,
                     rows=stored,
-                    edge_term=what and what.term(terms),
-                    dropout=dropout or None,
+                    edge_term=None if what is None else what.term(),
+                    dropout=dropout,
                     complete=complete,
                     bias=bias if complete else None,
                 )
@@ -136,7 +166,19 @@ class AdditiveAttention:
             top += self.remote_logit
         return y, a_dst, top, share[0] if share else None
 
-    def backward(self, gy, projected, y, a_dst, top, share, shape, key, p, terms=None):
+    def backward(
+        self,
+        gy: torch.Tensor,
+        projected: torch.Tensor,
+        y: torch.Tensor,
+        a_dst: torch.Tensor,
+        top: torch.Tensor,
+        share: torch.Tensor | None,
+        shape: AttentionShape,
+        key: int,
+        p: float,
+        terms: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """The gradients of `projected` (n_p, F + 2H) and of terms. gy: of y, already divided by H if heads are
         averaged.
         """
@@ -146,7 +188,17 @@ class AdditiveAttention:
         (gradient,), g_terms = self.from_bundle(sent, projected, shape, key, p, terms)
         return gradient, g_terms
 
-    def from_bundle(self, sent, projected, shape, key, p, terms=None, overwrite=False, bias=None):
+    def from_bundle(
+        self,
+        sent: torch.Tensor,
+        projected: torch.Tensor,
+        shape: AttentionShape,
+        key: int,
+        p: float,
+        terms: torch.Tensor | None = None,
+        overwrite: bool = False,
+        bias: torch.Tensor | None = None,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
         """(the gradient of `projected` in parts of consecutive rows, that of terms) from sent = [gy | a_dst | top | D]
         of own rows, gy being times the share if there is one. overwrite: whether it may stand in `projected`; without,
         it is one part. bias: (F,), that was added to the y of D, and taken off; or None.
@@ -169,7 +221,8 @@ class AdditiveAttention:
         for each in work(stream, rows_of, "halo_backward", Returns(ga_dst), terms is None, interior):
             at, complete, edges = each.at, each.complete, self.backward_edges
             columns = column_ids(each.block, self.output_ids, self.backward_ids, len(each.rows))
-            dropout = p and (p, key, columns, self.ids[at])
+            dropout = (p, key, columns, self.ids[at]) if p else None
+            assert each.back is not None, "Returns were given"
             to = gradient[at, : f + h] if complete else sums[at]
             self._spread(
                 to, each.back, own[at], each.rows, each.block, edges, shape, dropout, terms, g_terms, complete, bias
@@ -178,32 +231,34 @@ class AdditiveAttention:
             part[:, f + h :] = of_part
         return parts, g_terms
 
-    def _first_interior(self, stream, terms):
+    def _first_interior(self, stream: RowStream, terms: torch.Tensor | None) -> int:
         """The first of the rows that are done in one pass; none where edges have terms, made for some edges at a
         time.
         """
-        return stream.edges.first_interior if self._takes_interior(terms) else stream.own.num_rows
+        # Interior rows are done in one pass along an EdgeStream alone.
+        return cast(EdgeStream, stream).edges.first_interior if self._takes_interior(terms) else stream.own.num_rows
 
-    def _takes_interior(self, terms):
+    def _takes_interior(self, terms: torch.Tensor | None) -> bool:
         """Whether interior rows are done in one pass."""
         return terms is None
 
-    def shares(self, shape):
+    def shares(self, shape: AttentionShape) -> bool:
         """Whether the maximum and the inverse of the denominator are kept apart, and gradients sent times the
         latter.
         """
-        return not shape.average and self.backward_stream.wire.type is None
+        # Pushed attention, which has other streams, has a `shares` of its own.
+        return not shape.average and cast(Stream, self.backward_stream).wire.type is None
 
     @property
-    def num_outputs(self):
+    def num_outputs(self) -> int:
         """m."""
         return self.forward_stream.own.num_rows
 
-    def _computed(self, x):
+    def _computed(self, x: torch.Tensor) -> torch.Tensor:
         """The rows of x (n_p, …) that are computed."""
         return x if self.outputs is None else x[self.outputs]
 
-    def _placed(self, of_computed, num_rows):
+    def _placed(self, of_computed: torch.Tensor, num_rows: int) -> torch.Tensor:
         """The gradients (n_p, H) of all own rows from those of computed ones (m, H)."""
         if self.outputs is None:
             return of_computed
@@ -213,19 +268,19 @@ class AdditiveAttention:
 
     def _spread(
         self,
-        gradient,
-        ga_dst,
-        own,
-        sent,
-        block,
-        edges,
-        shape,
-        dropout,
-        terms=None,
-        g_terms=None,
-        complete=False,
-        bias=None,
-    ):
+        gradient: torch.Tensor,
+        ga_dst: torch.Tensor,
+        own: torch.Tensor,
+        sent: torch.Tensor,
+        block: Block,
+        edges: EdgeList | None,
+        shape: AttentionShape,
+        dropout: Dropout | None,
+        terms: torch.Tensor | None = None,
+        g_terms: torch.Tensor | None = None,
+        complete: bool = False,
+        bias: torch.Tensor | None = None,
+    ) -> None:
         """Add what a block's edges give to the gradients of [z | a_src], which `complete` makes anew, of a_dst, and of
         terms.
 
@@ -235,7 +290,7 @@ class AdditiveAttention:
         """
         f = shape.columns
         for indptr, indices, stored, what in self._parts(block, edges, terms):
-            g_term = what and own.new_empty(len(indices), shape.heads)
+            g_term = None if what is None else own.new_empty(len(indices), shape.heads)
             kernels.attend_backward(
                 gradient[:, :f],
                 gradient[:, f:],
@@ -248,32 +303,36 @@ class AdditiveAttention:
                 slope=shape.slope,
                 shared=shape.average,
                 rows=stored,
-                edge_term=what and what.term(terms),
+                edge_term=None if what is None else what.term(),
                 g_edge_term=g_term,
-                dropout=dropout or None,
+                dropout=dropout,
                 complete=complete,
                 bias=bias,
             )
-            if what:
-                what.add_gradient(g_terms, g_term)
+            if what is not None:
+                what.add_gradient(g_terms, g_term)  # type: ignore[arg-type] # both are there where terms are
 
-    def _parts(self, block, edges, terms):
+    def _parts(
+        self, block: Block, edges: EdgeList | None, terms: torch.Tensor | None
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, "_Carried | None"]]:
         """(indptr, indices, rows, what the edges carry) of a block: all of it where edges have no terms, else tiles."""
         if terms is None:
             yield block.indptr, block.indices, block.rows, None
             return
-        for tile in tiles(block, TILE_EDGES, None, None):
+        assert edges is not None and block.edge is not None, "models with terms have their edges kept"
+        for tile in edge_tiles(block, TILE_EDGES, None, None):
             edge = block.edge[tile.first : tile.last].long()
             carried = edges.weight[edge] if len(terms) == 1 and edges.weight is not None else None
             yield (
                 tile.indptr,
                 tile.sources,
                 tile.rows,
-                _Carried(carried, None if carried is not None else edges.type[edge]),
+                # Without weights to read, the edges have types.
+                _Carried(terms, carried, None if carried is not None else edges.type[edge]),  # type: ignore[index]
             )
 
 
-def inner_products(out, gy, y, shape, scaled):
+def inner_products(out: torch.Tensor, gy: torch.Tensor, y: torch.Tensor, shape: AttentionShape, scaled: bool) -> None:
     """D (n, H) = <gy, y> per head, into `out`. scaled: that holds the shares, and gy becomes times these."""
     if not shape.average:
         kernels.elu_gradient(gy, gy, None, y, out, scaled=scaled)
@@ -284,33 +343,48 @@ def inner_products(out, gy, y, shape, scaled):
             kernels.elu_gradient(gy[rows], gy[rows], None, columns, out[rows, head : head + 1])
 
 
-def column_ids(block, own_ids, halo_ids, count):
+def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, count: int) -> torch.Tensor:
     """The original ids of a block's columns."""
     return own_ids if block.first_column is None else halo_ids[block.first_column : block.first_column + count]
 
 
 @dataclass(frozen=True)
 class _Carried:
-    """What some edges carry, of which their terms are made: weight (E,), or type int32 (E,)."""
+    """What some edges carry, weight (E,) or type int32 (E,): with the coefficients it makes their terms."""
 
+    coefficients: torch.Tensor
     weight: torch.Tensor | None
     type: torch.Tensor | None
 
-    def term(self, coefficients):
+    def term(self) -> torch.Tensor:
         """(E, H)."""
-        return coefficients[self.type.long()] if self.weight is None else self.weight.unsqueeze(1) * coefficients
+        if self.weight is None:
+            return self.coefficients[self._types]
+        return self.weight.unsqueeze(1) * self.coefficients
 
-    def add_gradient(self, total, gradient):
+    def add_gradient(self, total: torch.Tensor, gradient: torch.Tensor) -> None:
         """Add the gradient of the terms (E, H) to that of the coefficients."""
         if self.weight is None:
-            total.index_add_(0, self.type.long(), gradient)
+            total.index_add_(0, self._types, gradient)
         else:
             total += self.weight @ gradient
+
+    @property
+    def _types(self) -> torch.Tensor:
+        return self.type.long()  # type: ignore[union-attr] # where there is no weight there is a type
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, projected, terms, operator, shape, key, p):
+    def forward(
+        ctx: Any,
+        projected: torch.Tensor,
+        terms: torch.Tensor | None,
+        operator: AdditiveAttention,
+        shape: AttentionShape,
+        key: int,
+        p: float,
+    ) -> torch.Tensor:
         projected = projected.contiguous()
         y, a_dst, top, share = operator.forward(projected, shape, key, p, terms)
         ctx.save_for_backward(projected, y, a_dst, top, share, terms)
@@ -318,7 +392,7 @@ class _Attend(torch.autograd.Function):
         return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         projected, y, a_dst, top, share, terms = ctx.saved_tensors
         operator, shape, key, p = ctx.settings
         gy = gy / shape.heads if shape.average else gy.contiguous()

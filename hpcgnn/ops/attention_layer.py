@@ -1,23 +1,40 @@
 """A layer of additive attention as one operator: projection, attention, bias, and the activation before it.
 
-It keeps its input h, the projections, and its own output; those of a constant input are computed again for the
-gradient. Its output stands in a matrix that has what its gradient will send beside it, [gy | a_dst | top | D], where gy
-is times the shares (see additive_attention.py), which stand in the place of D until then, if there are any. A layer
-above that this output is handed over to (handover.py) writes the gradient over it, times the shares, and sending it
-copies nothing. D_i = <gy_i, y_i> is then beyond computing, so the layer above makes it while it still has both, beside
-its rows, and the gradient of the bias in the same pass.
+The layer keeps its input h, the projections, and its own output. The projections of a constant input are not kept but
+computed again for the gradient. The output stands in a matrix that has beside it what the backward pass will send,
+[gy | a_dst | top | D]. There gy is times the shares (see additive_attention.py), if there are any; until D is made, the
+shares stand in its place.
+
+A layer above that the output is handed over to (handover.py) writes the gradient, times the shares, over the output.
+Sending the gradient then copies nothing. But D_i = <gy_i, y_i> cannot be computed any more once y_i is gone. So the
+layer above makes D while it still has both, and the gradient of the bias in the same pass.
 """
+
+from typing import Any, cast
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.ops.additive_attention import inner_products
+from hpcgnn.memory.arena import Arena
+from hpcgnn.ops.activation_dropout import EluDropout
+from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, inner_products
 from hpcgnn.ops.attention_projection import project, project_backward
 from hpcgnn.ops.handover import Handover, Loan
 from hpcgnn.ops.row_tiles import in_rows
 
 
-def attention_layer(x, weight, bias, terms, operator, shape, key, p, *, hand_over=False):
+def attention_layer(
+    x: torch.Tensor | Handover,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    terms: torch.Tensor | None,
+    operator: AdditiveAttention,
+    shape: AttentionShape,
+    key: int,
+    p: float,
+    *,
+    hand_over: bool = False,
+) -> torch.Tensor | Handover:
     """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
     x: a tensor, or a Handover, whose activation (EluDropout) is done first and whose gradient is written over its rows.
@@ -28,7 +45,9 @@ def attention_layer(x, weight, bias, terms, operator, shape, key, p, *, hand_ove
     lends = hand_over and not shape.average
     if lends and bias is None:
         bias = weight.new_zeros(shape.columns)  # the layer above takes it off again when it makes D
-    settings = _Settings(operator, shape, key, p, activation, below, lends)
+    # What hands rows over to a layer of attention gives them the activation that the layer names.
+    elu = cast(EluDropout | None, activation)
+    settings = _Settings(operator, shape, key, p, elu, below, lends)
     y = _Layer.apply(x, weight, bias, terms, settings)
     return Handover(y, settings.loan) if hand_over else y
 
@@ -38,14 +57,31 @@ class _Settings:
     made by its forward pass where `lends`.
     """
 
-    def __init__(self, operator, shape, key, p, activation, below, lends):
+    def __init__(
+        self,
+        operator: AdditiveAttention,
+        shape: AttentionShape,
+        key: int,
+        p: float,
+        activation: EluDropout | None,
+        below: Loan | None,
+        lends: bool,
+    ) -> None:
         self.operator, self.shape, self.key, self.p = operator, shape, key, p
-        self.activation, self.below, self.lends, self.loan = activation, below, lends, None
+        self.activation, self.below, self.lends = activation, below, lends
+        self.loan: Loan | None = None
 
 
 class _Layer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, terms, settings):
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        terms: torch.Tensor | None,
+        settings: _Settings,
+    ) -> torch.Tensor:
         operator, shape, key, p = settings.operator, settings.shape, settings.key, settings.p
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         projected = project(x, weight, settings.activation, arena)
@@ -62,7 +98,7 @@ class _Layer(torch.autograd.Function):
                 out.add_(bias)
         else:
             out = y
-        if settings.lends:
+        if settings.lends and bias is not None:
             settings.loan = Loan(y.detach(), bundle[:, f + 2 * h :], bias.detach(), shares)
         ctx.settings, ctx.x = settings, x
         ctx.projected = projected if ctx.needs_input_grad[0] else None
@@ -70,7 +106,7 @@ class _Layer(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         settings, (weight, bias, terms, bundle) = ctx.settings, ctx.rest
         operator, shape, key, p, below = settings.operator, settings.shape, settings.key, settings.p, settings.below
         x, projected, arena, activation = ctx.x, ctx.projected, operator.arena, settings.activation
@@ -87,7 +123,8 @@ class _Layer(torch.autograd.Function):
         own_bias = None if shape.average else bias
         parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True, bias=own_bias)
         del projected, sent
-        wanted, asked = ctx.needs_input_grad[0], (None, None, None, False)
+        wanted = ctx.needs_input_grad[0]
+        asked: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, bool] = None, None, None, False
         if wanted and below is not None:
             asked = below.dots, below.bias, torch.zeros_like(below.bias), below.scaled
         gx, g_weight = project_backward(parts, x, weight, activation, wanted, *asked, arena)
@@ -97,7 +134,9 @@ class _Layer(torch.autograd.Function):
         return gx, g_weight, g_bias, g_terms, None
 
 
-def _bundle(gy, bundle, bias, shape, scaled, arena):
+def _bundle(
+    gy: torch.Tensor, bundle: torch.Tensor, bias: torch.Tensor | None, shape: AttentionShape, scaled: bool, arena: Arena
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """([gy | a_dst | top | D] of own rows, gy being times the shares, and the gradient of the bias).
 
     bundle: [y | a_dst | top | shares, or nothing yet], without the last of these for averaged heads. scaled: whether

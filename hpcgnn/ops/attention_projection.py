@@ -3,21 +3,38 @@ gradients: in one pass where the kernels can, else some rows at a time, which st
 next.
 """
 
+from collections.abc import Sequence
+
+import torch
+
 from hpcgnn import kernels
+from hpcgnn.memory.arena import Arena
+from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.row_tiles import row_tiles, tile_rows
 
 
-def project(x, weight, activation, arena):
+def project(x: torch.Tensor, weight: torch.Tensor, activation: EluDropout | None, arena: Arena) -> torch.Tensor:
     """activation(x) W (n, d_out), of arena's memory. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout or
     None.
     """
     out = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
     for rows, scratch in _tiles(x, activation, 1, arena):
-        kernels.project(out[rows], x[rows], weight, activation and activation.of(rows), scratch)
+        kernels.project(out[rows], x[rows], weight, None if activation is None else activation.of(rows), scratch)
     return out
 
 
-def project_backward(parts, x, weight, activation, wanted, dots, bias, sums, scaled, arena):
+def project_backward(
+    parts: Sequence[torch.Tensor],
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    activation: EluDropout | None,
+    wanted: bool,
+    dots: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    sums: torch.Tensor | None,
+    scaled: bool,
+    arena: Arena,
+) -> tuple[torch.Tensor | None, torch.Tensor]:
     """(gx or None, g_weight) from the gradient (n, d_out) of what `project` gave, in parts of consecutive rows.
 
     wanted: whether gx is. With an activation it is written over x. dots, bias, sums, scaled: see
@@ -36,7 +53,7 @@ def project_backward(parts, x, weight, activation, wanted, dots, bias, sums, sca
                 x[at],
                 part[rows],
                 weight,
-                activation and activation.of(at),
+                None if activation is None else activation.of(at),
                 dots if dots is None else dots[at],
                 bias,
                 sums,
@@ -47,7 +64,9 @@ def project_backward(parts, x, weight, activation, wanted, dots, bias, sums, sca
     return gx, g_weight
 
 
-def _tiles(x, activation, count, arena):
+def _tiles(
+    x: torch.Tensor, activation: EluDropout | None, count: int, arena: Arena
+) -> list[tuple[slice, torch.Tensor | None]]:
     """(rows, memory to work in): all rows at once, or as many as stay in the cache."""
     if kernels.one_pass(x.dtype):
         return [(slice(0, len(x)), None)] if len(x) else []

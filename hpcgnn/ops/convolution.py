@@ -20,15 +20,33 @@ Where a layer widens its input this would stream gy, the wider side: such layers
 (nn/conv.py).
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.memory.arena import Arena
+from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles, tile_rows
 
+if TYPE_CHECKING:
+    from hpcgnn.ops.linear_operator import LinearOperator
 
-def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):
+#: drop(x, rows, out): writes what dropout leaves of some rows to `out`; see dropped_rows.
+Drop = Callable[[torch.Tensor, slice, torch.Tensor], None]
+
+
+def convolve(
+    x: torch.Tensor,
+    neighbour: torch.Tensor,
+    own: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    operator: "LinearOperator",
+    activation: ReluDropout | None = None,
+    kept: torch.dtype | None = None,
+) -> torch.Tensor:
     """y (m, d_out) of own rows x (n_p, d_in), differentiable; m = n_p unless the operator computes some rows only.
     Collective.
 
@@ -40,7 +58,13 @@ def convolve(x, neighbour, own, bias, operator, activation=None, kept=None):
     return _Convolve.apply(x, neighbour, own, bias, operator, activation, kept or neighbour.dtype)
 
 
-def combine(parts, bias, arena, outputs=None, kept=None):
+def combine(
+    parts: Sequence[tuple[torch.Tensor, torch.Tensor, Drop | None]],
+    bias: torch.Tensor | None,
+    arena: Arena,
+    outputs: torch.Tensor | None = None,
+    kept: torch.dtype | None = None,
+) -> torch.Tensor:
     """Σ_k dropout_k(x_k) W_k + b for constant inputs: (m, d_out), differentiable in the weights and b (d_out,), or
     None. Local.
 
@@ -55,7 +79,16 @@ def combine(parts, bias, arena, outputs=None, kept=None):
 
 class _Convolve(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, neighbour, own, bias, operator, activation, kept):
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        neighbour: torch.Tensor,
+        own: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        operator: "LinearOperator",
+        activation: ReluDropout | None,
+        kept: torch.dtype,
+    ) -> torch.Tensor:
         x, arena, dtype = x.contiguous(), operator.arena, neighbour.dtype
         ctx.operator, ctx.activation, ctx.has_bias = operator, activation, bias is not None
         ctx.x, ctx.weights = x, (neighbour, own)  # x is written to: autograd must not watch it
@@ -71,7 +104,7 @@ class _Convolve(torch.autograd.Function):
         results, taken = Cast(arena, y, dtype), _Taken(x, operator, inputs)
         for rows, aggregate in operator.tiles(sent, y=y):
 
-            def result(out):
+            def result(out: torch.Tensor) -> None:
                 if first:
                     out.copy_(aggregate) if bias is None else torch.add(aggregate, bias, out=out)
                 else:
@@ -83,7 +116,7 @@ class _Convolve(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, (neighbour, own), operator, activation = ctx.x, ctx.weights, ctx.operator, ctx.activation
         arena, dtype = operator.arena, neighbour.dtype
         gy = gy.contiguous()
@@ -91,9 +124,8 @@ class _Convolve(torch.autograd.Function):
         wider = gy.element_size() > x.element_size()
         sent = arena.empty(*gy.shape, dtype=x.dtype).copy_(gy) if wider else gy
         needs_x = ctx.needs_input_grad[0]
-        g_neighbour, g_own = (
-            weight if weight is None else weight.new_zeros(weight.shape) for weight in (neighbour, own)
-        )
+        g_neighbour = neighbour.new_zeros(neighbour.shape)
+        g_own = None if own is None else own.new_zeros(own.shape)
         g_bias = torch.zeros_like(neighbour[0]) if ctx.has_bias else None
         gx = None
         if needs_x:
@@ -108,22 +140,22 @@ class _Convolve(torch.autograd.Function):
             mine, place = operator.outputs_of(rows)
             part, g = inputs.read(x[rows]), gradients.read(gy[mine])
             in_place = activation is None and x.dtype == dtype
-            out = None if not needs_x else gx[rows] if in_place else spare[: len(part)]
+            out = None if gx is None else gx[rows] if in_place else spare[: len(part)]
             kernels.project_backward(out, g_neighbour, part, t, neighbour)
-            if own is None:
+            if g_own is None:
                 if g_bias is not None:
                     kernels.bias_gradient(g_bias, g)
-            elif place is None:
+            elif place is None or apart is None:  # both or none
                 kernels.project_backward(out, g_own, part, g, own, y_sums=g_bias, add=needs_x)
             else:
-                beside = apart[: len(g)] if needs_x else None
+                beside = None if out is None else apart[: len(g)]
                 kernels.project_backward(beside, g_own, taken(mine), g, own, y_sums=g_bias)
-                if needs_x:
+                if out is not None and beside is not None:
                     out.index_add_(0, place, beside)
-            if activation is not None and needs_x:
+            if activation is not None and gx is not None:
                 activation.gradient(out, part, part)
                 inputs.store(gx[rows], part)
-            elif needs_x and not in_place:
+            elif gx is not None and not in_place:
                 gx[rows].copy_(out)
         ctx.x = None
         return gx, g_neighbour, g_own, g_bias, None, None, None
@@ -134,12 +166,12 @@ class _Taken:
     moved.
     """
 
-    def __init__(self, x, operator, cast):
+    def __init__(self, x: torch.Tensor, operator: "LinearOperator", cast: Cast) -> None:
         self._x, self._outputs, self._cast = x, operator.outputs, cast
         if self._outputs is not None:
             self._memory = operator.arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
 
-    def __call__(self, rows):
+    def __call__(self, rows: slice) -> torch.Tensor:
         """x at outputs[rows]: valid until the next."""
         if self._outputs is None:
             return self._cast.read(self._x[rows])
@@ -149,13 +181,15 @@ class _Taken:
 
 class _Combine(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, constants, kept, bias, *weights):
+    def forward(
+        ctx: Any, constants: "_Constants", kept: torch.dtype, bias: torch.Tensor | None, *weights: torch.Tensor
+    ) -> torch.Tensor:
         ctx.constants, ctx.weights, ctx.has_bias = constants, weights, bias is not None
         y = constants.arena.empty(constants.count, weights[0].shape[1], dtype=kept)
         results = Cast(constants.arena, y, constants.dtype)
         for rows, parts in constants.dropped():
 
-            def result(out):
+            def result(out: torch.Tensor) -> None:
                 kernels.multiply(out, parts[0], weights[0], bias)
                 for part, weight in zip(parts[1:], weights[1:]):
                     kernels.multiply(out, part, weight, add=True)
@@ -164,7 +198,7 @@ class _Combine(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         constants, gy = ctx.constants, in_rows(gy)
         gradients = Cast(constants.arena, gy, read_type(gy, constants.dtype))
         g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype) if ctx.has_bias else None
@@ -182,18 +216,18 @@ class _Combine(torch.autograd.Function):
 class _Constants:
     """The inputs of `combine`. dtype: to compute with."""
 
-    inputs: tuple
-    drops: tuple
+    inputs: tuple[torch.Tensor, ...]
+    drops: tuple[Drop | None, ...]
     outputs: torch.Tensor | None
     dtype: torch.dtype
-    arena: object
+    arena: Arena
 
     @property
-    def count(self):
+    def count(self) -> int:
         """Rows of the result."""
         return len(self.inputs[0]) if self.outputs is None else len(self.outputs)
 
-    def dropped(self):
+    def dropped(self) -> Iterator[tuple[slice, list[torch.Tensor]]]:
         """Yield (rows, the inputs' rows after dropout, to compute with); valid only until the next."""
         tiles = row_tiles(self.count)
         types = [self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops)]
@@ -207,12 +241,14 @@ class _Constants:
         for rows in tiles:
             yield rows, [self._part(rows, *each) for each in zip(self.inputs, self.drops, casts, spares)]
 
-    def _part(self, rows, x, drop, cast, spare):
+    def _part(
+        self, rows: slice, x: torch.Tensor, drop: Drop | None, cast: Cast, spare: torch.Tensor | None
+    ) -> torch.Tensor:
         spare = None if spare is None else spare[: rows.stop - rows.start]
         part = x[rows] if self.outputs is None else torch.index_select(x, 0, self.outputs[rows], out=spare)
         part = cast.read(part)
         if not drop:
             return part
-        out = spare if x.dtype == self.dtype else part
+        out = part if spare is None or x.dtype != self.dtype else spare
         drop(part, rows, out)
         return out

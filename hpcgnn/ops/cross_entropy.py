@@ -1,12 +1,15 @@
 """Cross-entropy over some rows of the logits, whose gradient is made with the loss, so that nothing else is kept."""
 
+from typing import Any
+
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.row_tiles import in_rows
 
 
-def cross_entropy(logits, rows, labels, arena):
+def cross_entropy(logits: torch.Tensor, rows: torch.Tensor | None, labels: torch.Tensor, arena: Arena) -> torch.Tensor:
     """Σ over `rows` of −log softmax(logits)[label]: a scalar, differentiable in logits (n, C).
 
     rows: int64 (m,), increasing, or None for all; labels: int64 (m,).
@@ -17,7 +20,9 @@ def cross_entropy(logits, rows, labels, arena):
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, logits, rows, labels, arena):
+    def forward(
+        ctx: Any, logits: torch.Tensor, rows: torch.Tensor | None, labels: torch.Tensor, arena: Arena
+    ) -> torch.Tensor:
         logits = in_rows(logits)
         ctx.gradient = arena.empty_like(logits) if ctx.needs_input_grad[0] else None
         if ctx.gradient is not None and rows is not None:
@@ -25,6 +30,6 @@ class _CrossEntropy(torch.autograd.Function):
         return logits.new_tensor(kernels.cross_entropy(ctx.gradient, logits, rows, labels))
 
     @staticmethod
-    def backward(ctx, g_loss):
+    def backward(ctx: Any, g_loss: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         gradient, ctx.gradient = ctx.gradient, None
         return gradient.mul_(g_loss), None, None, None

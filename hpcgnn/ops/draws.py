@@ -5,6 +5,7 @@ generator (Salmon et al., SC'11). Masks are recomputed rather than stored, two r
 talking, and the training curve does not depend on the number of ranks or on the partition.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import torch
@@ -27,14 +28,14 @@ class Purpose(IntEnum):
 class Randomness:
     """All draws of a run. seed: any int. epoch: set by the training loop before each step."""
 
-    def __init__(self, seed):
+    def __init__(self, seed: int) -> None:
         self.seed, self.epoch = seed, 0
 
-    def key(self, purpose, layer):
+    def key(self, purpose: Purpose, layer: int) -> int:
         """The 64-bit key of one stream of draws in the present epoch."""
         return kernels.stream_key(self.seed, self.epoch, layer, int(purpose))
 
-    def uniform(self, shape, index):
+    def uniform(self, shape: Sequence[int], index: int) -> torch.Tensor:
         """Numbers in [0, 1) for the initial value of parameter number `index`: float64 tensor; the same in every
         epoch.
         """

@@ -1,5 +1,8 @@
 """Dropout whose mask is recomputed in the backward pass instead of stored."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from hpcgnn import kernels
@@ -7,23 +10,23 @@ from hpcgnn import kernels
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, ids, key, p):
+    def forward(ctx: Any, x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> torch.Tensor:
         ctx.ids, ctx.key, ctx.p = ids, key, p
         return _apply(x, ids, key, p)
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return _apply(gy, ctx.ids, ctx.key, ctx.p), None, None, None
 
 
-def _apply(x, ids, key, p):
+def _apply(x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> torch.Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)
     kernels.dropout(out, x, ids, key, p)
     return out
 
 
-def dropout(x, ids, key, p):
+def dropout(x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> torch.Tensor:
     """x (n, F) with elements zeroed with probability p and the others scaled by 1/(1-p).
 
     ids: int64 (n,) original node ids; key: of the stream of draws (see draws.py). The identity for p = 0.
@@ -31,12 +34,12 @@ def dropout(x, ids, key, p):
     return x if p == 0 else _Dropout.apply(x, ids, key, p)
 
 
-def dropped_rows(ids, key, p):
+def dropped_rows(ids: torch.Tensor, key: int, p: float) -> Callable[[torch.Tensor, slice, torch.Tensor], None]:
     """A function (x, rows, out) that writes to `out` what dropout leaves of the rows `rows` (a slice) of a matrix,
     given as x.
     """
 
-    def drop(x, rows, out):
+    def drop(x: torch.Tensor, rows: slice, out: torch.Tensor) -> None:
         kernels.dropout(out, x, ids[rows], key, p)
 
     return drop

@@ -1,10 +1,10 @@
 """What a layer gives away with its output, and what must come back for it.
 
 Between two layers stand an activation and dropout, and one matrix: the output of the layer below. Whoever comes above
-needs it once. So the model hands it over with its memory: the layer above applies the activation itself, some rows at a
-time, in the place of the rows or on the way into its product, and in the backward pass writes the gradient over them. A
-layer below that needs more than that gradient (attention_layer.py) lends its memory, and gets it back with what it
-asked for.
+needs that output once. So the model hands the output over with its memory. The layer above applies the activation
+itself, some rows at a time, in the place of the rows or on the way into its product. In the backward pass it writes the
+gradient over the rows. A layer below that needs more than that gradient (attention_layer.py) lends the memory, and gets
+it back with what it asked for.
 
 Nobody else may use rows that were handed over. Taking them twice is refused, whoever saved them before for a gradient
 gets autograd's error about tensors modified in place, and a loan that does not come back as it was given is refused.
@@ -14,24 +14,27 @@ from dataclasses import dataclass
 
 import torch
 
+from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
+
 
 class Loan:
     """Memory that a layer of attention lends with its output y (m, F), and what comes back in it.
 
-    y: y as a plain tensor, over which its gradient comes back, times the shares where `scaled`. dots: (m, H), where D =
-    <gy, y> per head comes back, from the shares where these stand there. bias: (F,), which is in y, and of which the
-    gradient comes back in `sums`.
+    y: y as a plain tensor; its gradient comes back over it, times the shares where `scaled`. dots: (m, H), has the
+    shares where `scaled`; D = <gy, y> per head comes back there. bias: (F,), the bias that is in y; its gradient comes
+    back in `sums`.
     """
 
-    def __init__(self, y, dots, bias, scaled):
+    def __init__(self, y: torch.Tensor, dots: torch.Tensor, bias: torch.Tensor, scaled: bool) -> None:
         self.y, self.dots, self.bias, self.scaled = y, dots, bias, scaled
-        self.sums, self.taken, self.returned = None, False, False
+        self.sums: torch.Tensor | None = None
+        self.taken, self.returned = False, False
 
-    def give_back(self, sums):
+    def give_back(self, sums: torch.Tensor) -> None:
         """The layer above has written the gradient over y, and D to dots. sums: (F,), the gradient of the bias."""
         self.sums, self.returned = sums, True
 
-    def check_return(self, gradient):
+    def check_return(self, gradient: torch.Tensor) -> None:
         """Raise RuntimeError unless `gradient`, which autograd gives for y, is what the layer above wrote and no
         more.
         """
@@ -52,9 +55,9 @@ class Handover:
 
     rows: torch.Tensor
     loan: Loan | None = None
-    activation: object = None
+    activation: ReluDropout | EluDropout | None = None
 
-    def take(self, returns_loan=False):
+    def take(self, returns_loan: bool = False) -> tuple[torch.Tensor, Loan | None]:
         """(rows, loan) for the one who takes them over, and may write to the rows.
 
         Raises RuntimeError the second time, and for a loan that the taker does not return: it has to be a layer of
@@ -70,12 +73,12 @@ class Handover:
         torch.autograd.graph.increment_version(self.rows)
         return self.rows, self.loan
 
-    def keep(self):
+    def keep(self) -> torch.Tensor:
         """The rows, for those who do not take over: nothing is written to them, and the loan is void."""
         self._leave()
         return self.rows
 
-    def _leave(self):
+    def _leave(self) -> None:
         if self._left:
             raise RuntimeError("rows that were handed over can be taken once; use what the taker made of them")
         self._left = True
@@ -83,6 +86,6 @@ class Handover:
     _left = False
 
 
-def kept(rows):
+def kept(rows: torch.Tensor | Handover) -> torch.Tensor:
     """The rows of a Handover, kept; other rows as they are."""
     return rows.keep() if isinstance(rows, Handover) else rows

@@ -10,10 +10,12 @@ Where rows are narrowed on the way, the largest is taken of the narrowed ones, t
 would be asked of numbers that were rounded on one side only.
 """
 
+from typing import Any
+
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.stream import Rows
+from hpcgnn.exchange.stream import Rows, Stream
 
 
 class LargestNeighbour:
@@ -22,21 +24,21 @@ class LargestNeighbour:
     forward_stream, backward_stream: Stream along in-edges and along out-edges.
     """
 
-    def __init__(self, forward_stream, backward_stream):
+    def __init__(self, forward_stream: Stream, backward_stream: Stream) -> None:
         self.forward_stream, self.backward_stream = forward_stream, backward_stream
 
-    def __call__(self, x):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """y (n_p, F) from own rows x (n_p, F), differentiably."""
         return _Largest.apply(x, self)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(y, c), both (n_p, F), without autograd."""
         y, count = torch.full_like(x, -torch.inf), torch.zeros_like(x)
         for block, rows, _, _ in self.forward_stream(Rows(x), "halo_forward"):
             kernels.gather_largest(y, count, rows, block.indptr, block.indices, rows=block.rows)
         return y.masked_fill_(count == 0, 0), count
 
-    def backward(self, gy, x, y, count):
+    def backward(self, gy: torch.Tensor, x: torch.Tensor, y: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
         """The gradient of x (n_p, F)."""
         sent, gradient = torch.cat([gy / count.clamp(min=1), y], 1), torch.zeros_like(x)
         for block, rows, _, _ in self.backward_stream(Rows(sent), "halo_backward"):
@@ -46,7 +48,7 @@ class LargestNeighbour:
 
 class _Largest(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, operator):
+    def forward(ctx: Any, x: torch.Tensor, operator: LargestNeighbour) -> torch.Tensor:
         x = operator.forward_stream.wire.rounded(x.contiguous())
         y, count = operator.forward(x)
         ctx.save_for_backward(x, y, count)
@@ -54,5 +56,5 @@ class _Largest(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return ctx.operator.backward(gy, *ctx.saved_tensors), None

@@ -7,15 +7,20 @@ structure. (SAR, Mostafa, MLSys'22, section 3, pushes partial gradients back ins
 scatter-adds.)
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 
+from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.exchange.stream import Rows, Stream
-from hpcgnn.ops.linear_operator import LinearOperator
+from hpcgnn.graph.blocks import Block
+from hpcgnn.ops.linear_operator import LinearOperator, Tiled
 from hpcgnn.ops.row_tiles import row_tiles, sum_type, tile_rows
-from hpcgnn.ops.work import work
+from hpcgnn.ops.streams import EdgeStream
+from hpcgnn.ops.work import Work, work
 
 
 @dataclass(frozen=True)
@@ -24,21 +29,24 @@ class Direction:
     scales of the halo by (stream, scale), which both directions share.
     """
 
-    stream: Stream
+    stream: EdgeStream
     source_scale: torch.Tensor | None
     row_scale: torch.Tensor | None
     kind: str
-    halo_scales: dict
+    halo_scales: dict[tuple[int, int], torch.Tensor]
 
     @property
-    def halo_scale(self):
+    def halo_scale(self) -> torch.Tensor:
         """The source_scale of the halo, in halo order. Collective where it is first asked for."""
+        assert self.source_scale is not None, "asked for where rows are scaled"
         known = id(self.stream), id(self.source_scale)
         if known not in self.halo_scales:
-            self.halo_scales[known] = gather_halo(self.stream.plan, self.source_scale, self.stream.comm)
+            # Rows are of half precision here, which the features, what a CompactStream sends, never are.
+            stream = cast(Stream, self.stream)
+            self.halo_scales[known] = gather_halo(stream.plan, self.source_scale, stream.comm)
         return self.halo_scales[known]
 
-    def work(self, x):
+    def work(self, x: torch.Tensor) -> Iterator[Work]:
         """The Work (see work.py) for own rows x (n_p, F). Collective.
 
         Rows of half precision travel unscaled: scaling them before they are sent would round the rows of others once
@@ -52,7 +60,7 @@ class Direction:
             first = now.block.first_column
             yield now._replace(scale=own if first is None else halo[first : first + len(now.rows)])
 
-    def multiply(self, block, now, at, out, accumulate):
+    def multiply(self, block: Block, now: Work, at: slice, out: torch.Tensor, accumulate: bool) -> None:
         """Make the own rows `at` from a block of their edges, `out`, or add to it."""
         row_scale = None if self.row_scale is None else self.row_scale[at]
         block.multiply(now.rows, out, now.scale, row_scale, accumulate)
@@ -65,27 +73,35 @@ class LinearAggregation(LinearOperator):
     or None. constant: None, or (x, a stream): of rows that never change and travel in a way of their own.
     """
 
-    def __init__(self, inward, outward, row_scale, source_scale, outputs=None, constant=None):
+    def __init__(
+        self,
+        inward: Stream,
+        outward: Stream,
+        row_scale: torch.Tensor | None,
+        source_scale: torch.Tensor | None,
+        outputs: torch.Tensor | None = None,
+        constant: tuple[torch.Tensor, CompactStream] | None = None,
+    ) -> None:
         super().__init__(inward, outputs)
         shared: dict = {}
         self.forward = Direction(inward, source_scale, row_scale, "halo_forward", shared)
         self.adjoint = Direction(outward, row_scale, source_scale, "halo_backward", shared)
         self._constant = constant
 
-    def __call__(self, x):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self._constant is not None and x is self._constant[0]:
             return self._sum(replace(self.forward, stream=self._constant[1]), x)
         return super().__call__(x)
 
-    def multiply(self, x, out=None):
+    def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """R A S x without autograd, into `out` if it is given."""
         return self._sum(self.forward, x, out)
 
-    def multiply_transposed(self, gy):
+    def multiply_transposed(self, gy: torch.Tensor) -> torch.Tensor:
         """S A^T R gy without autograd."""
         return self._sum(self.adjoint, gy)
 
-    def _sum(self, way, x, y=None):
+    def _sum(self, way: Direction, x: torch.Tensor, y: torch.Tensor | None = None) -> torch.Tensor:
         stream, x = way.stream, x.contiguous()
         y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=sum_type(x.dtype)) if y is None else y
         y[: stream.edges.first_interior].zero_()
@@ -93,18 +109,20 @@ class LinearAggregation(LinearOperator):
             way.multiply(now.block, now, now.at, y[now.at], accumulate=not now.complete)
         return y
 
-    def tiles(self, x, transposed=False, y=None):
+    def tiles(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Tiled]:
         """See LinearOperator. Interior rows come while messages are on their way, and without a sum that outlives them;
         the others come when the last message has come.
         """
         way = self.adjoint if transposed else self.forward
         own, inner, dtype = way.stream.own, way.stream.edges.first_interior, sum_type(x.dtype)
         lent = y is not None and y.shape[1] == x.shape[1] and y.dtype == dtype
-        sums = y[:inner] if lent else self.arena.empty(inner, x.shape[1], dtype=dtype)
+        sums = y[:inner] if lent and y is not None else self.arena.empty(inner, x.shape[1], dtype=dtype)
         memory = self.arena.empty(min(tile_rows(), own.num_rows), x.shape[1], dtype=dtype)
         return self._tiles(way, x.contiguous(), sums, memory, lent)
 
-    def _tiles(self, way, x, sums, memory, lent):
+    def _tiles(
+        self, way: Direction, x: torch.Tensor, sums: torch.Tensor, memory: torch.Tensor, lent: bool
+    ) -> Iterator[Tiled]:
         sums.zero_()
         for now in way.work(x):
             if not now.complete:

@@ -1,8 +1,16 @@
 """What a linear aggregation is to a layer, however its rows are exchanged."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 
+from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.convolution import convolve
+from hpcgnn.ops.streams import BufferedStream
+
+#: (rows, what an operator makes of them).
+Tiled = tuple[slice, torch.Tensor]
 
 
 class LinearOperator:
@@ -12,26 +20,34 @@ class LinearOperator:
     A subclass has `multiply`, `multiply_transposed` and `tiles`.
     """
 
-    def __init__(self, stream, outputs=None):
+    def __init__(self, stream: BufferedStream, outputs: torch.Tensor | None = None) -> None:
         self.arena, self.outputs, self._own = stream.buffers.arena, outputs, stream.own
 
-    def __call__(self, x):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Aggregate own rows x (n_p, F) -> (m, F), differentiably."""
         return _Aggregate.apply(x, self)
 
-    def convolve(self, x, neighbour, own, bias, activation=None, kept=None):
+    def convolve(
+        self,
+        x: torch.Tensor,
+        neighbour: torch.Tensor,
+        own: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        activation: ReluDropout | None = None,
+        kept: torch.dtype | None = None,
+    ) -> torch.Tensor:
         """A(x) W_n + x W_s + b (m, d_out), differentiably; see convolution.py."""
         return convolve(x, neighbour, own, bias, self, activation, kept)
 
-    def multiply(self, x, out=None):
+    def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """A x without autograd, into `out` if it is given."""
         raise NotImplementedError
 
-    def multiply_transposed(self, gy):
+    def multiply_transposed(self, gy: torch.Tensor) -> torch.Tensor:
         """Aᵀ gy without autograd."""
         raise NotImplementedError
 
-    def tiles(self, x, transposed=False, y=None):
+    def tiles(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Tiled]:
         """An iterator of (rows, A x of these rows (or Aᵀ x)): all own rows, some at a time. Collective: exhaust it.
 
         What it yields is valid only until the next. The memory that it takes is taken before it returns. y: where sums
@@ -40,11 +56,11 @@ class LinearOperator:
         raise NotImplementedError
 
     @property
-    def num_outputs(self):
+    def num_outputs(self) -> int:
         """m."""
         return self._own.num_rows
 
-    def outputs_of(self, rows):
+    def outputs_of(self, rows: slice) -> tuple[slice, torch.Tensor | None]:
         """(slice of the computed rows that are among own rows `rows`, a slice; where each stands there, None: at its
         place).
         """
@@ -58,10 +74,10 @@ class LinearOperator:
 
 class _Aggregate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, operator):
+    def forward(ctx: Any, x: torch.Tensor, operator: LinearOperator) -> torch.Tensor:
         ctx.operator = operator
         return operator.multiply(x)
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return ctx.operator.multiply_transposed(gy), None

@@ -5,6 +5,7 @@ A new operator is a file of its own beside this one, and a description here. Pol
 """
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 
@@ -13,6 +14,7 @@ from hpcgnn.graph.norms import scales
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape
 from hpcgnn.ops.largest_neighbour import LargestNeighbour
 from hpcgnn.ops.linear_aggregation import LinearAggregation
+from hpcgnn.ops.linear_operator import LinearOperator
 from hpcgnn.ops.propagate import Propagation
 from hpcgnn.ops.pushed_aggregation import PushedAggregation
 from hpcgnn.ops.pushed_attention import PushedAttention
@@ -20,8 +22,10 @@ from hpcgnn.ops.relational import RelationalAggregation
 from hpcgnn.ops.row_tiles import sum_type
 from hpcgnn.ops.site import PushedSite, Site
 
+Made = TypeVar("Made")
 
-class Operator:
+
+class Operator(Generic[Made]):
     """The description of an operator; equal ones are one operator. Subclasses are frozen dataclasses.
 
     models: those that ask for it, in words, for the errors of policies that cannot give it; pushes: whether `pushed`
@@ -31,11 +35,11 @@ class Operator:
     models = ""
     pushes = False
 
-    def exact(self, site: Site):
+    def exact(self, site: Site) -> Made:
         """The operator on all remote rows. By all ranks together. Raises ConfigError."""
         raise NotImplementedError
 
-    def pushed(self, site: PushedSite):
+    def pushed(self, site: PushedSite) -> Made:
         """The operator on some or old remote rows, with gradients that are pushed to their owners. By all ranks
         together.
         """
@@ -43,44 +47,44 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Linear(Operator):
+class Linear(Operator[LinearOperator]):
     """R A S. norm: a key of graph/norms.py; dtype: of the rows."""
 
     norm: str
     dtype: torch.dtype
     pushes = True
 
-    def exact(self, site):
-        factors = scales(site.local, self.norm, sum_type(self.dtype))
-        return LinearAggregation(site.inward, site.outward, *factors, site.local.outputs, site.constant)
+    def exact(self, site: Site) -> LinearAggregation:
+        row_scale, source_scale = scales(site.local, self.norm, sum_type(self.dtype))
+        return LinearAggregation(site.inward, site.outward, row_scale, source_scale, site.local.outputs, site.constant)
 
-    def pushed(self, site: PushedSite):
+    def pushed(self, site: PushedSite) -> PushedAggregation:
         return PushedAggregation(site, *scales(site.local, self.norm, self.dtype))
 
 
 @dataclass(frozen=True)
-class Attention(Operator):
+class Attention(Operator[AdditiveAttention]):
     """Additive attention."""
 
     shape: AttentionShape
     pushes = True
 
-    def exact(self, site):
+    def exact(self, site: Site) -> AdditiveAttention:
         local, ids = site.local, (site.facts.inward_ids, site.facts.outward_ids)
         edges = local.inward.edges, local.outward.edges
         return AdditiveAttention(site.inward, site.outward, local.original_id, *ids, edges, local.outputs)
 
-    def pushed(self, site: PushedSite):
+    def pushed(self, site: PushedSite) -> PushedAttention:
         return PushedAttention(site)
 
 
 @dataclass(frozen=True)
-class Largest(Operator):
+class Largest(Operator[LargestNeighbour]):
     """The largest of the in-neighbours, by column."""
 
     models = "that take the largest of the neighbours (sage with --aggregator max or pool)"
 
-    def exact(self, site):
+    def exact(self, site: Site) -> LargestNeighbour:
         if site.wire.name == "int8":  # its scale differs from row to row, so that x_j = y_i cannot be asked
             raise ConfigError(
                 "--halo-dtype int8 cannot be used where the largest of the neighbours is taken (sage with "
@@ -90,24 +94,25 @@ class Largest(Operator):
 
 
 @dataclass(frozen=True)
-class Relational(Operator):
+class Relational(Operator[RelationalAggregation]):
     """Relational aggregation. relations: their number; dtype: of the rows."""
 
     relations: int
     dtype: torch.dtype
     models = "with relations (rgcn)"
 
-    def exact(self, site):
+    def exact(self, site: Site) -> RelationalAggregation:
         local, (inward, outward) = site.local, site.facts.relation_weights(self.relations, self.dtype)
-        along_in_edges = site.inward, local.inward.edges, inward
-        return RelationalAggregation(along_in_edges, (site.outward, local.outward.edges, outward))
+        in_edges, out_edges = local.inward.edges, local.outward.edges
+        assert in_edges is not None and out_edges is not None, "models with relations have their edges kept"
+        return RelationalAggregation((site.inward, in_edges, inward), (site.outward, out_edges, outward))
 
 
 @dataclass(frozen=True)
-class Messages(Operator):
+class Messages(Operator[Propagation]):
     """Any message function."""
 
     models = "with a message function of their own (gatv2, transformer, pna, plugins)"
 
-    def exact(self, site):
+    def exact(self, site: Site) -> Propagation:
         return Propagation(site.inward, site.local.original_id, site.facts.inward_ids)

@@ -1,28 +1,34 @@
 """Any message function by sequential aggregation and rematerialization (Mostafa, MLSys'22, section 3.2, case 2).
 
-Forward: rows of x_src stream by; for a tile of edges at a time the message function makes messages, a reducer takes
-them in, and they are forgotten. Backward: the rows stream by again; each tile's messages are made anew under autograd,
-the reducer says what gradient each has, and autograd carries it to the rows of the source (which go back to their
-owners, in the same stream), to x_dst, to the edges' features and to the parameters of the function.
+Forward: rows of x_src stream by. For a tile of edges at a time the message function makes messages, a reducer takes
+the messages in, and they are forgotten. Backward: the rows stream by again, and each tile's messages are made anew
+under autograd. The reducer says what gradient each message has. Autograd carries that gradient on: to the rows of the
+sources, to x_dst, to the edges' features and to the parameters of the function. Gradients of the sources' rows go back
+to the owners in the same stream.
 
 So nothing per edge outlives a tile, and a halo row costs F numbers forwards, F + F backwards. Where the algebra allows
 less (linear_aggregation.py, additive_attention.py, largest_neighbour.py) use those.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.stream import Returns, Rows
-from hpcgnn.graph.edge_tiles import tiles
-from hpcgnn.ops.reducers import REDUCERS, Several
+from hpcgnn.exchange.stream import Returns, Rows, Stream
+from hpcgnn.graph.blocks import Block
+from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
+from hpcgnn.ops.reducers import REDUCERS, Message, Reducer, Several
 from hpcgnn.ops.softmax import Softmax
 from hpcgnn.ops.used_parameters import captured_parameters
 
 # What the rows of a tile take together: enough to hide the cost of calls, little enough to stay in the cache.
 TILE_BYTES = 1 << 21
+
+#: Own rows x_src, and x_dst and edge or None.
+Inputs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -32,18 +38,17 @@ class Rule:
     torch's generator. key, p: dropout of softmax's coefficients.
     """
 
-    message: Callable
-    reduce: str | tuple
+    message: Callable[..., Message]
+    reduce: str | Sequence[str]
     seed: int = 0
     key: int = 0
     p: float = 0.0
 
-    def reducer(self, rows, message):
+    def reducer(self, rows: int, message: Message) -> Reducer:
         """A new reducer for this many own rows and messages like these. Raises ValueError."""
         names = (self.reduce,) if isinstance(self.reduce, str) else tuple(self.reduce)
-        pair = isinstance(message, tuple) and len(message) == 2
         if names == ("softmax",):
-            if not pair or message[1].shape[1] % message[0].shape[1]:
+            if not isinstance(message, tuple) or len(message) != 2 or message[1].shape[1] % message[0].shape[1]:
                 raise ValueError(
                     "propagate: for reduce='softmax' the message function must return (logits (E, H), values (E, "
                     "F)) with F a multiple of H"
@@ -62,7 +67,7 @@ class Rule:
         return reducers[0] if len(reducers) == 1 else Several(reducers)
 
 
-def _shape(message):
+def _shape(message: Any) -> tuple[int, ...] | str:
     return tuple(message.shape) if isinstance(message, torch.Tensor) else type(message).__name__
 
 
@@ -73,10 +78,12 @@ class Propagation:
     those of the halo, in halo order.
     """
 
-    def __init__(self, stream, ids, halo_ids):
+    def __init__(self, stream: Stream, ids: torch.Tensor, halo_ids: torch.Tensor) -> None:
         self.stream, self.ids, self.halo_ids = stream, ids, halo_ids
 
-    def __call__(self, rule, x_src, x_dst=None, edge=None):
+    def __call__(
+        self, rule: Rule, x_src: torch.Tensor, x_dst: torch.Tensor | None = None, edge: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """y (n_p, F) from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or None, edge (E_p, F_e) or None,
         differentiably.
         """
@@ -86,7 +93,7 @@ class Propagation:
         example, parameters = captured_parameters(rule.message, [x for x in inputs if x is not None])
         return _Propagate.apply(self, rule, example, *inputs, *parameters)
 
-    def forward(self, rule, example, inputs):
+    def forward(self, rule: Rule, example: Message, inputs: Inputs) -> tuple[torch.Tensor, Reducer]:
         """(y, the reducer that made it)."""
         reducer = rule.reducer(len(inputs[0]), example)
         with torch.random.fork_rng(devices=[]):
@@ -96,9 +103,18 @@ class Propagation:
                     reducer.add(tile, rule.message(*_take(tile, block, rows, *inputs)))
         return reducer.finish(), reducer
 
-    def backward(self, rule, reducer, gy, y, inputs, parameters, wanted):
+    def backward(
+        self,
+        rule: Rule,
+        reducer: Reducer,
+        gy: torch.Tensor,
+        y: torch.Tensor,
+        inputs: Inputs,
+        parameters: Sequence[torch.Tensor],
+        wanted: Sequence[bool],
+    ) -> list[torch.Tensor | None]:
         """Gradients of inputs and parameters, None where not wanted. wanted: bool for each input and parameter."""
-        sums = [torch.zeros_like(x) if w else None for x, w in zip((*inputs, *parameters), wanted)]
+        sums = [torch.zeros_like(x) if w and x is not None else None for x, w in zip((*inputs, *parameters), wanted)]
         g_src, g_dst, g_edge, *g_parameters = sums
         reducer.prepare(gy.contiguous(), y)
         returns = None if g_src is None else Returns(g_src)
@@ -112,7 +128,7 @@ class Propagation:
                     with torch.enable_grad():
                         message = rule.message(*leaves)
                     found = iter(_gradients(message, reducer, tile, asked))
-                    if g_src is not None:
+                    if back is not None:  # as g_src is
                         _add_by_source(back, tile, next(found))
                     if g_dst is not None:
                         _add_by_row(g_dst, tile, next(found))
@@ -122,34 +138,42 @@ class Propagation:
                         total += g
         return sums
 
-    def _given(self, wanted, inputs):
+    def _given(self, wanted: Sequence[bool], inputs: Inputs) -> list[bool]:
         return [w for w, x in zip(wanted, inputs) if x is not None]
 
-    def _tiles(self, block, rows, inputs):
+    def _tiles(self, block: Block, rows: torch.Tensor, inputs: Inputs) -> Iterator[EdgeTile]:
         width = sum(x.shape[1] for x in inputs if x is not None)
         edges = max(1, TILE_BYTES // (width * rows.element_size()))
         first = block.first_column
         column_ids = self.ids if first is None else self.halo_ids[first : first + len(rows)]
-        return tiles(block, edges, self.ids, column_ids)
+        return edge_tiles(block, edges, self.ids, column_ids)
 
 
-def _take(tile, block, rows, x_src, x_dst, edge):
+def _take(
+    tile: EdgeTile,
+    block: Block,
+    rows: torch.Tensor,
+    x_src: torch.Tensor,
+    x_dst: torch.Tensor | None,
+    edge: torch.Tensor | None,
+) -> list[torch.Tensor]:
     """The rows of a tile's edges: of the sources, and of destinations and edges where there are such."""
     taken = [_picked(rows, tile.sources)]
     if x_dst is not None:
         taken.append(_picked(x_dst, tile.owner.int()))
     if edge is not None:
-        taken.append(edge[block.edge[tile.first : tile.last].long()])
+        # Blocks number their edges where rows of edges are given.
+        taken.append(edge[block.edge[tile.first : tile.last].long()])  # type: ignore[index]
     return taken
 
 
-def _picked(x, index):
+def _picked(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     out = x.new_empty(len(index), x.shape[1])
     kernels.pack(out, x, index)
     return out
 
 
-def _gradients(message, reducer, tile, asked):
+def _gradients(message: Message, reducer: Reducer, tile: EdgeTile, asked: list[torch.Tensor]) -> list[torch.Tensor]:
     """The gradients of `asked`: zeros where the message does not depend on one."""
     outputs = message if isinstance(message, tuple) else (message,)
     with torch.no_grad():
@@ -161,7 +185,7 @@ def _gradients(message, reducer, tile, asked):
     return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found)]
 
 
-def _add_by_source(back, tile, gradient):
+def _add_by_source(back: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
     """back[source] += the sum of its edges' gradients: edges are sorted by source, for there is no atomic addition."""
     order = torch.argsort(tile.sources, stable=True)
     sources, counts = torch.unique_consecutive(tile.sources[order], return_counts=True)
@@ -170,14 +194,23 @@ def _add_by_source(back, tile, gradient):
     kernels.gather(back, gradient.contiguous(), indptr, order.int(), rows=sources, accumulate=True)
 
 
-def _add_by_row(total, tile, gradient):
+def _add_by_row(total: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
     each = torch.arange(len(gradient), dtype=torch.int32)
     kernels.gather(total, gradient.contiguous(), tile.indptr, each, rows=tile.rows, accumulate=True)
 
 
 class _Propagate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, operator, rule, example, x_src, x_dst, edge, *parameters):
+    def forward(
+        ctx: Any,
+        operator: Propagation,
+        rule: Rule,
+        example: Message,
+        x_src: torch.Tensor,
+        x_dst: torch.Tensor | None,
+        edge: torch.Tensor | None,
+        *parameters: torch.Tensor,
+    ) -> torch.Tensor:
         inputs = x_src, x_dst, edge
         y, ctx.reducer = operator.forward(rule, example, inputs)
         ctx.save_for_backward(y, *inputs, *parameters)
@@ -185,8 +218,9 @@ class _Propagate(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx, gy):
-        y, *inputs = ctx.saved_tensors[:4]
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        y, x_src, x_dst, edge = ctx.saved_tensors[:4]
+        inputs = x_src, x_dst, edge
         parameters, wanted = ctx.saved_tensors[4:], ctx.needs_input_grad[3:]
         gradients = ctx.operator.backward(ctx.rule, ctx.reducer, gy, y, inputs, parameters, wanted)
         return None, None, None, *gradients

@@ -13,9 +13,15 @@ travel.
 A row that is used costs F numbers forwards and F backwards.
 """
 
+from collections.abc import Iterator
+
+import torch
+
 from hpcgnn.exchange.stream import Returns, Rows
-from hpcgnn.ops.linear_operator import LinearOperator
+from hpcgnn.ops.activation_dropout import ReluDropout
+from hpcgnn.ops.linear_operator import LinearOperator, Tiled
 from hpcgnn.ops.row_tiles import row_tiles
+from hpcgnn.ops.site import PushedSite
 from hpcgnn.ops.stale_convolution import convolve_stale
 
 
@@ -24,29 +30,37 @@ class PushedAggregation(LinearOperator):
     or None.
     """
 
-    def __init__(self, site, row_scale, source_scale):
+    def __init__(self, site: PushedSite, row_scale: torch.Tensor | None, source_scale: torch.Tensor | None) -> None:
         super().__init__(site.used)
         self._site, self.row_scale, self.source_scale = site, row_scale, source_scale
 
-    def convolve(self, x, neighbour, own, bias, activation=None, kept=None):
+    def convolve(
+        self,
+        x: torch.Tensor,
+        neighbour: torch.Tensor,
+        own: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        activation: ReluDropout | None = None,
+        kept: torch.dtype | None = None,
+    ) -> torch.Tensor:
         """See LinearOperator. Products travel where they are narrower, else the layer's input."""
         if self._site.old and neighbour.shape[1] >= neighbour.shape[0]:
             return convolve_stale(x, neighbour, own, bias, self, activation)
         return super().convolve(x, neighbour, own, bias, activation, kept)
 
-    def tiles(self, x, transposed=False, y=None):
+    def tiles(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Tiled]:
         """See LinearOperator: all rows come when the last message has come."""
         whole = self.multiply_transposed(x) if transposed else self.multiply(x)
         return ((rows, whole[rows]) for rows in row_tiles(len(whole)))
 
-    def multiply(self, x, out=None):
+    def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         y, x = self.arena.empty_like(x) if out is None else out, x.contiguous()
         rows = Rows(x, self.source_scale, self._enlarged(self.source_scale, x))
         for block, source, scale, _ in self._site.used(rows, "halo_forward"):
             block.multiply(source, y, scale, self.row_scale, accumulate=block.first_column is not None)
         return y
 
-    def multiply_transposed(self, gy):
+    def multiply_transposed(self, gy: torch.Tensor) -> torch.Tensor:
         total, gy = self.arena.empty_like(gy), gy.contiguous()
         remote_scale = self._enlarged(self.row_scale, gy)
         for block, _, _, back in self._site.push(Rows(gy[:, :0]), "halo_backward", Returns(total, gy.shape[1])):
@@ -54,7 +68,7 @@ class PushedAggregation(LinearOperator):
             block.multiply(gy, back, remote_scale if remote else self.row_scale, None, accumulate=remote)
         return total if self.source_scale is None else total.mul_(self.source_scale[:, None])
 
-    def _enlarged(self, scale, like):
+    def _enlarged(self, scale: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor | None:
         """A scale times the factor of remote rows."""
         factor = self._site.factor
         if factor == 1:

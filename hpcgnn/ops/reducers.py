@@ -5,13 +5,34 @@ It keeps one or two numbers per row and column, never anything per edge. Rows wi
 """
 
 import math
+from typing import Any, Protocol
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.graph.edge_tiles import EdgeTile
+
+#: Messages (E, F), or for softmax (logits (E, H), values (E, F)).
+Message = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 
-def sum_segments(tile, values, out=None):
+class Reducer(Protocol):
+    """What `propagate` asks of a reducer, which takes the one of the two forms of Messages that it was made for."""
+
+    def add(self, tile: EdgeTile, message: Any) -> None:
+        """Take in the messages of a tile."""
+
+    def finish(self) -> torch.Tensor:
+        """y (n, F), after the last tile; the reducer does not keep it."""
+
+    def prepare(self, gy: torch.Tensor, y: torch.Tensor) -> None:
+        """Take y and its gradient, before the first tile of the backward pass."""
+
+    def gradient(self, tile: EdgeTile, message: Any) -> Message:
+        """The gradient of a tile's messages."""
+
+
+def sum_segments(tile: EdgeTile, values: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """Σ of each row's values: (R, F) from (E, F), or added to the tile's rows of out (n, F)."""
     each = torch.arange(len(values), dtype=torch.int32)
     if out is None:
@@ -22,29 +43,29 @@ def sum_segments(tile, values, out=None):
     return out
 
 
-def _counts(tile, like):
+def _counts(tile: EdgeTile, like: torch.Tensor) -> torch.Tensor:
     return torch.diff(tile.indptr).to(like.dtype)
 
 
 class Sum:
     """y_i = Σ m_e. Messages (E, F) -> y (n, F)."""
 
-    def __init__(self, rows, message):
+    def __init__(self, rows: int, message: torch.Tensor) -> None:
         self.y = message.new_zeros(rows, message.shape[1])
 
-    def add(self, tile, message):
+    def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
         """Take in the messages of a tile."""
         sum_segments(tile, message, self.y)
 
-    def finish(self):
+    def finish(self) -> torch.Tensor:
         """y (n, F), after the last tile; the reducer does not keep it."""
         return self.__dict__.pop("y")
 
-    def prepare(self, gy, y):
+    def prepare(self, gy: torch.Tensor, y: torch.Tensor) -> None:
         """Take y and its gradient, before the first tile of the backward pass."""
         self.gy = gy
 
-    def gradient(self, tile, message):
+    def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
         """The gradient of a tile's messages."""
         return self.gy[tile.owner]
 
@@ -52,19 +73,19 @@ class Sum:
 class Mean(Sum):
     """y_i = Σ m_e / number of edges."""
 
-    def __init__(self, rows, message):
+    def __init__(self, rows: int, message: torch.Tensor) -> None:
         super().__init__(rows, message)
         self.count = message.new_zeros(rows, 1)
 
-    def add(self, tile, message):
+    def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
         super().add(tile, message)
         self.count[tile.rows.long()] += _counts(tile, message)[:, None]
 
-    def finish(self):
+    def finish(self) -> torch.Tensor:
         self.count.clamp_(min=1)
         return super().finish().div_(self.count)
 
-    def prepare(self, gy, y):
+    def prepare(self, gy: torch.Tensor, y: torch.Tensor) -> None:
         self.gy = gy / self.count
 
 
@@ -73,26 +94,26 @@ class Max:
 
     sign = 1
 
-    def __init__(self, rows, message):
+    def __init__(self, rows: int, message: torch.Tensor) -> None:
         self.y = message.new_full((rows, message.shape[1]), -torch.inf)
         self.count = torch.zeros_like(self.y)
 
-    def add(self, tile, message):
+    def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
         """Take in the messages of a tile."""
         each = torch.arange(len(message), dtype=torch.int32)
         message = (message if self.sign == 1 else -message).contiguous()
         kernels.gather_largest(self.y, self.count, message, tile.indptr, each, rows=tile.rows)
 
-    def finish(self):
+    def finish(self) -> torch.Tensor:
         """y (n, F), after the last tile; the reducer does not keep it."""
         y = self.__dict__.pop("y").masked_fill_(self.count == 0, 0)
         return y if self.sign == 1 else y.neg_()
 
-    def prepare(self, gy, y):
+    def prepare(self, gy: torch.Tensor, y: torch.Tensor) -> None:
         """Take y and its gradient, before the first tile of the backward pass."""
         self.y, self.share = y, gy / self.count.clamp(min=1)
 
-    def gradient(self, tile, message):
+    def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
         """The gradient of a tile's messages."""
         return self.share[tile.owner].mul_(message == self.y[tile.owner])
 
@@ -112,11 +133,11 @@ class Std:
 
     epsilon = 1e-5
 
-    def __init__(self, rows, message):
+    def __init__(self, rows: int, message: torch.Tensor) -> None:
         self.mean, self.squares = message.new_zeros(rows, message.shape[1]), message.new_zeros(rows, message.shape[1])
         self.count = message.new_zeros(rows, 1)
 
-    def add(self, tile, message):
+    def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
         """Take in the messages of a tile."""
         rows, new = tile.rows.long(), _counts(tile, message)[:, None]
         mean = sum_segments(tile, message) / new.clamp(min=1)
@@ -128,16 +149,16 @@ class Std:
         self.mean[rows] += apart * (new / both)
         self.count[rows] += new
 
-    def finish(self):
+    def finish(self) -> torch.Tensor:
         """y (n, F), after the last tile; the reducer does not keep it."""
         y = self.__dict__.pop("squares").div_(self.count.clamp(min=1)).add_(self.epsilon)
         return y.sqrt_().mul_(self.count > 0)
 
-    def prepare(self, gy, y):
+    def prepare(self, gy: torch.Tensor, y: torch.Tensor) -> None:
         """Take y and its gradient, before the first tile of the backward pass."""
         self.share = gy / (y * self.count).masked_fill_(self.count == 0, math.inf)
 
-    def gradient(self, tile, message):
+    def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
         """The gradient of a tile's messages."""
         return (message - self.mean[tile.owner]) * self.share[tile.owner]
 
@@ -145,27 +166,28 @@ class Std:
 class Several:
     """Some of the above side by side: y is their outputs, joined by columns."""
 
-    def __init__(self, reducers):
+    def __init__(self, reducers: list[Sum | Max | Std]) -> None:
         self.reducers = reducers
 
-    def add(self, tile, message):
+    def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
         """Take in the messages of a tile."""
         for reducer in self.reducers:
             reducer.add(tile, message)
 
-    def finish(self):
+    def finish(self) -> torch.Tensor:
         """y (n, F × reducers), after the last tile."""
         return torch.cat([reducer.finish() for reducer in self.reducers], 1)
 
-    def prepare(self, gy, y):
+    def prepare(self, gy: torch.Tensor, y: torch.Tensor) -> None:
         """Take y and its gradient, before the first tile of the backward pass."""
         count = len(self.reducers)
         for reducer, *parts in zip(self.reducers, gy.chunk(count, 1), y.chunk(count, 1)):
             reducer.prepare(*parts)
 
-    def gradient(self, tile, message):
+    def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
         """The gradient of a tile's messages."""
-        return sum(reducer.gradient(tile, message) for reducer in self.reducers)
+        # There is at least one, so that it is not the 0 that sum() begins with.
+        return sum(reducer.gradient(tile, message) for reducer in self.reducers)  # type: ignore[return-value]
 
 
-REDUCERS = {"sum": Sum, "mean": Mean, "max": Max, "min": Min, "std": Std}
+REDUCERS: dict[str, type[Sum] | type[Max] | type[Std]] = {"sum": Sum, "mean": Mean, "max": Max, "min": Min, "std": Std}

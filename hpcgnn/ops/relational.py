@@ -14,14 +14,20 @@ so that nothing is fetched again, nothing goes back, and of the forward pass x a
 numbers forwards and d_out backwards.
 """
 
+from typing import Any
+
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.stream import Rows
-from hpcgnn.graph.edge_tiles import tiles
+from hpcgnn.exchange.stream import Rows, Stream
+from hpcgnn.graph.edge_tiles import edge_tiles
+from hpcgnn.graph.local import EdgeList
 
 # Edges whose coefficients, and rows in the backward pass, exist at a time.
 TILE_EDGES, TILE_BYTES = 1 << 18, 1 << 21
+
+#: Along in-edges or along out-edges: the stream, what the edges carry, and their weights (E_p,).
+Direction = tuple[Stream, EdgeList, torch.Tensor]
 
 
 class RelationalAggregation:
@@ -30,16 +36,16 @@ class RelationalAggregation:
     inward, outward: (Stream, EdgeList, weights (E_p,)) along in-edges and along out-edges. ids: int64 (n_p,).
     """
 
-    def __init__(self, inward, outward):
+    def __init__(self, inward: Direction, outward: Direction) -> None:
         self.inward, self.outward = inward, outward
 
-    def __call__(self, x, coefficients, bases):
+    def __call__(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
         """y (n_p, d_out) from own rows x (n_p, d_in), coefficients a (R, B) and bases V (B, d_in, d_out),
         differentiably.
         """
         return _Relate.apply(x, coefficients, bases, self)
 
-    def forward(self, x, coefficients, bases):
+    def forward(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
         """y without autograd."""
         sums = _sums(self.inward, x, coefficients, "halo_forward")
         y = sums[0] @ bases[0]
@@ -47,7 +53,9 @@ class RelationalAggregation:
             y.addmm_(each, basis)
         return y
 
-    def backward(self, gy, x, coefficients, bases):
+    def backward(
+        self, gy: torch.Tensor, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The gradients of x, coefficients and bases."""
         transformed = x @ bases.permute(1, 0, 2).flatten(1)  # x V_b of all bases side by side
         g_coefficients = torch.zeros_like(coefficients)
@@ -58,7 +66,13 @@ class RelationalAggregation:
         return gx, g_coefficients, torch.stack([x.T @ each for each in sums])
 
 
-def _sums(direction, x, coefficients, kind, products=None):
+def _sums(
+    direction: Direction,
+    x: torch.Tensor,
+    coefficients: torch.Tensor,
+    kind: str,
+    products: tuple[torch.Tensor, torch.Tensor] | None = None,
+) -> list[torch.Tensor]:
     """Σ_e a_{r(e) b} w_e x over each row's edges, for each basis: B tensors (n_p, F).
 
     products: (u (n_p, B × F), total (R, B)): Σ_{e of r} w_e <x of e's other end, u_b of e's row> is added to total.
@@ -66,10 +80,12 @@ def _sums(direction, x, coefficients, kind, products=None):
     stream, edges, weights = direction
     sums = [torch.zeros_like(x) for _ in range(coefficients.shape[1])]
     size = TILE_EDGES if products is None else max(1, TILE_BYTES // (products[0].shape[1] * x.element_size()))
+    types = edges.type
+    assert types is not None, "models with relations have the types of edges"
     for block, rows, _, _ in stream(Rows(x.contiguous()), kind):
-        for tile in tiles(block, size, None, None):
+        for tile in edge_tiles(block, size, None, None):
             edge = block.edge[tile.first : tile.last].long()
-            relation, weight = edges.type[edge].long(), weights[edge]
+            relation, weight = types[edge].long(), weights[edge]
             for basis, total in zip(coefficients.T, sums):
                 kernels.gather(
                     total,
@@ -90,11 +106,13 @@ def _sums(direction, x, coefficients, kind, products=None):
 
 class _Relate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, coefficients, bases, operator):
+    def forward(
+        ctx: Any, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor, operator: RelationalAggregation
+    ) -> torch.Tensor:
         ctx.save_for_backward(x, coefficients, bases)
         ctx.operator = operator
         return operator.forward(x, coefficients, bases)
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return *ctx.operator.backward(gy, *ctx.saved_tensors), None

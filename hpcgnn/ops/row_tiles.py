@@ -1,8 +1,11 @@
 """Some rows at a time in the type that is computed with, of a matrix that may be kept in a narrower one."""
 
+from collections.abc import Callable
+
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.memory.arena import Arena
 
 # Rows that one thread works on at a time: they stay in the cache from one step to the next, and a product of so many
 # rows still runs at full speed.
@@ -13,31 +16,31 @@ TILE_ROWS = 2048
 MOST_ROWS = 1 << 17
 
 
-def tile_rows():
+def tile_rows() -> int:
     """Rows that are worked on at a time, by all threads."""
     threads = torch.get_num_threads()
     return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, MOST_ROWS)
 
 
-def row_tiles(num_rows, first=0):
+def row_tiles(num_rows: int, first: int = 0) -> list[slice]:
     """Slices of `tile_rows()` rows that cover first .. num_rows - 1."""
     step = tile_rows()
     return [slice(start, min(start + step, num_rows)) for start in range(first, num_rows, step)]
 
 
-def sum_type(dtype):
+def sum_type(dtype: torch.dtype) -> torch.dtype:
     """The type in which sums of numbers of a type are made: float32 for bfloat16, else the type itself."""
     return torch.promote_types(dtype, torch.float32)
 
 
-def read_type(x, dtype):
+def read_type(x: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
     """The type in which the kernels' products, which compute in `dtype`, are given rows of x: bfloat16 as it is if they
     can.
     """
     return x.dtype if x.dtype == torch.bfloat16 and kernels.one_pass(dtype) else dtype
 
 
-def in_rows(x):
+def in_rows(x: torch.Tensor) -> torch.Tensor:
     """x (n, F) itself if its rows lie one after the other, as kernels read them, else a copy: gradients may share one
     row.
     """
@@ -49,14 +52,14 @@ class Cast:
     copied.
     """
 
-    def __init__(self, arena, x, dtype):
+    def __init__(self, arena: Arena, x: torch.Tensor, dtype: torch.dtype) -> None:
         self._memory = None if x.dtype == dtype else arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
 
-    def read(self, part):
+    def read(self, part: torch.Tensor) -> torch.Tensor:
         """The rows `part` (at most a tile) to compute with; a copy is valid until the next."""
         return part if self._memory is None else self._memory[: len(part)].copy_(part)
 
-    def write(self, part, compute):
+    def write(self, part: torch.Tensor, compute: Callable[[torch.Tensor], object]) -> None:
         """Let compute(out) make the rows `part` (at most a tile)."""
         if self._memory is None:
             compute(part)
@@ -65,7 +68,7 @@ class Cast:
             compute(out)
             part.copy_(out)
 
-    def store(self, part, result):
+    def store(self, part: torch.Tensor, result: torch.Tensor) -> None:
         """Copy a result to the rows `part`, which it otherwise is already."""
         if self._memory is not None:
             part.copy_(result)

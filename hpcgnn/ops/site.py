@@ -13,8 +13,10 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.exchange.stream import Stream
+from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.relations import relation_weights
+from hpcgnn.ops.streams import BufferedStream, ReturningStream
 
 
 class Facts:
@@ -22,22 +24,23 @@ class Facts:
     asked for by all ranks together.
     """
 
-    def __init__(self, local, comm):
-        self._local, self._comm, self._weights = local, comm, {}
+    def __init__(self, local: LocalGraph, comm: Communicator) -> None:
+        self._local, self._comm = local, comm
+        self._weights: dict[torch.dtype, tuple[torch.Tensor, torch.Tensor]] = {}
 
     @cached_property
-    def inward_ids(self):
+    def inward_ids(self) -> torch.Tensor:
         """int64, in the order of the halo."""
         return gather_halo(self._local.inward.plan, self._local.original_id, self._comm)
 
     @cached_property
-    def outward_ids(self):
+    def outward_ids(self) -> torch.Tensor:
         """Likewise, of the other direction."""
         if self._local.outward is self._local.inward:
             return self.inward_ids
         return gather_halo(self._local.outward.plan, self._local.output_id, self._comm)
 
-    def relation_weights(self, kinds, dtype):
+    def relation_weights(self, kinds: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         """See graph/relations.py."""
         if dtype not in self._weights:
             self._weights[dtype] = relation_weights(self._local, kinds, self._comm, dtype)
@@ -56,7 +59,7 @@ class Site:
     constant: tuple[torch.Tensor, CompactStream] | None = None
 
     @property
-    def wire(self):
+    def wire(self) -> Wire:
         """How rows are sent."""
         return self.inward.wire
 
@@ -69,8 +72,8 @@ class PushedSite:
     """
 
     local: LocalGraph
-    used: object
-    push: object
+    used: BufferedStream
+    push: ReturningStream
     facts: Facts
     ids: torch.Tensor | None = None
     factor: float = 1.0
@@ -78,6 +81,6 @@ class PushedSite:
     old: bool = False
 
     @property
-    def halo_ids(self):
+    def halo_ids(self) -> torch.Tensor:
         """int64, the original ids of the rows that are used. By all ranks together."""
         return self.facts.inward_ids if self.ids is None else self.ids

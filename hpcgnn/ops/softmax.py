@@ -9,7 +9,11 @@ Where one edge outweighs the others y_i is m̃ value_e to the bit, and that diff
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.ops.reducers import sum_segments
+
+#: (logits (E, H), values (E, F)).
+Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 class Softmax:
@@ -18,14 +22,14 @@ class Softmax:
     key, p: dropout of the coefficients, by edge and head; the denominator is that before dropout.
     """
 
-    def __init__(self, rows, message, key=0, p=0.0):
+    def __init__(self, rows: int, message: Pair, key: int = 0, p: float = 0.0) -> None:
         logit, value = message
         self.heads, self.key, self.p = logit.shape[1], key, p
         self.y = value.new_zeros(rows, value.shape[1])
         self.top = logit.new_full((rows, self.heads), -torch.inf)
         self.total = logit.new_zeros(rows, self.heads)
 
-    def add(self, tile, message):
+    def add(self, tile: EdgeTile, message: Pair) -> None:
         """Take in the messages of a tile."""
         logit, value = message
         rows, each = tile.rows.long(), torch.arange(len(logit), dtype=torch.int32)
@@ -39,18 +43,18 @@ class Softmax:
         self.y[rows] = self._by_head(self.y[rows], shrink)
         sum_segments(tile, self._by_head(value, self._dropped(tile, weight)), self.y)
 
-    def finish(self):
+    def finish(self) -> torch.Tensor:
         """y (n, F), after the last tile; the reducer does not keep it."""
         y, top, total = (self.__dict__.pop(name) for name in ("y", "top", "total"))
         empty = total == 0
         self.top, self.share = top, total.reciprocal_().masked_fill_(empty, 0)
         return self._by_head(y, self.share)
 
-    def prepare(self, gy, y):
+    def prepare(self, gy: torch.Tensor, y: torch.Tensor) -> None:
         """Take y and its gradient, before the first tile of the backward pass."""
         self.gy, self.product = gy, (gy * y).unflatten(1, (self.heads, -1)).sum(-1)
 
-    def gradient(self, tile, message):
+    def gradient(self, tile: EdgeTile, message: Pair) -> Pair:
         """The gradients of a tile's logits and values."""
         logit, value = message
         alpha = (logit - self.top[tile.owner]).exp_().mul_(self.share[tile.owner])
@@ -61,12 +65,12 @@ class Softmax:
         along = (gy * value).unflatten(1, (self.heads, -1)).sum(-1)
         return alpha * (along - self.product[tile.owner]), self._by_head(gy, kept)
 
-    def _dropped(self, tile, weight):
+    def _dropped(self, tile: EdgeTile, weight: torch.Tensor) -> torch.Tensor:
         if self.p == 0:
             return weight
         out = torch.empty_like(weight)
         kernels.dropout(out, weight, tile.edge_ids, self.key, self.p)
         return out
 
-    def _by_head(self, values, factor):
+    def _by_head(self, values: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
         return (values.unflatten(1, (self.heads, -1)) * factor.unsqueeze(2)).flatten(1)

@@ -4,14 +4,19 @@ Wide bag-of-words features are never densified: X W gathers rows of W, and the g
 the transposed structure that was built at load, so there is no scatter and no atomic.
 """
 
+from typing import Any
+
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.graph.sparse_rows import SparseRows
 
 
 class _SparseProduct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, weight, features, ids, key, p):
+    def forward(
+        ctx: Any, weight: torch.Tensor, features: SparseRows, ids: torch.Tensor, key: int, p: float
+    ) -> torch.Tensor:
         ctx.features, ctx.dropped = features, (ids, key, p)
         y = weight.new_empty(features.shape[0], weight.shape[1])
         kernels.gather(
@@ -20,7 +25,7 @@ class _SparseProduct(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         features = ctx.features
         data = _entries(features, *ctx.dropped)[features.t_entry]
         gweight = gy.new_empty(features.num_columns, gy.shape[1])
@@ -28,7 +33,7 @@ class _SparseProduct(torch.autograd.Function):
         return gweight, None, None, None, None
 
 
-def _entries(features, ids, key, p):
+def _entries(features: SparseRows, ids: torch.Tensor, key: int, p: float) -> torch.Tensor:
     """The stored entries after dropout: (nnz,)."""
     if p == 0:
         return features.data
@@ -37,7 +42,9 @@ def _entries(features, ids, key, p):
     return out
 
 
-def sparse_product(features, weight, ids, key=0, p=0.0):
+def sparse_product(
+    features: SparseRows, weight: torch.Tensor, ids: torch.Tensor, key: int = 0, p: float = 0.0
+) -> torch.Tensor:
     """dropout_p(X) W: (n_p, d) from SparseRows X (n_p, F) and weight (F, d); gradient for the weight only.
 
     ids: int64 (n_p,) original node ids, which with `key` decide the mask, as in `dropout`.

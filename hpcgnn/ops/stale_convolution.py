@@ -9,13 +9,24 @@ aggregate is kept here, one matrix (n_p, d_in) more, and what goes back is Aᵀ(
 as PipeGCN has it (Wan et al., ICLR'22, algorithm 1).
 """
 
+from typing import Any
+
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.ops.activation_dropout import ReluDropout
+from hpcgnn.ops.linear_operator import LinearOperator
 from hpcgnn.ops.row_tiles import row_tiles
 
 
-def convolve_stale(x, neighbour, own, bias, operator, activation=None):
+def convolve_stale(
+    x: torch.Tensor,
+    neighbour: torch.Tensor,
+    own: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    operator: LinearOperator,
+    activation: ReluDropout | None = None,
+) -> torch.Tensor:
     """y (n_p, d_out) of own rows x (n_p, d_in), differentiable, collective; arguments as those of
     ops.convolution.convolve.
     """
@@ -24,18 +35,23 @@ def convolve_stale(x, neighbour, own, bias, operator, activation=None):
 
 class _ConvolveStale(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, neighbour, own, bias, operator, activation):
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        neighbour: torch.Tensor,
+        own: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        operator: LinearOperator,
+        activation: ReluDropout | None,
+    ) -> torch.Tensor:
         x = x.contiguous()
         if activation is not None:
             for rows in row_tiles(len(x)):
                 activation.apply_(x[rows], rows)
         used = operator.multiply(x)
         ctx.operator, ctx.activation, ctx.has_bias = operator, activation, bias is not None
-        ctx.x, ctx.used, ctx.weights = (
-            x,
-            used,
-            (neighbour, own),
-        )  # x and used are written to: autograd must not watch them
+        ctx.x, ctx.used = x, used  # both are written to: autograd must not watch them
+        ctx.weights = neighbour, own
         y = operator.arena.empty(len(x), neighbour.shape[1], dtype=x.dtype)
         for rows in row_tiles(len(x)):
             kernels.multiply(y[rows], used[rows], neighbour, bias)
@@ -44,12 +60,11 @@ class _ConvolveStale(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx, gy):
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, used, (neighbour, own), operator, activation = ctx.x, ctx.used, ctx.weights, ctx.operator, ctx.activation
         gy, tiles, needs_x = gy.contiguous(), row_tiles(len(x)), ctx.needs_input_grad[0]
-        g_neighbour, g_own = (
-            weight if weight is None else weight.new_zeros(weight.shape) for weight in (neighbour, own)
-        )
+        g_neighbour = neighbour.new_zeros(neighbour.shape)
+        g_own = None if own is None else own.new_zeros(own.shape)
         g_bias, gx = torch.zeros_like(neighbour[0]) if ctx.has_bias else None, None
         spare = operator.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
         for rows in tiles:
@@ -59,8 +74,10 @@ class _ConvolveStale(torch.autograd.Function):
                 used[rows] = out  # it has done its work
         if needs_x:
             gx = operator.multiply_transposed(used)
-        for rows in tiles if own is not None else ():
-            kernels.project_backward(gx[rows] if needs_x else None, g_own, x[rows], gy[rows], own, add=needs_x)
+        if g_own is not None:
+            for rows in tiles:
+                out = None if gx is None else gx[rows]
+                kernels.project_backward(out, g_own, x[rows], gy[rows], own, add=needs_x)
         if activation is not None and needs_x:
             activation.gradient(gx, x, x)
             gx = x

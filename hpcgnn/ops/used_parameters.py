@@ -1,9 +1,14 @@
 """Which parameters a function uses, found by running it once on no edges and walking the graph that autograd made."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 
 
-def captured_parameters(function, inputs):
+def captured_parameters(
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor | tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
     """(what `function` makes of no rows at all, the leaf tensors with requires_grad that it uses besides its inputs).
 
     inputs: tensors (n, …); only their widths and dtypes matter. Raises ValueError if the function uses a tensor that
@@ -11,7 +16,9 @@ def captured_parameters(function, inputs):
     """
     leaves = [x.detach()[:0].requires_grad_() for x in inputs]
     with torch.enable_grad():
-        before = torch.ones((), requires_grad=True).clone().grad_fn._sequence_nr()
+        first = torch.ones((), requires_grad=True).clone().grad_fn
+        assert first is not None, "the clone of a leaf has a node"
+        before = first._sequence_nr()
         with torch.random.fork_rng(devices=[]):
             result = function(*leaves)
     outputs = result if isinstance(result, tuple) else (result,)

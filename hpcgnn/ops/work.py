@@ -5,11 +5,13 @@ the time in which messages are on their way. The sums of the other rows are comp
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
 from hpcgnn.exchange.stream import Returns, Rows
+from hpcgnn.graph.blocks import Block
+from hpcgnn.ops.streams import EdgeStream, RowStream
 
 
 class Work(NamedTuple):
@@ -20,7 +22,7 @@ class Work(NamedTuple):
     what returns to the rows is added, or None.
     """
 
-    block: object
+    block: Block
     at: slice
     complete: bool
     rows: torch.Tensor
@@ -29,15 +31,21 @@ class Work(NamedTuple):
 
 
 def work(
-    stream, rows: Rows, kind: str, returns: Returns | None = None, pieces: bool = False, interior: bool = True
+    stream: RowStream,
+    rows: Rows,
+    kind: str,
+    returns: Returns | None = None,
+    pieces: bool = False,
+    interior: bool = True,
 ) -> Iterator[Work]:
     """Yield the Work of a stream of these rows; arguments as of a Stream. Collective: exhaust it on all ranks.
 
     interior: whether interior rows come by themselves, complete; else nothing is complete before the end.
     """
+    # Whoever asks for interior rows gives an EdgeStream.
     for block, source, scale, back in stream(rows, kind, returns, pieces):
         if not interior:
             yield Work(block, slice(0, stream.own.num_rows), False, source, scale, back)
             continue
-        for part, at, complete in stream.edges.parts(block):
+        for part, at, complete in cast(EdgeStream, stream).edges.parts(block):
             yield Work(part, at, complete, source, scale, back)

@@ -5,7 +5,12 @@ it, nor on how many ranks computed it, and neither may the aggregate of the feat
 wherever no gradient is wanted (evaluation, kept aggregates), the rows of all neighbours are exchanged as they are.
 """
 
+from typing import Any
+
 import torch
+
+from hpcgnn.ops.operators import Made, Operator
+from hpcgnn.schedules.base import HaloPolicy
 
 
 class ApproximateInTraining:
@@ -13,14 +18,36 @@ class ApproximateInTraining:
     matter of training alone.
     """
 
-    def __init__(self, exact, training):
+    def __init__(self, exact: HaloPolicy, training: HaloPolicy) -> None:
         self.exact, self.training = exact, training
 
-    def operator(self, description):
+    def operator(self, description: Operator[Made]) -> Made:
         """See HaloPolicy."""
         return (self.training if torch.is_grad_enabled() else self.exact).operator(description)
 
-    def __getattr__(self, name):
+    def begin_epoch(self, epoch: int) -> None:
+        """See HaloPolicy; so are all that follow."""
+        self.training.begin_epoch(epoch)
+
+    @property
+    def overflowed(self) -> bool:
+        return self.training.overflowed
+
+    @property
+    def has_state(self) -> bool:
+        return self.training.has_state
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.training.kept_bytes
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return self.training.state()
+
+    def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.training.load_state(tensors)
+
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.training, name)

@@ -6,28 +6,39 @@
 `stale` = stale × all-reduce. The training loop calls the verbs below and never asks which schedule it is running.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
-from hpcgnn.ops.operators import Operator
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.model import Model
+from hpcgnn.ops.operators import Made, Operator
+from hpcgnn.options import OptimConfig
 
 
 class HaloPolicy(Protocol):
     """What is done about remote rows. n_p: own rows; m: those that are computed, all unless rows are pruned.
 
-    Where the Schedule prunes, there is restricted(local) as well: the same policy for what a layer computes of the
-    graph.
+    Where the Schedule prunes, it is a PrunableHalo.
     """
 
     def begin_epoch(self, epoch: int) -> None:
         """Called by all ranks before the forward pass of an epoch."""
 
-    overflowed: bool  # whether a number was too large for the way to another rank, on this rank
-    has_state: bool  # whether anything must be saved for a resumed run to go on as if it had not been stopped
-    kept_bytes: int  # what this rank keeps from epoch to epoch besides the communication buffers
+    @property
+    def overflowed(self) -> bool:
+        """Whether a number was too large for the way to another rank, on this rank."""
+
+    @property
+    def has_state(self) -> bool:
+        """Whether anything must be saved for a resumed run to go on as if it had not been stopped."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """What this rank keeps from epoch to epoch besides the communication buffers."""
 
     def state(self) -> dict[str, torch.Tensor]:
         """What this rank must save. All ranks call it."""
@@ -37,22 +48,39 @@ class HaloPolicy(Protocol):
         start.
         """
 
-    def operator(self, description: Operator):
+    def operator(self, description: Operator[Made]) -> Made:
         """The operator that a layer asks for (see ops/operators.py). It is made, and used, by all ranks together.
         Raises ConfigError where the policy has no such operator.
         """
 
 
+class PrunableHalo(HaloPolicy, Protocol):
+    """A HaloPolicy of a Schedule that prunes."""
+
+    def restricted(self, local: LocalGraph) -> HaloPolicy:
+        """The same policy for what a layer computes of the graph, a LocalGraph with `outputs`."""
+
+
 class Stateless:
     """For policies that keep nothing from epoch to epoch."""
 
-    overflowed, has_state, kept_bytes = False, False, 0
+    has_state = False
 
-    def state(self):
+    @property
+    def overflowed(self) -> bool:
+        """No number was."""
+        return False
+
+    @property
+    def kept_bytes(self) -> int:
+        """Nothing is."""
+        return 0
+
+    def state(self) -> dict[str, torch.Tensor]:
         """Nothing."""
         return {}
 
-    def load_state(self, tensors):
+    def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
         """Nothing."""
 
 
@@ -66,9 +94,9 @@ class Stage:
     """
 
     module: torch.nn.Module
-    options: object
+    options: OptimConfig
     optimizers: int = 1
-    note: dict = field(default_factory=dict)
+    note: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,11 +106,19 @@ class Step:
     which draws are keyed by besides; factor: of this rank's share in the reported loss.
     """
 
-    graph: object
-    reduce: Callable
+    graph: Graph
+    reduce: Callable[[torch.Tensor], None]
     optimizer: int = 0
     number: int = 0
     factor: float = 1.0
+
+
+class Optimizer(Protocol):
+    """What a SyncPolicy knows of an optimizer (train/optim.py): the state of each parameter, by names."""
+
+    param_groups: list[dict[str, Any]]
+    state: dict[torch.Tensor, dict[str, torch.Tensor]]
+    state_names: tuple[str, ...]
 
 
 class SyncPolicy(Protocol):
@@ -95,29 +131,29 @@ class SyncPolicy(Protocol):
 
     first_whole: int
 
-    def plan(self, options) -> list:
+    def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """[OptimConfig] of the stages of a whole run, from that of the configuration."""
 
-    def extend(self, model: torch.nn.Module) -> None:
+    def extend(self, model: Model) -> None:
         """Add to a new model what this schedule trains besides it."""
 
-    def stage(self, index: int, options, model: torch.nn.Module, graph) -> Stage:
+    def stage(self, index: int, options: OptimConfig, model: Model, graph: Graph) -> Stage:
         """The stage number `index`, whose options are options = plan[index]. Nothing is sent or computed yet."""
 
-    def follow(self, index: int, model: torch.nn.Module) -> bool:
+    def follow(self, index: int, model: Model) -> bool:
         """Called with the best parameters of stage index - 1 in place, before stage `index` begins. Returns whether the
         best of before is still to be beaten (the model is the same predictor).
         """
 
-    def steps(self, epoch: int, stage: Stage, graph, optimizers: list) -> Iterator[Step]:
+    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """The steps of an epoch. Resumed after each step, and then run to its end."""
 
-    def state(self, optimizers: list) -> dict:
+    def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
         """{name: tensor} that a checkpoint needs besides the model and the first optimizer; complete on rank 0.
         Collective.
         """
 
-    def restore(self, state: dict, optimizers: list) -> None:
+    def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
         """Go on from a checkpoint with this state ({} if it had none). Collective."""
 
 

@@ -11,11 +11,18 @@ A sample of the blocks of edges and its transpose are made in each epoch: 2p of 
 """
 
 import math
+from typing import Any
 
+from hpcgnn.comm import Communicator
+from hpcgnn.config import Config
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
-from hpcgnn.graph.blocks import transposed
+from hpcgnn.exchange.wire import Wire
+from hpcgnn.graph.blocks import Block, transposed
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sampling import sample_blocks, sample_plan
-from hpcgnn.ops.draws import Purpose
+from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule
@@ -32,11 +39,22 @@ class SampledHalo(PushedHalo):
 
     name = "bns"
 
-    def __init__(self, local, comm, buffers, wire, facts, random, rate):
+    def __init__(
+        self,
+        local: LocalGraph,
+        comm: Communicator,
+        buffers: HaloBuffers,
+        wire: Wire,
+        facts: Facts,
+        random: Randomness,
+        rate: float,
+    ) -> None:
         self._local, self._comm, self.buffers = local, comm, buffers
         self._wire, self._facts, self._random, self.rate = wire, facts, random, rate
+        self._site: PushedSite | None = None
+        self._operators: dict[Operator[Any], Any] = {}
 
-    def begin_epoch(self, epoch):
+    def begin_epoch(self, epoch: int) -> None:
         """Draw the sample of this epoch. All ranks, for the ids of the halo are fetched once."""
         self._wire.begin_epoch()
         self._site, self._operators = None, {}  # the old sample goes before the new one is made
@@ -47,23 +65,26 @@ class SampledHalo(PushedHalo):
         used = self._stream(inward.own, blocks)
         push = self._stream(self._local.outward.own, [transposed(block) for block in blocks])
         factor, added = (1 / self.rate, -math.log(self.rate)) if self.rate else (1.0, 0.0)
-        self._site, self._operators = PushedSite(self._local, used, push, self._facts, ids[kept], factor, added), {}
+        self._site = PushedSite(self._local, used, push, self._facts, ids[kept], factor, added)
 
-    def _make(self, description):
+    def _make(self, description: Operator[Made]) -> Made:
+        assert self._site is not None, "an epoch has begun"
         if description not in self._operators:
             self._operators[description] = description.pushed(self._site)
         return self._operators[description]
 
-    def _stream(self, own, blocks):
+    def _stream(self, own: Block, blocks: list[Block]) -> Stream:
         return Stream(own, blocks, self.plan, self.buffers, self._comm, self._wire)
 
     @property
-    def overflowed(self):
+    def overflowed(self) -> bool:
         """Whether a number was too large for the way, on this rank."""
         return self._wire.overflowed
 
 
-def build_bns(local, comm, buffers, config, random):
+def build_bns(
+    local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
+) -> Schedule:
     """Sampled halo, all-reduce at every step. config: Config; random: Randomness."""
     options = config.schedule
     facts = Facts(local, comm)

@@ -1,8 +1,16 @@
 """The halo policy of exact training: every remote row, in every layer of every step."""
 
+from typing import Any, cast
+
+import torch
+
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.compact import CompactStream
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.exchange.wire import Wire
+from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, Site
 from hpcgnn.schedules.base import Stateless
 
@@ -15,41 +23,49 @@ class FullHalo(Stateless):
     asks for them, by all ranks together.
     """
 
-    def __init__(self, local, comm, buffers, wire=None, facts=None):
+    def __init__(
+        self,
+        local: LocalGraph,
+        comm: Communicator,
+        buffers: HaloBuffers,
+        wire: Wire | None = None,
+        facts: Facts | None = None,
+    ) -> None:
         self._local, self._comm, self._buffers, self._wire = local, comm, buffers, wire or Wire()
         self.inward = self._stream(local.inward)
         self.outward = self.inward if local.outward is local.inward else self._stream(local.outward)
         constant = None
         if local.compact is not None and self._wire.type is None:
-            constant = local.features, CompactStream(self.inward, local.compact)
+            dense = cast(torch.Tensor, local.features)  # no others are counted for that
+            constant = dense, CompactStream(self.inward, local.compact)
         self._site = Site(local, comm, self.inward, self.outward, facts or Facts(local, comm), constant)
-        self._operators = {}
+        self._operators: dict[Operator[Any], Any] = {}
 
-    def _stream(self, adjacency):
+    def _stream(self, adjacency: Adjacency) -> Stream:
         return Stream(adjacency.own, adjacency.halo, adjacency.plan, self._buffers, self._comm, self._wire)
 
-    def operator(self, description):
+    def operator(self, description: Operator[Made]) -> Made:
         """See HaloPolicy."""
         if description not in self._operators:
             self._operators[description] = description.exact(self._site)
         return self._operators[description]
 
-    def inward_of(self, x):
+    def inward_of(self, x: torch.Tensor) -> Stream | CompactStream:
         """The Stream along the in-edges for rows x (n_p, F): if they are the features, it may send their entries
         alone.
         """
         constant = self._site.constant
         return constant[1] if constant is not None and x is constant[0] else self.inward
 
-    def restricted(self, local):
+    def restricted(self, local: LocalGraph) -> "FullHalo":
         """The same policy for what a layer computes of the graph, a LocalGraph with `outputs`."""
         return FullHalo(local, self._comm, self._buffers, self._wire)
 
-    def begin_epoch(self, epoch):
+    def begin_epoch(self, epoch: int) -> None:
         """Nothing changes from epoch to epoch but the rounding of rows."""
         self._wire.begin_epoch()
 
     @property
-    def overflowed(self):
+    def overflowed(self) -> bool:
         """Whether a number was too large for the way, on this rank."""
         return self._wire.overflowed

@@ -14,17 +14,26 @@ numbers on disk each time, and fit one number of ranks only.
 """
 
 import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Any, Self
 
 import torch
 
-from hpcgnn.comm import SoloCommunicator
-from hpcgnn.config import per_layer
+from hpcgnn.comm import Communicator, SoloCommunicator
+from hpcgnn.config import Config, per_layer
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.kept_halo import halo_rows, sparse_with_halo
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.subgraphs import with_halo
-from hpcgnn.nn.stage import KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
-from hpcgnn.schedules.base import Schedule, Stage
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.model import Model
+from hpcgnn.nn.stage import Frozen, KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.options import OptimConfig, ScheduleConfig
+from hpcgnn.schedules.base import Optimizer, Schedule, Stage
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sync import AllreduceEveryStep
 
@@ -36,12 +45,15 @@ class LayerByLayer(AllreduceEveryStep):
     ScheduleConfig.
     """
 
-    def __init__(self, local, halo, comm, buffers, options):
+    def __init__(
+        self, local: LocalGraph, halo: FullHalo, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig
+    ) -> None:
         super().__init__(comm)
         self._local, self._halo, self._buffers, self._options = local, halo, buffers, options
-        self._layer, self._present, self._resumed = -1, None, False
+        self._layer, self._resumed = -1, False
+        self._present: Frozen | None = None
 
-    def plan(self, options):
+    def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """Each layer's epochs and learning rate, then those of the fine-tuning."""
         given, layers = self._options, self._num_layers
         epochs = per_layer("--layer-epochs", given.layer_epochs, layers, int, 1, options.epochs)
@@ -51,13 +63,13 @@ class LayerByLayer(AllreduceEveryStep):
             stages.append(replace(options, epochs=given.finetune, lr=given.finetune_lr or options.lr))
         return stages
 
-    def extend(self, model):
+    def extend(self, model: Model) -> None:
         """Heads."""
         add_heads(model)
         self._num_layers = len(model.convs)
         self.first_whole = self._num_layers - 1
 
-    def stage(self, index, options, model, graph):
+    def stage(self, index: int, options: OptimConfig, model: Model, graph: Graph) -> Stage:
         """A layer with its head, or the whole model."""
         if index == self._num_layers:
             self._layer, self._present = -1, None
@@ -66,39 +78,44 @@ class LayerByLayer(AllreduceEveryStep):
             LayerStage(model, index, lambda: self._frozen(index, model, graph)), options, note={"layer": index + 1}
         )
 
-    def follow(self, index, model):
+    def follow(self, index: int, model: Model) -> bool:
         """A new layer is another predictor, the fine-tuned model is not."""
         if index < self._num_layers and self._options.warm_start:
             begin_where_ended(model, index)
         return index == self._num_layers
 
-    def restore(self, state, optimizers):
+    def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
         """What was kept has to be computed again."""
         self._layer, self._present, self._resumed = -1, None, True
 
-    def _frozen(self, index, model, graph):
+    def _frozen(self, index: int, model: Model, graph: Graph) -> Frozen:
         """The frozen input of a layer: kept, or exchanged now, from what is kept of the layer before or else from the
         start.
         """
         if self._layer == index:
-            return self._present
+            return self._kept()
         for layer in range(self._layer + 1 if self._layer < index else 0, index + 1):
             x = graph.features
             if layer > 0:
                 with self._booked("halo_forward"):
-                    x = LayerStage(model, layer - 1, lambda: self._present).hidden(graph)
+                    x = LayerStage(model, layer - 1, self._kept).hidden(graph)
             with torch.no_grad():
                 self._present = self._exchange(layer, x, model, graph)
             self._layer = layer
         self._resumed = False
+        return self._kept()
+
+    def _kept(self) -> Frozen:
+        assert self._present is not None, "what `_layer` names is there"
         return self._present
 
-    def _booked(self, kind):
+    def _booked(self, kind: str) -> AbstractContextManager[None]:
         return self._comm.ledger.booked_as("resume" if self._resumed else kind)
 
-    def _exchange(self, layer, x, model, graph):
+    def _exchange(self, layer: int, x: torch.Tensor | SparseRows, model: Model, graph: Graph) -> Frozen:
         """Send the layer's input to all who need it, once. Collective."""
-        conv, spec = model.convs[layer], model.spec
+        conv: Any = model.convs[layer]  # a Conv or alike
+        spec = model.spec
         kind = "resume" if self._resumed else "halo_forward" if layer else "input"
         raw = layer == 0 and (spec.input_dropout == "raw" and spec.dropout > 0)
         if spec.constant_input and not isinstance(x, SparseRows) and not raw:
@@ -109,6 +126,7 @@ class LayerByLayer(AllreduceEveryStep):
         if self._options.frozen_halo == "refetch":
             return KeptRows(graph, x, self._local.num_owned)
         with_its_halo = self._graph_with_halo(graph)
+        rows: torch.Tensor | SparseRows
         if isinstance(x, SparseRows):
             rows = sparse_with_halo(x, self._local.inward.plan, self._comm, kind)
             size = len(rows.data) - len(x.data)
@@ -119,15 +137,15 @@ class LayerByLayer(AllreduceEveryStep):
             rows = torch.cat([x, kept])
         return KeptRows(with_its_halo, rows, self._local.num_owned)
 
-    def _graph_with_halo(self, graph):
+    def _graph_with_halo(self, graph: Graph) -> Graph:
         if self._with_halo is None:
             local, alone = with_halo(self._local, self._comm), SoloCommunicator()
             self._with_halo = graph.over(local, FullHalo(local, alone, self._buffers))
         return self._with_halo
 
-    _with_halo = None
+    _with_halo: Graph | None = None
 
-    def _say(self, layer, what, count, size):
+    def _say(self, layer: int, what: str, count: int, size: int) -> None:
         total = self._comm.total(torch.tensor([count, size]), "plan").tolist()
         most = int(self._comm.allreduce_(torch.tensor([size]), "plan", "max"))
         if self._comm.size > 1:
@@ -145,20 +163,22 @@ class LayerByLayer(AllreduceEveryStep):
 class _WholeModel(torch.nn.Module):
     """A model without its heads, which have no part in its output and must not decay."""
 
-    def __init__(self, model):
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.convs, self.norms, self.before = model.convs, model.norms, model.before
         self._model = [model]  # in a list, so that its heads are not found
 
-    def forward(self, graph):
+    def forward(self, graph: Graph) -> torch.Tensor:
         return self._model[0](graph)
 
-    def train(self, mode=True):
+    def train(self, mode: bool = True) -> Self:
         self._model[0].train(mode)
         return super().train(mode)
 
 
-def build_lazy(local, comm, buffers, config, random):
+def build_lazy(
+    local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
+) -> Schedule:
     """The schedule for a LocalGraph."""
     halo = FullHalo(local, comm, buffers)
     return Schedule(halo, LayerByLayer(local, halo, comm, buffers, config.schedule))

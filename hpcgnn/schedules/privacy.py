@@ -4,11 +4,13 @@ What is meant are the rows of the features themselves, as the file has them or w
 trained parameters are not covered: they are sent by every model that transforms before it aggregates.
 """
 
+from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
 
 
-def check_privacy(config, spec):
+def check_privacy(config: Config, spec: ModelSpec) -> None:
     """Raise ConfigError if this configuration would send features of nodes more than once in a run."""
     options = config.schedule
     if not options.private_features:

@@ -1,6 +1,7 @@
 """What the policies have in common whose ranks use some or old rows of others: see ops/pushed_aggregation.py."""
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.schedules.base import Stateless
 
 
@@ -12,7 +13,7 @@ class PushedHalo(Stateless):
 
     name = ""
 
-    def operator(self, description):
+    def operator(self, description: Operator[Made]) -> Made:
         """See HaloPolicy."""
         if not description.pushes:
             raise ConfigError(
@@ -20,3 +21,6 @@ class PushedHalo(Stateless):
                 "--aggregator mean, gin, sgc or gat, or --schedule sar"
             )
         return self._make(description)
+
+    def _make(self, description: Operator[Made]) -> Made:
+        raise NotImplementedError

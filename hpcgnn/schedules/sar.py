@@ -1,21 +1,31 @@
 """Sequential aggregation and rematerialization (Mostafa, MLSys'22): full halo, all-reduce at every step."""
 
+from hpcgnn.comm import Communicator
+from hpcgnn.config import Config
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
+from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.approximate import ApproximateInTraining
-from hpcgnn.schedules.base import Schedule
+from hpcgnn.schedules.base import HaloPolicy, Schedule
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.rounding import make_wire
 from hpcgnn.schedules.sync import AllreduceEveryStep
 
 
-def build_sar(local, comm, buffers, config, random):
+def build_sar(
+    local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
+) -> Schedule:
     """The full-batch schedule for a LocalGraph; exact but for --halo-dtype. config: Config; random: Randomness."""
     # int8 rounds by draws for the rows of the whole share, as it numbers them.
     prunes = config.schedule.prune == "auto" and config.schedule.halo_dtype != "int8"
     return Schedule(full_halo(local, comm, buffers, config.schedule, random), AllreduceEveryStep(comm), prunes)
 
 
-def full_halo(local, comm, buffers, options, random):
+def full_halo(
+    local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig, random: Randomness
+) -> HaloPolicy:
     """The halo policy of `sar`. options: ScheduleConfig."""
     facts = Facts(local, comm)
     exact = FullHalo(local, comm, buffers, facts=facts)

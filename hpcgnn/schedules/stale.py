@@ -26,11 +26,19 @@ goes back for every layer, and the transposed blocks of edges between ranks. It 
 """
 
 import logging
+from typing import Any
 
 import torch
 
+from hpcgnn.comm import Communicator
+from hpcgnn.config import Config
+from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stale import PushedGradients, StaleExchange, UsedRows
+from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.blocks import transposed
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.ops.site import Facts, PushedSite
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import Schedule
@@ -48,15 +56,26 @@ class StaleHalo(PushedHalo):
 
     name, has_state = "stale", True
 
-    def __init__(self, local, comm, buffers, wire, facts, delay, smoothing=0.0):
+    def __init__(
+        self,
+        local: LocalGraph,
+        comm: Communicator,
+        buffers: HaloBuffers,
+        wire: Wire,
+        facts: Facts,
+        delay: int,
+        smoothing: float = 0.0,
+    ) -> None:
         self._local, self._comm, self._buffers, self._wire, self._facts = local, comm, buffers, wire, facts
         self._delay, self._smoothing = delay, smoothing
         self.transposed = [transposed(block) for block in local.inward.halo]
         # One operator for each call in an epoch: calls come in the same order in every epoch, on all ranks.
-        self._exchanges, self._operators, self._calls = [], [], 0
-        self._saved, self._warned = {}, False
+        self._exchanges: list[StaleExchange] = []
+        self._operators: list[tuple[Operator[Any], Any]] = []
+        self._saved: dict[tuple[int, str], dict[str, torch.Tensor]] = {}
+        self._calls, self._warned = 0, False
 
-    def begin_epoch(self, epoch):
+    def begin_epoch(self, epoch: int) -> None:
         """Called by all ranks before the forward pass of an epoch."""
         if self._exchanges and not self._warned:
             self._warn()
@@ -64,17 +83,17 @@ class StaleHalo(PushedHalo):
         self._calls = 0
 
     @property
-    def overflowed(self):
+    def overflowed(self) -> bool:
         """Whether a number was too large for the way, on this rank."""
         return self._wire.overflowed
 
     @property
-    def kept_bytes(self):
+    def kept_bytes(self) -> int:
         """Bytes of rows and edges that are kept for the delay, on this rank."""
         boxes = [box for each in self._exchanges for box in (each.ahead, each.home)]
         return sum(box.kept_bytes for box in boxes) + sum(block.nbytes for block in self.transposed)
 
-    def _make(self, description):
+    def _make(self, description: Operator[Made]) -> Made:
         number, self._calls = self._calls, self._calls + 1
         if number == len(self._exchanges):
             exchange = StaleExchange(
@@ -91,7 +110,7 @@ class StaleHalo(PushedHalo):
         assert known == description, "a model must call the same operators in the same order in every epoch"
         return operator
 
-    def state(self):
+    def state(self) -> dict[str, torch.Tensor]:
         """{name: tensor}: rows that were sent and will be used. All ranks, for those under way are waited for."""
         return {
             f"{number:04d}-{name}-{part}": tensor
@@ -100,13 +119,13 @@ class StaleHalo(PushedHalo):
             for part, tensor in box.state().items()
         }
 
-    def load_state(self, tensors):
+    def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
         """Go on from what `state` gave on the same rank, before the first epoch."""
         for key, tensor in tensors.items():
             number, name, part = key.split("-", 2)
             self._saved.setdefault((int(number), name), {})[part] = tensor
 
-    def _warn(self):
+    def _warn(self) -> None:
         most = self._comm.allreduce_(torch.tensor([self.kept_bytes]), "control", "max")
         self._warned = True
         if not most or self._comm.rank:
@@ -120,7 +139,9 @@ class StaleHalo(PushedHalo):
         )
 
 
-def build_stale(local, comm, buffers, config, random):
+def build_stale(
+    local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
+) -> Schedule:
     """Delayed halo, all-reduce at every step; no delay is `sar`. config: Config; random: Randomness."""
     options = config.schedule
     sync = AllreduceEveryStep(comm)

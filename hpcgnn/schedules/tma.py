@@ -13,15 +13,22 @@ on all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a
 
 import logging
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
-from hpcgnn.comm import SoloCommunicator
-from hpcgnn.config import listed
+from hpcgnn.comm import Communicator, SoloCommunicator
+from hpcgnn.config import Config, listed
 from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.subgraphs import induced
-from hpcgnn.schedules.base import Schedule, Stage, Step
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.model import Model
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.options import OptimConfig, ScheduleConfig
+from hpcgnn.schedules.base import Optimizer, Schedule, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sar import full_halo
 from hpcgnn.schedules.sync import AllreduceEveryStep
@@ -36,9 +43,10 @@ class Averaging(AllreduceEveryStep):
     on all ranks if nobody is left to train.
     """
 
-    def __init__(self, local, comm, buffers, options):
+    def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig) -> None:
         super().__init__(comm)
-        self._local, self._buffers, self._options, self._subgraph = local, buffers, options, None
+        self._local, self._buffers, self._options = local, buffers, options
+        self._subgraph: Graph | None = None
         lost = comm.rank in listed("--drop-ranks", options.drop_ranks, int, 0)
         self._own = int(local.mask("train").sum())
         active = 0 if lost else self._own
@@ -54,16 +62,16 @@ class Averaging(AllreduceEveryStep):
             error.everywhere = True
             raise error
 
-    def plan(self, options):
+    def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """As many rounds as the steps make, the last of them maybe shorter."""
         self._steps = options.epochs
         return [replace(options, epochs=-(-options.epochs // max(1, self._options.average_steps)))]
 
-    def stage(self, index, options, model, graph):
+    def stage(self, index: int, options: OptimConfig, model: Model, graph: Graph) -> Stage:
         """The whole model, with an optimizer for the exact steps besides."""
         return Stage(model, options, 2 if self._options.correct_every else 1, {"steps": 0})
 
-    def steps(self, epoch, stage, graph, optimizers):
+    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """Local steps, an average, and when it is time an exact step."""
         if self._subgraph is None:
             subgraph = induced(self._local)
@@ -78,18 +86,18 @@ class Averaging(AllreduceEveryStep):
         if self._options.correct_every and (epoch + 1) % self._options.correct_every == 0:
             yield Step(graph, self.reduce, 1, _CORRECTION)
 
-    def _as_own_mean(self, gradients):
+    def _as_own_mean(self, gradients: torch.Tensor) -> None:
         """The loss is a share of the mean over all training nodes; a rank by itself takes the mean over its own."""
         gradients.mul_(self._num_train / self._own)
 
-    def _round(self, epoch):
+    def _round(self, epoch: int) -> Iterable[int]:
         """The numbers of this rank's steps in a round."""
         if self._options.average_steps:
             every = self._options.average_steps
             return range(min(every, self._steps - epoch * every) if self._trains else 0)
         return self._until_the_clock()
 
-    def _until_the_clock(self):
+    def _until_the_clock(self) -> Iterator[int]:
         """Steps until rank 0 says that the time is up, at least one."""
         comm, number, word = self._comm, 0, torch.zeros(1, dtype=torch.int32)
         end = time.monotonic() + self._options.average_seconds
@@ -104,14 +112,14 @@ class Averaging(AllreduceEveryStep):
             end_of_round = comm.exchange([(other, word) for other in range(1, comm.size)], [], "control")
         end_of_round.finish()
 
-    def _average(self, module):
+    def _average(self, module: torch.nn.Module) -> None:
         """Parameters and buffers of all ranks by their weights, one message for each dtype. Collective."""
         with torch.no_grad():
             tensors = [t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point()]
             for dtype in dict.fromkeys(t.dtype for t in tensors):
                 self._average_([t for t in tensors if t.dtype == dtype])
 
-    def _average_(self, tensors):
+    def _average_(self, tensors: Sequence[torch.Tensor]) -> None:
         flat = torch.cat([t.reshape(-1) for t in tensors])
         # An idle rank may hold anything, also what is not finite: it counts for nothing.
         flat = flat.mul_(self._weight) if self._weight else flat.zero_()
@@ -119,7 +127,7 @@ class Averaging(AllreduceEveryStep):
         for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors])):
             tensor.copy_(part.view_as(tensor))
 
-    def _settle(self, optimizer):
+    def _settle(self, optimizer: Optimizer) -> None:
         """What becomes of the optimizers' states when the parameters were averaged. Collective."""
         if self._options.average_optimizer == "reset":
             optimizer.state.clear()
@@ -132,7 +140,7 @@ class Averaging(AllreduceEveryStep):
                 self._average_([flat])
             _unpack(optimizer, flat)
 
-    def state(self, optimizers):
+    def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
         """The exact steps' optimizer, and every rank's own where each keeps its own."""
         saved = {f"correction.{index}": _pack(optimizer) for index, optimizer in enumerate(optimizers[1:])}
         if self._options.average_optimizer != "keep":
@@ -149,7 +157,7 @@ class Averaging(AllreduceEveryStep):
             comm.exchange([(0, own)], [], "control").finish()
         return saved
 
-    def restore(self, state, optimizers):
+    def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
         """Each rank its own, or, on another number of ranks, all the mean."""
         for index, optimizer in enumerate(optimizers[1:]):
             if f"correction.{index}" in state:
@@ -170,15 +178,15 @@ class Averaging(AllreduceEveryStep):
         _unpack(optimizers[0], torch.stack(kept).mean(0) if kept else torch.zeros(0))
 
 
-def _alone(tensor, kind=None):
+def _alone(tensor: torch.Tensor, kind: str | None = None) -> torch.Tensor:
     return tensor.clone()
 
 
-def _parameters(optimizer):
+def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _pack(optimizer):
+def _pack(optimizer: Optimizer) -> torch.Tensor:
     """All of an optimizer's state in one vector; empty before its first step (and for sgd without momentum)."""
     parts = [
         optimizer.state[parameter][name].detach().reshape(-1).to(parameter.dtype)
@@ -189,7 +197,7 @@ def _pack(optimizer):
     return torch.cat(parts) if parts else torch.zeros(0, dtype=_parameters(optimizer)[0].dtype)
 
 
-def _unpack(optimizer, flat):
+def _unpack(optimizer: Optimizer, flat: torch.Tensor) -> None:
     """The reverse of `_pack`."""
     optimizer.state.clear()
     start = 0
@@ -202,7 +210,9 @@ def _unpack(optimizer, flat):
             start = stop
 
 
-def build_tma(local, comm, buffers, config, random):
+def build_tma(
+    local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
+) -> Schedule:
     """The schedule for a LocalGraph; its halo policy serves evaluation and exact steps."""
     halo = full_halo(local, comm, buffers, config.schedule, random)
     return Schedule(halo, Averaging(local, comm, buffers, config.schedule))

@@ -1,22 +1,30 @@
 """The one training step. It knows neither the schedule nor the model nor MPI."""
 
 import math
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import torch
 
+from hpcgnn.comm import Communicator
+from hpcgnn.config import Config
 from hpcgnn.errors import TrainingError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.pruning import WORTHWHILE, prune
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.schedules.base import PrunableHalo, Step
 from hpcgnn.schedules.schedule_registry import SCHEDULES
-from hpcgnn.train.clock import Clock, unwatched
+from hpcgnn.train.clock import Clock, Watch, unwatched
 from hpcgnn.train.diagnosis import first_not_finite
 from hpcgnn.train.evaluate import Evaluator
 from hpcgnn.train.gradients import FlatGradients
 from hpcgnn.train.objective import Objective
-from hpcgnn.train.optim import build_optimizer, learning_rate, set_learning_rate
+from hpcgnn.train.optim import Optimizer, Stack, build_optimizer, learning_rate, set_learning_rate
 
 
 class Trainer:
@@ -25,13 +33,22 @@ class Trainer:
     local: LocalGraph; spec: ModelSpec; config: Config; buffers: HaloBuffers; watch: told of the phases (see clock.py).
     """
 
-    def __init__(self, local, spec, config, comm, buffers, watch=unwatched):
+    def __init__(
+        self,
+        local: LocalGraph,
+        spec: ModelSpec,
+        config: Config,
+        comm: Communicator,
+        buffers: HaloBuffers,
+        watch: Watch = unwatched,
+    ) -> None:
         self.comm, self.clock, self.buffers = comm, Clock(watch, comm.pulse), buffers
         self.random = Randomness(config.run.seed)
         self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
-        self.constants = {}
+        self.constants: dict[str, torch.Tensor] = {}
         self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena)
-        self.training_graph, self.shares = self.graph, []
+        self.training_graph = self.graph
+        self.shares: list[LocalGraph | None] = []
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
             self.model = MODELS[spec.model].build(spec)
@@ -47,45 +64,51 @@ class Trainer:
         self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
         self.evaluator = Evaluator(local, config.run.metric, comm)
 
-    def _prune(self, local, spec):
+    def _prune(self, local: LocalGraph, spec: ModelSpec) -> None:
         """Let every layer compute in training what the loss can see. Collective."""
         prunable = getattr(self.model, "prunable_layers", 0)
         worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in self.model.convs] if prunable else []
         self.shares = prune(local, worthwhile, prunable, spec.keeps_input, self.comm)
+        halo = cast(PrunableHalo, self.schedule.halo)  # of a schedule that prunes
         self.training_graph = self.graph.pruned(
             {
                 layer: (
                     share,
-                    self.schedule.halo if share.inward is local.inward else self.schedule.halo.restricted(share),
+                    halo if share.inward is local.inward else halo.restricted(share),
                 )
                 for layer, share in enumerate(self.shares)
                 if share is not None
             }
         )
 
-    def rows_computed(self, local):
+    def rows_computed(self, local: LocalGraph) -> list[int]:
         """For every layer the own rows that it computes in training; [] where all layers compute all."""
         if not any(self.shares):
             return []
-        return [local.num_owned if share is None else len(share.outputs) for share in self.shares]
+        # A share has outputs.
+        return [
+            local.num_owned if share is None else len(share.outputs)  # type: ignore[arg-type]
+            for share in self.shares
+        ]
 
-    def begin_stage(self, index, epoch):
+    def begin_stage(self, index: int, epoch: int) -> None:
         """Train stage number `index` of the schedule from `epoch` on, with fresh optimizers."""
         self.model.zero_grad(set_to_none=True)
         self.stage, self.stage_begun = self.schedule.sync.stage(index, self.plan[index], self.model, self.graph), epoch
         self.gradients = FlatGradients(self.stage.module.parameters())
-        self.optimizers = [build_optimizer(self.stage.module, self.stage.options) for _ in range(self.stage.optimizers)]
+        stack = cast(Stack, self.stage.module)  # what a schedule trains has `convs`
+        self.optimizers = [build_optimizer(stack, self.stage.options) for _ in range(self.stage.optimizers)]
 
     @property
-    def optimizer(self):
+    def optimizer(self) -> Optimizer:
         """The first optimizer of the present stage."""
         return self.optimizers[0]
 
-    def learning_rate(self, epoch):
+    def learning_rate(self, epoch: int) -> float:
         """That of an epoch of the present stage."""
         return learning_rate(epoch - self.stage_begun, self.stage.options)
 
-    def step(self, epoch):
+    def step(self, epoch: int) -> float:
         """One epoch of the present stage, of as many steps as the schedule makes it; returns the mean loss over all
         training nodes in its last step. Collective.
         """
@@ -112,7 +135,7 @@ class Trainer:
             loss = loss.detach() * each.factor
         return self._total_loss(loss, finite, epoch)
 
-    def _steps(self, epoch):
+    def _steps(self, epoch: int) -> Iterator[Step]:
         """The schedule's steps of an epoch; what it does between them counts as reduction."""
         steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
         while True:
@@ -122,19 +145,19 @@ class Trainer:
                 return
             yield step
 
-    def evaluate(self):
+    def evaluate(self) -> dict[str, float]:
         """{'train', 'val', 'test'}: the metric of each split. Collective."""
         with self.clock("evaluation"):
             return self.evaluator(self.stage.module, self.graph)
 
-    def _constant(self, name, compute):
+    def _constant(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
         """A value of this run that never changes: computed at first use (traffic booked as `input`), then kept."""
         if name not in self.constants:
             with torch.no_grad(), self.comm.ledger.booked_as("input"):
                 self.constants[name] = compute()
         return self.constants[name]
 
-    def _total_loss(self, local_loss, finite, epoch):
+    def _total_loss(self, local_loss: torch.Tensor, finite: bool, epoch: int) -> float:
         """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it or a gradient is not finite,
         or if a row was not on its way.
         """
@@ -158,11 +181,11 @@ class Trainer:
         return float(totals[0])
 
 
-def _everywhere(text):
+def _everywhere(text: str) -> TrainingError:
     error = TrainingError(text)
     error.everywhere = True
     return error
 
 
-def _ranks(flags):
+def _ranks(flags: torch.Tensor) -> str:
     return ", ".join(str(rank) for rank in torch.nonzero(flags).flatten().tolist())

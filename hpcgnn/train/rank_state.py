@@ -34,6 +34,7 @@ def load(trainer: "Trainer", config: Config, epoch: int) -> None:
         return
     tensors = read_rank_state(config.run.run_dir, epoch, trainer.comm.rank, _belongs(trainer, config))
     if all(trainer.comm.allgather_object(tensors is not None)):
+        assert tensors is not None, "not None on any rank"
         halo.load_state(tensors)
     elif trainer.comm.rank == 0:
         log.warning(

@@ -50,9 +50,7 @@ PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[str, Any]:
     """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks. Collective."""
     plan, own_edges, count = local.inward.plan, local.inward.own.num_edges, local.inward.num_edges
-    ranks = comm.allgather_object(
-        (local.num_owned, count, count - own_edges, plan.num_halo, plan.num_boundary)
-    )
+    ranks = comm.allgather_object((local.num_owned, count, count - own_edges, plan.num_halo, plan.num_boundary))
     nodes, edges, cut, halo, _ = (list(column) for column in zip(*ranks))
     return {
         "partition": name,

@@ -9,10 +9,12 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import SoloCommunicator
+from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph, build_adjacency
-from hpcgnn.graph.sparse_rows import sparse_rows
+from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import Edges
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.train.loop import Trainer
@@ -20,7 +22,7 @@ from hpcgnn.train.loop import Trainer
 NODES = 256
 
 
-def toy_graph(spec, multi_label):
+def toy_graph(spec: ModelSpec, multi_label: bool) -> LocalGraph:
     """A ring of 256 nodes with the widths and kinds of `spec`, owned by one rank."""
     indptr = np.arange(0, 2 * NODES + 1, 2)
     around = np.stack([np.arange(NODES) - 1, np.arange(NODES) + 1], 1) % NODES
@@ -33,6 +35,7 @@ def toy_graph(spec, multi_label):
     found = find_ends(Edges(indptr, around.reshape(-1).astype(np.int32), weight, kinds), ownership)
     loops = "add" if spec.loop_relation else "keep"
     edges = build_adjacency(found, LocalOrder(), SoloCommunicator(), 1, loops, spec.dtype, True, spec.edge_types)
+    features: torch.Tensor | SparseRows
     if spec.sparse_input:
         features = sparse_rows(
             np.arange(NODES + 1),
@@ -58,7 +61,7 @@ def toy_graph(spec, multi_label):
     )
 
 
-def toy_step(spec, config, multi_label):
+def toy_step(spec: ModelSpec, config: Config, multi_label: bool) -> int:
     """Run one step and one evaluation of every stage. Returns the bytes of the widest row that its streams declare, as
     HaloBuffers counts them (`widest_row`).
     """

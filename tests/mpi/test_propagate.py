@@ -9,7 +9,7 @@ import torch
 from asking import propagate
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.edge_tiles import tiles
+from hpcgnn.graph.edge_tiles import edge_tiles
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.full_halo import FullHalo
@@ -216,7 +216,7 @@ def test_edge_ids_do_not_depend_on_the_partition(comm, session_path):
         for block in (local.inward.own, *local.inward.halo):
             first = block.first_column
             columns = local.original_id if first is None else halo_ids[first:]
-            for tile in tiles(block, size, local.original_id, columns):
+            for tile in edge_tiles(block, size, local.original_id, columns):
                 mine += zip(
                     local.original_id[tile.owner].tolist(),
                     columns[tile.sources.long()].tolist(),
