@@ -1,21 +1,72 @@
-"""The communicator's verbs: what arrives is what was sent, with and without the helper thread, spinning or sleeping."""
+"""The communicator's verbs, which every transport must pass: what arrives is what was sent, with and without the helper
+thread, spinning or sleeping. Tests of `verbs` hold for one rank without MPI as well, those of `over_mpi` count what it
+never sends.
+"""
+
+import time
 
 import pytest
 import torch
 from mpi4py import MPI
 
+from hpcgnn.comm import SoloCommunicator
 from hpcgnn.comm.mpi import MpiCommunicator
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError, RemoteError
 
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32)
+#: Of everything that is sent: rows as they are and narrowed, row numbers, masks, bytes.
+SENT_DTYPES = (
+    *DTYPES,
+    torch.bfloat16,
+    torch.float16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
+#: A new transport is one more entry: the tests of `verbs` are what it must do.
+TRANSPORTS = {
+    "polite": lambda: MpiCommunicator(MPI.COMM_WORLD, crowding=2.0),
+    "spinning": lambda: MpiCommunicator(MPI.COMM_WORLD, crowding=1.0),
+}
+#: Beyond what travels at once: a message of so many numbers waits until its receiver is there.
+LARGE = 300_000
 
 
-@pytest.fixture(params=[2.0, 1.0], ids=["polite", "spinning"])
+def pytest_generate_tests(metafunc):
+    """SoloCommunicator is a transport of one rank alone."""
+    if "verbs" in metafunc.fixturenames:
+        solo = [] if "over_mpi" in metafunc.fixturenames or MPI.COMM_WORLD.size > 1 else ["solo"]
+        metafunc.parametrize("verbs", [*TRANSPORTS, *solo], indirect=True)
+
+
+@pytest.fixture
 def verbs(request, comm):
     """A communicator of its own with a fresh ledger."""
-    communicator = MpiCommunicator(MPI.COMM_WORLD, crowding=request.param)
+    communicator = SoloCommunicator() if request.param == "solo" else TRANSPORTS[request.param]()
     yield communicator
     communicator.close()
+
+
+@pytest.fixture
+def over_mpi(verbs):
+    """`verbs` over MPI."""
+    return verbs
+
+
+def others(verbs):
+    """All ranks but this one, each rank beginning with the next."""
+    return [(verbs.rank + offset) % verbs.size for offset in range(1, verbs.size)]
+
+
+def ring(verbs):
+    """(the ranks that a rank sends to, those that it receives from): one each, none where it is alone."""
+    after, before = (verbs.rank + 1) % verbs.size, (verbs.rank - 1) % verbs.size
+    return ([after], [before]) if verbs.size > 1 else ([], [])
+
+
+def numbers(count, sender, mark=0, dtype=torch.int64):
+    """What a rank sends in a test: no two messages of a test are alike."""
+    return (torch.arange(count) * 7 + 31 * sender + 3 * mark).remainder(120).to(dtype)
 
 
 @pytest.mark.parametrize("background", [True, False], ids=["helper-thread", "no-thread"])
@@ -28,10 +79,11 @@ def test_ring(verbs, dtype, background):
     for length in (1, 7, 300_000):
         out = [(torch.arange(length) * 3 + verbs.rank + part).remainder(120).to(dtype) for part in range(2)]
         come = [torch.zeros(length, dtype=dtype) for _ in range(2)]
-        under_way = verbs.exchange([(after, t) for t in out], [(before, t) for t in come], "ring")
-        if background:
-            under_way.progress()
-        under_way.finish()
+        under_way = [verbs.exchange([(after, o)], [(before, c)], "ring") for o, c in zip(out, come)]
+        for each in under_way if background else ():
+            each.progress()
+        for each in under_way:
+            each.finish()
         for part in range(2):
             assert torch.equal(come[part], (torch.arange(length) * 3 + before + part).remainder(120).to(dtype))
     item = torch.empty(0, dtype=dtype).element_size()
@@ -68,21 +120,21 @@ def test_rows_of_a_matrix_are_sent_in_place(verbs):
     )
 
 
-def test_strided_tensors_are_refused(verbs):
+def test_strided_tensors_are_refused(over_mpi):
     with pytest.raises(ValueError, match="contiguous"):
-        verbs.exchange([], [(0, torch.zeros(4, 4)[:, 1])], "x")
+        over_mpi.exchange([], [(0, torch.zeros(4, 4)[:, 1])], "x")
     with pytest.raises(ValueError, match="contiguous"):
-        verbs.allreduce_(torch.zeros(4, 4).T, "x")
+        over_mpi.allreduce_(torch.zeros(4, 4).T, "x")
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_allreduce(verbs, dtype):
-    ranks = torch.arange(verbs.size)
+def test_allreduce(over_mpi, dtype):
+    ranks = torch.arange(over_mpi.size)
     for op, expected in (("sum", ranks.sum()), ("max", ranks.max()), ("min", ranks.min())):
-        tensor = torch.full((3, 5), verbs.rank, dtype=dtype)
-        assert verbs.allreduce_(tensor, "reduce", op) is tensor
+        tensor = torch.full((3, 5), over_mpi.rank, dtype=dtype)
+        assert over_mpi.allreduce_(tensor, "reduce", op) is tensor
         assert torch.equal(tensor, torch.full((3, 5), int(expected), dtype=dtype))
-    entry = verbs.ledger.take()["reduce"]
+    entry = over_mpi.ledger.take()["reduce"]
     assert (entry.messages, entry.bytes_sent) == (3, 3 * 15 * tensor.element_size())
 
 
@@ -99,9 +151,9 @@ def test_empty_tensors_cost_no_message(verbs):
     assert "x" not in verbs.ledger.take()
 
 
-def test_unknown_type_is_refused(verbs):
+def test_unknown_type_is_refused(over_mpi):
     with pytest.raises(ValueError, match="float16"):
-        verbs.allreduce_(torch.zeros(2, dtype=torch.float16), "x")
+        over_mpi.allreduce_(torch.zeros(2, dtype=torch.float16), "x")
 
 
 def test_total_leaves_its_argument(verbs):
@@ -158,6 +210,206 @@ def test_different_errors_end_with_the_lowest_ranks_words(verbs):
         raise GraphError(f"mistake of rank {verbs.rank}")
 
 
-def test_barrier(verbs):
+def test_barrier(over_mpi):
+    over_mpi.barrier()
+    assert over_mpi.ledger.take()["control"].bytes_sent == 0
+
+
+# --- exchanges --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", SENT_DTYPES, ids=str)
+def test_everything_that_is_sent_arrives_to_the_bit(verbs, dtype):
+    """As matrices and as rows, in messages that travel at once and in those that wait for their receiver."""
+    for shape in ((5,), (3, 7), (LARGE, 1)):
+        count = torch.Size(shape).numel()
+        to, source = ring(verbs)
+        outgoing = [(rank, numbers(count, verbs.rank, dtype=dtype).view(shape)) for rank in to]
+        incoming = [(rank, torch.zeros(shape, dtype=dtype)) for rank in source]
+        verbs.exchange(outgoing, incoming, "rows").finish()
+        for rank, found in incoming:
+            expected = numbers(count, rank, dtype=dtype).view(shape)
+            assert torch.equal(found.view(torch.uint8), expected.view(torch.uint8))
+
+
+@pytest.mark.parametrize("background", [True, False], ids=["helper-thread", "no-thread"])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)], ids=str)
+def test_messages_of_a_kind_arrive_in_the_order_in_which_they_were_sent(verbs, order, background):
+    """Whatever their sizes, and however the exchanges are finished."""
+    to, source = ring(verbs)
+    sizes, arrived, under_way = (LARGE, 3, LARGE // 2, 3), [], []
+    for mark, size in enumerate(sizes):
+        out = numbers(size, verbs.rank, mark)
+        arrived.append(torch.zeros(size, dtype=torch.int64))
+        exchange = verbs.exchange([(rank, out) for rank in to], [(rank, arrived[-1]) for rank in source], "rows")
+        if background:
+            exchange.progress()
+        under_way.append(exchange)
+    for mark in order:
+        under_way[mark].finish()
+    for mark, (size, found) in enumerate(zip(sizes, arrived)):
+        for rank in source:
+            assert torch.equal(found, numbers(size, rank, mark)), f"message {mark}"
+
+
+def test_messages_of_another_kind_do_not_take_their_place(verbs):
+    """The receiver asks for the kinds of a step in the other order: all are of one size, so nothing else tells them
+    apart.
+    """
+    to, source = ring(verbs)
+    kinds = ["halo_forward", "halo_backward", "plan", "input", "evaluation", "control"]
+    sending = [
+        verbs.exchange([(rank, numbers(50, verbs.rank, mark)) for rank in to], [], kind)
+        for mark, kind in enumerate(kinds)
+    ]
+    for mark, kind in reversed(list(enumerate(kinds))):
+        found = torch.zeros(50, dtype=torch.int64)
+        verbs.exchange([], [(rank, found) for rank in source], kind).finish()
+        for rank in source:
+            assert torch.equal(found, numbers(50, rank, mark)), kind
+    for exchange in sending:
+        exchange.finish()
+
+
+def test_many_peers_at_once(verbs):
+    """All to all, of sizes that depend on both ends, some of them 0."""
+
+    def size(sender, receiver):
+        return (sender * 5 + receiver * 3) % 4 * (1 if (sender + receiver) % 2 else LARGE // 4)
+
+    def marked(sender, receiver):
+        return numbers(size(sender, receiver), sender, receiver)
+
+    incoming = [(rank, torch.zeros(size(rank, verbs.rank), dtype=torch.int64)) for rank in reversed(others(verbs))]
+    exchange = verbs.exchange([(rank, marked(verbs.rank, rank)) for rank in others(verbs)], incoming, "all")
+    exchange.progress()
+    exchange.finish()
+    for rank, found in incoming:
+        assert torch.equal(found, marked(rank, verbs.rank))
+    entry = verbs.ledger.take().get("all")
+    if verbs.size == 1:
+        assert entry is None
+        return
+    assert entry.messages == verbs.size - 1
+    assert entry.bytes_sent == sum(8 * size(verbs.rank, rank) for rank in others(verbs))
+    assert entry.bytes_received == sum(8 * size(rank, verbs.rank) for rank in others(verbs))
+
+
+def test_a_rank_that_has_nothing_may_leave_the_call_out(verbs):
+    """From each rank to each other one, one after another: the others do not call, and owe nothing."""
+    for sender in range(verbs.size):
+        for receiver in range(verbs.size):
+            if sender == receiver:
+                continue
+            message = torch.zeros(9, dtype=torch.int64)
+            if verbs.rank == sender:
+                verbs.exchange([(receiver, numbers(9, sender, receiver))], [], "pair").finish()
+            if verbs.rank == receiver:
+                verbs.exchange([], [(sender, message)], "pair").finish()
+                assert torch.equal(message, numbers(9, sender, receiver))
+    entry, peers = verbs.ledger.take().get("pair"), verbs.size - 1
+    counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
+    assert counts == (peers, 72 * peers, 72 * peers)
+    assert verbs.allgather_object(verbs.rank) == list(range(verbs.size)), "the ranks are still in step"
+
+
+def test_the_ledger_counts_what_goes_and_what_comes_apart(verbs):
+    """One way only: the last rank sends a message to each other rank and gets none."""
+    last = verbs.size - 1
+    if verbs.rank == last:
+        outgoing, incoming = [(rank, torch.zeros(rank + 1, 3)) for rank in range(last)], []
+    else:
+        outgoing, incoming = [], [(last, torch.ones(verbs.rank + 1, 3))]
+    under_way = verbs.exchange(outgoing, incoming, "down")
+    booked = verbs.ledger.take()
+    under_way.finish()
+    assert all(not tensor.any() for _, tensor in incoming)
+    entry = booked.get("down")
+    counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else None
+    if verbs.size == 1:
+        assert counts is None
+    elif verbs.rank == last:
+        assert counts == (last, 12 * last * (last + 1) // 2, 0)
+    else:
+        assert counts == (0, 0, 12 * (verbs.rank + 1))
+    waited = verbs.ledger.take()
+    assert set(waited) == ({"down"} if verbs.size > 1 else set())
+    assert all((e.messages, e.bytes_sent, e.bytes_received) == (0, 0, 0) for e in waited.values())
+
+
+def test_an_exchange_of_nothing_leaves_no_trace(verbs):
+    exchange = verbs.exchange([], [], "nothing")
+    exchange.progress()
+    assert exchange.arrived()
+    exchange.finish_sending()
+    exchange.finish_receiving()
+    exchange.finish()
+    assert "nothing" not in verbs.ledger.take()
+
+
+def test_messages_are_booked_under_the_name_that_is_asked_for_and_still_kept_apart(verbs):
+    """Evaluation books all of its traffic under one name; which message is which does not depend on it."""
+    to, source = ring(verbs)
+    found = [torch.zeros(4, dtype=torch.int64) for _ in range(2)]
+    with verbs.ledger.booked_as("evaluation"):
+        sending = [
+            verbs.exchange([(rank, numbers(4, verbs.rank, mark)) for rank in to], [], kind)
+            for mark, kind in enumerate(("halo_forward", "plan"))
+        ]
+        for mark, kind in ((1, "plan"), (0, "halo_forward")):
+            verbs.exchange([], [(rank, found[mark]) for rank in source], kind).finish()
+        for exchange in sending:
+            exchange.finish()
+    for rank in source:
+        assert all(torch.equal(found[mark], numbers(4, rank, mark)) for mark in range(2))
+    traffic = verbs.ledger.take()
+    assert set(traffic) <= {"evaluation"}
+    assert sum(entry.messages for entry in traffic.values()) == 2 * len(to)
+
+
+@pytest.mark.parametrize("background", [True, False], ids=["helper-thread", "no-thread"])
+def test_what_was_sent_may_be_written_to_after_finish_sending_alone(verbs, background):
+    to, source = ring(verbs)
+    for size in (5, LARGE):
+        out, come = numbers(size, verbs.rank), torch.zeros(size, dtype=torch.int64)
+        exchange = verbs.exchange([(rank, out) for rank in to], [(rank, come) for rank in source], "rows")
+        if background:
+            exchange.progress()
+        exchange.finish_sending()
+        out.fill_(-1)
+        exchange.finish_receiving()
+        for rank in source:
+            assert torch.equal(come, numbers(size, rank))
+        exchange.finish()  # a second time costs nothing
+        exchange.finish_sending()
+        assert exchange.arrived()
+
+
+def test_arrived_looks_and_does_not_wait(verbs):
+    """What is not sent before the barrier has not arrived; what is, arrives without anybody's waiting for it."""
+    to, source = ring(verbs)
+    found = torch.zeros(6, dtype=torch.int64)
+    receiving = verbs.exchange([], [(rank, found) for rank in source], "late")
+    assert receiving.arrived() == (verbs.size == 1)
     verbs.barrier()
-    assert verbs.ledger.take()["control"].bytes_sent == 0
+    sending = verbs.exchange([(rank, numbers(6, verbs.rank)) for rank in to], [], "late")
+    end = time.monotonic() + 30
+    while not receiving.arrived():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    for rank in source:
+        assert torch.equal(found, numbers(6, rank))
+    waited = verbs.ledger.take().get("late")
+    assert waited is None or waited.seconds_waiting == 0
+    sending.finish()
+    receiving.finish()
+
+
+def test_strided_messages_are_refused_before_anything_is_sent(over_mpi):
+    """Either way; and the ledger does not count what did not leave."""
+    matrix, peer = torch.zeros(4, 4), (over_mpi.rank + 1) % over_mpi.size
+    for outgoing, incoming in (([(peer, matrix[:, 1])], []), ([], [(peer, matrix.T[:2])])):
+        with pytest.raises(ValueError, match="contiguous"):
+            over_mpi.exchange(outgoing, incoming, "rows")
+    assert "rows" not in over_mpi.ledger.take()
+    assert over_mpi.allgather_object(over_mpi.rank) == list(range(over_mpi.size))

@@ -1,0 +1,91 @@
+"""What the variables of launchers and batch systems say about a process, and what it makes of them."""
+
+import os
+
+import pytest
+
+from hpcgnn.comm.launcher import expected_ranks, job_end_time, launched_rank, threads_per_rank
+
+SRUN = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_NTASKS": "8"}
+HYDRA = {"PMI_SIZE": "4", "PMI_RANK": "3"}
+OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "6", "OMPI_COMM_WORLD_RANK": "2"}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """environment(variables): these are all that there are."""
+    return lambda variables: monkeypatch.setattr(os, "environ", dict(variables))
+
+
+@pytest.mark.parametrize(
+    "variables, expected",
+    [
+        ({}, (None, 1)),
+        (SRUN, ("SLURM_STEP_NUM_TASKS", 8)),
+        (HYDRA, ("PMI_SIZE", 4)),
+        (OPEN_MPI, ("OMPI_COMM_WORLD_SIZE", 6)),
+        ({"MV2_COMM_WORLD_SIZE": "2"}, ("MV2_COMM_WORLD_SIZE", 2)),
+        # A job of so many tasks has not started any yet: only its step has.
+        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (None, 1)),
+        ({**SRUN, **HYDRA}, ("SLURM_STEP_NUM_TASKS", 8)),
+        ({"PMI_SIZE": "", **OPEN_MPI}, ("OMPI_COMM_WORLD_SIZE", 6)),
+        ({"PMI_SIZE": "four"}, (None, 1)),
+        ({"PMI_SIZE": "-4"}, (None, 1)),
+        ({"PMI_SIZE": "1"}, ("PMI_SIZE", 1)),
+    ],
+    ids=str,
+)
+def test_expected_ranks(environment, variables, expected):
+    environment(variables)
+    assert expected_ranks() == expected
+
+
+@pytest.mark.parametrize(
+    "variables, expected",
+    [
+        ({}, 0),
+        (SRUN, 5),
+        (HYDRA, 3),
+        (OPEN_MPI, 2),
+        ({"PMIX_RANK": "7", "SLURM_PROCID": "1"}, 7),
+        # mpiexec inside a job: every rank inherits that of the batch script.
+        ({**HYDRA, "SLURM_PROCID": "0"}, 3),
+        ({**OPEN_MPI, "SLURM_PROCID": "0"}, 2),
+        ({"PMI_RANK": "", "SLURM_PROCID": "4"}, 4),
+        ({"PMI_RANK": "x", "SLURM_PROCID": "4"}, 4),
+        ({"PMI_RANK": "0", "SLURM_PROCID": "4"}, 0),
+    ],
+    ids=str,
+)
+def test_launched_rank(environment, variables, expected):
+    environment(variables)
+    assert launched_rank() == expected
+
+
+@pytest.mark.parametrize(
+    "text, expected", [(None, None), ("", None), ("1763884800", 1763884800), ("soon", None), ("-1", None)], ids=str
+)
+def test_job_end_time(environment, text, expected):
+    environment({} if text is None else {"SLURM_JOB_END_TIME": text})
+    assert job_end_time() == expected
+
+
+@pytest.mark.parametrize(
+    "variables, cores, sharers, expected",
+    [
+        ({}, 16, 1, 16),
+        ({}, 16, 4, 4),
+        ({}, 16, 3, 5),  # no more threads than cores
+        ({}, 2, 8, 1),  # at least one
+        ({"SLURM_CPUS_PER_TASK": "3"}, 16, 4, 3),
+        ({"OMP_NUM_THREADS": "2"}, 16, 4, 2),
+        ({"SLURM_CPUS_PER_TASK": "3", "OMP_NUM_THREADS": "2"}, 16, 4, 3),
+        ({"SLURM_CPUS_PER_TASK": "", "OMP_NUM_THREADS": "2"}, 16, 4, 2),
+        ({"OMP_NUM_THREADS": "0"}, 16, 4, 4),
+        ({"OMP_NUM_THREADS": "4,2"}, 16, 4, 4),  # OpenMP's list of nested levels
+    ],
+    ids=str,
+)
+def test_threads_per_rank(environment, variables, cores, sharers, expected):
+    environment(variables)
+    assert threads_per_rank(cores, sharers) == expected
