@@ -66,9 +66,9 @@ def test_kept_rows():
 def test_a_loan_comes_back_as_it_was_given():
     memory = torch.zeros(4, 7)
     loan = Loan(memory[:, :3], memory[:, 3:4], torch.zeros(3), False)
-    handover = Handover(memory[:, :3], loan)
+    handover = Handover(memory[:, :3], loan, activation=object())
     assert not loan.taken
-    assert handover.take()[1] is loan and loan.taken
+    assert handover.take(returns_loan=True)[1] is loan and loan.taken
     with pytest.raises(RuntimeError, match="handed over"):
         loan.check_return(loan.y)  # nobody has written to it
     sums = torch.ones(3)
@@ -125,9 +125,8 @@ class Two:
 
     def _layer(self, number, x, hand_over=False):
         shape, key = self.shapes[number], 5 + number
-        return attention_layer(
-            x, self.weights[number], self.biases[number], None, self.operators[number], shape, key, self.p, hand_over
-        )
+        tensors = x, self.weights[number], self.biases[number], None
+        return attention_layer(*tensors, self.operators[number], shape, key, self.p, hand_over=hand_over)
 
     def loss(self, y):
         return (y * self.factors).sum()
@@ -143,8 +142,8 @@ class Two:
 
 @pytest.mark.parametrize(
     "below, bias",
-    [(BELOW, True), (AttentionShape(2, 4, average=True), True), (AttentionShape(2, 4, average=True), False)],
-    ids=["joined", "averaged", "averaged without bias"],
+    [(shape, bias) for shape in (BELOW, AttentionShape(2, 4, average=True)) for bias in (True, False)],
+    ids=["joined", "joined without bias", "averaged", "averaged without bias"],
 )
 @pytest.mark.parametrize("p", [0.0, 0.4])
 def test_attention_with_and_without_a_handover(comm, local, p, below, bias):
@@ -154,7 +153,7 @@ def test_attention_with_and_without_a_handover(comm, local, p, below, bias):
     for how in ("separate", "handed over", "kept"):
         h = two.below(how != "separate")
         if how != "separate":
-            assert isinstance(h, Handover) and (h.loan is not None) == (bias and not below.average)
+            assert isinstance(h, Handover) and (h.loan is None) == below.average
         y = two.above(h.keep() if how == "kept" else h)
         two.loss(y).backward()
         found.append([y.detach(), *two.gradients()])
@@ -256,7 +255,9 @@ def loss_of(model, graph):
 def test_models_with_and_without_handovers(comm, local, kind, dropout, monkeypatch):
     taken, found = [], []
     take = Handover.take
-    monkeypatch.setattr(Handover, "take", lambda self: taken.append(self) or take(self))
+    monkeypatch.setattr(
+        Handover, "take", lambda self, *given, **named: taken.append(self) or take(self, *given, **named)
+    )
     for hand_over in (True, False):
         model, (graph, _) = make_model(kind, hand_over, dropout), make_graph(comm, local)
         taken.clear()
@@ -347,3 +348,15 @@ def test_nothing_is_kept_after_a_refusal(comm, local, monkeypatch):
             loss.backward()
         del h, loss
         assert arena.taken == before
+
+
+def test_a_loan_goes_to_those_alone_who_return_it(comm, local):
+    """A linear layer has nothing to write D with."""
+    two = Two(comm, local)
+    h = two.below(True)
+    with pytest.raises(RuntimeError, match="come with a loan"):
+        h.take()
+    h = two.below(True)
+    h.activation = None
+    with pytest.raises(RuntimeError, match="come with a loan"):
+        h.take(returns_loan=True)
