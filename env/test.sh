@@ -14,8 +14,8 @@ echo "== style"
 ruff check --quiet .
 ruff format --quiet --diff .
 mypy --no-error-summary hpcgnn partition_tools
-# One core would idle beside the serial tests and the parallel ones at 1 rank: those of the jobs, which mostly wait, and the kernels
-# under sanitizers run there.
+# Two lanes, one for each core, which take about as long: the tests of the package itself and the parallel ones at 1 rank, and
+# beside them the other serial ones and those of the jobs, which mostly wait.
 beside() {
     echo "== kernels under sanitizers"
     timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@"
@@ -24,25 +24,27 @@ beside() {
     bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
     # Signalled rather than killed, so that they take their SLURM down; jobs wait for each other, hence longer.
     timeout --signal=INT --kill-after=30 1200 python -m pytest tests/jobs "$@"
+    echo "== serial tests of kernels, tools, reports and pages"
+    timeout "$limit" python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
+        --ignore=tests/kernels/test_sanitized.py "$@"
 }
 said=$(mktemp)
 (set -e; beside "$@") > "$said" 2>&1 < /dev/null &
 other=$!
 trap 'pkill -INT -P "$other"; wait "$other"; rm -f "$said"; exit 130' INT TERM
-echo "== serial tests"
 code=0
-timeout "$limit" python -m pytest --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
-    --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
+echo "== serial tests of the package"
+timeout "$limit" python -m pytest tests/core "$@" || code=$?
 echo "== parallel tests, 1 rank"
 timeout "$limit" mpiexec -n 1 python -m pytest tests/mpi "$@" || code=$?
 wait "$other" || code=$?
 cat "$said"
 rm -f "$said"
 [ "$code" = 0 ] || exit "$code"
-# Operators and curves at every number of ranks, schedules at 1, 2 and 4, whole jobs, which take most of the time, at 1 and 2. (Those
-# of the job scripts and of faults have more ranks.)
-whole_jobs="agreement bad_input evaluate lazy_runs resume run_records stopping"
-declare -A left_out=([2]="" [3]="$whole_jobs large_memory lazy stale tma" [4]="$whole_jobs")
+# Operators and curves at every number of ranks, schedules at 1, 2 and 4, whole jobs and runs, which take most of the time, and what
+# does not hang on the number of ranks at 1 and 2. (Those of the job scripts and of faults have more ranks.)
+whole_jobs="agreement bad_input batch_norm_runs evaluate large_features lazy_runs options_used resume run_records stopping"
+declare -A left_out=([2]="" [3]="$whole_jobs large_memory lazy pipegcn stale tma" [4]="$whole_jobs")
 for ranks in 2 3 4; do
     echo "== parallel tests, $ranks ranks"
     ignored=()
