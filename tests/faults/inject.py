@@ -22,8 +22,8 @@ STAGES = {
     "import": ("hpcgnn.__main__", "registry_choices"),
     "load": ("hpcgnn.graph.load", "read_edges"),
     "plan": ("hpcgnn.graph.local", "build_halo_plan"),
-    "forward": ("hpcgnn.exchange.transfer", "Transfer.arrive", "halo_forward"),
-    "backward": ("hpcgnn.exchange.transfer", "Transfer.arrive", "halo_backward"),
+    "forward": ("hpcgnn.exchange.transfer", "Transfer.begin", "halo_forward"),
+    "backward": ("hpcgnn.exchange.transfer", "Transfer.begin", "halo_backward"),
     "reduction": ("hpcgnn.train.gradients", "FlatGradients.clip"),
     "step": ("hpcgnn.train.optim", "Optimizer.step"),
     "evaluation": ("hpcgnn.train.evaluate", "Evaluator.scores"),
@@ -114,7 +114,7 @@ def _counts(args, kwargs, kind):
         if frame.f_code.co_name == "toy_step":
             return False
         frame = frame.f_back
-    return not kind or args[0].fashion.kind == kind[0]
+    return not kind or kind[0] in args
 
 
 def main(argv):
