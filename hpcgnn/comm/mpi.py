@@ -73,6 +73,10 @@ class MpiCommunicator(Communicator):
         """Have the helper thread test these requests."""
         self._progress.watch(requests)
 
+    def arrived(self, requests: list[MPI.Request]) -> bool:
+        """Whether these requests are complete."""
+        return self._progress.arrived(requests)
+
     def wait(self, requests: list[MPI.Request], kind: str) -> None:
         """Complete these requests, and count the seconds."""
         start = time.perf_counter()
@@ -165,7 +169,7 @@ class _MpiExchange(Exchange):
                 self._transport.advance(requests)
 
     def arrived(self) -> bool:
-        return MPI.Request.Testall([*self._receives, *self._sends])
+        return self._transport.arrived([*self._receives, *self._sends])
 
     def finish_receiving(self) -> None:
         self._receives = self._wait(self._receives)

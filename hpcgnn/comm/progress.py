@@ -40,6 +40,11 @@ class Progress(threading.Thread):
             if not self.awake.is_set():
                 self.awake.set()
 
+    def arrived(self, requests: list[Any]) -> bool:
+        """Whether these are complete, some of which may be watched: two threads must not test at a time."""
+        with self.lock:
+            return self._test(requests)
+
     def release(self, requests: list[Any]) -> None:
         """Take requests back: MPI forbids two threads to complete the same request."""
         with self.lock:

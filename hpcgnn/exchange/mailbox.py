@@ -11,7 +11,7 @@ import torch
 
 from hpcgnn.comm import Communicator, Exchange, Finished
 from hpcgnn.exchange.buffers import Lease
-from hpcgnn.exchange.wire import Form, read_rows
+from hpcgnn.exchange.wire import Form, cut, read_rows
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Mailbox:
         size = sum(form.message_bytes(rows) for _, rows in self._dests)
         if self._outgoing is None or self._outgoing.nbytes != size:
             self._outgoing = torch.empty(size, dtype=torch.uint8)
-        return [(part, rows) for _, part, rows in self._cut(self._outgoing, self._dests)]
+        return [(part, rows) for _, part, rows in cut(self._outgoing, self._dests, self.form)]
 
     def post(self) -> None:
         """Send what `prepare` gave, now filled, and post the receives; forget the oldest letter."""
@@ -74,8 +74,8 @@ class Mailbox:
             data = self._letters.pop(0).data
         assert self._outgoing is not None, "`prepare` comes first"
         letter = Letter(torch.empty(size, dtype=torch.uint8) if data is None or data.nbytes != size else data)
-        outgoing = [(rank, part) for rank, part, _ in self._cut(self._outgoing, self._dests)]
-        incoming = [(rank, part) for rank, part, _ in self._cut(letter.data, self._sources)]
+        outgoing = [(rank, part) for rank, part, _ in cut(self._outgoing, self._dests, self.form)]
+        incoming = [(rank, part) for rank, part, _ in cut(letter.data, self._sources, self.form)]
         self._sent = letter.under_way = self._comm.exchange(outgoing, incoming, self._kind)
         self._letters.append(letter)
         letter.under_way.progress()
@@ -113,14 +113,7 @@ class Mailbox:
         form = self.form
         if not form.narrow:
             return self._open.data.view(form.dtype).view(self.num_rows, form.width)[start:stop]
-        out = lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
-        messages = [(part, rows) for _, part, rows in self._cut(self._open.data, self._sources)]
-        return read_rows(messages, form, start, stop, out)
-
-    def _cut(self, buffer: torch.Tensor, peers: list[tuple[int, int]]) -> list[tuple[int, torch.Tensor, int]]:
-        """[(rank, its message, its rows)] for the peers that have rows."""
-        parts = buffer.split([self.form.message_bytes(rows) for _, rows in peers])
-        return [(rank, part[: rows * self.form.row_bytes], rows) for (rank, rows), part in zip(peers, parts) if rows]
+        return read_rows(cut(self._open.data, self._sources, form), form, start, stop, lease)
 
     def state(self) -> dict[str, torch.Tensor]:
         """{name: tensor} of what will be used, after everything has arrived. Not collective, if all ranks call it."""

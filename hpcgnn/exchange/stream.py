@@ -75,9 +75,9 @@ class Stream(Generic[EdgesT]):
     ) -> Iterator[Yielded[EdgesT]]:
         """Yield (block, rows, scale, back) for the own block and every round. Collective: exhaust it on all ranks.
 
-        With `returns`, back is (rows, R), to be added to by the consumer. kind: the ledger's
-        name for the traffic. pieces: whether the own block may come in pieces, each of some of its rows, between the
-        turns; it comes first and whole (and then is `own`) where there is but one turn.
+        With `returns`, back is (rows, R), to be added to by the consumer. kind: the ledger's name for the traffic.
+        pieces: whether the own block may come in pieces, each of some of its rows, between the turns; it comes first
+        and whole (and then is `own`) where there is but one turn.
         """
         x = rows.x
         total = None if returns is None else returns.total

@@ -13,7 +13,7 @@ from hpcgnn.comm import Communicator, Message
 from hpcgnn.exchange.buffers import Lease
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import Segment
-from hpcgnn.exchange.wire import Form, Wire, decode, read_rows
+from hpcgnn.exchange.wire import Form, Wire, cut, decode, read_rows
 
 #: (segment, its message, its rows)
 Cut = tuple[Segment, torch.Tensor, int]
@@ -52,8 +52,8 @@ class Turn:
 class Transfer:
     """The messages of one turn of one stream; for another stream of rows of the same form it is used again.
 
-    lease: of the stream; form: of the rows; back: of what returns. After `finish`,
-    rows(start, stop) gives what was received. After `open_returns`, back: (rows received, R).
+    lease: of the stream; form: of the rows; back: of what returns. After `finish`, rows(start, stop) gives what was
+    received. After `open_returns`, back: (rows received, R).
     """
 
     def __init__(self, turn: Turn, lease: Lease, comm: Communicator, wire: Wire, form: Form, back: Form) -> None:
@@ -62,10 +62,10 @@ class Transfer:
         self.num_received = turn.num_received
         self.back: torch.Tensor | None = None
         arrived, packed = lease.receive(turn.number, turn.bytes_in(form)), lease.send(turn.bytes_out(form))
-        self._incoming = _cut(arrived, turn.incoming, form)
-        self._outgoing = _cut(packed, turn.outgoing, form)
-        self._giving = _cut(lease.give_back(turn.number, turn.bytes_in(back)), turn.incoming, back)
-        self._arriving = _cut(lease.take_back(turn.number, turn.bytes_out(back)), turn.outgoing, back)
+        self._incoming = cut(arrived, turn.incoming, form)
+        self._outgoing = cut(packed, turn.outgoing, form)
+        self._giving = cut(lease.give_back(turn.number, turn.bytes_in(back)), turn.incoming, back)
+        self._arriving = cut(lease.take_back(turn.number, turn.bytes_out(back)), turn.outgoing, back)
         # Without narrow columns the rows of all messages stand one after another.
         self._rows = None if form.narrow else arrived.view(form.dtype).view(self.num_received, form.width)
         self._packed = None if form.narrow else packed.view(form.dtype).view(len(turn.sent), form.width)
@@ -102,9 +102,7 @@ class Transfer:
         """(stop − start, F): some of the rows received; widened ones are valid until the next are asked for."""
         if self._rows is not None:
             return self._rows[start:stop]
-        form = self.form
-        out = self.lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
-        return read_rows([(part, count) for _, part, count in self._incoming], form, start, stop, out)
+        return read_rows(self._incoming, self.form, start, stop, self.lease)
 
     def open_returns(self) -> None:
         """Make `back` (rows received, R) of zeros, to be summed into."""
@@ -128,7 +126,7 @@ class Transfer:
 
 
 def _to(messages: Sequence[Cut], rank_of: Callable[[int], int]) -> list[Message]:
-    """[(rank, message)] for what `_cut` gives."""
+    """[(rank, message)] for what `cut` gives."""
     return [(rank_of(segment.offset), part) for segment, part, _ in messages]
 
 
@@ -146,9 +144,3 @@ def add_message(total: torch.Tensor, index: torch.Tensor, message: torch.Tensor,
         rows = memory[: count * form.width].view(count, form.width)
         decode(rows, form, message, len(index), first)
         total.index_add_(0, index[first : first + count], rows)
-
-
-def _cut(buffer: torch.Tensor, counts: Sequence[tuple[Segment, int]], form: Form) -> list[Cut]:
-    """[(segment, its message, its rows)] of a buffer, for segments that have rows."""
-    parts = buffer.split([form.message_bytes(count) for _, count in counts])
-    return [(segment, part[: count * form.row_bytes], count) for (segment, count), part in zip(counts, parts)]

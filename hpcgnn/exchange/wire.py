@@ -12,11 +12,15 @@ and no byte is sent as padding.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.exchange.buffers import Lease
 
+#: What a message is for: a rank, or the segment that it has the rows of.
+Peer = TypeVar("Peer")
 #: name of the option -> the type of a narrowed number; fp32 stands for the run's own precision.
 NARROW_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
 _LEVELS = 127
@@ -178,14 +182,22 @@ def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, firs
         out[:, : form.narrow] = narrow[piece]
 
 
+def cut(buffer: torch.Tensor, counts: Iterable[tuple[Peer, int]], form: Form) -> list[tuple[Peer, torch.Tensor, int]]:
+    """[(peer, its message, its rows)] of a buffer for messages of these many rows, for the peers that have rows."""
+    sizes = [(peer, count, form.message_bytes(count)) for peer, count in counts]
+    parts = buffer.split([size for _, _, size in sizes])
+    return [(peer, part[: count * form.row_bytes], count) for (peer, count, _), part in zip(sizes, parts) if count]
+
+
 def read_rows(
-    messages: Iterable[tuple[torch.Tensor, int]], form: Form, start: int, stop: int, out: torch.Tensor
+    messages: Iterable[tuple[Peer, torch.Tensor, int]], form: Form, start: int, stop: int, lease: Lease
 ) -> torch.Tensor:
-    """Rows start … stop of those of several messages [(bytes, rows)], one after another, widened into out (stop −
-    start, F).
+    """(stop − start, F): rows start … stop of what `cut` gave, message after message, widened in the memory that the
+    lease has for it.
     """
+    out = lease.widened((stop - start) * form.widened_bytes).view(form.dtype).view(stop - start, form.width)
     before = 0
-    for message, count in messages:
+    for _, message, count in messages:
         first, last = max(start, before), min(stop, before + count)
         if first < last:
             decode(out[first - start : last - start], form, message, count, first - before)

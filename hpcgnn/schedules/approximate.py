@@ -5,12 +5,13 @@ it, nor on how many ranks computed it, and neither may the aggregate of the feat
 wherever no gradient is wanted (evaluation, kept aggregates), the rows of all neighbours are exchanged as they are.
 """
 
-from typing import Any
+from typing import cast
 
 import torch
 
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.ops.operators import Made, Operator
-from hpcgnn.schedules.base import HaloPolicy
+from hpcgnn.schedules.base import HaloPolicy, PrunableHalo
 
 
 class ApproximateInTraining:
@@ -47,7 +48,5 @@ class ApproximateInTraining:
     def load_state(self, tensors: dict[str, torch.Tensor]) -> None:
         self.training.load_state(tensors)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.training, name)
+    def restricted(self, local: LocalGraph) -> HaloPolicy:
+        return cast(PrunableHalo, self.training).restricted(local)

@@ -80,37 +80,24 @@ def write_raw_graphs(folder):
 
 def train_cases(names, folder):
     """Train the cases one after another, on the ranks of the MPI job that this process belongs to."""
-    from hpcgnn.__main__ import registry_choices
+    from hpcgnn.__main__ import build_parser, registry_choices
     from hpcgnn.comm.launch import run
-    from hpcgnn.config import make_config
+    from hpcgnn.config import SECTION_OF, make_config
     from hpcgnn.train.job import train
 
     sys.modules["matplotlib"] = None  # pictures of the curves would take half the time
     choices = registry_choices()
+    parser = build_parser(choices)
 
     def every_case(session):
         for name in names:
             graph, options = CASES[name]
-            words = f"{COMMON} {options}".split()
-            given = {"graph": str(folder / f"{graph}.h5"), "run_dir": str(folder / "runs" / name)}
-            train(make_config({**given, **as_options(words)}, choices, name), session)
+            where = ["--graph", str(folder / f"{graph}.h5"), "--run-dir", str(folder / "runs" / name)]
+            given = vars(parser.parse_args(["train", *where, *COMMON.split(), *options.split()]))
+            values = {key: value for key, value in given.items() if key in SECTION_OF and value is not None}
+            train(make_config(values, choices, name), session)
 
     return run(every_case, 1)
-
-
-def as_options(words):
-    """{key: value} of '--key value' and '--key'."""
-    found, key = {}, None
-    for word in words:
-        if word.startswith("--"):
-            key = word[2:].replace("-", "_")
-            found[key] = True
-        else:
-            found[key] = int(word) if word.isdigit() else float(word) if "." in word else word
-    for key in ("layer_epochs", "layer_lr"):
-        if key in found:
-            found[key] = str(found[key])
-    return {key: float(value) if key in ("halo_buffer", "dropout") else value for key, value in found.items()}
 
 
 def prepare(checkout, folder):

@@ -385,11 +385,14 @@ def test_what_was_sent_may_be_written_to_after_finish_sending_alone(verbs, backg
         assert exchange.arrived()
 
 
-def test_arrived_looks_and_does_not_wait(verbs):
+@pytest.mark.parametrize("background", [False, True], ids=["no-thread", "helper-thread"])
+def test_arrived_looks_and_does_not_wait(verbs, background):
     """What is not sent before the barrier has not arrived; what is, arrives without anybody's waiting for it."""
     to, source = ring(verbs)
     found = torch.zeros(6, dtype=torch.int64)
     receiving = verbs.exchange([], [(rank, found) for rank in source], "late")
+    if background:
+        receiving.progress()
     assert receiving.arrived() == (verbs.size == 1)
     verbs.barrier()
     sending = verbs.exchange([(rank, numbers(6, verbs.rank)) for rank in to], [], "late")

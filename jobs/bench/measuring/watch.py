@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hpcgnn.exchange import transfer
-from hpcgnn.exchange.wire import Wire
+from hpcgnn.exchange import transfer, wire
 from hpcgnn.kernels.library import load
 
 #: What the lines of the ledger are. rest: Python, autograd, and what else is between operations.
@@ -113,8 +112,8 @@ class Watch:
             part, function, alone = parts.get(name, "elementwise"), getattr(library, name), PRODUCT_KERNELS.get(name)
             alone = alone and functools.partial(alone, products)
             setattr(library, name, self._wrapped(function, part, GATHERS.get(name), alone))
-        Wire.encode = self._wrapped(Wire.encode, "pack")
-        transfer.decode = self._wrapped(transfer.decode, "pack")
+        wire.Wire.encode = self._wrapped(wire.Wire.encode, "pack")
+        transfer.decode = wire.decode = self._wrapped(wire.decode, "pack")  # each calls it by its own name
         comm.exchange = self._wrapped(comm.exchange, "pack")
         comm.complete = self._wrapped(comm.complete, "wait", anywhere=True)
 
