@@ -1,0 +1,57 @@
+"""How much memory a tool may take: what the user says, else a part of what the machine or the job leaves."""
+
+import os
+import re
+from pathlib import Path
+
+from hpcgnn.errors import ConfigError
+
+SHARE = 0.5
+SMALLEST = 64 << 20
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def parse_memory(text: str) -> int:
+    """Bytes of "8G", "512M", "1.5T" or a plain number of bytes. Raises ConfigError."""
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    if not found:
+        raise ConfigError(f"expected a size such as 8G or 512M, got {text!r}")
+    size = int(float(found[1]) * _UNITS[found[2].upper()])
+    if size < SMALLEST:
+        raise ConfigError(f"expected at least {SMALLEST >> 20}M of memory, got {text!r}")
+    return size
+
+
+def available_memory() -> int:
+    """Bytes that this process may still take: of the machine, of its control group and of its SLURM job, the least."""
+    found = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    with_cache = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    if with_cache:
+        found = [int(with_cache[1]) << 10]
+    found += _group_limits()
+    per_node = os.environ.get("SLURM_MEM_PER_NODE", "")
+    if per_node.isdigit() and int(per_node) > 0:  # 0: all of the node's
+        found.append(int(per_node) << 20)
+    return min(found)
+
+
+def _group_limits() -> list[int]:
+    """Limits of the control groups (versions 1 and 2) that this process is in, and of those above them."""
+    limits = []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, place = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        root = Path("/sys/fs/cgroup/memory" if controllers else "/sys/fs/cgroup")
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        here = root / place.lstrip("/")
+        for folder in (here, *here.parents):
+            if folder != root.parent and (folder / name).is_file():
+                text = (folder / name).read_text().strip()
+                limits += [int(text)] if text.isdigit() else []
+    return limits
+
+
+def memory_budget(text: str | None) -> int:
+    """Bytes to work in: what `--memory` says (None: SHARE of what is available)."""
+    return parse_memory(text) if text is not None else max(int(SHARE * available_memory()), SMALLEST)
