@@ -16,6 +16,7 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows, count_types
 from partition_tools.counts import check_count
 from partition_tools.edges import canonical_edges, check_endpoints
+from partition_tools.external.scratch import Scratch
 from partition_tools.features import canonical_features, slabs
 from partition_tools.labels import canonical_labels, label_warnings
 from partition_tools.progress import Reporter
@@ -46,7 +47,12 @@ class ImportOptions:
     resplit: bool = False
 
 
-def canonical(raw: RawGraph, options: ImportOptions = ImportOptions(), reporter: Reporter | None = None) -> GraphData:
+def canonical(
+    raw: RawGraph,
+    options: ImportOptions = ImportOptions(),
+    reporter: Reporter | None = None,
+    scratch: Scratch | None = None,
+) -> GraphData:
     """`GraphData` of a `RawGraph`, one cluster, nodes in the order of the source. Takes the edges out of `raw`.
 
     Raises GraphError naming node or edge. Memory: 24 E bytes, then 17 E bytes, beside features and what the source

@@ -1,14 +1,19 @@
 """The sub-command `import`: a graph in someone else's format becomes a graph file, once."""
 
 import argparse
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.errors import ConfigError, FormatError, HpcgnnError
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.graphfile.storage import Csr, Partitioning, write_graph
-from partition_tools.canonical import ImportOptions, canonical
+from partition_tools.canonical import ImportOptions, canonical, versions
 from partition_tools.claim import claimed
+from partition_tools.external.budget import memory_budget, parse_memory
+from partition_tools.external.scratch import Scratch, fingerprint
 from partition_tools.features import DTYPES
 from partition_tools.progress import Reporter
 from partition_tools.sources import SOURCES, guess
@@ -86,6 +91,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resplit", action="store_true", help="let the random split replace the input's own")
     parser.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=_memory,
+        help="such as 8G: what is larger goes through files of the scratch directory (default: half of what is free)",
+    )
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        metavar="DIR",
+        help="where the directory of these files is made, .NAME.work for the output file NAME; it is removed at the "
+        "end, and after a kill the same command goes on in it (default: beside the output)",
+    )
     archives = parser.add_argument_group(".npz archives")
     archives.add_argument(
         "--ignore",
@@ -146,6 +164,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
+def _memory(text: str) -> int:
+    try:
+        return parse_memory(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
     given = (arguments.train, arguments.val, arguments.test)
@@ -188,6 +213,8 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         tables=tables,
         force=arguments.force,
         reporter=reporter,
+        memory=arguments.memory,
+        scratch=arguments.scratch,
     )
     print(summary(arguments.output, data))
     return 0
@@ -211,33 +238,75 @@ def import_graph(
     tables: TableOptions = TableOptions(),
     force: bool = False,
     reporter: Reporter | None = None,
+    memory: int | None = None,
+    scratch: str | Path | None = None,
 ) -> GraphData:
     """Read `path` in a format of `SOURCES` (None: guessed) and write the graph file `output`; returns its `GraphData`.
 
-    Raises FormatError for input that cannot be read and GraphError for a graph that is not sound; then nothing is
-    written.
+    memory: bytes to work in (None: half of what is free). scratch: where the directory for what does not
+    fit is made (None: beside the output); it is removed at the end, and left for the same call to go on in if this one
+    is killed. Raises FormatError for input that cannot be read and GraphError for a graph that is not sound; then
+    nothing is written.
     """
+    path, output, reporter = Path(path), Path(output), reporter or Reporter()
     check_target(output, force)
     with claimed(output):
-        return _import(Path(path), output, format, options, tables, reporter or Reporter())
+        name = _format(path, format)
+        place = (output.parent if scratch is None else Path(scratch)) / f".{output.name}.work"
+        identity = _identity(path, name, options, tables)
+        with working(place, identity, memory_budget(None) if memory is None else memory, reporter) as work:
+            reporter.stage(f"reading {path} as {name}")
+            try:
+                raw = SOURCES[name].read(path, tables, reporter, work)
+            except OSError as error:
+                raise FormatError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
+            data = canonical(raw, options, reporter, work)
+            write_with_bar(output, data, reporter=reporter)
+            return data
 
 
-def _import(
-    path: Path, output: str | Path, format: str | None, options: ImportOptions, tables: TableOptions, reporter: Reporter
-) -> GraphData:
+def _format(path: Path, format: str | None) -> str:
     if not path.exists():
         raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
     if format is not None and format not in SOURCES:
         raise ConfigError(f"unknown format {format!r}; expected one of {', '.join(SOURCES)}")
-    name = format or guess(path)
-    reporter.stage(f"reading {path} as {name}")
-    try:
-        raw = SOURCES[name].read(path, tables, reporter)
-    except OSError as error:
-        raise FormatError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
-    data = canonical(raw, options, reporter)
-    write_with_bar(output, data, reporter=reporter)
-    return data
+    return format or guess(path)
+
+
+def _identity(path: Path, name: str, options: ImportOptions, tables: TableOptions) -> dict[str, Any]:
+    """What the files of the scratch directory depend on. The memory is not among it: the next call may have less."""
+    beside = [value for value in asdict(tables).values() if isinstance(value, Path) and value.exists()]
+    return {
+        "format": name,
+        "options": asdict(options),
+        "tables": asdict(tables),
+        "inputs": [fingerprint(each) for each in (path, *beside)],
+        "versions": versions(),
+    }
+
+
+@contextlib.contextmanager
+def working(directory: Path, identity: Any, memory: int, reporter: Reporter) -> Iterator[Scratch]:
+    """A `Scratch` for the body, removed at its end and where the input is at fault.
+
+    After a signal, a full disk or a failure of this program it is left for the same call to go on in, if anything in
+    it is finished. FormatError for a directory that cannot be made, or that another process works in.
+    """
+    with contextlib.suppress(OSError):  # told below
+        directory.parent.mkdir(parents=True, exist_ok=True)
+    with claimed(directory):
+        scratch = Scratch(directory, identity, memory)
+        if scratch.resumed:
+            reporter.stage(f"going on with what is finished in {directory}")
+        try:
+            yield scratch
+        except BaseException as error:
+            # A fault of the input will be there again; a disk that was full need not be.
+            again = isinstance(error, HpcgnnError) and not isinstance(error.__cause__, OSError)
+            if again or not any(directory.rglob("*.npy")):
+                scratch.remove()
+            raise
+        scratch.remove()
 
 
 def check_target(output: str | Path, force: bool) -> None:

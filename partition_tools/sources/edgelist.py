@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.external.scratch import Scratch
 from partition_tools.headings import COLUMNS, ENDS, all_known, columns_of, names_ends, said
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
@@ -30,10 +31,9 @@ def matches(path: Path) -> bool:
     return path.is_file() and name.endswith(SUFFIXES)
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter | None = None) -> RawGraph:
+def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an edge list and its tables. Raises FormatError naming the column that is wrong."""
     tables.refuse(NAME, (*OF_TABLES, "edge_columns", "relabel", "node_ids", "heading"))
-    reporter = reporter or Reporter()
     relabel = tables.relabel or tables.node_ids is not None
     if tables.edge_columns:
         _check_names(tables.edge_columns)

@@ -10,6 +10,7 @@ from pathlib import Path
 import scipy.io
 
 from hpcgnn.errors import FormatError
+from partition_tools.external.scratch import Scratch
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
@@ -23,7 +24,7 @@ def matches(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith(".mtx")
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter | None = None) -> RawGraph:
+def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a sparse square matrix and its tables."""
     if tables.edge_columns or tables.relabel or tables.node_ids or tables.heading is not None:
         raise FormatError(

@@ -24,6 +24,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import Csr
 from partition_tools.counts import largest, stated, warn_of_gaps
+from partition_tools.external.scratch import Scratch
 from partition_tools.foreign import refuse_foreign
 from partition_tools.node_tables import label_numbers
 from partition_tools.progress import Reporter
@@ -82,11 +83,10 @@ def member(archive: Any, path: Path, name: str) -> np.ndarray | None:
         raise FormatError(f"{path}: array {name} cannot be read: {error}{hint}") from error
 
 
-def read(path: Path, tables: TableOptions | None = None, reporter: Reporter | None = None) -> RawGraph:
+def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an archive. Raises FormatError naming what is missing, and what is there but would not be
     read.
     """
-    tables, reporter = tables or TableOptions(), reporter or Reporter()
     tables.refuse(NAME, OF_ARCHIVES)
     with load(path) as archive:
         refuse_foreign(path, archive.files)

@@ -16,6 +16,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.counts import stated
+from partition_tools.external.scratch import Scratch
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources import ogb_hetero
@@ -36,7 +37,7 @@ def matches(path: Path) -> bool:
     return path.is_dir() and (path / "raw").is_dir()
 
 
-def read(path: Path, tables: TableOptions, reporter: Reporter) -> RawGraph:
+def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an unpacked data set: the folder that holds raw/ and split/."""
     tables.refuse(NAME)
     raw = path / "raw"

@@ -1,0 +1,79 @@
+"""The scratch directory of an import: gone after a success and a fault of the input, left where that may go on."""
+
+import numpy as np
+import pytest
+from partition_helpers import odd_graph, save_npz
+
+from hpcgnn.errors import FormatError
+from partition_tools import import_graph
+from partition_tools.progress import Reporter
+
+N = 60
+
+
+def working(folder, identity="the same"):
+    return import_graph.working(folder / ".g.h5.work", identity, 1 << 20, Reporter())
+
+
+def leave(folder, error, finished=True):
+    with pytest.raises(type(error)), working(folder) as scratch:
+        if finished:
+            scratch.save("half", np.arange(3))
+        raise error
+
+
+def caused(cause):
+    error = FormatError("told in words")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), caused(OSError(28, "No space left"))])
+def test_it_is_left_where_the_same_call_may_go_on(tmp_path, error):
+    leave(tmp_path, error)
+    with working(tmp_path) as scratch:
+        assert scratch.resumed and scratch.done("half")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error, finished", [(FormatError("a wrong line"), True), (KeyboardInterrupt(), False)])
+def test_it_is_removed_where_nothing_can_be_taken_up(tmp_path, error, finished):
+    leave(tmp_path, error, finished)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_call_begins_anew(tmp_path):
+    leave(tmp_path, KeyboardInterrupt())
+    with working(tmp_path, "another") as scratch:
+        assert not scratch.resumed and not scratch.done("half")
+
+
+def test_identity(cli, tmp_path, monkeypatch):
+    """The same command has the same identity; one with other options, or over a changed input or table, has another."""
+    found = []
+    inner = import_graph.working
+    monkeypatch.setattr(import_graph, "working", lambda *words: found.append(words[:2]) or inner(*words))
+    save_npz(tmp_path / "g.npz", *odd_graph(), N)
+    command = ("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--force")
+    for more in ((), ("--memory", "64M"), ("--scratch", tmp_path / "here"), ("--seed", 1)):
+        assert cli(*command, *more)[0] == 0
+    save_npz(tmp_path / "g.npz", *odd_graph(), N, y=np.arange(N) % 4)
+    assert cli(*command)[0] == 0
+    places, identities = zip(*found)
+    assert identities[0] == identities[1] == identities[2] != identities[3] != identities[4] != identities[0]
+    assert places[0] == tmp_path / ".g.h5.work" and places[2] == tmp_path / "here" / ".g.h5.work"
+    assert not any(place.exists() for place in places)
+
+
+@pytest.mark.parametrize("size", ["12K", "much", "8X"])
+def test_memory_is_a_size(cli, tmp_path, capsys, size):
+    with pytest.raises(SystemExit) as end:
+        cli("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--memory", size)
+    assert end.value.code == 2 and size in capsys.readouterr().err
+
+
+def test_where_no_directory_can_be_made(fails, tmp_path):
+    save_npz(tmp_path / "g.npz", *odd_graph(), N)
+    (tmp_path / "file").write_text("")
+    error = fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--scratch", tmp_path / "file")
+    assert str(tmp_path / "file") in error
