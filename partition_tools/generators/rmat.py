@@ -59,10 +59,13 @@ def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | No
 
 def _descend(spec: Spec, random: np.random.Generator, count: int, levels: int) -> tuple[np.ndarray, np.ndarray]:
     """(row, column) int64 (count,): one quadrant of the remaining square chosen per level."""
-    src, dst = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    bounds = spec.a, spec.a + spec.b, spec.a + spec.b + spec.c
+    src, dst = np.zeros(count, np.uint32), np.zeros(count, np.uint32)  # check_count allows no more than 32 levels
     for _ in range(levels):
         point = random.random(count)
-        lower = point >= spec.a + spec.b
-        right = ((point >= spec.a) & ~lower) | (point >= spec.a + spec.b + spec.c)
-        src, dst = 2 * src + lower, 2 * dst + right
-    return src, dst
+        quadrant = sum((point >= bound).view(np.uint8) for bound in bounds)  # 0: upper left … 3: lower right
+        src <<= 1
+        src += quadrant >> 1
+        dst <<= 1
+        dst += quadrant & 1
+    return src.astype(np.int64), dst.astype(np.int64)
