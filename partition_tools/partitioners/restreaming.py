@@ -15,12 +15,87 @@ result the same on every machine, and lets numpy do the work.
 from collections.abc import Callable, Iterable
 
 import numpy as np
+import scipy.sparse
 
+from hpcgnn.graphfile.schema import Csr, Edges
+from hpcgnn.placement.clusters import map_clusters, metis
+from partition_tools.partitioners.dissection import dissect, node_weights, pattern
+from partition_tools.quality import cluster_graph
+
+NAME = "restreaming"
+HELP = "memory for the nodes alone: Fennel streams the edges a few times, METIS puts its blocks together"
+NEW_FILE = False
 GAMMA = 1.5
-PASSES = 4
+PASSES = 5
 SLACK = 1.1
+#: Blocks for each cluster, and the most of all: METIS's graph of them may have the square of their number of edges.
+BLOCKS_PER_CLUSTER, MOST_BLOCKS = 8, 4096
+#: Buffers of a pass, unless they would have more edges than these or fewer: many small ones cut better.
+BUFFERS, FEWEST, MOST = 32, 1 << 12, 1 << 22
 #: (first row, end, indptr int64 from 0, columns int) of consecutive rows
 Buffer = tuple[int, int, np.ndarray, np.ndarray]
+
+
+def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
+    """Clusters to ranks, see `hpcgnn.placement.clusters.map_clusters`."""
+    return map_clusters(sizes, graph, num_ranks, seed)
+
+
+def clusters(
+    edges: Edges,
+    edges_out: Edges | None,
+    original_id: np.ndarray,
+    num_clusters: int,
+    seed: int,
+    progress: Callable[[int], object] = lambda count: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(order int64 (n,), offsets int64 (K + 1,)) of `num_clusters` clusters, see `restreamed_clusters`."""
+    matrix = pattern(edges, edges_out)
+    return restreamed_clusters(Edges(matrix.indptr, matrix.indices), num_clusters, seed, progress)
+
+
+def restreamed_clusters(
+    graph: Edges, num_clusters: int, seed: int = 0, progress: Callable[[int], object] = lambda count: None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters, none empty.
+
+    graph: symmetric, without self loops and parallel edges; its indices may be anything that slices. Nodes of a block
+    stay in their old order. Deterministic. Needs n >= K. Memory: 60 bytes per node, and the graph of the blocks.
+    """
+    n, weights = len(graph.indptr) - 1, node_weights(np.diff(graph.indptr))
+    num_blocks = min(n, max(num_clusters, min(BLOCKS_PER_CLUSTER * num_clusters, MOST_BLOCKS)))
+    blocks = restreamed_blocks(lambda: _buffers(graph), weights, int(graph.indptr[-1]), num_blocks)
+    blocks = np.unique(blocks, return_inverse=True)[1].astype(np.int32)
+    if blocks.max() + 1 < num_clusters:  # fewer nodes than blocks are worth it for
+        blocks = (np.arange(n) * num_blocks // n).astype(np.int32)
+    count = int(blocks.max()) + 1
+    coarse = cluster_graph(blocks, count, graph, directed=False)
+    matrix = scipy.sparse.csr_matrix((coarse.data, coarse.indices, coarse.indptr), shape=(count, count))
+    matrix.setdiag(0)
+    matrix.eliminate_zeros()
+    block_weights = np.bincount(blocks, weights, count).astype(np.int64)
+    block_order, block_offsets = dissect(matrix, num_clusters, _split, seed, progress, block_weights)
+    place = np.empty(count, np.int32)
+    place[block_order] = np.arange(count)
+    nodes_before = np.concatenate([[0], np.cumsum(np.bincount(place[blocks], minlength=count))])
+    return np.argsort(place[blocks], kind="stable"), nodes_before[block_offsets]
+
+
+def _split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
+    """METIS with the number of edges between two blocks, as a `dissection.Split`."""
+    return metis(graph.indptr, graph.indices, graph.data, len(shares), seed, vertex_weights=weights, shares=shares)
+
+
+def _buffers(graph: Edges) -> Iterable[Buffer]:
+    """The rows of a graph, some edges at a time."""
+    indptr, start = graph.indptr, 0
+    size = max(FEWEST, min(int(indptr[-1]) // BUFFERS, MOST))
+    while start < len(indptr) - 1:
+        stop = max(start + 1, int(np.searchsorted(indptr, indptr[start] + size, side="right")) - 1)
+        stop = min(stop, len(indptr) - 1)
+        columns = np.asarray(graph.indices[int(indptr[start]) : int(indptr[stop])])
+        yield start, stop, indptr[start : stop + 1] - indptr[start], columns
+        start = stop
 
 
 def restreamed_blocks(
