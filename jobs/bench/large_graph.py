@@ -13,6 +13,7 @@ R-MAT: Chakrabarti, Zhan, Faloutsos, SDM 2004, with Graph500's probabilities.
 
 import argparse
 import csv
+import itertools
 import shutil
 import sys
 from dataclasses import asdict
