@@ -20,7 +20,7 @@ from partition_tools.external.scratch import Scratch
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources import ogb_hetero
-from partition_tools.sources.npz import load, member
+from partition_tools.sources.archives import open_arrays
 from partition_tools.sources.ogb_files import edge_table, say_unread, split_folder, split_ids, table
 from partition_tools.tables import TableOptions
 
@@ -44,7 +44,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     if (raw / "triplet-type-list.csv.gz").is_file():
         return ogb_hetero.read(path, reporter)
     if (raw / "data.npz").is_file():
-        src, dst, num_nodes, features, labels = _binary(raw, reporter)
+        src, dst, num_nodes, features, labels = _binary(raw, reporter, scratch)
     elif (raw / "edge.csv.gz").is_file():
         src, dst, num_nodes, features, labels = _text(raw, reporter)
     else:
@@ -76,22 +76,21 @@ def _text(raw: Path, reporter: Reporter) -> Parts:
     return edges[:, 0], edges[:, 1], _one(counts, raw), features, labels
 
 
-def _binary(raw: Path, reporter: Reporter) -> Parts:
-    with load(raw / "data.npz") as archive:
-        say_unread(
-            raw / "data.npz", archive.files, ("edge_index", "num_nodes_list", "num_edges_list", "node_feat"), reporter
+def _binary(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
+    path = raw / "data.npz"
+    with open_arrays(path, scratch, reporter) as archive:
+        say_unread(path, archive.files, ("edge_index", "num_nodes_list", "num_edges_list", "node_feat"), reporter)
+        edge_index, counts, stored, features = (
+            archive.array(name) for name in ("edge_index", "num_nodes_list", "num_edges_list", "node_feat")
         )
-
-        def get(name: str) -> np.ndarray | None:
-            return member(archive, raw / "data.npz", name)
-
-        edge_index, counts, features = get("edge_index"), get("num_nodes_list"), get("node_feat")
     if edge_index is None or edge_index.ndim != 2 or edge_index.shape[0] != 2 or counts is None:
-        raise FormatError(f"{raw / 'data.npz'} must hold edge_index of shape (2, E) and num_nodes_list")
+        raise FormatError(f"{path} must hold edge_index of shape (2, E) and num_nodes_list")
+    if stored is not None and stored.size == 1 and stored.sum() != edge_index.shape[1]:
+        raise FormatError(f"{path} has {edge_index.shape[1]} edges, but num_edges_list states {int(stored.sum())}")
     labels = None
     if (raw / "node-label.npz").is_file():
-        with load(raw / "node-label.npz") as archive:
-            labels = member(archive, raw / "node-label.npz", "node_label")
+        with open_arrays(raw / "node-label.npz", scratch, reporter) as archive:
+            labels = archive.array("node_label")
     return edge_index[0], edge_index[1], _one(counts, raw), features, labels
 
 

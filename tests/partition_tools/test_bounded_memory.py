@@ -1,0 +1,145 @@
+"""An import in little memory, through mapped arrays and files of the scratch directory, writes the very same file."""
+
+import shutil
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+from partition_helpers import node_data, odd_graph, save_npz
+
+from hpcgnn.errors import FormatError
+from partition_tools.external.scratch import Scratch
+from partition_tools.import_graph import import_graph
+from partition_tools.progress import Reporter
+from partition_tools.sources.archives import open_arrays
+
+N = 60
+# So little that every array of these graphs is a large one.
+TINY = 1 << 10
+
+
+def contents(path):
+    """Every dataset of a file, and the attributes that say what the graph is."""
+    found = {}
+    with h5py.File(path) as file:
+        file.visititems(
+            lambda name, node: found.update({name: node[()]}) if isinstance(node, h5py.Dataset) else None,
+        )
+        found.update({f"@{name}": value for name, value in file.attrs.items() if name != "created"})
+    return found
+
+
+def assert_same_file(one, other):
+    one, other = contents(one), contents(other)
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+        assert np.asarray(one[name]).dtype == np.asarray(other[name]).dtype, name
+
+
+def both_ways(path, folder, **options):
+    """Import in plenty of memory and in little; the files must be equal."""
+    one = import_graph(path, folder / "plenty.h5", memory=1 << 30, force=True, **options)
+    other = import_graph(path, folder / "little.h5", memory=TINY, force=True, **options)
+    assert one.uuid == other.uuid
+    assert_same_file(folder / "plenty.h5", folder / "little.h5")
+    assert not list(folder.glob(".*.work"))
+    return one
+
+
+def scratch(folder, memory=TINY):
+    return Scratch(folder / "work", "test", memory)
+
+
+@pytest.mark.parametrize("layout", ["edge_index", "src_dst"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz(tmp_path, monkeypatch, layout, save):
+    monkeypatch.setattr(np, "savez", save)
+    src, dst = odd_graph()
+    random = np.random.default_rng(5)
+    save_npz(
+        tmp_path / "g.npz",
+        src,
+        dst,
+        N,
+        layout,
+        edge_weight=random.random(len(src)),
+        edge_type=random.integers(0, 3, len(src)),
+    )
+    both_ways(tmp_path / "g.npz", tmp_path)
+
+
+def test_a_folder_of_npy_files(cli, tmp_path):
+    save_npz(tmp_path / "g.npz", *odd_graph(), N)
+    (tmp_path / "g").mkdir()
+    with np.load(tmp_path / "g.npz") as archive:
+        for name in archive.files:
+            np.save(tmp_path / "g" / f"{name}.npy", archive[name])
+    both_ways(tmp_path / "g", tmp_path)
+    import_graph(tmp_path / "g.npz", tmp_path / "of_archive.h5")
+    assert_same_file(tmp_path / "of_archive.h5", tmp_path / "little.h5")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+def test_what_is_mapped(tmp_path, save, order, version):
+    """Stored arrays are mapped where they lie; deflated ones in the scratch directory; whatever their order."""
+    array = np.asarray(np.arange(3000.0).reshape(50, 60), order=order)
+    with zipfile.ZipFile(
+        tmp_path / "a.npz", "w", zipfile.ZIP_STORED if save is np.savez else zipfile.ZIP_DEFLATED
+    ) as file:
+        with file.open("x.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array(member, array, version)
+        with file.open("small.npy", "w") as member:
+            np.save(member, np.arange(3))
+    with open_arrays(tmp_path / "a.npz", scratch(tmp_path, 1 << 13), Reporter()) as archive:
+        mapped, small = archive.array("x"), archive.array("small")
+        assert archive.array("y") is None
+    np.testing.assert_array_equal(mapped, array)
+    np.testing.assert_array_equal(small, np.arange(3))
+    base = mapped if mapped.base is None or isinstance(mapped, np.memmap) else mapped.base
+    assert isinstance(base, np.memmap) and not base.flags.writeable and not isinstance(small, np.memmap)
+    assert (str(base.filename) == str(tmp_path / "a.npz")) == (save is np.savez)
+
+
+def damaged(path, where=0.5):
+    data = bytearray(path.read_bytes())
+    data[int(where * len(data))] ^= 0xFF
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damage_is_found(tmp_path, save):
+    """A flipped bit in a mapped array would otherwise be a wrong graph."""
+    save(tmp_path / "a.npz", x=np.random.default_rng(0).random(5000))
+    damaged(tmp_path / "a.npz")
+    with (
+        pytest.raises(FormatError, match="array x cannot be read"),
+        open_arrays(tmp_path / "a.npz", scratch(tmp_path), Reporter()) as archive,
+    ):
+        archive.array("x")
+    assert not list((tmp_path / "work").rglob("*.npy"))
+
+
+def test_a_folder_with_a_short_file(fails, tmp_path):
+    folder = tmp_path / "g"
+    folder.mkdir()
+    np.save(folder / "edge_index.npy", np.stack(odd_graph()))
+    np.save(folder / "x.npy", node_data(N)[0])
+    data = (folder / "x.npy").read_bytes()
+    (folder / "x.npy").write_bytes(data[:-8])
+    assert "x.npy is not a readable .npy array" in fails("import", folder, "-o", tmp_path / "g.h5")
+    with pytest.raises(FormatError, match=r"x\.npy is not a readable \.npy array"):
+        import_graph(folder, tmp_path / "g.h5", memory=TINY)
+
+
+def test_an_unpacked_array_is_not_unpacked_again(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(5000))
+    for _ in range(2):
+        with open_arrays(tmp_path / "a.npz", scratch(tmp_path), Reporter()) as archive:
+            archive.array("x")
+        found = next((tmp_path / "work").rglob("*.npy"))
+        shutil.copystat(tmp_path / "a.npz", found)  # its time would change if it were written again
+        assert found.stat().st_mtime_ns == (tmp_path / "a.npz").stat().st_mtime_ns
