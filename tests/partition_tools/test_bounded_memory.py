@@ -1,5 +1,6 @@
 """An import in little memory, through mapped arrays and files of the scratch directory, writes the very same file."""
 
+import gzip
 import shutil
 import zipfile
 
@@ -9,10 +10,14 @@ import pytest
 from partition_helpers import node_data, odd_graph, save_npz
 
 from hpcgnn.errors import FormatError
+from partition_tools import import_graph as module
 from partition_tools.external.scratch import Scratch
 from partition_tools.import_graph import import_graph
 from partition_tools.progress import Reporter
+from partition_tools.sources import text_blocks
 from partition_tools.sources.archives import open_arrays
+from partition_tools.sources.growing import growing
+from partition_tools.tables import TableOptions
 
 N = 60
 # So little that every array of these graphs is a large one.
@@ -143,3 +148,115 @@ def test_an_unpacked_array_is_not_unpacked_again(tmp_path):
         found = next((tmp_path / "work").rglob("*.npy"))
         shutil.copystat(tmp_path / "a.npz", found)  # its time would change if it were written again
         assert found.stat().st_mtime_ns == (tmp_path / "a.npz").stat().st_mtime_ns
+
+
+def write_edges(path, columns, head=(), separator="\t"):
+    lines = [*head, *(separator.join(map(str, row)) for row in zip(*columns))]
+    (gzip.open if path.suffix == ".gz" else open)(path, "wb").write(("\n".join(lines) + "\n").encode())
+
+
+@pytest.mark.parametrize("name", ["e.txt", "e.txt.gz"])
+@pytest.mark.parametrize("weight", ["whole", "real"])
+def test_edge_list(tmp_path, name, weight):
+    src, dst = odd_graph(edges=2000)
+    random = np.random.default_rng(5)
+    weights = random.integers(1, 9, len(src)) if weight == "whole" else random.random(len(src)).round(4)
+    head = ["# a comment", "src\tdst\tweight\ttype\ttime"]
+    write_edges(tmp_path / name, [src, dst, weights, random.integers(0, 3, len(src)), src], head)
+    np.save(tmp_path / "x.npy", node_data(N)[0])
+    both_ways(tmp_path / name, tmp_path, tables=TableOptions(features=tmp_path / "x.npy"))
+
+
+@pytest.mark.parametrize("spread", [3, 10**12], ids=["near", "far apart"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_relabelled_edge_list(tmp_path, spread, sign):
+    """Ids with gaps, near one another (a table has them) or far apart (a search finds them)."""
+    src, dst = (sign * (spread * ends + 7) for ends in odd_graph(edges=2000))
+    write_edges(tmp_path / "e.txt", [src, dst], ["# FromNodeId\tToNodeId"])
+    ids = sign * (spread * np.arange(N) + 7)
+    (tmp_path / "y.csv").write_text("id,label\n" + "".join(f"{node},{node % 3}\n" for node in ids))
+    data = both_ways(tmp_path / "e.txt", tmp_path, tables=TableOptions(relabel=True, labels=tmp_path / "y.csv"))
+    assert data.num_nodes == N
+
+
+@pytest.mark.parametrize("words", [["a", "b", "c"], ["01", "2", "3"], ["1", "2", str(2**64 - 1)], ["1", "NA", "nan"]])
+def test_ids_that_only_the_whole_column_explains(tmp_path, words):
+    ends = np.array(words)[np.random.default_rng(0).integers(0, 3, (2, 2000))]
+    write_edges(tmp_path / "e.txt", ends, ["src\tdst"])
+    assert both_ways(tmp_path / "e.txt", tmp_path, tables=TableOptions(relabel=True)).num_nodes == 3
+
+
+FLAWS = {
+    "word": ("7\tpear\n", "ids that are not integers; --relabel numbers"),
+    "real number": ("7\t1.5\n", "ids that are not integers"),
+    "missing end": ("7\n", r"line of edge \d+ has no dst"),
+    "third column": ("1\t2\t3\n", "Expected 2 fields"),
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_flaws_of_a_large_edge_list(tmp_path, flaw):
+    line, message = FLAWS[flaw]
+    write_edges(tmp_path / "e.txt", odd_graph(edges=2000))
+    with open(tmp_path / "e.txt", "a") as file:
+        file.write(line + "1\t2\n" * 1000)
+    for memory in (TINY, 1 << 30):
+        with pytest.raises(FormatError, match=message):
+            import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=memory)
+        assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
+
+
+def test_a_large_file_that_is_cut_short(tmp_path):
+    write_edges(tmp_path / "e.txt.gz", odd_graph(edges=2000))
+    data = (tmp_path / "e.txt.gz").read_bytes()
+    (tmp_path / "e.txt.gz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(FormatError, match="is not a readable table: .*ended before the end-of-stream"):
+        import_graph(tmp_path / "e.txt.gz", tmp_path / "g.h5", memory=TINY)
+
+
+def test_a_parsed_list_is_not_parsed_again(tmp_path, monkeypatch):
+    """After a kill the same command takes the edges as they were parsed."""
+    write_edges(tmp_path / "e.txt", odd_graph(edges=2000))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "canonical", interrupt)
+        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=TINY)
+    with monkeypatch.context() as patch:
+        patch.setattr(text_blocks, "frames", interrupt)
+        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=TINY)
+    import_graph(tmp_path / "e.txt", tmp_path / "plain.h5")
+    assert_same_file(tmp_path / "plain.h5", tmp_path / "g.h5")
+    assert not list(tmp_path.glob(".*"))
+
+
+def interrupt(*arguments, **options):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("size", [1, 5, 7, 1000])
+@pytest.mark.parametrize("name", ["t.txt", "t.txt.gz"])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_blocks_are_whole_lines(tmp_path, size, name, end):
+    text = "# one\n# two\n1 2\n\n33 44\n5 6" + end
+    (gzip.open if name.endswith(".gz") else open)(tmp_path / name, "wb").write(text.encode())
+    for skip in range(7):
+        read = []
+        found = list(text_blocks.blocks(tmp_path / name, size, skip, read.append))
+        assert b"".join(found).decode() == "".join(text.splitlines(keepends=True)[skip:])
+        assert all(block.endswith(b"\n") for block in found[:-1])
+    assert sum(read) == (tmp_path / name).stat().st_size
+
+
+@pytest.mark.parametrize("width", [None, 3])
+@pytest.mark.parametrize("lengths", [[], [0], [5, 0, 70]])
+def test_growing_arrays(tmp_path, width, lengths):
+    work = scratch(tmp_path)
+    parts = [
+        np.arange(n * (width or 1), dtype=np.int32).reshape((n,) if width is None else (n, width)) for n in lengths
+    ]
+    with growing(work, "a/b", np.int64, width) as append:
+        for each in parts:
+            append(each)
+    shape = (0,) if width is None else (0, width)
+    found = work.load("a/b")
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, np.concatenate([np.zeros(shape, np.int64), *parts]))
