@@ -152,7 +152,11 @@ def test_an_unpacked_array_is_not_unpacked_again(tmp_path):
 
 def write_edges(path, columns, head=(), separator="\t"):
     lines = [*head, *(separator.join(map(str, row)) for row in zip(*columns))]
-    (gzip.open if path.suffix == ".gz" else open)(path, "wb").write(("\n".join(lines) + "\n").encode())
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def write_text(path, text):
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
 
 
 @pytest.mark.parametrize("name", ["e.txt", "e.txt.gz"])
@@ -237,7 +241,7 @@ def interrupt(*arguments, **options):
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_blocks_are_whole_lines(tmp_path, size, name, end):
     text = "# one\n# two\n1 2\n\n33 44\n5 6" + end
-    (gzip.open if name.endswith(".gz") else open)(tmp_path / name, "wb").write(text.encode())
+    write_text(tmp_path / name, text)
     for skip in range(7):
         read = []
         found = list(text_blocks.blocks(tmp_path / name, size, skip, read.append))
@@ -250,9 +254,8 @@ def test_blocks_are_whole_lines(tmp_path, size, name, end):
 @pytest.mark.parametrize("lengths", [[], [0], [5, 0, 70]])
 def test_growing_arrays(tmp_path, width, lengths):
     work = scratch(tmp_path)
-    parts = [
-        np.arange(n * (width or 1), dtype=np.int32).reshape((n,) if width is None else (n, width)) for n in lengths
-    ]
+    parts = [np.arange(n * (width or 1), dtype=np.int32).reshape(n, width or 1) for n in lengths]
+    parts = [each[:, 0] if width is None else each for each in parts]
     with growing(work, "a/b", np.int64, width) as append:
         for each in parts:
             append(each)
