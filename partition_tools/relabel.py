@@ -71,7 +71,7 @@ class Places:
         """int64 of the shape of `ids`: in memory, or mapped where it is a large part of it. All ids must be there."""
         if ids.dtype.kind == "U" or 8 * len(ids) <= self.scratch.memory // SHARE:
             return np.searchsorted(self.names, ids)
-        key = f"relabelled/{name}"
+        key = f"source/place-of-{name}"
         if not self.scratch.done(key):
             with self.scratch.array(key, ids.shape, np.int64) as places:
                 for source, target in zip(blocks(ids), blocks(places)):

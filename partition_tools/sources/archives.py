@@ -21,10 +21,9 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.progress import Reporter
+from partition_tools.sources.scratch_arrays import is_large
 from partition_tools.tables import load_npy
 
-# What is larger than this part of the memory is mapped.
-PART = 16
 BLOCK = 1 << 22
 # What numpy, zipfile and zlib say of an archive or a header that is damaged.
 _DAMAGE = (
@@ -66,11 +65,6 @@ def open_arrays(path: Path, scratch: Scratch, reporter: Reporter) -> Iterator[Ar
             raise FormatError(f"{path} is a single array, expected an .npz archive of several")
         with archive:
             yield _Archive(path, archive, scratch, reporter)
-
-
-def is_large(num_bytes: int, scratch: Scratch) -> bool:
-    """Whether so many bytes are too many to be held beside others."""
-    return num_bytes > scratch.memory // PART
 
 
 def map_npy(path: Path, scratch: Scratch) -> np.ndarray:
@@ -125,7 +119,7 @@ class _Archive:
         return np.memmap(self.path, dtype, "r", self._begin(member) + begin, shape, order)
 
     def _key(self, name: str) -> str:
-        return f"arrays/{self.path.stem}-{name}"
+        return f"source/{self.path.stem}-{name}"
 
     def _unpacked(
         self, name: str, file: IO[bytes], shape: tuple[int, ...], fortran: bool, dtype: np.dtype

@@ -21,7 +21,7 @@ from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources import ogb_hetero
 from partition_tools.sources.archives import open_arrays
-from partition_tools.sources.ogb_files import edge_table, say_unread, split_folder, split_ids, table
+from partition_tools.sources.ogb_files import edge_columns, rows, say_unread, split_folder, split_ids, table
 from partition_tools.tables import TableOptions
 
 NAME = "ogb"
@@ -42,11 +42,11 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     tables.refuse(NAME)
     raw = path / "raw"
     if (raw / "triplet-type-list.csv.gz").is_file():
-        return ogb_hetero.read(path, reporter)
+        return ogb_hetero.read(path, reporter, scratch)
     if (raw / "data.npz").is_file():
         src, dst, num_nodes, features, labels = _binary(raw, reporter, scratch)
     elif (raw / "edge.csv.gz").is_file():
-        src, dst, num_nodes, features, labels = _text(raw, reporter)
+        src, dst, num_nodes, features, labels = _text(raw, reporter, scratch)
     else:
         raise FormatError(
             f"{path} is not an OGB folder: expected raw/edge.csv.gz, raw/data.npz or raw/triplet-type-list.csv.gz in it"
@@ -59,7 +59,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     )
 
 
-def _text(raw: Path, reporter: Reporter) -> Parts:
+def _text(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
     counts = table(raw / "num-node-list.csv.gz")
     if counts is None:
         raise FormatError(f"{raw} has no num-node-list.csv.gz")
@@ -70,10 +70,10 @@ def _text(raw: Path, reporter: Reporter) -> Parts:
         reporter,
     )
     reporter.stage(f"reading {raw / 'edge.csv.gz'}")
-    edges = edge_table(raw / "edge.csv.gz")
+    src, dst = edge_columns(raw / "edge.csv.gz", scratch, reporter)
     reporter.stage("reading features and labels")
-    features, labels = table(raw / "node-feat.csv.gz"), table(raw / "node-label.csv.gz")
-    return edges[:, 0], edges[:, 1], _one(counts, raw), features, labels
+    features, labels = (rows(raw / f"node-{name}.csv.gz", scratch, reporter) for name in ("feat", "label"))
+    return src, dst, _one(counts, raw), features, labels
 
 
 def _binary(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:

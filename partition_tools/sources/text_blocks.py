@@ -20,7 +20,7 @@ from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.headings import ENDS
 from partition_tools.progress import Reporter
-from partition_tools.sources.growing import growing, key_of
+from partition_tools.sources.scratch_arrays import growing, key_of
 from partition_tools.tables import Layout, has_odd_numbers, in_words, layout, numeric, parse
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def read_edges(
     shape: the `Layout` of the file; names: what its columns are, of `headings.COLUMNS`. An array that is finished is
     not made again. Raises FormatError naming the edge that is wrong, and with `relabel` NotPlainNumbers.
     """
-    key = f"text/{key_of(path)}"
+    key = f"source/{key_of(path)}"
     wanted = [name for name in names if name != "_"]
     if not all(scratch.done(f"{key}-{name}") for name in wanted):
         with contextlib.ExitStack() as stack:
@@ -90,7 +90,7 @@ def _checked(path: Path, values: np.ndarray, name: str, first: int, relabel: boo
 
 def read_rows(path: Path, scratch: Scratch, reporter: Reporter) -> np.ndarray:
     """A table of numbers without a heading, float64 (rows, columns), mapped. FormatError for one that is damaged."""
-    key = f"text/{key_of(path)}"
+    key = f"source/{key_of(path)}"
     if not scratch.done(key):
         shape, rows = layout(path, header=False), 0
         with growing(scratch, key, np.float64, len(shape.fields)) as append:

@@ -16,7 +16,7 @@ from partition_tools.import_graph import import_graph
 from partition_tools.progress import Reporter
 from partition_tools.sources import text_blocks
 from partition_tools.sources.archives import open_arrays
-from partition_tools.sources.growing import growing
+from partition_tools.sources.scratch_arrays import growing
 from partition_tools.tables import TableOptions
 
 N = 60

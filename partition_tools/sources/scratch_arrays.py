@@ -1,7 +1,8 @@
-"""Arrays on disk that are written block by block before it is known how long they will be."""
+"""Arrays that a reader makes: in memory if they are small beside it, else in files of the scratch directory."""
 
 import contextlib
 import hashlib
+import math
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +11,35 @@ import numpy as np
 
 from partition_tools.external.scratch import Scratch
 
+# What is larger than this part of the memory is mapped.
+PART = 16
 # Room for the header of a .npy file, whatever the shape.
 HEADER = 128
+
+
+def is_large(num_bytes: int, scratch: Scratch) -> bool:
+    """Whether so many bytes are too many to be held beside others."""
+    return num_bytes > scratch.memory // PART
+
+
+def filled(
+    scratch: Scratch,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.typing.DTypeLike,
+    fill: Callable[[np.ndarray], object],
+) -> np.ndarray:
+    """An array that is zero where `fill`(array) leaves it so. A large one is mapped, and not filled again if it is
+    finished.
+    """
+    if not is_large(math.prod(shape) * np.dtype(dtype).itemsize, scratch):
+        array = np.zeros(shape, dtype)
+        fill(array)
+        return array
+    if not scratch.done(name):
+        with scratch.array(name, shape, dtype) as array:
+            fill(array)
+    return scratch.load(name)
 
 
 @contextlib.contextmanager
