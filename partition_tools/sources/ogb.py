@@ -40,9 +40,16 @@ def matches(path: Path) -> bool:
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an unpacked data set: the folder that holds raw/ and split/."""
     tables.refuse(NAME)
+    if any(name in path.name for name in STORED_ONCE):
+        reporter.warn(f"{path.name} may be stored with one direction of each edge; if so, import it with --undirected")
+    return read_folder(path, reporter, scratch)
+
+
+def read_folder(path: Path, reporter: Reporter, scratch: Scratch, split: str | None = None) -> RawGraph:
+    """The `RawGraph` of an unpacked data set. split: the name of its folder in split/, None for the only one."""
     raw = path / "raw"
     if (raw / "triplet-type-list.csv.gz").is_file():
-        return ogb_hetero.read(path, reporter, scratch)
+        return ogb_hetero.read(path, reporter, scratch, split)
     if (raw / "data.npz").is_file():
         src, dst, num_nodes, features, labels = _binary(raw, reporter, scratch)
     elif (raw / "edge.csv.gz").is_file():
@@ -51,11 +58,9 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         raise FormatError(
             f"{path} is not an OGB folder: expected raw/edge.csv.gz, raw/data.npz or raw/triplet-type-list.csv.gz in it"
         )
-    if any(name in path.name for name in STORED_ONCE):
-        reporter.warn(f"{path.name} may be stored with one direction of each edge; if so, import it with --undirected")
-    splits = split_folder(path)
+    folder = split_folder(path, split)
     return RawGraph(
-        src, dst, num_nodes, features, labels, {} if splits is None else split_ids(splits), source=path.name
+        src, dst, num_nodes, features, labels, {} if folder is None else split_ids(folder), source=path.name
     )
 
 

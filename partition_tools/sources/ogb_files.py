@@ -52,8 +52,12 @@ def rows(file: Path, scratch: Scratch, reporter: Reporter) -> np.ndarray | None:
     return read_rows(file, scratch, reporter) if large else table(file)
 
 
-def split_folder(path: Path) -> Path | None:
-    """split/<type> of a data set, of which there must be one; None where there are no splits."""
+def split_folder(path: Path, kind: str | None = None) -> Path | None:
+    """split/<type> of a data set: of the type `kind`, or the only one; None where there are no splits."""
+    if kind is not None:
+        if not (path / "split" / kind).is_dir():
+            raise FormatError(f"there is no {path / 'split' / kind}; unpack the data set again")
+        return path / "split" / kind
     folders = sorted(folder for folder in path.glob("split/*") if folder.is_dir())
     if len(folders) > 1:
         raise FormatError(f"{path} has several split types ({', '.join(f.name for f in folders)}); leave one in split/")

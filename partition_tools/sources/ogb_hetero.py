@@ -41,7 +41,7 @@ _READ = (
 )
 
 
-def read(path: Path, reporter: Reporter, scratch: Scratch) -> RawGraph:
+def read(path: Path, reporter: Reporter, scratch: Scratch, split: str | None = None) -> RawGraph:
     """The `RawGraph` of the folder that holds raw/ and split/. Raises FormatError naming the file that is wrong."""
     raw = path / "raw"
     say_unread(raw, (file.name.removesuffix(".csv.gz") for file in raw.iterdir()), _READ, reporter)
@@ -68,7 +68,7 @@ def read(path: Path, reporter: Reporter, scratch: Scratch) -> RawGraph:
         n,
         _features(raw, counts, starts, reporter, scratch),
         _labels(raw, counts, starts, reporter, scratch),
-        _split(path, counts),
+        _split(split_folder(path, split), counts),
         type=types,
         source=path.name,
         node_type=np.repeat(np.arange(len(names), dtype=np.int32), list(counts.values())),
@@ -234,9 +234,8 @@ def _labels(
     return None
 
 
-def _split(path: Path, counts: dict[str, int]) -> dict[str, np.ndarray]:
+def _split(folder: Path | None, counts: dict[str, int]) -> dict[str, np.ndarray]:
     """{"train", "val", "test": node ids of the whole graph}."""
-    folder = split_folder(path)
     if folder is None:
         return {}
     flags = _flags(folder / "nodetype-has-split.csv.gz", counts)
