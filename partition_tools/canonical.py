@@ -12,17 +12,16 @@ from importlib import metadata
 import numpy as np
 
 import hpcgnn
-from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows, count_types
+from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
 from partition_tools.counts import check_count
-from partition_tools.edges import canonical_edges, check_endpoints
 from partition_tools.external.scratch import Scratch
 from partition_tools.features import canonical_features, slabs
+from partition_tools.imported_edges import imported_edges
 from partition_tools.labels import canonical_labels, label_warnings
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.splits import canonical_split
-from partition_tools.typed import canonical_names, canonical_types, type_warnings, with_reverse
+from partition_tools.typed import canonical_names, canonical_types, type_warnings
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,9 @@ def canonical(
 ) -> GraphData:
     """`GraphData` of a `RawGraph`, one cluster, nodes in the order of the source. Takes the edges out of `raw`.
 
-    Raises GraphError naming node or edge. Memory: 24 E bytes, then 17 E bytes, beside features and what the source
-    holds.
+    scratch: where edges are sorted that do not fit in its memory; None: they fit. Raises GraphError naming node or
+    edge. Memory: 24 E bytes, then 17 E bytes, or what the scratch directory allows, beside features and what the
+    source holds.
     """
     reporter = reporter or Reporter()
     n = raw.num_nodes
@@ -67,40 +67,10 @@ def canonical(
     names = canonical_names(raw.type_names)
     num_classes = raw.num_classes if options.num_classes is None else options.num_classes
     labels, num_classes = canonical_labels(raw.labels, n, split, num_classes, names.get("classes", ()))
-    reporter.stage(f"sorting {len(raw.src):,} edges")
-    if raw.weight is not None and len(raw.weight) != len(raw.src):
-        raise GraphError(f"there are {len(raw.src)} edges but {len(raw.weight)} values of edge weight")
-    if raw.weight is not None and np.asarray(raw.weight).dtype.kind not in "iufb":
-        raise GraphError(f"edge weights must be numbers, got {np.asarray(raw.weight).dtype}")
-    weight = None if raw.weight is None or options.drop_weights else np.asarray(raw.weight, np.float32)
-    if weight is not None and not np.isfinite(weight).all():
-        raise GraphError(f"edge {int(np.argmin(np.isfinite(weight)))} has a weight that is not finite")
-    edge_names = names.get("edges", [])
-    kind = canonical_types(raw.type, len(raw.src), "edge", edge_names)
     node_type = canonical_types(raw.node_type, n, "node", names.get("nodes", ()))
-    num_types = count_types(kind, edge_names)
-    src, dst = raw.take_edges()
-    if options.add_reverse:
-        if options.undirected:
-            raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
-        check_endpoints(src, dst, n)  # of the edges given: those added would hide that one end is missing
-        src, dst, weight, kind, edge_names = with_reverse(src, dst, weight, kind, num_types, edge_names)
-        num_types *= 2
-    edges, edges_out, loops = canonical_edges(
-        src,
-        dst,
-        n,
-        weight,
-        kind,
-        undirected=options.undirected,
-        self_loops=options.self_loops,
-        drop_duplicates=options.drop_duplicates,
-        num_types=num_types,
-    )
-    del src, dst
+    edges, edges_out, loops, edge_names = imported_edges(raw, options, names.get("edges", []), reporter, scratch)
     if edge_names:
-        added = count_types(edges.type) > num_types
-        names = names | {"edges": [*edge_names, "self loop"] if added else edge_names}
+        names = names | {"edges": edge_names}
     if features is None:
         reporter.warn("the graph has no node features; most models need them")
     if labels.ndim == 1 and not num_classes:

@@ -22,8 +22,9 @@ def index_dtype(num_nodes: int) -> type[np.integer]:
     return np.int32 if num_nodes <= MOST_INT32 + 1 else np.int64
 
 
-def check_endpoints(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> None:
-    """GraphError that names the first edge with an end outside 0..num_nodes-1. src, dst: int (E,)."""
+def check_endpoints(src: np.ndarray, dst: np.ndarray, num_nodes: int, before: int = 0) -> None:
+    """GraphError that names the first edge with an end outside 0..num_nodes-1. src, dst: int (E,). before: the number
+    of edges that come before these."""
     if src.shape != dst.shape or src.ndim != 1:
         raise GraphError(
             f"sources and destinations must be two vectors of one length, got shapes {src.shape} and {dst.shape}"
@@ -34,7 +35,7 @@ def check_endpoints(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> None:
         if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
             edge = int(np.argmax((ids < 0) | (ids >= num_nodes)))
             raise GraphError(
-                f"edge {edge} has {role} {ids[edge]}, outside the nodes 0..{num_nodes - 1}; node ids must "
+                f"edge {before + edge} has {role} {ids[edge]}, outside the nodes 0..{num_nodes - 1}; node ids must "
                 f"be contiguous from 0 (those of arrays: numpy.unique(edge_index, return_inverse=True))"
             )
 
@@ -120,23 +121,13 @@ def symmetrized(edges: Edges) -> Edges:
     row = rows(edges).astype(np.int64)
     low, high = np.minimum(row, edges.indices), np.maximum(row, edges.indices)
     key = low * n + high
-    if edges.weight is None and edges.type is None:
-        key = np.unique(key)
-        weight = kind = None
+    kind, weight = edges.type, edges.weight
+    if weight is None and kind is None:
+        key.sort()
     else:
-        order = np.lexsort([a for a in (edges.type, key) if a is not None])
-        key = key[order]
-        kind = None if edges.type is None else edges.type[order]
-        first = np.ones(len(key), bool)
-        first[1:] = key[1:] != key[:-1]
-        if kind is not None:
-            first[1:] |= kind[1:] != kind[:-1]
-        starts = np.flatnonzero(first)
-        weight = None
-        if edges.weight is not None:
-            sums = np.add.reduceat(edges.weight[order].astype(np.float64), starts) if len(starts) else np.zeros(0)
-            weight = (sums / np.diff(np.append(starts, len(key)))).astype(np.float32)
-        key, kind = key[starts], None if kind is None else kind[starts]
+        order = np.lexsort([a for a in (kind, key) if a is not None])
+        key, kind, weight = key[order], *(None if a is None else a[order] for a in (kind, weight))
+    key, kind, weight = merged_parallel(key, kind, weight)
     low, high = key // n, key % n
     both = low != high
     return group(
@@ -147,16 +138,32 @@ def symmetrized(edges: Edges) -> Edges:
     )
 
 
+def merged_parallel(
+    key: np.ndarray, kind: np.ndarray | None, weight: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """(keys, kinds, weights) with one edge for all of a key and a kind, of their mean weight. key: int64, sorted, and
+    the kinds of a key too."""
+    first = np.ones(len(key), bool)
+    first[1:] = key[1:] != key[:-1]
+    if kind is not None:
+        first[1:] |= kind[1:] != kind[:-1]
+    starts = np.flatnonzero(first)
+    if weight is not None:
+        sums = np.add.reduceat(weight.astype(np.float64), starts) if len(starts) else np.zeros(0)
+        weight = (sums / np.diff(np.append(starts, len(key)))).astype(np.float32)
+    return key[starts], None if kind is None else kind[starts], weight
+
+
 def canonical_edges(
     src: np.ndarray,
     dst: np.ndarray,
     num_nodes: int,
     weight: np.ndarray | None = None,
     kind: np.ndarray | None = None,
-    *,
     undirected: bool = False,
     self_loops: str = "keep",
     drop_duplicates: bool = False,
+    *,
     num_types: int = 0,
 ) -> tuple[Edges, Edges | None, int]:
     """(edges, edges_out or None, number of self loops) of a list of edges; None where the graph is its own transpose.

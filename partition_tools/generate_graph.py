@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from dataclasses import asdict
 from pathlib import Path
 
 from hpcgnn.graphfile.schema import GraphData
@@ -11,13 +12,15 @@ from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
 from partition_tools.import_graph import check_target, summary, write_with_bar
 from partition_tools.progress import Reporter
+from partition_tools.working import add_memory_options, working
 
 HELP = "make a synthetic graph: communities (planted) or Graph500's R-MAT"
 DESCRIPTION = """Write a graph drawn from a random model, with features and labels that a network can learn.
 The same parameters and seed give the same file content. Undirected unless --directed; no self loops unless
 --self-loops add; duplicates are dropped and drawn again, so the mean degree is at most --degree and within 1 % of it
 except for very dense graphs. Defaults make a task on which a two-layer GCN reaches 80-90 %.
-Peak memory: about 22 E + 60 n bytes; features are made while they are written (32 MiB at F = 128)."""
+Peak memory: about 40 E + 60 n bytes, or --memory + 60 n where that is less, through files of 16 E bytes;
+features are made while they are written (32 MiB at F = 128)."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--self-loops", choices=("keep", "add"), default="keep", help="add: one to each node")
         sub.add_argument("--feature-dtype", choices=("fp32", "fp16"), default="fp32")
         sub.add_argument("--force", action="store_true", help="overwrite an existing file")
+        add_memory_options(sub)
         module.configure(sub)
 
 
@@ -66,6 +70,8 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         spec,
         force=arguments.force,
         reporter=reporter,
+        memory=arguments.memory,
+        scratch=arguments.scratch,
         options=ImportOptions(self_loops=arguments.self_loops, feature_dtype=arguments.feature_dtype),
     )
     print(summary(arguments.output, data))
@@ -80,12 +86,17 @@ def generate_graph(
     options: ImportOptions = ImportOptions(),
     force: bool = False,
     reporter: Reporter | None = None,
+    memory: int | None = None,
+    scratch: str | Path | None = None,
 ) -> GraphData:
-    """Draw a graph from GENERATORS[model] and write it to `output`; returns its `GraphData`."""
+    """Draw a graph from GENERATORS[model] and write it to `output`; returns its `GraphData`.
+
+    memory, scratch: as for `import_graph`.
+    """
     reporter = reporter or Reporter()
     check_target(output, force)
-    with claimed(output):
+    with claimed(output), working(output, scratch, [model, asdict(spec), asdict(options)], memory, reporter) as work:
         reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
-        data = canonical(GENERATORS[model].generate(spec), options, reporter)
+        data = canonical(GENERATORS[model].generate(spec, work, reporter), options, reporter, work)
         write_with_bar(output, data, reporter=reporter)
     return data

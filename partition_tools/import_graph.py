@@ -1,23 +1,22 @@
 """The sub-command `import`: a graph in someone else's format becomes a graph file, once."""
 
 import argparse
-import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hpcgnn.errors import ConfigError, FormatError, HpcgnnError
+from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.graphfile.storage import Csr, Partitioning, write_graph
 from partition_tools.canonical import ImportOptions, canonical, versions
 from partition_tools.claim import claimed
-from partition_tools.external.budget import memory_budget, parse_memory
-from partition_tools.external.scratch import Scratch, fingerprint
+from partition_tools.external.scratch import fingerprint
 from partition_tools.features import DTYPES
 from partition_tools.progress import Reporter
 from partition_tools.sources import SOURCES, guess
 from partition_tools.tables import TableOptions
+from partition_tools.working import add_memory_options, working
 
 HELP = "convert a graph (npz, edge list, Matrix Market, OGB) to a graph file"
 DESCRIPTION = """Read a graph and write it as one HDF5 graph file, nodes in the order of the source, not yet clustered.
@@ -91,19 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resplit", action="store_true", help="let the random split replace the input's own")
     parser.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
-    parser.add_argument(
-        "--memory",
-        metavar="SIZE",
-        type=_memory,
-        help="such as 8G: what is larger goes through files of the scratch directory (default: half of what is free)",
-    )
-    parser.add_argument(
-        "--scratch",
-        type=Path,
-        metavar="DIR",
-        help="where the directory of these files is made, .NAME.work for the output file NAME; it is removed at the "
-        "end, and after a kill the same command goes on in it (default: beside the output)",
-    )
+    add_memory_options(parser)
     archives = parser.add_argument_group(".npz archives")
     archives.add_argument(
         "--ignore",
@@ -162,13 +149,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
-
-
-def _memory(text: str) -> int:
-    try:
-        return parse_memory(text)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
@@ -252,9 +232,8 @@ def import_graph(
     check_target(output, force)
     with claimed(output):
         name = _format(path, format)
-        place = (output.parent if scratch is None else Path(scratch)) / f".{output.name}.work"
         identity = _identity(path, name, options, tables)
-        with working(place, identity, memory_budget(None) if memory is None else memory, reporter) as work:
+        with working(output, scratch, identity, memory, reporter) as work:
             reporter.stage(f"reading {path} as {name}")
             try:
                 raw = SOURCES[name].read(path, tables, reporter, work)
@@ -283,30 +262,6 @@ def _identity(path: Path, name: str, options: ImportOptions, tables: TableOption
         "inputs": [fingerprint(each) for each in (path, *beside)],
         "versions": versions(),
     }
-
-
-@contextlib.contextmanager
-def working(directory: Path, identity: Any, memory: int, reporter: Reporter) -> Iterator[Scratch]:
-    """A `Scratch` for the body, removed at its end and where the input is at fault.
-
-    After a signal, a full disk or a failure of this program it is left for the same call to go on in, if anything in
-    it is finished. FormatError for a directory that cannot be made, or that another process works in.
-    """
-    with contextlib.suppress(OSError):  # told below
-        directory.parent.mkdir(parents=True, exist_ok=True)
-    with claimed(directory):
-        scratch = Scratch(directory, identity, memory)
-        if scratch.resumed:
-            reporter.stage(f"going on with what is finished in {directory}")
-        try:
-            yield scratch
-        except BaseException as error:
-            # A fault of the input will be there again; a disk that was full need not be.
-            again = isinstance(error, HpcgnnError) and not isinstance(error.__cause__, OSError)
-            if again or not any(directory.rglob("*.npy")):
-                scratch.remove()
-            raise
-        scratch.remove()
 
 
 def check_target(output: str | Path, force: bool) -> None:

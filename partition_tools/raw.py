@@ -14,7 +14,8 @@ from hpcgnn.graphfile.schema import Csr, Rows
 
 @dataclass
 class RawGraph:
-    """src, dst: int (E,), an edge goes from src[i] to dst[i]. weight: (E,) or None; type: int (E,) or None.
+    """src, dst: int (E,), an edge goes from src[i] to dst[i]. weight: (E,) or None; type: int (E,) or None. All four
+    may be anything that slices like a vector: mapped files, or numbers that are worked out when they are asked for.
 
     features: (n, F) array-like, `hpcgnn.graphfile.storage.Csr`, or None. labels: (n,), (n, 1) or (n, C), any number
     type, or None. split: {"train" | "val" | "test": bool (n,) or int node ids}. num_classes: None to count. identity:
@@ -23,23 +24,22 @@ class RawGraph:
     the numbers of types and classes, each where there are any.
     """
 
-    src: np.ndarray
-    dst: np.ndarray
+    src: Rows
+    dst: Rows
     num_nodes: int
     features: Rows | Csr | None = None
     labels: np.ndarray | None = None
     split: Mapping[str, np.ndarray | None] = field(default_factory=dict)
     num_classes: int | None = None
-    weight: np.ndarray | None = None
-    type: np.ndarray | None = None
+    weight: Rows | None = None
+    type: Rows | None = None
     source: str = ""
     identity: bytes | None = None
     seed: int = 0
     node_type: np.ndarray | None = None
     type_names: dict[str, list[str]] = field(default_factory=dict)
 
-    def take_edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """(src, dst), which this graph then has no more, so that their memory can go before the graph does."""
-        taken = self.src, self.dst
+    def drop_edges(self) -> None:
+        """Let the edges go: their memory is wanted before the graph is done with."""
         self.src = self.dst = np.zeros(0, np.int64)
-        return taken
+        self.weight = self.type = None

@@ -11,15 +11,19 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import GraphData
+from partition_tools.features import slabs
 
 MAX_TYPES = 1 << 16
 REVERSED = "{} reversed"
 
 
-def canonical_types(types: np.ndarray | None, count: int, what: str, names: Sequence[str] = ()) -> np.ndarray | None:
+def canonical_types(
+    types: np.ndarray | None, count: int, what: str, names: Sequence[str] = (), before: int = 0
+) -> np.ndarray | None:
     """Types as int32 (count,), counted from 0, or None where there are none.
 
-    what: "edge" or "node", for messages. names: of the types in order, or empty. Raises GraphError naming the first
+    what: "edge" or "node", for messages. names: of the types in order, or empty. before: the number of those that come
+    before these. Raises GraphError naming the first
     type that is not a whole number from 0, has no name, or is beyond MAX_TYPES.
     """
     if types is None:
@@ -33,7 +37,7 @@ def canonical_types(types: np.ndarray | None, count: int, what: str, names: Sequ
         raise GraphError(f"there are {count} {what}s but {what} types of shape {types.shape}; expected one of each")
     if types.dtype.kind == "f":
         if np.isnan(types).any():
-            raise GraphError(f"{what} {int(np.argmax(np.isnan(types)))} has no type; give one to each")
+            raise GraphError(f"{what} {before + int(np.argmax(np.isnan(types)))} has no type; give one to each")
         types = types.astype(np.int64) if np.array_equal(types, np.rint(types)) else types
     if types.dtype.kind not in "iu":
         raise GraphError(f"{what} types must be whole numbers from 0, got {types.dtype}")
@@ -44,7 +48,9 @@ def canonical_types(types: np.ndarray | None, count: int, what: str, names: Sequ
             f"there are {limit} names of types" if names else f"at most {MAX_TYPES:,} types; is this the right column?"
         )
         first = int(np.argmax(wrong))
-        raise GraphError(f"{what} {first} has type {types[first]}; {what} types are from 0 to {limit - 1} ({hint})")
+        raise GraphError(
+            f"{what} {before + first} has type {types[first]}; {what} types are from 0 to {limit - 1} ({hint})"
+        )
     return types.astype(np.int32)
 
 
@@ -66,25 +72,18 @@ def canonical_names(names: Mapping[str, Iterable[object]]) -> dict[str, list[str
 
 
 def with_reverse(
-    src: np.ndarray,
-    dst: np.ndarray,
-    weight: np.ndarray | None,
-    types: np.ndarray | None,
-    num_types: int,
-    names: Sequence[str] = (),
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray, list[str]]:
-    """(src, dst, weight, types, names) with each edge's reverse beside it, as type `num_types` + its type.
+    src: np.ndarray, dst: np.ndarray, weight: np.ndarray | None, types: np.ndarray | None, num_types: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]:
+    """(src, dst, weight, types) with each edge's reverse beside it, as type `num_types` + its type.
 
     Messages then flow both ways and a network can weigh the two ways differently. Self loops get a reverse as well.
     """
-    if types is None:
-        raise GraphError("--add-reverse is for graphs with edge types; for others use --undirected")
+    assert types is not None, "reverses have types of their own"
     return (
         np.concatenate([src, dst]),
         np.concatenate([dst, src]),
         None if weight is None else np.concatenate([weight, weight]),
         np.concatenate([types, types + np.int32(num_types)]),
-        [*names, *(REVERSED.format(name) for name in names)],
     )
 
 
@@ -96,7 +95,8 @@ def type_warnings(data: GraphData) -> list[str]:
         ("node", data.node_type, data.num_node_types),
     ):
         if types is not None and len(types):
-            empty = np.flatnonzero(np.bincount(types, minlength=count) == 0)
+            members = sum(np.bincount(part, minlength=count) for part in slabs(types))
+            empty = np.flatnonzero(members == 0)
             if len(empty):
                 found.append(f"no {what} has {_named(empty, data, what)}, for which a model has weights all the same")
     if data.node_type is not None and len(data.edges.indices):

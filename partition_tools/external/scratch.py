@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,27 @@ class Scratch:
             made = np.lib.format.open_memmap(part, "w+", dtype, shape)
             yield made
             made.flush()
+
+    @contextlib.contextmanager
+    def appending(self, name: str, dtype: np.typing.DTypeLike) -> Iterator[Callable[[np.ndarray], None]]:
+        """Yield a function that adds a vector to the end of an array; the array is finished when the body succeeds."""
+        dtype = np.dtype(dtype)
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
+        length = 0
+
+        def append(values: np.ndarray) -> None:
+            nonlocal length
+            np.ascontiguousarray(values, dtype).tofile(file)
+            length += len(values)
+
+        with self.writing(name) as part, open(part, "wb") as file:
+            np.lib.format.write_array_header_1_0(file, header | {"shape": (0,)})
+            start = file.tell()
+            yield append
+            file.flush()
+            file.seek(0)  # numpy leaves room in a header for the digits of any length
+            np.lib.format.write_array_header_1_0(file, header | {"shape": (length,)})
+            assert file.tell() == start, "the header has grown into the data"
 
     def save(self, name: str, array: np.ndarray) -> None:
         """Write an array that is in memory."""

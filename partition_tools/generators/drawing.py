@@ -10,40 +10,121 @@ import numpy as np
 
 from hpcgnn.graphfile.schema import Rows
 from partition_tools.edges import index_dtype
+from partition_tools.external.records import Records
+from partition_tools.external.scratch import Scratch
+from partition_tools.external.sorting import Runs, in_order
 from partition_tools.generators.spec import Spec
+from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 
 # Draws so many edges: (sources, destinations) int64, at most as many as asked for.
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
+# Gives the keys of a block of draws, by its number.
+Drawn = Callable[[int], np.ndarray]
 BLOCK = 1 << 20
 ROUNDS = 12
 
 
-def distinct_edges(spec: Spec, draw: Draw) -> np.ndarray:
+#: Bytes that `distinct_edges` takes in memory for each edge: the keys, new ones, and both while they are merged.
+EDGE_BYTES = 24
+
+
+def distinct_edges(
+    spec: Spec, draw: Draw, scratch: Scratch | None = None, reporter: Reporter | None = None
+) -> np.ndarray:
     """Sorted int64 keys low * n + high (src * n + dst where directed) of distinct edges, at most spec.num_edges.
 
-    draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped. Memory: 8 bytes per edge for
-    the keys, as much again while new ones are merged, and one block.
+    draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped; called by several threads.
+    scratch: for keys that do not fit in its memory, which are then a mapped file; the same keys.
     """
-    n, wanted = spec.nodes, spec.num_edges
-    keys, block = np.zeros(0, np.int64), 0
-    for _ in range(ROUNDS):
+    wanted = spec.num_edges
+    outside = scratch is not None and wanted * EDGE_BYTES > scratch.memory
+    merge = _merge_in_files(scratch, reporter or Reporter()) if scratch is not None and outside else _merge_in_memory
+    keys: np.ndarray = np.zeros(0, np.int64)
+    block = 0
+    for turn in range(ROUNDS):
         missing = wanted - len(keys)
         if missing <= wanted // 1000:
             break
-        parts = []
-        for start in range(0, missing, BLOCK):
-            src, dst = draw(spec.random("edges", block), min(BLOCK, missing - start))
-            block += 1
-            proper = src != dst
-            src, dst = src[proper], dst[proper]
-            if not spec.directed:
-                src, dst = np.minimum(src, dst), np.maximum(src, dst)
-            parts.append(src * n + dst)
-        fresh = np.sort(np.concatenate(parts))
-        keys = np.sort(np.concatenate([keys, fresh]), kind="stable") if len(keys) else fresh  # merges two sorted runs
-        keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+        counts = [min(BLOCK, missing - start) for start in range(0, missing, BLOCK)]
+
+        def drawn(index: int, first: int = block, counts: list[int] = counts) -> np.ndarray:
+            return _keys(spec, draw, first + index, counts[index])
+
+        keys = merge(turn, keys, drawn, counts)
+        block += len(counts)
     return keys
+
+
+def _keys(spec: Spec, draw: Draw, block: int, count: int) -> np.ndarray:
+    """int64: keys of the edges of one block of draws, in any order."""
+    src, dst = draw(spec.random("edges", block), count)
+    proper = src != dst
+    src, dst = src[proper], dst[proper]
+    if not spec.directed:
+        src, dst = np.minimum(src, dst), np.maximum(src, dst)
+    return src * spec.nodes + dst
+
+
+def _distinct(keys: np.ndarray) -> np.ndarray:
+    """The distinct ones of sorted keys."""
+    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
+
+
+def _merge_in_memory(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
+    fresh = np.sort(np.concatenate(list(in_order(drawn, range(len(counts))))))
+    return _distinct(np.sort(np.concatenate([keys, fresh]), kind="stable") if len(keys) else fresh)  # of sorted runs
+
+
+def _merge_in_files(scratch: Scratch, reporter: Reporter) -> Callable[[int, np.ndarray, Drawn, list[int]], np.ndarray]:
+    def merge(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
+        name = f"drawn.{turn}"
+        if not scratch.done(name):
+            runs = Runs(scratch, f"draws.{turn}")
+            blocks = max(1, runs.size // BLOCK)
+            groups = [range(start, min(start + blocks, len(counts))) for start in range(0, len(counts), blocks)]
+
+            def make(index: int) -> Records:
+                return Records(np.concatenate([drawn(block) for block in groups[index]]))
+
+            total = sum(counts)
+            with reporter.bar(total, f"drawing {total:,} edges", "edges") as advance:
+                runs.form(make, len(groups), advance)
+            if len(keys):
+                runs.include(Records(keys))
+            with (
+                reporter.bar(len(runs), "merging those drawn", "edges") as advance,
+                scratch.appending(name, np.int64) as append,
+            ):
+                for part in runs.merged(lambda records: _distinct(records.key), advance):
+                    append(part)
+            runs.remove()
+        if turn:
+            scratch.forget(f"drawn.{turn - 1}")
+        return scratch.load(name)
+
+    return merge
+
+
+class EdgeColumn:
+    """An array-like vector over edges, of which any slice is worked out when it is asked for.
+
+    function(start, stop, reverse) -> values of the edges start … stop, or of their reverses. both: whether the `count`
+    reverses follow the `count` edges.
+    """
+
+    def __init__(
+        self, count: int, dtype: np.typing.DTypeLike, both: bool, function: Callable[[int, int, bool], np.ndarray]
+    ) -> None:
+        self.count, self.function = count, function
+        self.shape, self.dtype = (count * (2 if both else 1),), np.dtype(dtype)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, _ = rows.indices(self.shape[0])
+        middle = min(max(start, self.count), max(stop, start))
+        found = [self.function(start, middle, False)] if start < middle else []
+        found += [self.function(middle - self.count, stop - self.count, True)] if middle < stop else []
+        return np.concatenate([np.zeros(0, self.dtype), *found])
 
 
 def raw_graph(
@@ -53,42 +134,42 @@ def raw_graph(
     features: Rows,
     labels: np.ndarray,
     split: dict[str, np.ndarray],
-    draw_types: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+    draw_types: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
     node_type: np.ndarray | None = None,
 ) -> RawGraph:
     """The `RawGraph` of distinct edges: both directions unless directed, with one weight and type per edge of either.
 
-    draw_types: (src, dst) -> types int32 of the edges; None to draw them at random.
+    draw_types: (src, dst, uniform draws (count, 2)) -> types int32 of the edges; None to draw them at random.
     """
+    count, both = len(keys), not spec.directed
     dtype = index_dtype(spec.nodes)
-    first, second = (keys // spec.nodes).astype(dtype), (keys % spec.nodes).astype(dtype)
-    weight = kind = None
-    if spec.weighted:
-        weight = spec.blocks(
-            "weights", len(keys), lambda random, count: random.uniform(0.5, 1.5, count).astype(np.float32)
+
+    def ends(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        low, high = np.divmod(keys[start:stop], spec.nodes)
+        return low.astype(dtype), high.astype(dtype)
+
+    def weights(start: int, stop: int, reverse: bool) -> np.ndarray:
+        drawn = spec.some("weights", count, start, stop, lambda random, number: random.uniform(0.5, 1.5, number))
+        return drawn.astype(np.float32)
+
+    def types(start: int, stop: int, reverse: bool) -> np.ndarray:
+        if draw_types is not None:
+            draws = spec.some("types", count, start, stop, lambda random, number: random.random((number, 2)))
+            return draw_types(*ends(start, stop), draws)
+        return spec.some(
+            "types", count, start, stop, lambda random, number: random.integers(0, spec.edge_types, number, np.int32)
         )
-    if spec.edge_types:
-        kind = (
-            draw_types(first, second)
-            if draw_types
-            else spec.blocks(
-                "types", len(keys), lambda random, count: random.integers(0, spec.edge_types, count, np.int32)
-            )
-        )
-    src, dst = first, second
-    if not spec.directed:
-        src, dst = np.concatenate([first, second]), np.concatenate([second, first])
-        weight, kind = (None if a is None else np.concatenate([a, a]) for a in (weight, kind))
+
     return RawGraph(
-        src,
-        dst,
+        EdgeColumn(count, dtype, both, lambda start, stop, reverse: ends(start, stop)[1 if reverse else 0]),
+        EdgeColumn(count, dtype, both, lambda start, stop, reverse: ends(start, stop)[0 if reverse else 1]),
         spec.nodes,
         features if spec.features else None,
         labels,
         split,
         spec.classes,
-        weight,
-        kind,
+        EdgeColumn(count, np.float32, both, weights) if spec.weighted else None,
+        EdgeColumn(count, np.int32, both, types) if spec.edge_types else None,
         model,
         spec.identity(model),
         spec.seed,

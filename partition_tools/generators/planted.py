@@ -16,9 +16,11 @@ import argparse
 
 import numpy as np
 
+from partition_tools.external.scratch import Scratch
 from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import ClassFeatures, random_split
+from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 
 NAME = "planted"
@@ -48,8 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def generate(spec: Spec) -> RawGraph:
-    """The `RawGraph` of a `Spec`. Node ids carry no locality. Memory: about 32 bytes per directed edge."""
+def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | None = None) -> RawGraph:
+    """The `RawGraph` of a `Spec`. Node ids carry no locality. Memory: about 100 bytes per node, and 24 per edge drawn
+    or what the scratch directory allows.
+    """
     n = spec.nodes
     per_class = int(np.clip(round(n / spec.classes / COMMUNITY_NODES), 1, 64))
     shares = spec.random("classes").uniform(0.5, 1.5, spec.classes)
@@ -64,7 +68,7 @@ def generate(spec: Spec) -> RawGraph:
         anew = draws[:, 3] < LABEL_NOISE
         other = np.minimum(draws[:, 3] / LABEL_NOISE * spec.classes, spec.classes - 1).astype(np.int64)
         labels = np.where(anew, other, block)
-    keys = distinct_edges(spec, _edge_drawer(spec, community, per_class, expected))
+    keys = distinct_edges(spec, _edge_drawer(spec, community, per_class, expected), scratch, reporter)
     node_type = None
     if spec.node_types:
         node_type = spec.blocks(
@@ -77,14 +81,13 @@ def generate(spec: Spec) -> RawGraph:
         ClassFeatures(spec, labels, node_type),
         labels,
         random_split(spec),
-        lambda src, dst: _edge_types(spec, block[src] == block[dst]),
+        lambda src, dst, draws: _edge_types(spec, block[src] == block[dst], draws),
         node_type,
     )
 
 
-def _edge_types(spec: Spec, within: np.ndarray) -> np.ndarray:
-    """int32 types of edges, of which `within` says whether they stay within a class."""
-    draws = spec.blocks("types", len(within), lambda random, count: random.random((count, 2)))
+def _edge_types(spec: Spec, within: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """int32 types of edges, of which `within` says whether they stay within a class. draws: (count, 2) uniform ones."""
     half = (spec.edge_types + 1) // 2
     low, high = np.where(within, 0, half), np.where(within, half, spec.edge_types)
     telling = (draws[:, 0] < TYPE_SIGNAL) & (low < high)

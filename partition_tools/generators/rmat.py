@@ -12,9 +12,11 @@ import argparse
 
 import numpy as np
 
+from partition_tools.external.scratch import Scratch
 from partition_tools.generators.drawing import distinct_edges, raw_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import ClassFeatures, random_split
+from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 
 NAME = "rmat"
@@ -32,8 +34,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def generate(spec: Spec) -> RawGraph:
-    """The `RawGraph` of a `Spec`. Memory: about 32 bytes per directed edge."""
+def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | None = None) -> RawGraph:
+    """The `RawGraph` of a `Spec`. Memory: 24 bytes per node, and 24 per edge drawn or what the scratch directory
+    allows.
+    """
     n = spec.nodes
     place = spec.random("classes").permutation(n)
     row_of = np.empty(n, np.int64)
@@ -49,7 +53,8 @@ def generate(spec: Spec) -> RawGraph:
         inside = (src < n) & (dst < n)
         return place[src[inside]], place[dst[inside]]
 
-    return raw_graph(spec, NAME, distinct_edges(spec, draw), ClassFeatures(spec, labels), labels, random_split(spec))
+    keys = distinct_edges(spec, draw, scratch, reporter)
+    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels), labels, random_split(spec))
 
 
 def _descend(spec: Spec, random: np.random.Generator, count: int, levels: int) -> tuple[np.ndarray, np.ndarray]:

@@ -73,10 +73,19 @@ class Spec:
 
     def blocks(self, purpose: str, count: int, draw: Callable[[np.random.Generator, int], np.ndarray]) -> np.ndarray:
         """One array of `count` rows: draw(random generator, rows) for each block, joined."""
+        return self.some(purpose, count, 0, count, draw)
+
+    def some(
+        self, purpose: str, count: int, start: int, stop: int, draw: Callable[[np.random.Generator, int], np.ndarray]
+    ) -> np.ndarray:
+        """The rows start … stop of what `blocks` gives."""
+        first = start // BLOCK
         parts = [
-            draw(self.random(purpose, start // BLOCK), min(BLOCK, count - start)) for start in range(0, count, BLOCK)
+            draw(self.random(purpose, block), min(BLOCK, count - block * BLOCK))
+            for block in range(first, -(-stop // BLOCK))
         ]
-        return np.concatenate(parts) if parts else draw(self.random(purpose), 0)
+        drawn = np.concatenate(parts) if parts else draw(self.random(purpose), 0)
+        return drawn[start - first * BLOCK : stop - first * BLOCK]
 
     def identity(self, model: str) -> bytes:
         """Bytes that tell this graph's features from any other's."""

@@ -7,12 +7,13 @@ from partition_helpers import odd_graph, save_npz
 from hpcgnn.errors import FormatError
 from partition_tools import import_graph
 from partition_tools.progress import Reporter
+from partition_tools.working import working as working_in
 
 N = 60
 
 
 def working(folder, identity="the same"):
-    return import_graph.working(folder / ".g.h5.work", identity, 1 << 20, Reporter())
+    return working_in(folder / "g.h5", None, identity, 1 << 20, Reporter())
 
 
 def leave(folder, error, finished=True):

@@ -1,0 +1,134 @@
+"""CSR matrices that are written as their sorted edges come, and read again in chunks of edges."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpcgnn.graphfile.schema import Edges
+from partition_tools.edges import index_dtype
+from partition_tools.external.records import Records
+from partition_tools.external.scratch import Scratch
+
+_MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15], np.uint64)
+_SEEDS = np.array([0x243F6A8885A308D3, 0x13198A2E03707344], np.uint64)
+
+
+@dataclass
+class CsrPiece:
+    """Consecutive edges of a CSR matrix. first_row: of the first edge; counts: int64, edges of it and of each row after
+    it. loops: self loops. prints: uint64 (2, 2), see `fingerprint`, of the edges and of their reverses.
+    """
+
+    records: Records
+    indices: np.ndarray
+    first_row: int
+    counts: np.ndarray
+    loops: int
+    prints: np.ndarray = field(default_factory=lambda: np.zeros((2, 2), np.uint64))
+
+
+def csr_piece(records: Records, num_nodes: int, with_prints: bool = False) -> CsrPiece:
+    """The `CsrPiece` of sorted records, whose keys are row * num_nodes + column."""
+    rows, columns = np.divmod(records.key, num_nodes)
+    first = int(rows[0]) if len(rows) else 0
+    prints = np.zeros((2, 2), np.uint64)
+    if with_prints:
+        prints = np.stack([fingerprint(records, records.key), fingerprint(records, columns * num_nodes + rows)])
+    loops = int(np.count_nonzero(rows == columns))
+    rows -= first
+    return CsrPiece(records, columns.astype(index_dtype(num_nodes)), first, np.bincount(rows), loops, prints)
+
+
+def fingerprint(records: Records, key: np.ndarray) -> np.ndarray:
+    """uint64 (2,): a sum over the edges that does not depend on their order, in the manner of a multiset hash.
+
+    Two graphs with equal sums are equal but for a chance of about 2^-128. key: int64 (m,), in place of the records'.
+    """
+    mixed = key.view(np.uint64).copy()
+    if records.kind is not None:
+        mixed = _mixed(mixed) + records.kind.astype(np.uint64)
+    if records.weight is not None:
+        mixed = _mixed(mixed) + (records.weight + np.float32(0)).view(np.uint32)  # -0 is 0
+    return np.array([_mixed(mixed ^ seed).sum(dtype=np.uint64) for seed in _SEEDS], np.uint64)
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """A bijection of 64-bit numbers that spreads every bit (splitmix64's finalizer; Steele et al., OOPSLA 2014)."""
+    values = values + _MULTIPLIERS[2]
+    values ^= values >> np.uint64(30)
+    values *= _MULTIPLIERS[0]
+    values ^= values >> np.uint64(27)
+    values *= _MULTIPLIERS[1]
+    values ^= values >> np.uint64(31)
+    return values
+
+
+@dataclass
+class WrittenCsr:
+    """edges: `Edges` whose indices, weights and types are mapped files. loops, symmetric: see `write_csr`."""
+
+    edges: Edges
+    loops: int
+    symmetric: bool
+
+
+def write_csr(scratch: Scratch, name: str, pieces: Callable[[], Iterator[CsrPiece]], num_nodes: int) -> WrittenCsr:
+    """The CSR matrix of consecutive pieces, in files of the scratch directory; one that is there already is taken.
+
+    loops: number of self loops. symmetric: whether the edges are their own reverses, as far as `csr_piece` was asked
+    for fingerprints. Memory: 8 bytes per node.
+    """
+    if not scratch.done(f"{name}.facts"):
+        _write(scratch, name, pieces(), num_nodes)
+    loops, symmetric = scratch.load(f"{name}.facts").tolist()
+    found = {
+        part: scratch.load(f"{name}.{part}") for part in ("indices", "weight", "kind") if scratch.done(f"{name}.{part}")
+    }
+    indptr = np.array(scratch.load(f"{name}.indptr"))
+    return WrittenCsr(Edges(indptr, found["indices"], found.get("weight"), found.get("kind")), loops, bool(symmetric))
+
+
+def _write(scratch: Scratch, name: str, pieces: Iterator[CsrPiece], num_nodes: int) -> None:
+    indptr, loops, prints = np.zeros(num_nodes + 1, np.int64), 0, np.zeros((2, 2), np.uint64)
+    with (
+        scratch.appending(f"{name}.indices", index_dtype(num_nodes)) as add_indices,
+        scratch.appending(f"{name}.weight", np.float32) as add_weights,
+        scratch.appending(f"{name}.kind", np.int32) as add_kinds,
+    ):
+        weighted = typed = False
+        for piece in pieces:
+            add_indices(piece.indices)
+            if piece.records.weight is not None:
+                add_weights(piece.records.weight)
+                weighted = True
+            if piece.records.kind is not None:
+                add_kinds(piece.records.kind)
+                typed = True
+            indptr[piece.first_row + 1 : piece.first_row + 1 + len(piece.counts)] += piece.counts
+            loops += piece.loops
+            prints += piece.prints
+    for part, there in (("weight", weighted), ("kind", typed)):
+        if not there:
+            scratch.forget(f"{name}.{part}")
+    np.cumsum(indptr, out=indptr)
+    scratch.save(f"{name}.indptr", indptr)
+    scratch.save(f"{name}.facts", np.array([loops, np.array_equal(prints[0], prints[1])], np.int64))
+
+
+def edge_rows(indptr: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """int64 (stop - start,): the rows of the edges start … stop of a CSR matrix."""
+    if stop <= start:
+        return np.zeros(0, np.int64)
+    first, last = np.searchsorted(indptr, [start, stop - 1], side="right") - 1
+    bounds = np.clip(indptr[first : last + 2], start, stop)
+    return np.repeat(np.arange(first, last + 1, dtype=np.int64), np.diff(bounds))
+
+
+def edge_slice(
+    edges: Edges, start: int, stop: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """(rows int64, columns int64, kinds or None, weights or None) of the edges start … stop."""
+    there = slice(start, stop)
+    kind, weight = (None if a is None else np.asarray(a[there]) for a in (edges.type, edges.weight))
+    return edge_rows(edges.indptr, start, stop), edges.indices[there].astype(np.int64), kind, weight

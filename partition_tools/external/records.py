@@ -1,0 +1,58 @@
+"""Edges on their way through a sort: a key of two node ids, and what the edge carries.
+
+A key is (row * n + column), one int64. Sorted records have ascending keys; equal keys are ordered by type, and then by
+weight where that is asked for, which is the canonical order of edges.py.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass
+class Records:
+    """key: int64 (m,). kind: int32 (m,) or None. weight: float32 (m,) or None."""
+
+    key: np.ndarray
+    kind: np.ndarray | None = None
+    weight: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one record."""
+        return 8 + 4 * ((self.kind is not None) + (self.weight is not None))
+
+    def take(self, rows: np.ndarray | slice) -> "Records":
+        """Some of the records: by a mask, by numbers, or a slice."""
+        return Records(self.key[rows], *(None if a is None else a[rows] for a in (self.kind, self.weight)))
+
+    def sort(self, by_weight: bool) -> "Records":
+        """The records sorted, stable where they are not told apart; `self` is used up."""
+        attributes = (self.weight if by_weight else None, self.kind)
+        if self.kind is None and self.weight is None:
+            self.key.sort()
+            return self
+        return self.take(np.lexsort([array for array in (*attributes, self.key) if array is not None]))
+
+    def firsts(self) -> np.ndarray:
+        """bool (m,): whether a record is the first of its key and type, of sorted records."""
+        first = np.ones(len(self), bool)
+        np.not_equal(self.key[1:], self.key[:-1], out=first[1:])
+        if self.kind is not None:
+            first[1:] |= self.kind[1:] != self.kind[:-1]
+        return first
+
+
+def joined(parts: Sequence[Records]) -> Records:
+    """Records one after another."""
+    kinds, weights = [part.kind for part in parts], [part.weight for part in parts]
+    return Records(np.concatenate([part.key for part in parts]), _joined(kinds), _joined(weights))
+
+
+def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    there = [array for array in arrays if array is not None]
+    return np.concatenate(there) if there else None

@@ -1,0 +1,99 @@
+"""The edges of a raw graph on their way into the file: checked, then brought into canonical order, in memory where they
+fit and in files of a scratch directory where they do not. The result is the same, bit for bit.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.graphfile.schema import Edges, count_types
+from partition_tools.edges import BLOCK, canonical_edges, check_endpoints
+from partition_tools.external.edges import EdgeChunks, external_edges
+from partition_tools.external.scratch import Scratch
+from partition_tools.progress import Reporter
+from partition_tools.raw import RawGraph
+from partition_tools.typed import REVERSED, canonical_types, with_reverse
+
+if TYPE_CHECKING:
+    from partition_tools.canonical import ImportOptions
+
+#: Bytes that `canonical_edges` takes for an edge at its height, with 64-bit ids, and more for each attribute.
+EDGE_BYTES, ATTRIBUTE_BYTES = 32, 16
+
+
+def imported_edges(
+    raw: RawGraph, options: "ImportOptions", names: list[str], reporter: Reporter, scratch: Scratch | None
+) -> tuple[Edges, Edges | None, int, list[str]]:
+    """(edges, edges_out or None, number of self loops, names of the types of edges), of the edges taken out of `raw`.
+
+    names: of the types that the source has, or empty. scratch: for edges that do not fit in its memory; the arrays are
+    then mapped files of it. Raises GraphError naming the edge that is not as it should be.
+    """
+    reporter.stage(f"sorting {raw.src.shape[0]:,} edges")
+    if options.add_reverse and options.undirected:
+        raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
+    source = _chunks(raw, options, names)
+    given = source.num_types
+    wanted = options.undirected, options.self_loops, options.drop_duplicates
+    if scratch is not None and needed_bytes(source) > scratch.memory:
+        edges, edges_out, loops = external_edges(source, scratch, reporter, *wanted)
+        raw.drop_edges()
+    else:
+        src, dst, kind, weight = source.chunk(0, source.count)
+        del source
+        raw.drop_edges()
+        check_endpoints(src, dst, raw.num_nodes)  # of the edges given: those added would hide that one end is missing
+        if options.add_reverse:
+            src, dst, weight, kind = with_reverse(src, dst, weight, kind, given)
+        num_types = given * (2 if options.add_reverse else 1)
+        edges, edges_out, loops = canonical_edges(src, dst, raw.num_nodes, weight, kind, *wanted, num_types=num_types)
+    if names and options.add_reverse:
+        names = [*names, *map(REVERSED.format, names)]
+    if names and count_types(edges.type) > len(names):
+        names = [*names, "self loop"]
+    return edges, edges_out, loops, names
+
+
+def needed_bytes(source: EdgeChunks) -> int:
+    """Bytes that these edges take to be sorted in memory."""
+    attributes = source.typed + source.weighted
+    return source.count * (EDGE_BYTES + ATTRIBUTE_BYTES * attributes) * (2 if source.add_reverse else 1)
+
+
+def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str]) -> EdgeChunks:
+    """The edges of `raw` as many at a time as are asked for, checked but for their ends."""
+    src, dst, weight, kind = raw.src, raw.dst, raw.weight, raw.type
+    count, n = src.shape[0], raw.num_nodes
+    if src.shape != dst.shape or len(src.shape) != 1:
+        raise GraphError(
+            f"sources and destinations must be two vectors of one length, got shapes {src.shape} and {dst.shape}"
+        )
+    if weight is not None and weight.shape[0] != count:
+        raise GraphError(f"there are {count} edges but {weight.shape[0]} values of edge weight")
+    if weight is not None and weight.dtype.kind not in "iufb":
+        raise GraphError(f"edge weights must be numbers, got {weight.dtype}")
+    if kind is not None and kind.shape[0] != count:
+        raise GraphError(f"there are {count} edges but edge types of shape {kind.shape}; expected one of each")
+    if kind is None and names:
+        raise GraphError("there are names of edge types but no edge types")
+    if kind is None and options.add_reverse:
+        raise GraphError("--add-reverse is for graphs with edge types; for others use --undirected")
+    if options.drop_weights:
+        weight = None
+
+    def chunk(start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+        there = slice(start, stop)
+        some = None if weight is None else np.asarray(weight[there], np.float32)
+        if some is not None and not np.isfinite(some).all():
+            raise GraphError(f"edge {start + int(np.argmin(np.isfinite(some)))} has a weight that is not finite")
+        kinds = None if kind is None else canonical_types(kind[there], stop - start, "edge", names, start)
+        return np.asarray(src[there]), np.asarray(dst[there]), kinds, some
+
+    num_types = 0 if kind is None else max((count_types(chunk(*part)[2], names) for part in _parts(count)), default=0)
+    return EdgeChunks(count, n, chunk, kind is not None, weight is not None, num_types, options.add_reverse)
+
+
+def _parts(count: int) -> list[tuple[int, int]]:
+    return [(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
