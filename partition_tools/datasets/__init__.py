@@ -1,6 +1,7 @@
 """Published data sets by their names. A family is a module with DATASETS, a sequence of `Dataset`."""
 
 import difflib
+from pathlib import Path
 
 from tabulate import tabulate
 
@@ -30,10 +31,9 @@ def listing() -> str:
             f"{each.edges:,}",
             each.split,
             "reverse edges are added" if each.undirected else f"usual: {each.usual}" if each.usual else "",
-            ", ".join(each.files[:2]) + (", ..." if len(each.files) > 2 else ""),
-            each.places[0],
+            str(Path(each.places[0]) / each.files[0].split("|")[0]),
         )
         for each in DATASETS.values()
     ]
-    heads = ("name", "nodes", "edges", "split", "direction", "files", "below --root in")
+    heads = ("name", "nodes", "edges", "split", "options", "one of the files below --root")
     return tabulate(rows, heads, "plain", colalign=("left", "right", "right"))

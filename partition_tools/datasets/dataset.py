@@ -57,13 +57,19 @@ class Dataset:
         """Those of its files that do not lie in a folder."""
         return [names for names in self.files if not any((folder / name).is_file() for name in names.split("|"))]
 
+    def inputs(self, folder: Path) -> list[Path]:
+        """The files that are read, and the folders that are read whole, of the folder that was found."""
+        files = [folder / name for names in self.files for name in names.split("|")]
+        folders = [folder / "raw"] if any(name.startswith("raw/") for name in self.files) else []
+        return [path for path in (*folders, *files) if path.exists()]
+
     def load(self, folder: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
         """The `RawGraph` of the files in `folder`. Warns where it is not of the published size."""
         if not self.tables:
             tables.refuse(self.name)
         raw = self.read(folder, tables, reporter, scratch)
         raw.source = self.name
-        for what, found, published in (("nodes", raw.num_nodes, self.nodes), ("edges", len(raw.src), self.edges)):
+        for what, found, published in (("nodes", raw.num_nodes, self.nodes), ("edges", raw.src.shape[0], self.edges)):
             if found != published:
                 reporter.warn(f"{self.name}: {found:,} {what} were read, and {published:,} are published")
         return raw

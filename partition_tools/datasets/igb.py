@@ -87,7 +87,7 @@ DATASETS = tuple(
         (size, *(("experimental",) if size == "tiny" else ()), f"igb_homogeneous_{size}", "."),
         (FEATURES, EDGES, LABELS[classes]),
         functools.partial(read, classes=classes, labelled=labelled.get(classes)),
-        split="60 / 20 / 20 % of the labelled nodes by their ids",
+        split="60 / 20 / 20 %, in order",
         usual="--self-loops add",
     )
     for size, (nodes, edges, labelled) in SIZES.items()

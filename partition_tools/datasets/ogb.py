@@ -67,7 +67,7 @@ DATASETS = (
         _places("ogbn-proteins", "proteinfunc_v4"),
         _TEXT,
         _refused,
-        split="refused: features of edges",
+        split="refused: edge features",
         undirected=True,
     ),
     Dataset(

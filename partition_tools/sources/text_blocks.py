@@ -20,7 +20,7 @@ from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.headings import ENDS
 from partition_tools.progress import Reporter
-from partition_tools.sources.scratch_arrays import growing, key_of
+from partition_tools.sources.scratch_arrays import key_of
 from partition_tools.tables import Layout, has_odd_numbers, in_words, layout, numeric, parse
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def read_edges(
     if not all(scratch.done(f"{key}-{name}") for name in wanted):
         with contextlib.ExitStack() as stack:
             append = {
-                name: stack.enter_context(growing(scratch, f"{key}-{name}", float if name == "weight" else np.int64))
+                name: stack.enter_context(scratch.appending(f"{key}-{name}", float if name == "weight" else np.int64))
                 for name in wanted
             }
             edges = 0
@@ -90,14 +90,13 @@ def _checked(path: Path, values: np.ndarray, name: str, first: int, relabel: boo
 
 def read_rows(path: Path, scratch: Scratch, reporter: Reporter) -> np.ndarray:
     """A table of numbers without a heading, float64 (rows, columns), mapped. FormatError for one that is damaged."""
-    key = f"source/{key_of(path)}"
+    key, shape, rows = f"source/{key_of(path)}", layout(path, header=False), 0
     if not scratch.done(key):
-        shape, rows = layout(path, header=False), 0
-        with growing(scratch, key, np.float64, len(shape.fields)) as append:
+        with scratch.appending(key, np.float64) as append:
             for frame, _ in frames(path, shape, scratch, reporter):
-                append(numeric(frame.to_numpy(), f"{path}: from row {rows}, it"))
+                append(numeric(frame.to_numpy(), f"{path}: from row {rows}, it").reshape(-1))
                 rows += len(frame)
-    return scratch.load(key)
+    return scratch.load(key).reshape(-1, len(shape.fields))
 
 
 def frames(

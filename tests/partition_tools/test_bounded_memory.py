@@ -16,7 +16,6 @@ from partition_tools.import_graph import import_graph
 from partition_tools.progress import Reporter
 from partition_tools.sources import text_blocks
 from partition_tools.sources.archives import open_arrays
-from partition_tools.sources.scratch_arrays import growing
 from partition_tools.tables import TableOptions
 
 N = 60
@@ -248,18 +247,3 @@ def test_blocks_are_whole_lines(tmp_path, size, name, end):
         assert b"".join(found).decode() == "".join(text.splitlines(keepends=True)[skip:])
         assert all(block.endswith(b"\n") for block in found[:-1])
     assert sum(read) == (tmp_path / name).stat().st_size
-
-
-@pytest.mark.parametrize("width", [None, 3])
-@pytest.mark.parametrize("lengths", [[], [0], [5, 0, 70]])
-def test_growing_arrays(tmp_path, width, lengths):
-    work = scratch(tmp_path)
-    parts = [np.arange(n * (width or 1), dtype=np.int32).reshape(n, width or 1) for n in lengths]
-    parts = [each[:, 0] if width is None else each for each in parts]
-    with growing(work, "a/b", np.int64, width) as append:
-        for each in parts:
-            append(each)
-    shape = (0,) if width is None else (0, width)
-    found = work.load("a/b")
-    assert found.dtype == np.int64
-    np.testing.assert_array_equal(found, np.concatenate([np.zeros(shape, np.int64), *parts]))
