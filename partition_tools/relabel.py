@@ -61,7 +61,7 @@ class Places:
             return None
         kind = np.int32 if len(self.names) < 2**31 else np.int64
         width = int(self.names[-1]) - int(self.names[0]) + 1
-        if width * np.dtype(kind).itemsize > self.scratch.memory // SHARE:
+        if width * np.dtype(kind).itemsize > self.scratch.memory // SHARE or width > 64 * len(self.names):
             return None
         table = np.zeros(width, kind)
         table[(self.names - self.names[0]).astype(np.int64, copy=False)] = np.arange(len(self.names), dtype=kind)
@@ -69,8 +69,10 @@ class Places:
 
     def __call__(self, ids: np.ndarray, name: str) -> np.ndarray:
         """int64 of the shape of `ids`: in memory, or mapped where it is a large part of it. All ids must be there."""
-        if ids.dtype.kind == "U" or 8 * len(ids) <= self.scratch.memory // SHARE:
+        if ids.dtype.kind == "U":
             return np.searchsorted(self.names, ids)
+        if 8 * len(ids) <= self.scratch.memory // SHARE:
+            return self._of(ids).astype(np.int64, copy=False)
         key = f"source/place-of-{name}"
         if not self.scratch.done(key):
             with self.scratch.array(key, ids.shape, np.int64) as places:

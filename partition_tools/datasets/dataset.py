@@ -24,7 +24,7 @@ class Dataset:
     must lie in one of them, each by one of several names ("a.txt.gz|a.txt"). read(folder, tables, reporter, scratch):
     reads it. split: which is used, in words. undirected: published with one direction of each edge, so that reverse
     edges are added. usual: what is usually asked for beside, in words. tables: whether it may be given features,
-    labels and splits.
+    labels and splits. classes: how many there are, of which some may have no member; None to count them.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Dataset:
     undirected: bool = False
     usual: str = ""
     tables: bool = False
+    classes: int | None = None
 
     def find(self, root: Path) -> Path:
         """The folder of its files. FormatError that names what is missing, the places that were tried and the page."""
@@ -68,7 +69,7 @@ class Dataset:
         if not self.tables:
             tables.refuse(self.name)
         raw = self.read(folder, tables, reporter, scratch)
-        raw.source = self.name
+        raw.source, raw.num_classes = self.name, self.classes
         for what, found, published in (("nodes", raw.num_nodes, self.nodes), ("edges", raw.src.shape[0], self.edges)):
             if found != published:
                 reporter.warn(f"{self.name}: {found:,} {what} were read, and {published:,} are published")

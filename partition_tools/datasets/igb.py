@@ -60,7 +60,7 @@ def read(
     train, val = int(0.6 * count), int(0.2 * count)
     split = {name: np.zeros(n, bool) for name in ("train", "val", "test")}
     split["train"][:train], split["val"][train : train + val], split["test"][train + val : count] = True, True, True
-    return RawGraph(edges[:, 0], edges[:, 1], n, features, labels, split, classes)
+    return RawGraph(edges[:, 0], edges[:, 1], n, features, labels, split)
 
 
 def _array(file: Path, shape: tuple[int, ...], scratch: Scratch) -> np.ndarray:
@@ -89,6 +89,7 @@ DATASETS = tuple(
         functools.partial(read, classes=classes, labelled=labelled.get(classes)),
         split="60 / 20 / 20 %, in order",
         usual="--self-loops add",
+        classes=classes,
     )
     for size, (nodes, edges, labelled) in SIZES.items()
     for classes in LABELS

@@ -47,6 +47,7 @@ DATASETS = (
         _reader("time"),
         split="split/time",
         usual="--undirected",
+        classes=40,
     ),
     Dataset(
         "ogbn-products",
@@ -58,6 +59,7 @@ DATASETS = (
         _reader("sales_ranking"),
         split="split/sales_ranking",
         undirected=True,
+        classes=47,
     ),
     Dataset(
         "ogbn-proteins",
@@ -86,6 +88,7 @@ DATASETS = (
         _reader("time"),
         split="split/time",
         usual="--add-reverse",
+        classes=349,
     ),
     Dataset(
         "ogbn-papers100M",
@@ -97,5 +100,6 @@ DATASETS = (
         _reader("time"),
         split="split/time",
         usual="--undirected",
+        classes=172,
     ),
 )

@@ -58,5 +58,6 @@ DATASETS = (
         ("reddit_data.npz", "reddit_graph.npz"),
         read,
         split="node_types",
+        classes=41,
     ),
 )

@@ -39,7 +39,8 @@ def in_both_directions(src, dst):
 def test_arxiv(cli, tmp_path, place):
     src, dst = layouts.ogb_text(tmp_path / "data" / place, "time")
     seen, err = imported(cli, tmp_path, "ogbn-arxiv")
-    assert seen.edges == seen.out == edge_list(src, dst) and seen.meta.source == "ogbn-arxiv"
+    assert seen.edges == seen.out == edge_list(src, dst)
+    assert seen.meta.source == "ogbn-arxiv" and seen.meta.num_classes == 40
     check_nodes(seen)
     assert "60 nodes were read, and 169,343 are published" in err and "usually it is imported with --undirected" in err
     seen, err = imported(cli, tmp_path, "OGBN-Arxiv", "--undirected", "--force")
