@@ -2,7 +2,7 @@
 trusted.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from partition_tools.progress import Reporter
 
 #: The square root of 2^63: edges are sorted by the number destination * nodes + source.
 MOST_NODES = 3_037_000_499
+BLOCK = 1 << 22
 
 
 def stated(value: np.typing.ArrayLike, where: str) -> int:
@@ -25,6 +26,12 @@ def stated(value: np.typing.ArrayLike, where: str) -> int:
     raise FormatError(
         f"{where} must be one whole number from 0, got {value.dtype}{list(value.shape)} {str(value)[:40]}"
     )
+
+
+def blocks(array: np.ndarray, length: int = BLOCK) -> Iterator[np.ndarray]:
+    """The elements of a vector, at most so many at a time: what is made of a block is small, whatever is mapped."""
+    for start in range(0, len(array), length):
+        yield array[start : start + length]
 
 
 def largest(*ids: np.ndarray) -> int:
@@ -54,10 +61,11 @@ def warn_of_gaps(ids: Collection[np.ndarray], num_nodes: int, remedy: str, repor
     if num_nodes <= 4 * sum(map(len, ids)):
         used = np.zeros(num_nodes, bool)
         for each in ids:
-            used[each] = True
+            for block in blocks(each):
+                used[block] = True
         count, first = int(np.count_nonzero(used)), int(np.argmax(used))
     else:
-        used = np.unique(np.concatenate(list(ids)))
+        used = np.unique(np.concatenate([np.unique(each) for each in ids]))
         count, first = len(used), int(used[0]) if len(used) else 0
     if 0 < count < num_nodes - num_nodes // 2:
         reporter.warn(

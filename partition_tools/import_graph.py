@@ -1,8 +1,8 @@
 """The sub-command `import`: a graph in someone else's format becomes a graph file, once."""
 
 import argparse
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.graphfile.storage import Csr, Partitioning, write_graph
 from partition_tools.canonical import ImportOptions, canonical, versions
 from partition_tools.claim import claimed
+from partition_tools.datasets import listing, named
+from partition_tools.datasets.dataset import Dataset, Reader
 from partition_tools.external.scratch import fingerprint
 from partition_tools.features import DTYPES
 from partition_tools.progress import Reporter
@@ -31,19 +33,33 @@ Formats (guessed from the path where --format is not given):
             ...), also one in a comment (# FromNodeId ToNodeId); without one, two columns src dst, and more need
             --edge-columns. Features, labels, splits, node types in tables beside it
   mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
+  npz       also a folder of .npy files of these names
   ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz;
             heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges
 
-Peak memory: the features as read (4 n F bytes for fp32 ones) + 40 E + 20 n bytes;
-40 E more for edge weights or types, 32 E more in the text parser (edgelist, ogb CSV). With --add-reverse E counts the
-reverse edges too."""
+A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its files where its own download left them
+(--dataset list shows all names). Nothing is downloaded.
+
+Peak memory: what --memory says, and 60 bytes per node; at most 40 E + 20 n bytes and the features where that is less
+(40 E more for edge weights or types, 32 E more in the text parser; with --add-reverse E counts the reverse edges too).
+What is larger is mapped from the input, or goes through files of --scratch: 8 to 40 E bytes, and 8 n F for text and
+compressed features. Words for node ids, tables beside an edge list and Matrix Market are read at once."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
-    parser.add_argument("input", type=Path, metavar="INPUT")
+    parser.add_argument("input", type=Path, metavar="INPUT", nargs="?")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
     parser.add_argument("--format", choices=tuple(SOURCES))
+    parser.add_argument(
+        "--dataset",
+        metavar="NAME",
+        action=_DatasetAction,
+        help="a published data set, in place of INPUT; list shows their names",
+    )
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="where its files lie, or a directory above; nothing is downloaded"
+    )
     parser.add_argument(
         "--undirected",
         action="store_true",
@@ -151,8 +167,24 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
+class _DatasetAction(argparse.Action):
+    """--dataset NAME, or --dataset list, which shows the names and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, value: Any, option: str | None = None) -> None:
+        if value == "list":
+            print(listing())
+            parser.exit()
+        setattr(namespace, self.dest, value)
+
+
 def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
+    if (arguments.input is None) == (arguments.dataset is None):
+        raise ConfigError("expected either INPUT or --dataset NAME --root DIR")
+    if arguments.dataset is not None and (arguments.root is None or arguments.format is not None):
+        raise ConfigError("--dataset needs --root DIR, the directory of its files, and takes no --format")
+    if arguments.dataset is None and arguments.root is not None:
+        raise ConfigError("--root is for --dataset NAME")
     given = (arguments.train, arguments.val, arguments.test)
     fractions = _fractions(*given) if any(part is not None for part in given) else None
     if arguments.resplit and fractions is None:
@@ -186,9 +218,10 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         arguments.split_column,
     )
     data = import_graph(
-        arguments.input,
+        arguments.root if arguments.input is None else arguments.input,
         arguments.output,
         format=arguments.format,
+        dataset=arguments.dataset,
         options=options,
         tables=tables,
         force=arguments.force,
@@ -214,6 +247,7 @@ def import_graph(
     output: str | Path,
     *,
     format: str | None = None,
+    dataset: str | None = None,
     options: ImportOptions = ImportOptions(),
     tables: TableOptions = TableOptions(),
     force: bool = False,
@@ -223,25 +257,43 @@ def import_graph(
 ) -> GraphData:
     """Read `path` in a format of `SOURCES` (None: guessed) and write the graph file `output`; returns its `GraphData`.
 
-    memory: bytes to work in (None: half of what is free). scratch: where the directory for what does not
-    fit is made (None: beside the output); it is removed at the end, and left for the same call to go on in if this one
-    is killed. Raises FormatError for input that cannot be read and GraphError for a graph that is not sound; then
-    nothing is written.
+    dataset: a name of `DATASETS`; then `path` is the directory where its files lie, or one above. memory: bytes to work
+    in (None: half of what is free). scratch: where the directory for what does not fit is made (None: beside the
+    output); it is removed at the end, and left for the same call to go on in if this one is killed. Raises FormatError
+    for input that cannot be read and GraphError for a graph that is not sound; then nothing is written.
     """
     path, output, reporter = Path(path), Path(output), reporter or Reporter()
     check_target(output, force)
     with claimed(output):
-        name = _format(path, format)
-        identity = _identity(path, name, options, tables)
+        if dataset is None:
+            name = _format(path, format)
+            read: Reader = SOURCES[name].read
+            inputs = [path]
+        else:
+            known = named(dataset)
+            name, read, path = known.name, known.load, known.find(path)
+            inputs, options = known.inputs(path), _as_published(known, options, reporter)
+        identity = _identity(inputs, name, options, tables)
         with working(output, scratch, identity, memory, reporter) as work:
             reporter.stage(f"reading {path} as {name}")
             try:
-                raw = SOURCES[name].read(path, tables, reporter, work)
+                raw = read(path, tables, reporter, work)
             except OSError as error:
                 raise FormatError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
             data = canonical(raw, options, reporter, work)
             write_with_bar(output, data, reporter=reporter)
             return data
+
+
+def _as_published(known: Dataset, options: ImportOptions, reporter: Reporter) -> ImportOptions:
+    """The options, with reverse edges where one direction of each is published."""
+    if known.undirected and not options.undirected and not options.add_reverse:
+        reporter.stage(f"{known.name} is published with one direction of each edge: reverse edges are added")
+        return replace(options, undirected=True)
+    asked = options.undirected, options.add_reverse, options.self_loops != "keep"
+    if known.usual and not any(asked):
+        reporter.stage(f"{known.name} comes as it is published; usually it is imported with {known.usual}")
+    return options
 
 
 def _format(path: Path, format: str | None) -> str:
@@ -252,14 +304,14 @@ def _format(path: Path, format: str | None) -> str:
     return format or guess(path)
 
 
-def _identity(path: Path, name: str, options: ImportOptions, tables: TableOptions) -> dict[str, Any]:
+def _identity(inputs: Iterable[Path], name: str, options: ImportOptions, tables: TableOptions) -> dict[str, Any]:
     """What the files of the scratch directory depend on. The memory is not among it: the next call may have less."""
     beside = [value for value in asdict(tables).values() if isinstance(value, Path) and value.exists()]
     return {
         "format": name,
         "options": asdict(options),
         "tables": asdict(tables),
-        "inputs": [fingerprint(each) for each in (path, *beside)],
+        "inputs": [fingerprint(each) for each in (*inputs, *beside)],
         "versions": versions(),
     }
 

@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.external.scratch import Scratch
 from partition_tools.headings import is_id
+from partition_tools.relabel import Places, distinct
 from partition_tools.tables import exact_ids, layout, load_npy, read_frame
 
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -84,35 +86,41 @@ def _as_numbers(ids: np.ndarray, kind: type[np.integer]) -> np.ndarray:
 
 
 def numbered(
-    edges: dict[str, np.ndarray], keyed: dict[str, np.ndarray], order: np.ndarray | None, order_path: Path | None
+    edges: dict[str, np.ndarray],
+    keyed: dict[str, np.ndarray],
+    order: np.ndarray | None,
+    order_path: Path | None,
+    scratch: Scratch,
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray | None]:
     """(all ids, sorted; {name: place in them} of `edges` and `keyed`, {name: ids}, and of `order`, or None).
 
     order: the ids that there are, read from order_path; None to take all that occur. Raises FormatError for an id that
-    `order` does not have, and for a table that shares no id with the edges.
+    `order` does not have, and for a table that shares no id with the edges. Places of large vectors of integers are
+    mapped files of `scratch`; memory, beside what is given: 16 bytes per id of a node, words in full.
     """
     given = {**edges, **keyed} | ({} if order is None else {"--node-ids": order})
     same = alike(given)
     if order is None:
-        names = np.unique(
-            np.concatenate([np.unique(ids) for ids in same.values()])
-        )  # the uniques are freed before the last sort
+        known = distinct([same[end] for end in edges], scratch)
+        names = distinct([known, *(same[name] for name in keyed)], scratch)
         for name in keyed:
-            ids, ends = same[name], next((same[end] for end in edges if len(same[end])), None)
-            if ends is not None and len(ids) and not any(np.isin(ids, same[end]).any() for end in edges):
+            ids = same[name]
+            if len(known) and len(ids) and not np.isin(ids, known).any():
+                end = next(same[end] for end in edges if len(same[end]))
                 raise FormatError(
-                    f"no id of the {name} (such as {ids[0]}) is an id of the edges (such as {ends[0]}); the ids "
+                    f"no id of the {name} (such as {ids[0]}) is an id of the edges (such as {end[0]}); the ids "
                     "must be written alike"
                 )
     else:
         names = np.unique(same["--node-ids"])
         for name, ids in same.items():
-            ids = np.unique(ids)
+            ids = distinct([ids], scratch)
             unknown = ids[~np.isin(ids, names)]
             if len(unknown):
                 raise FormatError(
                     f"the {name} have the id {unknown[0]}, which {order_path} does not ({len(unknown)} such ids); "
                     "it must name every node"
                 )
-    places = {name: np.searchsorted(names, ids) for name, ids in same.items()}
+    find = Places(names, scratch)
+    places = {name: find(ids, name) for name, ids in same.items()}
     return names, places, places.get("--node-ids")

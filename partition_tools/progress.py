@@ -1,15 +1,19 @@
-"""What a long run tells its user: bars on a terminal, plain lines in a log file, nothing when called from Python.
+"""What a long run tells its user: bars on a terminal, now and then a line in a log, nothing from Python.
 
 A bar in a batch log is thousands of lines of control characters; silence for an hour is no better. The three cases are
 decided here once, so that the working code only says what it is doing.
 """
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from tqdm import tqdm
+
+# In a log a long stage says how far it is after so many seconds, and after such a part of its work, whichever is later.
+SECONDS, PART = 30.0, 0.1
 
 
 class Reporter:
@@ -33,10 +37,41 @@ class Reporter:
 
     @contextlib.contextmanager
     def bar(self, total: int, text: str, unit: str = "rows") -> Iterator[Callable[[int], object]]:
-        """Yield a function to call with the number of items just done."""
+        """Yield a function to call with the number of items just done, from any thread. total: of all items.
+
+        On a terminal a bar with an estimate of the time left. In a log the stage, and from time to time a line with the
+        same estimate.
+        """
         if self.stream is not None and self.stream.isatty():
             with tqdm(total=total, desc=text, unit=unit, unit_scale=True, file=self.stream) as bar:
                 yield bar.update
         else:
             self.stage(text)
-            yield lambda count: None
+            yield _Lines(self, total, text).update
+
+
+class _Lines:
+    """Progress of one stage as lines of a log."""
+
+    def __init__(self, reporter: Reporter, total: int, text: str) -> None:
+        self.reporter, self.total, self.text = reporter, total, text
+        self.done, self.said = 0, 0
+        self.begun = self.last = time.monotonic()
+        self.lock = threading.Lock()
+
+    def update(self, count: int) -> None:
+        with self.lock:
+            self.done += count
+            now = time.monotonic()
+            if now - self.last < SECONDS or self.done - self.said < PART * self.total or self.done >= self.total:
+                return
+            left = (now - self.begun) / self.done * (self.total - self.done)
+            self.reporter.stage(f"{self.text}: {self.done / self.total:.0%}, about {spoken(left)} left")
+            self.last, self.said = now, self.done
+
+
+def spoken(seconds: float) -> str:
+    """A duration in the unit that suits it: 40 s, 12 min, 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -94,7 +94,8 @@ class Layout:
 
 
 @contextlib.contextmanager
-def _in_words(path: str | Path) -> Iterator[None]:
+def in_words(path: str | Path) -> Iterator[None]:
+    """FormatError that names the table for what goes wrong with it in the body."""
     try:
         yield
     except FileNotFoundError as error:
@@ -109,7 +110,7 @@ def layout(
     """The `Layout` of a text table. header: True/False, or None to recognise a heading, which has no field that is a
     number, or of whose fields `known`(fields) is true. Lines that begin with # or % before the first row are comments.
     """
-    with _in_words(path):
+    with in_words(path):
         skip, first, comment = _first_row(Path(path), blank_is_row=header is False)
     if not first:
         return Layout(skip, heading=bool(header))
@@ -143,22 +144,28 @@ def read_frame(
 
     Separator: comma, tab or other white space. What follows a # anywhere is a comment. An empty table has no columns.
     """
-    pandas = _pandas()
     path = Path(path)
     shape = layout(path, header) if shape is None else shape
     if not shape.fields:
-        return pandas.DataFrame()
-    with _in_words(path):
-        frame = pandas.read_csv(
-            path,
-            sep=shape.separator,
-            skiprows=shape.skip,
-            header=0 if shape.heading else None,
-            comment="#",
-            skipinitialspace=True,
-            skip_blank_lines=len(shape.fields) > 1,
-            **options,
-        )
+        return _pandas().DataFrame()
+    with in_words(path):
+        return parse(path, path, shape, skiprows=shape.skip, header=0 if shape.heading else None, **options)
+
+
+def parse(path: str | Path, source: Any, shape: Layout, **options: Any) -> "pd.DataFrame":
+    """A pandas DataFrame of `source`, a path or a binary file, that has the `Layout` of the table at `path`.
+
+    options: of pandas.read_csv. Raises FormatError for rows of more columns than there are, and what pandas does.
+    """
+    pandas = _pandas()
+    frame = pandas.read_csv(
+        source,
+        sep=shape.separator,
+        comment="#",
+        skipinitialspace=True,
+        skip_blank_lines=len(shape.fields) > 1,
+        **options,
+    )
     if not isinstance(frame.index, pandas.RangeIndex):  # pandas takes the columns without a name for names of rows
         raise FormatError(
             f"{path}: the rows have more columns than the heading ({', '.join(shape.fields)}); name them all"
@@ -266,7 +273,7 @@ def exact_ids(path: str | Path, shape: Layout, frame: "pd.DataFrame", column: in
     values = frame.iloc[:, column].to_numpy()
     if values.dtype.kind == "f" and (np.abs(values) < 2**53).all() and np.array_equal(values, np.rint(values)):
         return values.astype(np.int64)
-    if values.dtype.kind in "iu" and not _has_odd_numbers(path):
+    if values.dtype.kind in "iu" and not _file_has_odd_numbers(path):
         return values
     frame = read_frame(path, shape=shape, usecols=[column], dtype=str, keep_default_na=False)
     return frame.iloc[:, 0].str.strip().to_numpy().astype(str)
@@ -277,15 +284,19 @@ def exact_ids(path: str | Path, shape: Layout, frame: "pd.DataFrame", column: in
 _KINDS = bytes.maketrans(bytes(range(256)), b"," * ord("+") + b"+,,xx" + b"0" + b"1" * 9 + b"x" * (256 - 58))
 
 
-def _has_odd_numbers(path: str | Path) -> bool:
-    """Whether a file may have a number that is not written as it is printed: 01, -01, +1. (Others are not known as
-    integers.)
-    """
+def _file_has_odd_numbers(path: str | Path) -> bool:
     with (gzip.open if Path(path).suffix == ".gz" else open)(path, "rb") as file:
-        end = b","
+        end = b"\n"
         while block := file.read(1 << 22):
-            kinds = end + block.translate(_KINDS)
-            if b"+" in kinds or b",0" in kinds and (b",00" in kinds or b",01" in kinds):
+            if has_odd_numbers(end + block):
                 return True
-            end = kinds[-2:]
+            end = block[-2:]
     return False
+
+
+def has_odd_numbers(text: bytes) -> bool:
+    """Whether a text may have a number that is not written as it is printed: 01, -01, +1. (Others are not known as
+    integers.) The first byte is no part of a number.
+    """
+    kinds = text.translate(_KINDS)
+    return b"+" in kinds or b",0" in kinds and (b",00" in kinds or b",01" in kinds)

@@ -8,6 +8,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.counts import largest, warn_of_gaps
+from partition_tools.external.scratch import Scratch
 from partition_tools.node_ids import numbered, read_node_ids
 from partition_tools.node_tables import NodeTable, node_tables, place_rows
 from partition_tools.progress import Reporter
@@ -22,7 +23,8 @@ def assemble(
     dst: np.ndarray,
     options: TableOptions,
     source: str,
-    reporter: Reporter | None = None,
+    reporter: Reporter,
+    scratch: Scratch,
     *,
     weight: np.ndarray | None = None,
     kind: np.ndarray | None = None,
@@ -32,11 +34,10 @@ def assemble(
 
     src, dst: (E,) of integers, or with options.relabel of integers or text. num_nodes: where the format states it.
     """
-    reporter = reporter or Reporter()
     relabel = options.relabel or options.node_ids is not None
     tables, type_names = node_tables(options, relabel, reporter)
     if relabel:
-        src, dst, tables, num_nodes = _relabel(src, dst, tables, options)
+        src, dst, tables, num_nodes = _relabel(src, dst, tables, options, scratch)
     lengths = {name: len(values) for name, (ids, values) in tables.items() if ids is None}
     if len(set(lengths.values())) > 1:
         raise FormatError(f"the tables have different numbers of rows: {lengths}")
@@ -84,12 +85,12 @@ def _check_ends(src: np.ndarray, dst: np.ndarray, num_nodes: int, name: str) -> 
 
 
 def _relabel(
-    src: np.ndarray, dst: np.ndarray, tables: dict[str, NodeTable], options: TableOptions
+    src: np.ndarray, dst: np.ndarray, tables: dict[str, NodeTable], options: TableOptions, scratch: Scratch
 ) -> tuple[np.ndarray, np.ndarray, dict[str, NodeTable], int]:
     """Number the nodes by the sorted order of their ids, over edges, keyed tables and --node-ids."""
     order = None if options.node_ids is None else read_node_ids(options.node_ids)
     keyed = {name: ids for name, (ids, _) in tables.items() if ids is not None}
-    names, places, rows = numbered({"sources": src, "destinations": dst}, keyed, order, options.node_ids)
+    names, places, rows = numbered({"sources": src, "destinations": dst}, keyed, order, options.node_ids, scratch)
     for name, (ids, values) in tables.items():
         if ids is None and rows is None and not np.array_equal(names, np.arange(len(values))):
             raise FormatError(

@@ -1,7 +1,11 @@
 """Edge lists in text: a source, a destination and perhaps a weight, a type or a time per line, as SNAP and others have
 them.
+
+A file that is large beside the memory is parsed in blocks, into arrays of the scratch directory. One whose ids are
+words is parsed at once.
 """
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +19,7 @@ from partition_tools.headings import COLUMNS, ENDS, all_known, columns_of, names
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
+from partition_tools.sources.text_blocks import NotPlainNumbers, is_large_table, read_edges
 from partition_tools.tables import OF_TABLES, Layout, TableOptions, exact_ids, layout, numeric, read_frame
 
 if TYPE_CHECKING:
@@ -40,8 +45,42 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     shape = layout(path, known=names_ends)
     if tables.heading is not None:
         shape = replace(shape, heading=tables.heading)
-    frame = read_frame(path, shape=shape)
     names, heading = _columns(path, shape, tables)
+    columns = None
+    if shape.fields and is_large_table(path, scratch) and not _is_doubtful(shape, tables, relabel):
+        with contextlib.suppress(NotPlainNumbers):
+            columns = read_edges(path, shape, names, relabel, scratch, reporter)
+    if shape.fields:
+        reporter.stage(f"{path}: {said(names, heading)}")
+    if columns is None:
+        columns = _at_once(path, shape, names, heading, tables, relabel)
+    return assemble(
+        columns["src"],
+        columns["dst"],
+        tables,
+        path.name.split(".")[0],
+        reporter,
+        scratch,
+        weight=columns.get("weight"),
+        kind=columns.get("type"),
+    )
+
+
+def _is_doubtful(shape: Layout, tables: TableOptions, relabel: bool) -> bool:
+    """Whether the first line may be an edge between nodes of such names, which only all ids together can tell."""
+    return shape.heading and tables.heading is None and relabel and not names_ends(shape.fields)
+
+
+def _at_once(
+    path: Path,
+    shape: Layout,
+    names: Sequence[str],
+    heading: tuple[str, ...] | None,
+    tables: TableOptions,
+    relabel: bool,
+) -> dict[str, np.ndarray]:
+    """{name: (E,)} of all columns but the ignored ones, parsed in memory."""
+    frame = read_frame(path, shape=shape)
     if (
         tables.edge_columns
         and shape.heading
@@ -64,8 +103,6 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
             f"{path}: the first line ({', '.join(shape.fields)}) may be a heading or an edge, for its words "
             "are node ids below as well; say --heading or --no-heading"
         )
-    if shape.fields:
-        reporter.stage(f"{path}: {said(names, heading)}")
     columns = {}
     for position, name in enumerate(names):
         if name in ENDS:
@@ -76,15 +113,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
                 f"{path}: column {column}, taken for the {name} of edges (--edge-columns says otherwise, _ ignores it),"
             )
             columns[name] = numeric(frame.iloc[:, position].to_numpy(), where) if len(frame) else np.zeros(0)
-    return assemble(
-        columns["src"],
-        columns["dst"],
-        tables,
-        path.name.split(".")[0],
-        reporter,
-        weight=columns.get("weight"),
-        kind=columns.get("type"),
-    )
+    return columns
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -48,6 +48,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         tables,
         path.name.split(".")[0],
         reporter,
+        scratch,
         weight=None if field == "pattern" else matrix.data,
         num_nodes=rows,
     )

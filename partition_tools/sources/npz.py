@@ -1,4 +1,4 @@
-"""Plain .npz archives, in the two vocabularies that graph data comes in.
+"""Plain .npz archives and folders of .npy files, in the two vocabularies that graph data comes in.
 
 * `edge_index` int (2, E), row 0 the sources and row 1 the destinations; `x` (n, F) or the CSR pieces `x_indptr`,
   `x_indices`, `x_data`, `x_shape`; `y`
@@ -6,16 +6,11 @@
 
 Either with optional `edge_weight`, `edge_type`, `num_classes`, `num_nodes`, `node_type` int (n,), splits as masks
 (`train_mask`) or lists of nodes (`train_idx`), and the names of types and classes as arrays of strings,
-`edge_type_names`, `node_type_names`, `class_names`. What else is there is refused or named (`npz_names`). Pickled
-arrays are refused: loading one runs code of the file's author.
+`edge_type_names`, `node_type_names`, `class_names`. What else is there is refused or named (`npz_names`). Large arrays
+are mapped (`archives`).
 """
 
-import contextlib
-import pickle
-import tokenize
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,58 +24,23 @@ from partition_tools.foreign import refuse_foreign
 from partition_tools.node_tables import label_numbers
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
+from partition_tools.sources.archives import open_arrays
 from partition_tools.sources.npz_names import meaning_of, refuse_unread, split_of, splits
 from partition_tools.tables import OF_ARCHIVES, TableOptions
 
 NAME = "npz"
+ENDS = ("edge_index", "src")
 FEATURES = ("x", "feat", "feats", "features", "node_feat")
 RENUMBER = (
     "state num_nodes if they are meant, else number the nodes: "
     "numpy.unique(edge_index, return_inverse=True)[1].reshape(2, -1)"
 )
 LABELS = ("y", "label", "labels", "node_label")
-# What numpy, zipfile and zlib say of an archive or a header that is damaged.
-_DAMAGE = (
-    ValueError,
-    TypeError,
-    OSError,
-    EOFError,
-    SyntaxError,
-    NotImplementedError,
-    zipfile.BadZipFile,
-    zlib.error,
-    tokenize.TokenError,
-)
 
 
 def matches(path: Path) -> bool:
     """Whether a path looks like this format."""
-    return path.suffix == ".npz"
-
-
-@contextlib.contextmanager
-def load(path: Path) -> Iterator[Any]:
-    """An open archive, for a `with` statement. FormatError if it is not one."""
-    with open(path, "rb") as handle:
-        try:
-            archive = np.load(handle, allow_pickle=False)
-        except (*_DAMAGE, pickle.UnpicklingError) as error:
-            raise FormatError(f"{path} is not a readable .npz archive: {error}") from error
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise FormatError(f"{path} is a single array, expected an .npz archive of several")
-        with archive:
-            yield archive
-
-
-def member(archive: Any, path: Path, name: str) -> np.ndarray | None:
-    """One array of an archive, or None if it is not there. FormatError for pickled and damaged ones."""
-    if name not in archive.files:
-        return None
-    try:
-        return archive[name]
-    except _DAMAGE as error:
-        hint = "; save it again as a plain array, without objects" if "ickle" in str(error) else ""
-        raise FormatError(f"{path}: array {name} cannot be read: {error}{hint}") from error
+    return path.suffix == ".npz" or path.is_dir() and any((path / f"{name}.npy").is_file() for name in ENDS)
 
 
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
@@ -88,7 +48,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     read.
     """
     tables.refuse(NAME, OF_ARCHIVES)
-    with load(path) as archive:
+    with open_arrays(path, scratch, reporter) as archive:
         refuse_foreign(path, archive.files)
         names = [name for name in archive.files if name not in tables.ignore]
         if unknown := [name for name in tables.ignore if name not in archive.files]:
@@ -105,7 +65,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
             if not there:
                 return None
             used.update(there)
-            array: Any = member(archive, path, there[0])
+            array: Any = archive.array(there[0])
             if single:
                 return stated(array, f"{path}: {there[0]}")
             if array.ndim == 0:

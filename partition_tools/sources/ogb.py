@@ -20,8 +20,8 @@ from partition_tools.external.scratch import Scratch
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources import ogb_hetero
-from partition_tools.sources.npz import load, member
-from partition_tools.sources.ogb_files import edge_table, say_unread, split_folder, split_ids, table
+from partition_tools.sources.archives import open_arrays
+from partition_tools.sources.ogb_files import edge_columns, rows, say_unread, split_folder, split_ids, table
 from partition_tools.tables import TableOptions
 
 NAME = "ogb"
@@ -40,26 +40,31 @@ def matches(path: Path) -> bool:
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an unpacked data set: the folder that holds raw/ and split/."""
     tables.refuse(NAME)
+    if any(name in path.name for name in STORED_ONCE):
+        reporter.warn(f"{path.name} may be stored with one direction of each edge; if so, import it with --undirected")
+    return read_folder(path, reporter, scratch)
+
+
+def read_folder(path: Path, reporter: Reporter, scratch: Scratch, split: str | None = None) -> RawGraph:
+    """The `RawGraph` of an unpacked data set. split: the name of its folder in split/, None for the only one."""
     raw = path / "raw"
     if (raw / "triplet-type-list.csv.gz").is_file():
-        return ogb_hetero.read(path, reporter)
+        return ogb_hetero.read(path, reporter, scratch, split)
     if (raw / "data.npz").is_file():
-        src, dst, num_nodes, features, labels = _binary(raw, reporter)
+        src, dst, num_nodes, features, labels = _binary(raw, reporter, scratch)
     elif (raw / "edge.csv.gz").is_file():
-        src, dst, num_nodes, features, labels = _text(raw, reporter)
+        src, dst, num_nodes, features, labels = _text(raw, reporter, scratch)
     else:
         raise FormatError(
             f"{path} is not an OGB folder: expected raw/edge.csv.gz, raw/data.npz or raw/triplet-type-list.csv.gz in it"
         )
-    if any(name in path.name for name in STORED_ONCE):
-        reporter.warn(f"{path.name} may be stored with one direction of each edge; if so, import it with --undirected")
-    splits = split_folder(path)
+    folder = split_folder(path, split)
     return RawGraph(
-        src, dst, num_nodes, features, labels, {} if splits is None else split_ids(splits), source=path.name
+        src, dst, num_nodes, features, labels, {} if folder is None else split_ids(folder), source=path.name
     )
 
 
-def _text(raw: Path, reporter: Reporter) -> Parts:
+def _text(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
     counts = table(raw / "num-node-list.csv.gz")
     if counts is None:
         raise FormatError(f"{raw} has no num-node-list.csv.gz")
@@ -70,28 +75,27 @@ def _text(raw: Path, reporter: Reporter) -> Parts:
         reporter,
     )
     reporter.stage(f"reading {raw / 'edge.csv.gz'}")
-    edges = edge_table(raw / "edge.csv.gz")
+    src, dst = edge_columns(raw / "edge.csv.gz", scratch, reporter)
     reporter.stage("reading features and labels")
-    features, labels = table(raw / "node-feat.csv.gz"), table(raw / "node-label.csv.gz")
-    return edges[:, 0], edges[:, 1], _one(counts, raw), features, labels
+    features, labels = (rows(raw / f"node-{name}.csv.gz", scratch, reporter) for name in ("feat", "label"))
+    return src, dst, _one(counts, raw), features, labels
 
 
-def _binary(raw: Path, reporter: Reporter) -> Parts:
-    with load(raw / "data.npz") as archive:
-        say_unread(
-            raw / "data.npz", archive.files, ("edge_index", "num_nodes_list", "num_edges_list", "node_feat"), reporter
+def _binary(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
+    path = raw / "data.npz"
+    with open_arrays(path, scratch, reporter) as archive:
+        say_unread(path, archive.files, ("edge_index", "num_nodes_list", "num_edges_list", "node_feat"), reporter)
+        edge_index, counts, stored, features = (
+            archive.array(name) for name in ("edge_index", "num_nodes_list", "num_edges_list", "node_feat")
         )
-
-        def get(name: str) -> np.ndarray | None:
-            return member(archive, raw / "data.npz", name)
-
-        edge_index, counts, features = get("edge_index"), get("num_nodes_list"), get("node_feat")
     if edge_index is None or edge_index.ndim != 2 or edge_index.shape[0] != 2 or counts is None:
-        raise FormatError(f"{raw / 'data.npz'} must hold edge_index of shape (2, E) and num_nodes_list")
+        raise FormatError(f"{path} must hold edge_index of shape (2, E) and num_nodes_list")
+    if stored is not None and stored.size == 1 and stored.sum() != edge_index.shape[1]:
+        raise FormatError(f"{path} has {edge_index.shape[1]} edges, but num_edges_list states {int(stored.sum())}")
     labels = None
     if (raw / "node-label.npz").is_file():
-        with load(raw / "node-label.npz") as archive:
-            labels = member(archive, raw / "node-label.npz", "node_label")
+        with open_arrays(raw / "node-label.npz", scratch, reporter) as archive:
+            labels = archive.array("node_label")
     return edge_index[0], edge_index[1], _one(counts, raw), features, labels
 
 

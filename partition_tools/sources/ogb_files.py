@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.external.scratch import Scratch
+from partition_tools.headings import ENDS
 from partition_tools.progress import Reporter
-from partition_tools.tables import numeric, read_frame
+from partition_tools.sources.text_blocks import is_large_table, read_edges, read_rows
+from partition_tools.tables import layout, numeric, read_frame
 
 SPLITS = (("train", "train"), ("val", "valid"), ("test", "test"))
 
@@ -24,20 +27,37 @@ def say_unread(path: Path, there: Iterable[str], known: Iterable[str], reporter:
         reporter.warn(f"{path}: not read: {', '.join(unread)}")
 
 
-def edge_table(file: Path) -> np.ndarray:
-    """Sources and destinations, int (E, 2), of `file`. FormatError if they are not, or if it is missing."""
-    edges = table(file)
-    if edges is None:
+def edge_columns(file: Path, scratch: Scratch, reporter: Reporter) -> tuple[np.ndarray, np.ndarray]:
+    """Sources and destinations, int (E,) each, of `file`, mapped if it is large. FormatError if they are not, or if it
+    is missing.
+    """
+    if not file.is_file():
         raise FormatError(f"there is no {file}; unpack the data set again")
-    if edges.size == 0:
-        return np.zeros((0, 2), np.int64)
+    if is_large_table(file, scratch):
+        shape = layout(file, header=False)
+        if len(shape.fields) == 2:
+            columns = read_edges(file, shape, ENDS, False, scratch, reporter)
+            return columns["src"], columns["dst"]
+    edges = table(file)
+    if edges is None or edges.size == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
         raise FormatError(f"{file} must have two columns of node ids, got {edges.shape[1]} of {edges.dtype}")
-    return edges
+    return edges[:, 0], edges[:, 1]
 
 
-def split_folder(path: Path) -> Path | None:
-    """split/<type> of a data set, of which there must be one; None where there are no splits."""
+def rows(file: Path, scratch: Scratch, reporter: Reporter) -> np.ndarray | None:
+    """As `table`, mapped if it is large."""
+    large = file.is_file() and is_large_table(file, scratch)
+    return read_rows(file, scratch, reporter) if large else table(file)
+
+
+def split_folder(path: Path, kind: str | None = None) -> Path | None:
+    """split/<type> of a data set: of the type `kind`, or the only one; None where there are no splits."""
+    if kind is not None:
+        if not (path / "split" / kind).is_dir():
+            raise FormatError(f"there is no {path / 'split' / kind}; unpack the data set again")
+        return path / "split" / kind
     folders = sorted(folder for folder in path.glob("split/*") if folder.is_dir())
     if len(folders) > 1:
         raise FormatError(f"{path} has several split types ({', '.join(f.name for f in folders)}); leave one in split/")

@@ -11,14 +11,22 @@ theirs. Types without features get rows of zeros, which a projection with a bias
 of the type. Other tables (node_year, edge_reltype) are not read, which a warning says, nor are features of edges.
 """
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from hpcgnn.graphfile.storage import SLAB_ROWS
+from partition_tools.counts import blocks
+from partition_tools.external.scratch import Scratch
+from partition_tools.features import slabs
+from partition_tools.headings import ENDS
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
-from partition_tools.sources.ogb_files import SPLITS, edge_table, say_unread, split_folder, split_ids, table
+from partition_tools.sources.ogb_files import SPLITS, edge_columns, rows, say_unread, split_folder, split_ids, table
+from partition_tools.sources.scratch_arrays import filled
 from partition_tools.tables import read_frame
 
 SEPARATOR = "___"
@@ -33,18 +41,24 @@ _READ = (
 )
 
 
-def read(path: Path, reporter: Reporter) -> RawGraph:
+def read(path: Path, reporter: Reporter, scratch: Scratch, split: str | None = None) -> RawGraph:
     """The `RawGraph` of the folder that holds raw/ and split/. Raises FormatError naming the file that is wrong."""
     raw = path / "raw"
     say_unread(raw, (file.name.removesuffix(".csv.gz") for file in raw.iterdir()), _READ, reporter)
     counts = _counts(raw / "num-node-dict.csv.gz")
     names = list(counts)
-    starts = dict(zip(names, np.cumsum([0, *counts.values()])[:-1].tolist()))
+    starts = _starts(counts)
     relations = _relations(raw / "triplet-type-list.csv.gz", counts)
     reporter.stage(f"reading {len(relations)} relations")
-    edges = [_edges(raw / "relations", relation, counts, starts) for relation in relations]
-    src, dst = (np.concatenate([np.zeros(0, np.int64), *ends]) for ends in zip(*edges))
-    types = np.repeat(np.arange(len(relations), dtype=np.int32), [len(ends[0]) for ends in edges])
+    files = [raw / "relations" / SEPARATOR.join(relation) / "edge.csv.gz" for relation in relations]
+    edges = [_edges(file, scratch, reporter) for file in files]
+    lengths = [len(ends[0]) for ends in edges]
+    places = np.cumsum([0, *lengths]).tolist()
+    src, dst = (
+        filled(scratch, f"source/{end}", (places[-1],), np.int64, _joined(edges, relations, files, column, counts))
+        for column, end in enumerate(ENDS)
+    )
+    types = filled(scratch, "source/type", (places[-1],), np.int32, functools.partial(_numbered, places=places))
     del edges
     reporter.stage("reading features and labels")
     n = sum(counts.values())
@@ -52,9 +66,9 @@ def read(path: Path, reporter: Reporter) -> RawGraph:
         src,
         dst,
         n,
-        _features(raw, counts, starts, reporter),
-        _labels(raw, counts, starts),
-        _split(path, counts, starts),
+        _features(raw, counts, starts, reporter, scratch),
+        _labels(raw, counts, starts, reporter, scratch),
+        _split(split_folder(path, split), counts),
         type=types,
         source=path.name,
         node_type=np.repeat(np.arange(len(names), dtype=np.int32), list(counts.values())),
@@ -91,37 +105,69 @@ def _relations(file: Path, counts: dict[str, int]) -> list[tuple[str, ...]]:
     return relations
 
 
-def _edges(folder: Path, relation: tuple[str, ...], counts: dict[str, int], starts: dict[str, int]) -> list[np.ndarray]:
-    """(sources, destinations) int64 in ids of the whole graph."""
-    folder /= SEPARATOR.join(relation)
-    edges, stated = edge_table(folder / "edge.csv.gz"), table(folder / "num-edge-list.csv.gz")
-    if stated is not None and stated.sum() != len(edges):
+def _edges(file: Path, scratch: Scratch, reporter: Reporter) -> tuple[np.ndarray, np.ndarray]:
+    """(sources, destinations) of a relation, in ids of their types."""
+    edges, stated = edge_columns(file, scratch, reporter), table(file.with_name("num-edge-list.csv.gz"))
+    if stated is not None and stated.sum() != len(edges[0]):
         raise FormatError(
-            f"{folder} has {len(edges)} edges but num-edge-list.csv.gz states {int(stated.sum())}; "
+            f"{file.parent} has {len(edges[0])} edges but num-edge-list.csv.gz states {int(stated.sum())}; "
             "unpack the data set again"
         )
-    ends = []
-    for column, kind in enumerate(relation[::2]):
-        ends.append(_shifted(edges[:, column], kind, counts, starts, folder / "edge.csv.gz"))
-    return ends
+    return edges
 
 
-def _shifted(ids: np.ndarray, kind: str, counts: dict[str, int], starts: dict[str, int], file: Path) -> np.ndarray:
-    """Ids within a node type as ids of the whole graph; one outside its type would be a node of another type."""
+def _joined(
+    edges: list[tuple[np.ndarray, np.ndarray]],
+    relations: list[tuple[str, ...]],
+    files: list[Path],
+    column: int,
+    counts: dict[str, int],
+) -> Callable[[np.ndarray], None]:
+    """What fills an array with one end (column 0 or 1) of the edges of all relations, in ids of the whole graph."""
+
+    def fill(into: np.ndarray) -> None:
+        place = 0
+        for ends, relation, file in zip(edges, relations, files):
+            first = 0
+            for block in blocks(ends[column]):
+                into[place : place + len(block)] = _shifted(block, relation[2 * column], counts, file, first)
+                place, first = place + len(block), first + len(block)
+
+    return fill
+
+
+def _numbered(into: np.ndarray, places: list[int]) -> None:
+    """The number of the relation that each edge is of. places: where its edges begin, and the end."""
+    for number, (start, stop) in enumerate(zip(places, places[1:])):
+        into[start:stop] = number
+
+
+def _shifted(ids: np.ndarray, kind: str, counts: dict[str, int], file: Path, first: int = 0) -> np.ndarray:
+    """Ids within a node type as ids of the whole graph; one outside its type would be a node of another type.
+
+    first: how many lines of the file come before these.
+    """
     wrong = (ids < 0) | (ids >= counts[kind])
     if wrong.any():
         line = int(np.argmax(wrong))
-        raise FormatError(f"{file}: line {line + 1} names {kind} {ids[line]}, outside 0..{counts[kind] - 1}")
-    return ids.astype(np.int64) + starts[kind]
+        raise FormatError(f"{file}: line {first + line + 1} names {kind} {ids[line]}, outside 0..{counts[kind] - 1}")
+    return ids.astype(np.int64) + _starts(counts)[kind]
 
 
-def _tables(raw: Path, folder: str, counts: dict[str, int]) -> dict[str, np.ndarray]:
+def _starts(counts: dict[str, int]) -> dict[str, int]:
+    """{node type: the first id of its nodes}."""
+    return dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist()))
+
+
+def _tables(
+    raw: Path, folder: str, counts: dict[str, int], scratch: Scratch, reporter: Reporter
+) -> dict[str, np.ndarray]:
     """{node type: numbers with one row per node} of raw/FOLDER/TYPE/FOLDER.csv.gz, as far as they are there."""
     found = {}
     flags = _flags(raw / f"nodetype-has-{folder.removeprefix('node-')}.csv.gz", counts)
     for kind in counts:
         file = raw / folder / kind / f"{folder}.csv.gz"
-        values = table(file)
+        values = rows(file, scratch, reporter)
         if values is None and flags.get(kind):
             raise FormatError(f"there is no {file}, although {kind} is said to have it; unpack the data set again")
         if values is not None:
@@ -145,19 +191,27 @@ def _flags(file: Path, counts: dict[str, int]) -> dict[str, bool]:
     return dict(zip(names, values[0].tolist()))
 
 
-def _features(raw: Path, counts: dict[str, int], starts: dict[str, int], reporter: Reporter) -> np.ndarray | None:
-    tables = _tables(raw, "node-feat", counts)
+def _features(
+    raw: Path, counts: dict[str, int], starts: dict[str, int], reporter: Reporter, scratch: Scratch
+) -> np.ndarray | None:
+    tables = _tables(raw, "node-feat", counts, scratch, reporter)
     if not tables:
         return None
-    widths = {kind: rows.shape[1] for kind, rows in tables.items() if counts[kind]}
+    widths = {kind: values.shape[1] for kind, values in tables.items() if counts[kind]}
     if len(set(widths.values())) > 1:
         raise FormatError(
             f"{raw / 'node-feat'}: node types have features of different widths "
             f"({', '.join(f'{kind} {width}' for kind, width in widths.items())}); pad them to one width"
         )
-    features = np.zeros((sum(counts.values()), next(iter(widths.values()), 0)), np.float32)
-    for kind in widths:
-        features[starts[kind] : starts[kind] + counts[kind]] = tables.pop(kind)
+
+    def fill(into: np.ndarray) -> None:
+        for kind in widths:
+            values = tables.pop(kind)
+            for place, slab in zip(range(starts[kind], starts[kind] + counts[kind], SLAB_ROWS), slabs(values)):
+                into[place : place + len(slab)] = slab
+
+    shape = (sum(counts.values()), next(iter(widths.values()), 0))
+    features = filled(scratch, "source/features", shape, np.float32, fill)
     without = [f"{kind} ({counts[kind]:,} nodes)" for kind in counts if kind not in widths]
     if without:
         reporter.warn(
@@ -167,20 +221,21 @@ def _features(raw: Path, counts: dict[str, int], starts: dict[str, int], reporte
     return features
 
 
-def _labels(raw: Path, counts: dict[str, int], starts: dict[str, int]) -> np.ndarray | None:
-    tables = _tables(raw, "node-label", counts)
+def _labels(
+    raw: Path, counts: dict[str, int], starts: dict[str, int], reporter: Reporter, scratch: Scratch
+) -> np.ndarray | None:
+    tables = _tables(raw, "node-label", counts, scratch, reporter)
     if len(tables) > 1:
         raise FormatError(f"{raw / 'node-label'}: {', '.join(tables)} have labels; expected one node type with labels")
-    for kind, rows in tables.items():
-        labels = np.full((sum(counts.values()), rows.shape[1]), np.nan)
-        labels[starts[kind] : starts[kind] + counts[kind]] = rows
+    for kind, values in tables.items():
+        labels = np.full((sum(counts.values()), values.shape[1]), np.nan)
+        labels[starts[kind] : starts[kind] + counts[kind]] = values
         return labels
     return None
 
 
-def _split(path: Path, counts: dict[str, int], starts: dict[str, int]) -> dict[str, np.ndarray]:
+def _split(folder: Path | None, counts: dict[str, int]) -> dict[str, np.ndarray]:
     """{"train", "val", "test": node ids of the whole graph}."""
-    folder = split_folder(path)
     if folder is None:
         return {}
     flags = _flags(folder / "nodetype-has-split.csv.gz", counts)
@@ -189,5 +244,5 @@ def _split(path: Path, counts: dict[str, int], starts: dict[str, int]) -> dict[s
     for kind in kinds:
         for name, ids in split_ids(folder / kind).items():
             file = folder / kind / f"{dict(SPLITS)[name]}.csv.gz"
-            split.setdefault(name, []).append(_shifted(ids, kind, counts, starts, file))
+            split.setdefault(name, []).append(_shifted(ids, kind, counts, file))
     return {name: np.concatenate(parts) for name, parts in split.items()}

@@ -1,0 +1,164 @@
+"""Text tables that are too large to be parsed at once: blocks of whole lines, parsed on all cores, into arrays on disk.
+
+What comes out is what `tables.read_frame` would have made of the same numbers. Words, and numbers that mean something
+by the way they are written, are left to it: the parser cannot know from a block what the rest of a column holds.
+"""
+
+import contextlib
+import gzip
+import io
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpcgnn.errors import FormatError
+from partition_tools.external.scratch import Scratch
+from partition_tools.headings import ENDS
+from partition_tools.progress import Reporter
+from partition_tools.sources.scratch_arrays import key_of
+from partition_tools.tables import Layout, has_odd_numbers, in_words, layout, numeric, parse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# A parsed table takes about so many bytes for one of text, and text about so many for one of .gz.
+PARSED, UNPACKED = 3, 4
+SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 10, 1 << 25
+
+
+class NotPlainNumbers(Exception):
+    """Ids that only a look at the whole column can tell apart: words, 01 beside 1, more than 63 bits."""
+
+
+def is_large_table(path: Path, scratch: Scratch) -> bool:
+    """Whether a text table would take too much memory if it were parsed at once."""
+    size = path.stat().st_size * (UNPACKED if path.suffix == ".gz" else 1)
+    return PARSED * size > scratch.memory // 4
+
+
+def read_edges(
+    path: Path, shape: Layout, names: Sequence[str], relabel: bool, scratch: Scratch, reporter: Reporter
+) -> dict[str, np.ndarray]:
+    """{"src" | "dst" | "weight" | "type": (E,) mapped array} of an edge list: ids and types int64, weights float64.
+
+    shape: the `Layout` of the file; names: what its columns are, of `headings.COLUMNS`. An array that is finished is
+    not made again. Raises FormatError naming the edge that is wrong, and with `relabel` NotPlainNumbers.
+    """
+    key = f"source/{key_of(path)}"
+    wanted = [name for name in names if name != "_"]
+    if not all(scratch.done(f"{key}-{name}") for name in wanted):
+        with contextlib.ExitStack() as stack:
+            append = {
+                name: stack.enter_context(scratch.appending(f"{key}-{name}", float if name == "weight" else np.int64))
+                for name in wanted
+            }
+            edges = 0
+            for frame, odd in frames(path, shape, scratch, reporter, check=has_odd_numbers if relabel else None):
+                if odd:
+                    raise NotPlainNumbers
+                for position, name in enumerate(names):
+                    if name != "_":
+                        values = frame.iloc[:, position].to_numpy()
+                        append[name](_checked(path, values, name, edges, relabel))
+                edges += len(frame)
+    return {name: scratch.load(f"{key}-{name}") for name in wanted}
+
+
+def _checked(path: Path, values: np.ndarray, name: str, first: int, relabel: bool) -> np.ndarray:
+    """Numbers of a column as they are stored. first: the number of the edge that values[0] is of."""
+    what = f"{path}: column {name}, from edge {first},"
+    if name == "weight":
+        return numeric(values, what)
+    if values.dtype.kind == "i" or name == "type" and values.dtype.kind in "ub":
+        return values
+    if values.dtype.kind == "f":
+        finite = np.isfinite(values)
+        if not relabel and not finite.all():
+            raise FormatError(f"{path}: line of edge {first + int(np.argmin(finite))} has no {name}")
+        if finite.all() and (np.abs(values) < 2**53).all() and np.array_equal(values, np.rint(values)):
+            return values.astype(np.int64)
+    if name in ENDS and relabel:
+        raise NotPlainNumbers
+    remedy = "; --relabel numbers words and the like" if name in ENDS else ""
+    raise FormatError(f"{what} has {'ids' if name in ENDS else 'types'} that are not integers{remedy}")
+
+
+def read_rows(path: Path, scratch: Scratch, reporter: Reporter) -> np.ndarray:
+    """A table of numbers without a heading, float64 (rows, columns), mapped. FormatError for one that is damaged."""
+    key, shape, rows = f"source/{key_of(path)}", layout(path, header=False), 0
+    if not scratch.done(key):
+        with scratch.appending(key, np.float64) as append:
+            for frame, _ in frames(path, shape, scratch, reporter):
+                append(numeric(frame.to_numpy(), f"{path}: from row {rows}, it").reshape(-1))
+                rows += len(frame)
+    return scratch.load(key).reshape(-1, len(shape.fields))
+
+
+def frames(
+    path: Path,
+    shape: Layout,
+    scratch: Scratch,
+    reporter: Reporter,
+    check: Callable[[bytes], bool] | None = None,
+) -> Iterator[tuple["pd.DataFrame", bool]]:
+    """(rows, what `check` says of their text) of one block of a table after the other, parsed by one thread per core.
+
+    Raises FormatError for a table that is damaged.
+    """
+    workers = len(os.sched_getaffinity(0))
+    size = min(max(scratch.memory // (4 * (2 * workers + 1) * (1 + PARSED)), SMALLEST_BLOCK), LARGEST_BLOCK)
+
+    def parsed(block: bytes) -> tuple["pd.DataFrame", bool]:
+        names: Any = range(len(shape.fields))
+        frame = parse(path, io.BytesIO(block), shape, header=None, names=names)
+        return frame, check is not None and check(b"\n" + block)
+
+    rows = 0
+    with (
+        reporter.bar(path.stat().st_size, f"reading {path}", "B") as progress,
+        ThreadPoolExecutor(workers) as pool,
+        in_words(path),
+    ):
+        waiting: deque[Any] = deque()
+        for block in blocks(path, size, shape.skip + shape.heading, progress):
+            waiting.append(pool.submit(parsed, block))
+            if len(waiting) > workers:
+                rows += len((result := _result(waiting, path, rows))[0])
+                yield result
+        while waiting:
+            rows += len((result := _result(waiting, path, rows))[0])
+            yield result
+
+
+def _result(waiting: deque[Any], path: Path, rows: int) -> tuple["pd.DataFrame", bool]:
+    try:
+        return waiting.popleft().result()
+    except ValueError as error:
+        raise FormatError(f"{path} is not a readable table: {error}, counted from row {rows}") from error
+
+
+def blocks(path: Path, size: int, skip: int, progress: Callable[[int], object]) -> Iterator[bytes]:
+    """Whole lines of a file, about `size` bytes at a time, after the first `skip` lines; .gz is unpacked.
+
+    progress: called with the number of bytes of the file that were read.
+    """
+    with open(path, "rb") as raw, contextlib.ExitStack() as stack:
+        file: Any = stack.enter_context(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
+        rest, seen = b"", 0
+        while block := file.read(size):
+            block = rest + block
+            end = block.rfind(b"\n") + 1
+            block, rest = block[:end], block[end:]
+            while skip and block:
+                block, skip = block[block.index(b"\n") + 1 :], skip - 1
+            if block:
+                yield block
+            progress(raw.tell() - seen)
+            seen = raw.tell()
+        if rest and not skip:
+            yield rest

@@ -1,0 +1,249 @@
+"""An import in little memory, through mapped arrays and files of the scratch directory, writes the very same file."""
+
+import gzip
+import shutil
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+from partition_helpers import node_data, odd_graph, save_npz
+
+from hpcgnn.errors import FormatError
+from partition_tools import import_graph as module
+from partition_tools.external.scratch import Scratch
+from partition_tools.import_graph import import_graph
+from partition_tools.progress import Reporter
+from partition_tools.sources import text_blocks
+from partition_tools.sources.archives import open_arrays
+from partition_tools.tables import TableOptions
+
+N = 60
+# So little that the larger arrays of these graphs, and all their texts, are large.
+TINY = 1 << 13
+
+
+def contents(path):
+    """Every dataset of a file, and the attributes that say what the graph is."""
+    found = {}
+    with h5py.File(path) as file:
+        file.visititems(
+            lambda name, node: found.update({name: node[()]}) if isinstance(node, h5py.Dataset) else None,
+        )
+        found.update({f"@{name}": value for name, value in file.attrs.items() if name != "created"})
+    return found
+
+
+def assert_same_file(one, other):
+    one, other = contents(one), contents(other)
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+        assert np.asarray(one[name]).dtype == np.asarray(other[name]).dtype, name
+
+
+def both_ways(path, folder, **options):
+    """Import in plenty of memory and in little; the files must be equal."""
+    one = import_graph(path, folder / "plenty.h5", memory=1 << 30, force=True, **options)
+    other = import_graph(path, folder / "little.h5", memory=TINY, force=True, **options)
+    assert one.uuid == other.uuid
+    assert_same_file(folder / "plenty.h5", folder / "little.h5")
+    assert not list(folder.glob(".*.work"))
+    return one
+
+
+def scratch(folder, memory=TINY):
+    return Scratch(folder / "work", "test", memory)
+
+
+@pytest.mark.parametrize("layout", ["edge_index", "src_dst"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz(tmp_path, monkeypatch, layout, save):
+    monkeypatch.setattr(np, "savez", save)
+    src, dst = odd_graph()
+    random = np.random.default_rng(5)
+    save_npz(
+        tmp_path / "g.npz",
+        src,
+        dst,
+        N,
+        layout,
+        edge_weight=random.random(len(src)),
+        edge_type=random.integers(0, 3, len(src)),
+    )
+    both_ways(tmp_path / "g.npz", tmp_path)
+
+
+def test_a_folder_of_npy_files(cli, tmp_path):
+    save_npz(tmp_path / "g.npz", *odd_graph(), N)
+    (tmp_path / "g").mkdir()
+    with np.load(tmp_path / "g.npz") as archive:
+        for name in archive.files:
+            np.save(tmp_path / "g" / f"{name}.npy", archive[name])
+    both_ways(tmp_path / "g", tmp_path)
+    import_graph(tmp_path / "g.npz", tmp_path / "of_archive.h5")
+    assert_same_file(tmp_path / "of_archive.h5", tmp_path / "little.h5")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+def test_what_is_mapped(tmp_path, save, order, version):
+    """Stored arrays are mapped where they lie; deflated ones in the scratch directory; whatever their order."""
+    array = np.asarray(np.arange(3000.0).reshape(50, 60), order=order)
+    with zipfile.ZipFile(
+        tmp_path / "a.npz", "w", zipfile.ZIP_STORED if save is np.savez else zipfile.ZIP_DEFLATED
+    ) as file:
+        with file.open("x.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array(member, array, version)
+        with file.open("small.npy", "w") as member:
+            np.save(member, np.arange(3))
+    with open_arrays(tmp_path / "a.npz", scratch(tmp_path), Reporter()) as archive:
+        mapped, small = archive.array("x"), archive.array("small")
+        assert archive.array("y") is None
+    np.testing.assert_array_equal(mapped, array)
+    np.testing.assert_array_equal(small, np.arange(3))
+    base = mapped if mapped.base is None or isinstance(mapped, np.memmap) else mapped.base
+    assert isinstance(base, np.memmap) and not base.flags.writeable and not isinstance(small, np.memmap)
+    assert (str(base.filename) == str(tmp_path / "a.npz")) == (save is np.savez)
+
+
+def damaged(path, where=0.5):
+    data = bytearray(path.read_bytes())
+    data[int(where * len(data))] ^= 0xFF
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_damage_is_found(tmp_path, save):
+    """A flipped bit in a mapped array would otherwise be a wrong graph."""
+    save(tmp_path / "a.npz", x=np.random.default_rng(0).random(5000))
+    damaged(tmp_path / "a.npz")
+    with (
+        pytest.raises(FormatError, match="array x cannot be read"),
+        open_arrays(tmp_path / "a.npz", scratch(tmp_path), Reporter()) as archive,
+    ):
+        archive.array("x")
+    assert not list((tmp_path / "work").rglob("*.npy"))
+
+
+def test_a_folder_with_a_short_file(fails, tmp_path):
+    folder = tmp_path / "g"
+    folder.mkdir()
+    np.save(folder / "edge_index.npy", np.stack(odd_graph()))
+    np.save(folder / "x.npy", node_data(N)[0])
+    data = (folder / "x.npy").read_bytes()
+    (folder / "x.npy").write_bytes(data[:-8])
+    assert "x.npy is not a readable .npy array" in fails("import", folder, "-o", tmp_path / "g.h5")
+    with pytest.raises(FormatError, match=r"x\.npy is not a readable \.npy array"):
+        import_graph(folder, tmp_path / "g.h5", memory=TINY)
+
+
+def test_an_unpacked_array_is_not_unpacked_again(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(5000))
+    for _ in range(2):
+        with open_arrays(tmp_path / "a.npz", scratch(tmp_path), Reporter()) as archive:
+            archive.array("x")
+        found = next((tmp_path / "work").rglob("*.npy"))
+        shutil.copystat(tmp_path / "a.npz", found)  # its time would change if it were written again
+        assert found.stat().st_mtime_ns == (tmp_path / "a.npz").stat().st_mtime_ns
+
+
+def write_edges(path, columns, head=(), separator="\t"):
+    lines = [*head, *(separator.join(map(str, row)) for row in zip(*columns))]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def write_text(path, text):
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+
+
+@pytest.mark.parametrize("name", ["e.txt", "e.txt.gz"])
+@pytest.mark.parametrize("weight", ["whole", "real"])
+def test_edge_list(tmp_path, name, weight):
+    src, dst = odd_graph(edges=2000)
+    random = np.random.default_rng(5)
+    weights = random.integers(1, 9, len(src)) if weight == "whole" else random.random(len(src)).round(4)
+    head = ["# a comment", "src\tdst\tweight\ttype\ttime"]
+    write_edges(tmp_path / name, [src, dst, weights, random.integers(0, 3, len(src)), src], head)
+    np.save(tmp_path / "x.npy", node_data(N)[0])
+    both_ways(tmp_path / name, tmp_path, tables=TableOptions(features=tmp_path / "x.npy"))
+
+
+@pytest.mark.parametrize("spread", [3, 10**12], ids=["near", "far apart"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_relabelled_edge_list(tmp_path, spread, sign):
+    """Ids with gaps, near one another (a table has them) or far apart (a search finds them)."""
+    src, dst = (sign * (spread * ends + 7) for ends in odd_graph(edges=2000))
+    write_edges(tmp_path / "e.txt", [src, dst], ["# FromNodeId\tToNodeId"])
+    ids = sign * (spread * np.arange(N) + 7)
+    (tmp_path / "y.csv").write_text("id,label\n" + "".join(f"{node},{node % 3}\n" for node in ids))
+    data = both_ways(tmp_path / "e.txt", tmp_path, tables=TableOptions(relabel=True, labels=tmp_path / "y.csv"))
+    assert data.num_nodes == N
+
+
+@pytest.mark.parametrize("words", [["a", "b", "c"], ["01", "2", "3"], ["1", "2", str(2**64 - 1)], ["1", "NA", "nan"]])
+def test_ids_that_only_the_whole_column_explains(tmp_path, words):
+    ends = np.array(words)[np.random.default_rng(0).integers(0, 3, (2, 2000))]
+    write_edges(tmp_path / "e.txt", ends, ["src\tdst"])
+    assert both_ways(tmp_path / "e.txt", tmp_path, tables=TableOptions(relabel=True)).num_nodes == 3
+
+
+FLAWS = {
+    "word": ("7\tpear\n", "ids that are not integers; --relabel numbers"),
+    "real number": ("7\t1.5\n", "ids that are not integers"),
+    "missing end": ("7\n", r"line of edge \d+ has no dst"),
+    "third column": ("1\t2\t3\n", "Expected 2 fields"),
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_flaws_of_a_large_edge_list(tmp_path, flaw):
+    line, message = FLAWS[flaw]
+    write_edges(tmp_path / "e.txt", odd_graph(edges=2000))
+    with open(tmp_path / "e.txt", "a") as file:
+        file.write(line + "1\t2\n" * 1000)
+    for memory in (TINY, 1 << 30):
+        with pytest.raises(FormatError, match=message):
+            import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=memory)
+        assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
+
+
+def test_a_large_file_that_is_cut_short(tmp_path):
+    write_edges(tmp_path / "e.txt.gz", odd_graph(edges=2000))
+    data = (tmp_path / "e.txt.gz").read_bytes()
+    (tmp_path / "e.txt.gz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(FormatError, match="is not a readable table: .*ended before the end-of-stream"):
+        import_graph(tmp_path / "e.txt.gz", tmp_path / "g.h5", memory=TINY)
+
+
+def test_a_parsed_list_is_not_parsed_again(tmp_path, monkeypatch):
+    """After a kill the same command takes the edges as they were parsed."""
+    write_edges(tmp_path / "e.txt", odd_graph(edges=2000))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "canonical", interrupt)
+        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=TINY)
+    with monkeypatch.context() as patch:
+        patch.setattr(text_blocks, "frames", interrupt)
+        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=TINY)
+    import_graph(tmp_path / "e.txt", tmp_path / "plain.h5")
+    assert_same_file(tmp_path / "plain.h5", tmp_path / "g.h5")
+    assert not list(tmp_path.glob(".*"))
+
+
+def interrupt(*arguments, **options):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("size", [1, 5, 7, 1000])
+@pytest.mark.parametrize("name", ["t.txt", "t.txt.gz"])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_blocks_are_whole_lines(tmp_path, size, name, end):
+    text = "# one\n# two\n1 2\n\n33 44\n5 6" + end
+    write_text(tmp_path / name, text)
+    for skip in range(7):
+        read = []
+        found = list(text_blocks.blocks(tmp_path / name, size, skip, read.append))
+        assert b"".join(found).decode() == "".join(text.splitlines(keepends=True)[skip:])
+        assert all(block.endswith(b"\n") for block in found[:-1])
+    assert sum(read) == (tmp_path / name).stat().st_size
