@@ -21,7 +21,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.progress import Reporter
-from partition_tools.sources.scratch_arrays import is_large
+from partition_tools.sources.scratch_arrays import PART, is_large
 from partition_tools.tables import load_npy
 
 BLOCK = 1 << 22
@@ -69,12 +69,7 @@ def open_arrays(path: Path, scratch: Scratch, reporter: Reporter) -> Iterator[Ar
 
 def map_npy(path: Path, scratch: Scratch) -> np.ndarray:
     """The array of a .npy file, mapped and read-only if it is large. FormatError for one that is damaged or pickled."""
-    if not is_large(path.stat().st_size, scratch):
-        return load_npy(path)
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (*_DAMAGE, OSError):
-        return load_npy(path)  # which says what is wrong with it
+    return load_npy(path, scratch.memory // PART)
 
 
 class _Folder:
