@@ -11,6 +11,7 @@ from partition_helpers import node_data, odd_graph, save_npz
 
 from hpcgnn.errors import FormatError
 from partition_tools import import_graph as module
+from partition_tools import tables
 from partition_tools.external.scratch import Scratch
 from partition_tools.import_graph import import_graph
 from partition_tools.progress import Reporter
@@ -160,7 +161,8 @@ def write_text(path, text):
 
 @pytest.mark.parametrize("name", ["e.txt", "e.txt.gz"])
 @pytest.mark.parametrize("weight", ["whole", "real"])
-def test_edge_list(tmp_path, name, weight):
+def test_edge_list(tmp_path, monkeypatch, name, weight):
+    monkeypatch.setattr(tables, "MAPPED", 0)
     src, dst = odd_graph(edges=2000)
     random = np.random.default_rng(5)
     weights = random.integers(1, 9, len(src)) if weight == "whole" else random.random(len(src)).round(4)
