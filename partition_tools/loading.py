@@ -1,12 +1,16 @@
 """A graph file back as `GraphData`: edges and small arrays in memory, dense features left in the file."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile
+
+PIECE = 1 << 24
 
 
 class StoredRows:
@@ -17,19 +21,28 @@ class StoredRows:
         self.shape = file.shape(name)
         self.dtype = file.read(name, [(0, 0)]).dtype
 
+    def __len__(self) -> int:
+        return self.shape[0]
+
     def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
         return self.file.read(self.name, [(start, max(start, stop))])
 
 
-def load_edges(file: GraphFile, suffix: str = "") -> Edges:
-    """`Edges` of /topology (or, with suffix "_out", /topology_out) and their weights and types."""
+def load_edges(file: GraphFile, suffix: str = "", stored: bool = False) -> Edges:
+    """`Edges` of /topology (or, with suffix "_out", /topology_out) and their weights and types. stored: leave all but
+    the row pointers in the file, as `StoredRows`.
+    """
     meta = file.meta
+
+    def read(name: str) -> np.ndarray:
+        return cast(np.ndarray, StoredRows(file, name)) if stored else file.read(name)
+
     return Edges(
         file.read(f"topology{suffix}/indptr"),
-        file.read(f"topology{suffix}/indices"),
-        file.read(f"edges{suffix}/weight") if meta.weighted else None,
-        file.read(f"edges{suffix}/type") if meta.typed else None,
+        read(f"topology{suffix}/indices"),
+        read(f"edges{suffix}/weight") if meta.weighted else None,
+        read(f"edges{suffix}/type") if meta.typed else None,
     )
 
 
@@ -40,8 +53,11 @@ def load_cluster_graph(file: GraphFile) -> Csr | None:
     return file.cluster_graph()
 
 
-def load_graph(file: GraphFile) -> GraphData:
-    """`GraphData` of an open `GraphFile`; dense features are a `StoredRows`, so the file must stay open for them."""
+def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
+    """`GraphData` of an open `GraphFile`; dense features are a `StoredRows`, so the file must stay open for them.
+
+    stored_edges: the edges stay in the file too, but for the row pointers. Memory: 30 bytes per node, and the edges.
+    """
     meta = file.meta
     features: Rows | Csr | None
     if meta.sparse_features:
@@ -50,8 +66,8 @@ def load_graph(file: GraphFile) -> GraphData:
     else:
         features = StoredRows(file, "nodes/features") if "nodes/features" in file else None
     data = GraphData(
-        load_edges(file),
-        None if meta.undirected else load_edges(file, "_out"),
+        load_edges(file, "", stored_edges),
+        None if meta.undirected else load_edges(file, "_out", stored_edges),
         features,
         file.read("nodes/labels"),
         file.read("nodes/split"),
@@ -71,6 +87,10 @@ def load_graph(file: GraphFile) -> GraphData:
     return data
 
 
+def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
+    return (array[start : start + PIECE] for start in range(0, len(array), PIECE))
+
+
 def check_shape(path: Path, data: GraphData) -> None:
     """GraphError for edges or an order that cannot be worked on; `verify` says exactly what is wrong with such a
     file."""
@@ -80,7 +100,7 @@ def check_shape(path: Path, data: GraphData) -> None:
             edges.indptr[0] != 0
             or (np.diff(edges.indptr) < 0).any()
             or edges.indptr[-1] != len(edges.indices)
-            or (len(edges.indices) and not 0 <= edges.indices.min() <= edges.indices.max() < n)
+            or any(len(part) and not 0 <= part.min() <= part.max() < n for part in _pieces(edges.indices))
         ):
             raise GraphError(f"{path}: the edges are damaged; `python -m partition_tools verify {path}` says how")
     offsets = data.cluster_offsets

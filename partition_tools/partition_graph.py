@@ -14,12 +14,14 @@ from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.graphfile.storage import GraphFile, add_partitionings
 from partition_tools.canonical import versions
 from partition_tools.claim import claimed
+from partition_tools.clustering import clustered
+from partition_tools.external.scratch import fingerprint
 from partition_tools.import_graph import check_target, write_with_bar
 from partition_tools.loading import load_graph
 from partition_tools.partitioners import METHODS
 from partition_tools.progress import Reporter
 from partition_tools.quality import cluster_graph, cluster_sizes, partition_quality
-from partition_tools.reorder import reordered
+from partition_tools.working import add_memory_options, working
 
 HELP = "cluster the graph and map its clusters to ranks"
 BALANCES = ("nodes", "edges", "train")
@@ -66,6 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="memory for reordering dense features (default 4); below their size the file is read in several passes",
     )
     parser.add_argument("--force", action="store_true", help="overwrite an existing -o FILE")
+    add_memory_options(parser)
 
 
 def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
@@ -82,6 +85,8 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         feature_buffer=arguments.feature_buffer,
         force=arguments.force,
         reporter=reporter,
+        memory=arguments.memory,
+        scratch=arguments.scratch,
     )
     print(quality_table(results))
     return 0
@@ -117,10 +122,13 @@ def partition_graph(
     feature_buffer: float = 4.0,
     force: bool = False,
     reporter: Reporter | None = None,
+    memory: int | None = None,
+    scratch: str | Path | None = None,
 ) -> dict[int, dict[str, Any]]:
     """Store maps for each number of ranks; returns {P: dict of attributes} and writes `output`, or `path` in place.
 
-    Raises ConfigError for options and GraphError for graphs that do not allow it; then no file is changed.
+    memory, scratch: as for `import_graph`. Raises ConfigError for options and GraphError for graphs that do not allow
+    it; then no file is changed.
     """
     reporter = reporter or Reporter()
     _check_options(method, balance, seed, num_clusters, feature_buffer)
@@ -137,7 +145,9 @@ def partition_graph(
         check_target(output, force)
     GraphFile(path).file.close()  # what is no graph is not claimed
     with claimed(output or path):
-        return _partition(path, ranks, num_clusters, maker, name, seed, balance, output, feature_buffer, reporter)
+        return _partition(
+            path, ranks, num_clusters, maker, name, seed, balance, output, feature_buffer, memory, scratch, reporter
+        )
 
 
 def _partition(
@@ -150,6 +160,8 @@ def _partition(
     balance: str,
     output: str | Path | None,
     feature_buffer: float,
+    memory: int | None,
+    scratch: str | Path | None,
     reporter: Reporter,
 ) -> dict[int, dict[str, Any]]:
     with GraphFile(path) as file:
@@ -162,14 +174,16 @@ def _partition(
             num_clusters = default_clusters(n, ranks[-1])
         _check_clusters(path, n, stored, num_clusters, ranks, fresh)
         reporter.stage(f"reading {path}")
-        data = load_graph(file)
         if fresh and num_clusters is not None and (num_clusters != stored or maker.NEW_FILE):
-            data = _clustered(data, maker, num_clusters, seed, feature_buffer, reporter)
+            tools = {**file.meta.versions, **_tool_versions()}
+            identity = [fingerprint(path), maker.NAME, num_clusters, seed, tools]
+            with working(output or path, scratch, identity, memory, reporter) as work:
+                data = clustered(file, maker, num_clusters, seed, feature_buffer, work, tools, reporter)
+                maps = _maps(data, maker, ranks, seed, balance, reporter)
+                write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
         else:
             fresh = False
-        maps = _maps(data, maker, ranks, seed, balance, reporter)
-        if fresh:
-            write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
+            maps = _maps(load_graph(file, stored_edges=True), maker, ranks, seed, balance, reporter)
     if not fresh:
         add_partitionings(path, [(name, p, *maps[p]) for p in maps], output)
     return {p: attributes for p, (_, attributes) in maps.items()}
@@ -204,22 +218,6 @@ def _check_clusters(
             f"{ranks[-1]} ranks are more than the {have} clusters; ask for more with --clusters"
             f"{'' if fresh else ' and write a new file with -o'}, or use fewer ranks"
         )
-
-
-def _clustered(
-    data: GraphData, maker: Any, num_clusters: int, seed: int, feature_buffer: float, reporter: Reporter
-) -> GraphData:
-    with reporter.bar(
-        num_clusters, f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})", "clusters"
-    ) as progress:
-        order, offsets = maker.clusters(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
-    reporter.stage("reordering")
-    data = reordered(
-        data, order, offsets, buffer_bytes=int(feature_buffer * 2**30), versions={**data.versions, **_tool_versions()}
-    )
-    parts = np.repeat(np.arange(num_clusters), np.diff(offsets))
-    data.cluster_graph = cluster_graph(parts, num_clusters, data.edges, data.edges_out is not None)
-    return data
 
 
 def _maps(

@@ -34,7 +34,7 @@ def reordered(
     place[order] = np.arange(len(order))
     features: Rows | Csr | None
     if isinstance(data.features, Csr):
-        features = _permuted_csr(data.features, order)
+        features = permuted_csr(data.features, order)
     else:
         features = None if data.features is None else PermutedRows(data.features, order, place, buffer_bytes)
     return dataclasses.replace(
@@ -83,7 +83,8 @@ def permuted_edges(edges: Edges, order: np.ndarray, place: np.ndarray) -> Edges:
     return new
 
 
-def _permuted_csr(rows: Csr, order: np.ndarray) -> Csr:
+def permuted_csr(rows: Csr, order: np.ndarray) -> Csr:
+    """The sparse matrix whose row i is row order[i] of that given."""
     indptr, old = permuted_rows(rows.indptr, order)
     return Csr(indptr, rows.indices[old], None if rows.data is None else rows.data[old], rows.num_columns)
 

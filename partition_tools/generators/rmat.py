@@ -13,7 +13,7 @@ import argparse
 import numpy as np
 
 from partition_tools.external.scratch import Scratch
-from partition_tools.generators.drawing import distinct_edges, raw_graph
+from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import ClassFeatures, random_split
 from partition_tools.progress import Reporter
@@ -38,14 +38,21 @@ def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | No
     """The `RawGraph` of a `Spec`. Memory: 24 bytes per node, and 24 per edge drawn or what the scratch directory
     allows.
     """
+    draw, labels = edge_drawer(spec)
+    if spec.multi_label:
+        flips = spec.blocks("profiles", spec.nodes, lambda random, count: random.random((count, spec.classes))) < 0.05
+        labels = ((labels[:, None] == np.arange(spec.classes)) ^ flips).astype(np.uint8)
+    keys = distinct_edges(spec, draw, scratch, reporter)
+    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels), labels, random_split(spec))
+
+
+def edge_drawer(spec: Spec) -> tuple[Draw, np.ndarray]:
+    """(the function that draws pairs, the class of each node int64 (n,)). Pairs that touch a row from n up are left
+    out."""
     n = spec.nodes
     place = spec.random("classes").permutation(n)
     row_of = np.empty(n, np.int64)
     row_of[place] = np.arange(n)
-    labels = row_of * spec.classes // n
-    if spec.multi_label:
-        flips = spec.blocks("profiles", n, lambda random, count: random.random((count, spec.classes))) < 0.05
-        labels = ((labels[:, None] == np.arange(spec.classes)) ^ flips).astype(np.uint8)
     levels = max(int(n - 1).bit_length(), 1)
 
     def draw(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -53,16 +60,18 @@ def generate(spec: Spec, scratch: Scratch | None = None, reporter: Reporter | No
         inside = (src < n) & (dst < n)
         return place[src[inside]], place[dst[inside]]
 
-    keys = distinct_edges(spec, draw, scratch, reporter)
-    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels), labels, random_split(spec))
+    return draw, row_of * spec.classes // n
 
 
 def _descend(spec: Spec, random: np.random.Generator, count: int, levels: int) -> tuple[np.ndarray, np.ndarray]:
     """(row, column) int64 (count,): one quadrant of the remaining square chosen per level."""
-    src, dst = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    bounds = spec.a, spec.a + spec.b, spec.a + spec.b + spec.c
+    src, dst = np.zeros(count, np.uint32), np.zeros(count, np.uint32)  # check_count allows no more than 32 levels
     for _ in range(levels):
         point = random.random(count)
-        lower = point >= spec.a + spec.b
-        right = ((point >= spec.a) & ~lower) | (point >= spec.a + spec.b + spec.c)
-        src, dst = 2 * src + lower, 2 * dst + right
-    return src, dst
+        quadrant = sum((point >= bound).view(np.uint8) for bound in bounds)  # 0: upper left … 3: lower right
+        src <<= 1
+        src += quadrant >> 1
+        dst <<= 1
+        dst += quadrant & 1
+    return src.astype(np.int64), dst.astype(np.int64)

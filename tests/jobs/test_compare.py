@@ -437,13 +437,13 @@ def test_a_signal_leaves_no_measurement_behind_at_whatever_moment(tmp_path, monk
             if when == "start":
                 signal.raise_signal(signal.SIGTERM)
 
-    def ended(ancestor, descendants=processes._descendants):
+    def ended(ancestor, descendants=processes.descendants):
         if when == "end":
             signal.raise_signal(signal.SIGTERM)
         return descendants(ancestor)
 
     monkeypatch.setattr(processes.subprocess, "Popen", Started)
-    monkeypatch.setattr(processes, "_descendants", ended)
+    monkeypatch.setattr(processes, "descendants", ended)
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         with pytest.raises(SystemExit):

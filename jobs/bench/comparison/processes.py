@@ -68,7 +68,7 @@ def _end_group(process):
 
     A killed process lives until it is next scheduled. One that nobody collects stays listed, but holds nothing.
     """
-    started = _descendants(process.pid)
+    started = descendants(process.pid)
     for end, number in ((os.killpg, process.pid), *((os.kill, number) for number in started)):
         try:
             end(number, signal.SIGKILL)
@@ -80,7 +80,7 @@ def _end_group(process):
         time.sleep(0.02)
 
 
-def _descendants(ancestor):
+def descendants(ancestor):
     """The numbers of the processes that a process has started, directly or not, and that are still there."""
     parents = {int(name): _state(int(name))[1] for name in os.listdir("/proc") if name.isdigit()}
     found = [ancestor]

@@ -1,0 +1,175 @@
+"""Blocks of a graph that is read from disk a few times: memory for the nodes alone, whatever the number of edges.
+
+This is restreamed Fennel. Tsourakakis, Gkantsidis, Radunovic, Vojnovic, "FENNEL: Streaming Graph Partitioning for
+Massive Scale Graphs", WSDM 2014: nodes come one after another, and each goes to the block where it has most neighbours,
+less a price that rises with the weight of the block. Nishimura and Ugander, "Restreaming Graph Partitioning", KDD 2013:
+later passes move nodes with the blocks of all their neighbours known, which takes most of the way to a multilevel
+method's cut. Streaming methods that hold a buffer and work on it with several levels (HeiStream, Faraj and Schulz, JEA
+2022) cut better in one pass, but there is time for several here, and blocks are many more than clusters, which METIS
+then puts together on the graph of blocks, where the edges between them are known exactly.
+
+Nodes are handled in buffers of whole rows: all nodes of a buffer see the blocks as they were before it. That makes the
+result the same on every machine, and lets numpy do the work.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import scipy.sparse
+
+from hpcgnn.graphfile.schema import Csr, Edges
+from hpcgnn.placement.clusters import map_clusters, metis
+from partition_tools.partitioners.dissection import dissect, node_weights, pattern
+from partition_tools.quality import cluster_graph
+
+NAME = "restreaming"
+HELP = "memory for the nodes alone: Fennel streams the edges a few times, METIS puts its blocks together"
+NEW_FILE = False
+GAMMA = 1.5
+PASSES = 5
+SLACK = 1.1
+#: Blocks for each cluster, and the most of all: METIS's graph of them may have the square of their number of edges.
+BLOCKS_PER_CLUSTER, MOST_BLOCKS = 8, 4096
+#: Buffers of a pass, unless they would have more edges than these or fewer: many small ones cut better.
+BUFFERS, FEWEST, MOST = 32, 1 << 12, 1 << 22
+#: (first row, end, indptr int64 from 0, columns int) of consecutive rows
+Buffer = tuple[int, int, np.ndarray, np.ndarray]
+
+
+def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
+    """Clusters to ranks, see `hpcgnn.placement.clusters.map_clusters`."""
+    return map_clusters(sizes, graph, num_ranks, seed)
+
+
+def clusters(
+    edges: Edges,
+    edges_out: Edges | None,
+    original_id: np.ndarray,
+    num_clusters: int,
+    seed: int,
+    progress: Callable[[int], object] = lambda count: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(order int64 (n,), offsets int64 (K + 1,)) of `num_clusters` clusters, see `restreamed_clusters`."""
+    matrix = pattern(edges, edges_out)
+    return restreamed_clusters(Edges(matrix.indptr, matrix.indices), num_clusters, seed, progress)
+
+
+def restreamed_clusters(
+    graph: Edges, num_clusters: int, seed: int = 0, progress: Callable[[int], object] = lambda count: None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters, none empty.
+
+    graph: symmetric, without self loops and parallel edges; its indices may be anything that slices. Nodes of a block
+    stay in their old order. Deterministic. Needs n >= K. Memory: 60 bytes per node, and the graph of the blocks.
+    """
+    n, weights = len(graph.indptr) - 1, node_weights(np.diff(graph.indptr))
+    num_blocks = min(n, max(num_clusters, min(BLOCKS_PER_CLUSTER * num_clusters, MOST_BLOCKS)))
+    blocks = restreamed_blocks(lambda: _buffers(graph), weights, int(graph.indptr[-1]), num_blocks)
+    blocks = np.unique(blocks, return_inverse=True)[1].astype(np.int32)
+    if blocks.max() + 1 < num_clusters:  # fewer nodes than blocks are worth it for
+        blocks = (np.arange(n) * num_blocks // n).astype(np.int32)
+    count = int(blocks.max()) + 1
+    coarse = cluster_graph(blocks, count, graph, directed=False)
+    matrix = scipy.sparse.csr_matrix((coarse.data, coarse.indices, coarse.indptr), shape=(count, count))
+    matrix.setdiag(0)
+    matrix.eliminate_zeros()
+    block_weights = np.bincount(blocks, weights, count).astype(np.int64)
+    block_order, block_offsets = dissect(matrix, num_clusters, _split, seed, progress, block_weights)
+    place = np.empty(count, np.int32)
+    place[block_order] = np.arange(count)
+    nodes_before = np.concatenate([[0], np.cumsum(np.bincount(place[blocks], minlength=count))])
+    return np.argsort(place[blocks], kind="stable"), nodes_before[block_offsets]
+
+
+def _split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
+    """METIS with the number of edges between two blocks, as a `dissection.Split`."""
+    return metis(graph.indptr, graph.indices, graph.data, len(shares), seed, vertex_weights=weights, shares=shares)
+
+
+def _buffers(graph: Edges) -> Iterable[Buffer]:
+    """The rows of a graph, some edges at a time."""
+    indptr, start = graph.indptr, 0
+    size = max(FEWEST, min(int(indptr[-1]) // BUFFERS, MOST))
+    while start < len(indptr) - 1:
+        stop = max(start + 1, int(np.searchsorted(indptr, indptr[start] + size, side="right")) - 1)
+        stop = min(stop, len(indptr) - 1)
+        columns = np.asarray(graph.indices[int(indptr[start]) : int(indptr[stop])])
+        yield start, stop, indptr[start : stop + 1] - indptr[start], columns
+        start = stop
+
+
+def restreamed_blocks(
+    buffers: Callable[[], Iterable[Buffer]],
+    weights: np.ndarray,
+    num_edges: int,
+    num_blocks: int,
+    passes: int = PASSES,
+) -> np.ndarray:
+    """The block of each node, int32 (n,), values 0..num_blocks-1.
+
+    buffers: gives all rows of the graph, in order, once for each pass. weights: of the nodes, positive int (n,).
+    num_edges: of the graph, each counted in both directions. A block is at most SLACK times the mean weight where the
+    weights of the nodes allow it. Deterministic. Memory: 12 bytes per node, 16 per block, and 60 per edge of a buffer.
+    """
+    total = int(weights.sum(dtype=np.int64))
+    limit = max(SLACK * total / num_blocks, float(weights.max(initial=1)))
+    blocks, loads = np.full(len(weights), -1, np.int32), np.zeros(num_blocks)
+    # Fennel's price of a block of weight w: alpha gamma w^(gamma - 1), with alpha of its section 3, in weights.
+    alpha = num_edges / 2 * num_blocks ** (GAMMA - 1) / max(total, 1) ** GAMMA
+    for _ in range(passes):
+        for first, end, indptr, columns in buffers():
+            price = alpha * GAMMA * loads ** (GAMMA - 1) * (total / max(len(weights), 1))
+            wanted = _best(indptr, blocks[columns], num_blocks, price)
+            own, weight = blocks[first:end], weights[first:end]
+            _move(own, wanted, weight, loads, limit)
+            new = np.flatnonzero(own < 0)
+            own[new] = _fill(weight[new], loads)
+    return blocks
+
+
+def _best(indptr: np.ndarray, neighbours: np.ndarray, num_blocks: int, price: np.ndarray) -> np.ndarray:
+    """The block that each row has most neighbours in, less its price; -1 for rows without neighbours in any. int32."""
+    wanted = np.full(len(indptr) - 1, -1, np.int32)
+    rows = np.repeat(np.arange(len(wanted)), np.diff(indptr))
+    known = neighbours >= 0
+    keys, counts = np.unique(rows[known] * np.int64(num_blocks) + neighbours[known], return_counts=True)
+    if len(keys) == 0:
+        return wanted
+    row, block = np.divmod(keys, num_blocks)
+    score = counts - price[block]
+    starts = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
+    best = np.repeat(np.maximum.reduceat(score, starts), np.diff(np.append(starts, len(row))))
+    chosen = np.flatnonzero(score == best)[::-1]  # of equal ones the first stays
+    wanted[row[chosen]] = block[chosen]
+    return wanted
+
+
+def _move(own: np.ndarray, wanted: np.ndarray, weight: np.ndarray, loads: np.ndarray, limit: float) -> None:
+    """Move nodes to the blocks that they want, in place and in order, as long as a block has room."""
+    movers = np.flatnonzero((wanted >= 0) & (wanted != own))
+    movers = movers[np.argsort(wanted[movers], kind="stable")]
+    target, heavy = wanted[movers], weight[movers].astype(np.float64)
+    arrived = np.cumsum(heavy)
+    starts = (
+        np.flatnonzero(np.concatenate([[True], target[1:] != target[:-1]])) if len(target) else np.zeros(0, np.int64)
+    )
+    before = np.repeat(arrived[starts] - heavy[starts], np.diff(np.append(starts, len(target))))
+    fits = loads[target] + (arrived - before) <= limit
+    movers, target = movers[fits], target[fits]
+    left = own[movers] >= 0
+    np.subtract.at(loads, own[movers[left]], weight[movers[left]])
+    np.add.at(loads, target, weight[movers])
+    own[movers] = target
+
+
+def _fill(weight: np.ndarray, loads: np.ndarray) -> np.ndarray:
+    """Blocks for nodes that no block wants or has room for: consecutive nodes together, the lightest blocks first."""
+    if len(weight) == 0:
+        return np.zeros(0, np.int32)
+    order = np.argsort(loads, kind="stable")
+    level = (loads.sum() + weight.sum()) / len(loads)
+    room = np.cumsum(np.maximum(level - loads[order], 0))
+    middle = np.cumsum(weight) - weight / 2
+    place = order[np.minimum(np.searchsorted(room, middle), len(order) - 1)].astype(np.int32)
+    np.add.at(loads, place, weight)
+    return place

@@ -1,0 +1,186 @@
+"""Clusters and order of graphs that stay on disk, against what the same functions give for graphs in memory."""
+
+import numpy as np
+import pytest
+
+from hpcgnn.graphfile.storage import GraphFile
+from partition_tools.canonical import ImportOptions, canonical
+from partition_tools.external import dissection, pattern, sorting
+from partition_tools.external.dissection import external_clusters
+from partition_tools.external.pattern import parts_of, row_blocks, whole_pattern
+from partition_tools.external.reordering import external_reordered
+from partition_tools.external.scattered import Scattered
+from partition_tools.external.scratch import Scratch
+from partition_tools.generators import GENERATORS
+from partition_tools.generators.spec import Spec
+from partition_tools.import_graph import write_with_bar
+from partition_tools.loading import load_graph
+from partition_tools.partitioners import kaminpar, metis
+from partition_tools.partitioners.dissection import dissect
+from partition_tools.partitioners.dissection import pattern as pattern_in_memory
+from partition_tools.progress import Reporter
+from partition_tools.raw import RawGraph
+from partition_tools.reorder import reordered
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(sorting, "MOST_RUN", 301)
+    monkeypatch.setattr(sorting, "MOST_RANGE", 207)
+    monkeypatch.setattr(pattern, "BLOCK", 150)
+
+
+def odd_graph(directed, typed=True, n=70, count=900, seed=0):
+    """Parallel edges, self loops, isolated nodes, hubs; features, labels of a kind."""
+    random = np.random.default_rng(seed)
+    src, dst = (
+        (random.integers(0, n - 9, count) * random.random(count)).astype(np.int64),
+        random.integers(0, n - 9, count),
+    )
+    if not directed:
+        src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
+    kind = (src + dst) % 3 if typed else None
+    weight = ((src * dst) % 7).astype(np.float32) if typed else None
+    features = random.standard_normal((n, 3)).astype(np.float32)
+    return canonical(RawGraph(src, dst, n, features, random.integers(0, 4, n), {}, 4, weight, kind), ImportOptions())
+
+
+def scratch_of(tmp_path, memory=1 << 20):
+    return Scratch(tmp_path / "work", 0, memory)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_the_pattern_is_that_of_memory(tmp_path, directed):
+    data = odd_graph(directed)
+    expected = pattern_in_memory(data.edges, data.edges_out)
+    expected.sort_indices()
+    found = whole_pattern(data.edges, data.edges_out, scratch_of(tmp_path), Reporter())
+    assert np.array_equal(found.indptr, expected.indptr) and np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(np.concatenate(list(found.blocks())), expected.indices)
+
+
+@pytest.mark.parametrize("num_parts", [1, 3, 8])
+def test_parts_are_the_submatrices(tmp_path, num_parts):
+    data = odd_graph(False)
+    scratch = scratch_of(tmp_path)
+    whole = whole_pattern(data.edges, None, scratch, Reporter())
+    side = np.random.default_rng(1).integers(0, num_parts, data.num_nodes)
+    matrix = pattern_in_memory(data.edges, None)
+    parts = parts_of(whole, side, num_parts, Reporter())
+    for index, part in enumerate(parts):
+        inside = np.flatnonzero(side == index)
+        expected = matrix[inside][:, inside]
+        expected.sort_indices()
+        assert np.array_equal(part.nodes, inside)
+        assert np.array_equal(part.indptr, expected.indptr) and np.array_equal(part.indices, expected.indices)
+    whole.forget()
+    again = parts_of(whole, side, num_parts, Reporter())  # what is finished needs the whole no more
+    assert all(np.array_equal(one.indices, other.indices) for one, other in zip(parts, again))
+
+
+def test_blocks_of_rows_hold_every_row_once():
+    indptr = np.array([0, 0, 5, 400, 401, 401, 550, 560])
+    blocks = row_blocks(indptr, 150)
+    assert [first for first, _ in blocks] == [0, *(end for _, end in blocks[:-1])] and blocks[-1][1] == 7
+    assert all(end - first == 1 or indptr[end] - indptr[first] <= 150 for first, end in blocks)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("memory", [1 << 20, 20_000])
+def test_the_order_of_a_graph_file_is_changed_as_in_memory(tmp_path, directed, memory):
+    """Written by the same writer: the files are the same, bit for bit."""
+    data = odd_graph(directed)
+    order = np.random.default_rng(2).permutation(data.num_nodes)
+    offsets, tools = np.array([0, 30, data.num_nodes]), {"numpy": np.__version__}
+    write_with_bar(tmp_path / "g.h5", data)
+    with GraphFile(tmp_path / "g.h5") as file:
+        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), order, offsets, buffer_bytes=100, versions=tools))
+        stored = load_graph(file, stored_edges=True)
+        found = external_reordered(stored, order, offsets, scratch_of(tmp_path, memory), Reporter(), tools)
+        write_with_bar(tmp_path / "b.h5", found)
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+@pytest.mark.parametrize("window, slab", [(1, 1), (4, 3), (100, 7)])
+def test_rows_are_scattered_to_their_places(tmp_path, window, slab):
+    rows = np.random.default_rng(3).standard_normal((40, 2)).astype(np.float16)
+    place = np.random.default_rng(4).permutation(40)
+    found = Scattered(rows, place, window, slab, scratch_of(tmp_path))
+    expected = np.empty_like(rows)
+    expected[place] = rows
+    assert np.array_equal(np.concatenate([found[start : start + 9] for start in range(0, 40, 9)]), expected)
+
+
+def generated(n=6000):
+    spec = Spec(n, 12, 4, 4, seed=3)
+    return canonical(GENERATORS["planted"].generate(spec), ImportOptions())
+
+
+def check_clusters(order, offsets, n, count):
+    assert np.array_equal(np.sort(order), np.arange(n))
+    assert len(offsets) == count + 1 and offsets[0] == 0 and offsets[-1] == n and (np.diff(offsets) > 0).all()
+
+
+def test_a_graph_that_fits_has_the_clusters_of_memory(tmp_path):
+    data = generated(2000)
+    expected = dissect(pattern_in_memory(data.edges, None), 40, metis.split, 5)
+    seen = []
+    found = external_clusters(
+        data.edges, None, 40, metis.split, 5, scratch_of(tmp_path, 1 << 30), Reporter(), seen.append
+    )
+    assert all(np.array_equal(one, other) for one, other in zip(expected, found))
+    assert sum(seen) == 40
+
+
+def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch):
+    """With one thread KaMinPar repeats itself: the clusters are those of a dissection that starts with KaMinPar."""
+    pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+    monkeypatch.setattr(kaminpar, "SMALL", 0)
+    data = generated()
+    whole = pattern_in_memory(data.edges, None)
+    first = []
+
+    def split(graph, weights, shares, seed):
+        first.append(graph.nnz)
+        return (kaminpar.split if len(first) == 1 else metis.split)(graph, weights, shares, seed)
+
+    expected = dissect(whole, 40, split, 5)
+    memory = whole.nnz * dissection.PART_BYTES // 2
+    found = external_clusters(data.edges, None, 40, metis.split, 5, scratch_of(tmp_path, memory), Reporter())
+    check_clusters(*found, data.num_nodes, 40)
+    assert all(np.array_equal(one, other) for one, other in zip(expected, found))
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [2, 4, 7, 15])
+def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
+    pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
+    data = generated()
+    memory = int(data.edges.indptr[-1]) * dissection.PART_BYTES // 2
+    save, saved = Scratch.save, []
+
+    def save_some(self, name, array):
+        if len(saved) >= after:
+            raise Stopped
+        save(self, name, array)
+        saved.append(name)
+
+    arguments = data.edges, None, 40, metis.split, 5
+    monkeypatch.setattr(Scratch, "save", save_some)
+    with pytest.raises(Stopped):
+        external_clusters(*arguments, scratch_of(tmp_path, memory), Reporter())
+    saved.clear()
+    after = 10**9
+    monkeypatch.setattr(Scratch, "save", save)
+    side = (
+        (tmp_path / "work" / "whole.side.npy").read_bytes() if (tmp_path / "work" / "whole.side.npy").exists() else None
+    )
+    found = external_clusters(
+        *arguments, scratch_of(tmp_path, 1 << 40), Reporter()
+    )  # more memory: a split one stays so
+    check_clusters(*found, data.num_nodes, 40)
+    assert side is None or (tmp_path / "work" / "whole.side.npy").read_bytes() == side
