@@ -86,6 +86,7 @@ class _Archive:
     def __init__(self, path: Path, archive: Any, scratch: Scratch, reporter: Reporter) -> None:
         self.path, self.archive, self.scratch, self.reporter = path, archive, scratch, reporter
         self.files: list[str] = list(archive.files)
+        self.block = min(BLOCK, max(scratch.memory // PART, 1 << 12))
 
     def array(self, name: str) -> np.ndarray | None:
         if name not in self.files:
@@ -129,13 +130,13 @@ class _Archive:
             ):
                 into = made.reshape(-1).view(np.uint8).data
                 place = 0
-                while block := file.read(min(BLOCK, len(into) - place)):
+                while block := file.read(min(self.block, len(into) - place)):
                     into[place : place + len(block)] = block
                     place += len(block)
                     progress(len(block))
                 if place < len(into):
                     raise EOFError(f"it ends after {place} of {len(into)} bytes")
-                while file.read(BLOCK):  # to the end, where the checksum is compared
+                while file.read(self.block):  # to the end, where the checksum is compared
                     pass
         array = self.scratch.load(key)
         return array.T if fortran else array
@@ -149,7 +150,7 @@ class _Archive:
             self.archive.zip.open(member) as file,
             self.reporter.bar(member.file_size, f"checking {name} of {self.path}", "B") as progress,
         ):
-            while block := file.read(BLOCK):
+            while block := file.read(self.block):
                 progress(len(block))
         self.scratch.save(key, np.zeros(0))
 
