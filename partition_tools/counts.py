@@ -11,7 +11,7 @@ from partition_tools.progress import Reporter
 
 #: The square root of 2^63: edges are sorted by the number destination * nodes + source.
 MOST_NODES = 3_037_000_499
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 
 
 def stated(value: np.typing.ArrayLike, where: str) -> int:

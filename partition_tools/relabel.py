@@ -5,11 +5,11 @@ close to one another a table over their range says it at once; else a binary sea
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from partition_tools.counts import blocks
+from partition_tools.counts import BLOCK, blocks
 from partition_tools.external.scratch import Scratch
 
 # A table over the range of ids may take this part of the memory.
@@ -28,19 +28,23 @@ def distinct(ids: Sequence[np.ndarray], scratch: Scratch) -> np.ndarray:
     if 0 <= low and high - low < min(scratch.memory // SHARE, 8 * sum(map(len, ids))):
         there = np.zeros(high - low + 1, bool)
         for each in ids:
-            for block in blocks(each):
+            for block in _blocks(each, scratch):
                 there[(block - low).astype(np.int64, copy=False)] = True
         found = np.flatnonzero(there)
         found += low
         return found.astype(ids[0].dtype, copy=False)
     parts, held = [np.zeros(0, ids[0].dtype)], 0
     for each in ids:
-        for block in blocks(each):
+        for block in _blocks(each, scratch):
             parts.append(np.unique(block))
             held += parts[-1].nbytes
             if held > max(scratch.memory // SHARE, 2 * parts[0].nbytes):
                 parts, held = [np.unique(np.concatenate(parts))], 0
     return np.unique(np.concatenate(parts))
+
+
+def _blocks(array: np.ndarray, scratch: Scratch) -> Iterator[np.ndarray]:
+    return blocks(array, min(BLOCK, max(scratch.memory // 64, 1 << 10)))
 
 
 def _range(ids: Sequence[np.ndarray]) -> tuple[int, int]:
@@ -76,7 +80,7 @@ class Places:
         key = f"source/place-of-{name}"
         if not self.scratch.done(key):
             with self.scratch.array(key, ids.shape, np.int64) as places:
-                for source, target in zip(blocks(ids), blocks(places)):
+                for source, target in zip(_blocks(ids, self.scratch), _blocks(places, self.scratch)):
                     target[:] = self._of(source)
         return self.scratch.load(key)
 

@@ -30,6 +30,8 @@ COMMENTS = ("#", "%")
 # Fields of `TableOptions` that tables beside a graph are described by, and those of archives.
 OF_TABLES = ("features", "labels", "splits", "node_types")
 OF_ARCHIVES = ("ignore", "split_column")
+# Tables in .npy files of more bytes are mapped.
+MAPPED = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ def read_table(
     path = Path(path)
     refuse_table(path)
     if path.suffix == ".npy":
-        values = load_npy(path)
+        values = load_npy(path, MAPPED)
         return None, values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1), None
     shape = layout(path)
     if shape.heading and all(field.lower() in data_words for field in shape.fields):
@@ -240,10 +242,14 @@ def read_table(
     return ids, frame.iloc[:, 1 if keyed else 0 :].to_numpy(), names
 
 
-def load_npy(path: str | Path) -> np.ndarray:
-    """The array of a .npy file. FormatError, with what to do, for one that is damaged or pickled."""
+def load_npy(path: str | Path, mapped: int | None = None) -> np.ndarray:
+    """The array of a .npy file; one of more than `mapped` bytes is mapped, read-only.
+
+    FormatError, with what to do, for one that is damaged or pickled.
+    """
     try:
-        return np.load(path, allow_pickle=False)
+        large = mapped is not None and Path(path).stat().st_size > mapped
+        return np.load(path, "r" if large else None, allow_pickle=False)
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # of the header's text
         hint = ""
         if "ickle" in str(error):

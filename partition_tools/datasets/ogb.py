@@ -66,7 +66,7 @@ DATASETS = (
         132_534,
         39_561_252,
         PAGE,
-        _places("ogbn-proteins", "proteinfunc_v4"),
+        _places("ogbn-proteins", "proteins"),
         _TEXT,
         _refused,
         split="refused: edge features",

@@ -21,7 +21,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.progress import Reporter
-from partition_tools.sources.scratch_arrays import is_large
+from partition_tools.sources.scratch_arrays import PART, is_large
 from partition_tools.tables import load_npy
 
 BLOCK = 1 << 22
@@ -69,12 +69,7 @@ def open_arrays(path: Path, scratch: Scratch, reporter: Reporter) -> Iterator[Ar
 
 def map_npy(path: Path, scratch: Scratch) -> np.ndarray:
     """The array of a .npy file, mapped and read-only if it is large. FormatError for one that is damaged or pickled."""
-    if not is_large(path.stat().st_size, scratch):
-        return load_npy(path)
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (*_DAMAGE, OSError):
-        return load_npy(path)  # which says what is wrong with it
+    return load_npy(path, scratch.memory // PART)
 
 
 class _Folder:
@@ -91,6 +86,7 @@ class _Archive:
     def __init__(self, path: Path, archive: Any, scratch: Scratch, reporter: Reporter) -> None:
         self.path, self.archive, self.scratch, self.reporter = path, archive, scratch, reporter
         self.files: list[str] = list(archive.files)
+        self.block = min(BLOCK, max(scratch.memory // PART, 1 << 12))
 
     def array(self, name: str) -> np.ndarray | None:
         if name not in self.files:
@@ -134,13 +130,13 @@ class _Archive:
             ):
                 into = made.reshape(-1).view(np.uint8).data
                 place = 0
-                while block := file.read(min(BLOCK, len(into) - place)):
+                while block := file.read(min(self.block, len(into) - place)):
                     into[place : place + len(block)] = block
                     place += len(block)
                     progress(len(block))
                 if place < len(into):
                     raise EOFError(f"it ends after {place} of {len(into)} bytes")
-                while file.read(BLOCK):  # to the end, where the checksum is compared
+                while file.read(self.block):  # to the end, where the checksum is compared
                     pass
         array = self.scratch.load(key)
         return array.T if fortran else array
@@ -154,7 +150,7 @@ class _Archive:
             self.archive.zip.open(member) as file,
             self.reporter.bar(member.file_size, f"checking {name} of {self.path}", "B") as progress,
         ):
-            while block := file.read(BLOCK):
+            while block := file.read(self.block):
                 progress(len(block))
         self.scratch.save(key, np.zeros(0))
 

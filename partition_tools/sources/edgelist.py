@@ -5,7 +5,6 @@ A file that is large beside the memory is parsed in blocks, into arrays of the s
 words is parsed at once.
 """
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,8 +47,10 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     names, heading = _columns(path, shape, tables)
     columns = None
     if shape.fields and is_large_table(path, scratch) and not _is_doubtful(shape, tables, relabel):
-        with contextlib.suppress(NotPlainNumbers):
+        try:
             columns = read_edges(path, shape, names, relabel, scratch, reporter)
+        except NotPlainNumbers:
+            reporter.stage(f"{path}: the ids are no plain numbers, so that it is read at once")
     if shape.fields:
         reporter.stage(f"{path}: {said(names, heading)}")
     if columns is None:

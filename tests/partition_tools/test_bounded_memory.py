@@ -1,7 +1,9 @@
 """An import in little memory, through mapped arrays and files of the scratch directory, writes the very same file."""
 
 import gzip
+import importlib
 import shutil
+import tracemalloc
 import zipfile
 
 import h5py
@@ -11,10 +13,11 @@ from partition_helpers import node_data, odd_graph, save_npz
 
 from hpcgnn.errors import FormatError
 from partition_tools import import_graph as module
+from partition_tools import tables
 from partition_tools.external.scratch import Scratch
 from partition_tools.import_graph import import_graph
 from partition_tools.progress import Reporter
-from partition_tools.sources import text_blocks
+from partition_tools.sources import SOURCES, text_blocks
 from partition_tools.sources.archives import open_arrays
 from partition_tools.tables import TableOptions
 
@@ -160,7 +163,8 @@ def write_text(path, text):
 
 @pytest.mark.parametrize("name", ["e.txt", "e.txt.gz"])
 @pytest.mark.parametrize("weight", ["whole", "real"])
-def test_edge_list(tmp_path, name, weight):
+def test_edge_list(tmp_path, monkeypatch, name, weight):
+    monkeypatch.setattr(tables, "MAPPED", 0)
     src, dst = odd_graph(edges=2000)
     random = np.random.default_rng(5)
     weights = random.integers(1, 9, len(src)) if weight == "whole" else random.random(len(src)).round(4)
@@ -247,3 +251,22 @@ def test_blocks_are_whole_lines(tmp_path, size, name, end):
         assert b"".join(found).decode() == "".join(text.splitlines(keepends=True)[skip:])
         assert all(block.endswith(b"\n") for block in found[:-1])
     assert sum(read) == (tmp_path / name).stat().st_size
+
+
+@pytest.mark.parametrize("relabel", [False, True])
+@pytest.mark.parametrize("spread", [3, 10**12], ids=["near", "far apart"])
+def test_little_memory_is_enough(tmp_path, relabel, spread):
+    """What a reader holds at its height is small beside the edges, whose ids are those of few nodes."""
+    importlib.import_module("pandas")  # whose own memory is not meant
+    random = np.random.default_rng(0)
+    src, dst = random.integers(0, 2000, (2, 300_000)) * (spread if relabel else 1)
+    write_edges(tmp_path / "e.txt", [src, dst])
+    np.savez_compressed(tmp_path / "g.npz", src=src, dst=dst, num_nodes=2000)
+    for source in ("edgelist", "npz")[: 1 if relabel else 2]:
+        work = scratch(tmp_path, 1 << 20)
+        tracemalloc.start()
+        path = tmp_path / ("e.txt" if source == "edgelist" else "g.npz")
+        raw = SOURCES[source].read(path, TableOptions(relabel=relabel), Reporter(), work)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(raw.src) == 300_000 and peak < 1 << 21 < src.nbytes, peak
