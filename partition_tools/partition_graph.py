@@ -18,19 +18,21 @@ from partition_tools.import_graph import check_target, write_with_bar
 from partition_tools.loading import load_graph
 from partition_tools.partitioners import METHODS
 from partition_tools.progress import Reporter
-from partition_tools.quality import cluster_graph, cluster_sizes, partition_quality
+from partition_tools.quality import cluster_graph, cluster_sizes, hub_warning, partition_quality
 from partition_tools.reorder import reordered
 
 HELP = "cluster the graph and map its clusters to ranks"
-BALANCES = ("nodes", "edges", "train")
+BALANCES = ("both", "nodes", "edges", "train")
 WARN_IMBALANCE = 1.05
 CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
+MOST_CLUSTERS = 8192  # unless the ranks need more: the cluster graph of a skewed graph grows with their square
 DESCRIPTION = (
     f"""Split a graph into K clusters with METIS, put its nodes in cluster order, and store for each number of
 ranks P a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites it; later
 calls only add maps, so one file serves a whole scaling study.
 
-K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_PER_CLUSTER}, but clusters get at least
+K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_PER_CLUSTER}, the latter at most
+{MOST_CLUSTERS} (the graph of the clusters of a skewed graph grows with their square), but clusters get at least
 {SMALLEST_CLUSTER} nodes as long as there are as many clusters as ranks. More clusters balance better; fewer are faster.
 
 methods:
@@ -53,7 +55,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="name of the partitioning in the file (default: the method)")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument(
-        "--balance", choices=BALANCES, default="nodes", help="what ranks get equal shares of (default nodes)"
+        "--balance",
+        choices=BALANCES,
+        default="both",
+        help="what ranks get equal shares of: nodes and in-edges (both, the default), one of them, or training nodes",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the result here and leave GRAPH as it is"
@@ -100,7 +105,7 @@ def parse_ranks(text: str) -> list[int]:
 
 def default_clusters(num_nodes: int, max_ranks: int) -> int:
     """K where the user does not choose: fine enough to balance the largest P, coarse enough to be clusters."""
-    wanted = max(CLUSTERS_PER_RANK * max_ranks, num_nodes // NODES_PER_CLUSTER)
+    wanted = max(CLUSTERS_PER_RANK * max_ranks, min(num_nodes // NODES_PER_CLUSTER, MOST_CLUSTERS))
     return max(min(wanted, num_nodes // SMALLEST_CLUSTER), max_ranks)
 
 
@@ -112,7 +117,7 @@ def partition_graph(
     method: str = "metis",
     name: str | None = None,
     seed: int = 0,
-    balance: str = "nodes",
+    balance: str = "both",
     output: str | Path | None = None,
     feature_buffer: float = 4.0,
     force: bool = False,
@@ -245,11 +250,16 @@ def _maps(
             "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
             "versions": " ".join(map(" ".join, versions(**_tool_versions()).items())),
         }
-        if quality.imbalance_nodes > WARN_IMBALANCE:
-            reporter.warn(
-                f"with {count} ranks the fullest has {quality.imbalance_nodes:.3f} times the mean number "
-                "of nodes; " + ("more clusters balance better" if balance == "nodes" else f"the map balances {balance}")
-            )
+        hub = hub_warning(data.edges.indptr, data.original_id, count)
+        if hub is not None:
+            reporter.warn(hub)
+        balanced = {"both": ("nodes", "edges")}.get(balance, (balance,))
+        for what, found in (("nodes", quality.imbalance_nodes), ("in-edges", quality.imbalance_edges)):
+            if found > WARN_IMBALANCE and (what == "nodes" or (hub is None and "edges" in balanced)):
+                advice = "more clusters balance better" if what[-5:] in balanced else f"the map balances {balance}"
+                reporter.warn(
+                    f"with {count} ranks the fullest has {found:.3f} times the mean number of {what}; {advice}"
+                )
         maps[count] = cluster_to_rank, attributes
     return maps
 

@@ -39,13 +39,32 @@ class Quality:
 
 
 def cluster_sizes(kind: str, offsets: np.ndarray, indptr: np.ndarray, split: np.ndarray) -> np.ndarray:
-    """Weight of each cluster, int64 (K,): its nodes, its in-edges, or its training nodes."""
+    """Weights of each cluster, int64 (K,): its nodes, its in-edges, or its training nodes; or (K, 2) with `both`, nodes
+    and in-edges.
+    """
     offsets = np.asarray(offsets)
+    if kind == "both":
+        return np.stack([cluster_sizes(each, offsets, indptr, split) for each in ("nodes", "edges")], axis=1)
     if kind == "nodes":
         return np.diff(offsets)
     if kind == "edges":
         return np.diff(np.asarray(indptr)[offsets])
     return np.diff(np.concatenate([[0], np.cumsum(split == 1)])[offsets])
+
+
+def hub_warning(indptr: np.ndarray, original_id: np.ndarray, num_ranks: int) -> str | None:
+    """What to say where one node has more in-edges than a rank's fair share, which no map of nodes can mend."""
+    degrees = np.diff(np.asarray(indptr))
+    if num_ranks == 1 or not len(degrees) or not degrees.any():
+        return None
+    hub = int(np.argmax(degrees))
+    least = int(degrees[hub]) * num_ranks / int(degrees.sum(dtype=np.int64))
+    if least <= 1:
+        return None
+    return (
+        f"node {int(original_id[hub])} (its original id) has {int(degrees[hub]):,} in-edges, more than the fair share "
+        f"of each of {num_ranks} ranks: the imbalance of edges is at least {least:.2f} however nodes are dealt"
+    )
 
 
 def cluster_graph(parts: np.ndarray, num_clusters: int, edges: Edges, directed: bool) -> Csr:

@@ -5,6 +5,6 @@ graph that has no clusters yet gets them. ranks(sizes, cluster_graph, num_ranks,
 nodes are always reordered, so that the result must go to a file of its own.
 """
 
-from partition_tools.partitioners import metis, random_clusters, random_nodes
+from partition_tools.partitioners import kaminpar, metis, random_clusters, random_nodes
 
-METHODS = {module.NAME: module for module in (metis, random_clusters, random_nodes)}
+METHODS = {module.NAME: module for module in (metis, kaminpar, random_clusters, random_nodes)}

@@ -1,0 +1,115 @@
+"""KaMinPar clusters by nested dissection: as METIS's, in a small part of the memory and on all cores.
+
+Gottesbüren, Heuer, Sanders, Schulz, Seemaier, "Deep Multilevel Graph Partitioning", ESA 2021; with the graph in memory
+compressed: Salwasser, Seemaier, Gottesbüren, Sanders, "Tera-Scale Multilevel Graph Partitioning", IPDPS 2025. The graph
+goes to KaMinPar as a file, into a process of its own: what it prints is caught, and its memory is given back. Parts
+that METIS splits sooner than a process starts are left to METIS.
+
+The seed is set, but threads race: with one thread a result can be repeated, with several it cannot.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import util
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.schema import Csr, Edges
+from hpcgnn.placement.clusters import map_clusters
+from partition_tools.partitioners import metis
+from partition_tools.partitioners.dissection import dissect, pattern
+from partition_tools.partitioners.parhip import write_parhip
+
+NAME = "kaminpar"
+HELP = "the same by KaMinPar: in less memory, on all cores; needs the extra `kaminpar`"
+NEW_FILE = False
+MISSING = "KaMinPar is not installed; pip install 'hpcgnn[kaminpar]', or use --method metis"
+MANY_PARTS = 64  # from here on the context for many parts
+MOST_PARTS = 256  # the library answers with a Python list: up to here its numbers are the interpreter's own
+SMALL = 1 << 20  # edges of a part that METIS splits sooner
+EPSILON = 0.03
+
+
+def installed() -> bool:
+    """Whether the package `kaminpar` can be imported. It is not: it would start threads."""
+    try:
+        return util.find_spec("kaminpar") is not None
+    except ValueError:  # what was loaded has no specification
+        return False
+
+
+def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
+    """Clusters to ranks, see `hpcgnn.placement.clusters.map_clusters`."""
+    return map_clusters(sizes, graph, num_ranks, seed)
+
+
+def clusters(
+    edges: Edges,
+    edges_out: Edges | None,
+    original_id: np.ndarray,
+    num_clusters: int,
+    seed: int,
+    progress: Callable[[int], object] = lambda count: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissect`. Raises GraphError where KaMinPar is not
+    installed.
+    """
+    if not installed():
+        raise GraphError(MISSING)
+    return dissect(pattern(edges, edges_out), num_clusters, split, seed, progress)
+
+
+def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
+    """KaMinPar, or METIS for small graphs, as a `dissection.Split`."""
+    if graph.nnz < SMALL:
+        return metis.split(graph, weights, shares, seed)
+    with tempfile.TemporaryDirectory(prefix="hpcgnn-kaminpar-") as folder:
+        path = Path(folder) / "graph.parhip"
+        heavy = graph.data.max() > 1
+        write_parhip(
+            path, graph.shape[0], np.diff(graph.indptr), [graph.indices], weights, [graph.data] if heavy else None
+        )
+        return kaminpar_split(path, len(shares), seed, shares=shares)
+
+
+def kaminpar_split(
+    parhip_path: str | Path,
+    num_parts: int,
+    seed: int = 0,
+    threads: int | None = None,
+    shares: np.ndarray | None = None,
+    epsilon: float = EPSILON,
+) -> np.ndarray:
+    """The part of each node of a ParHIP file, int32 (n,), values 0..num_parts-1; parts may come out empty.
+
+    threads: None for as many as this process may use. shares: relative weights of the parts (num_parts,), None for
+    equal ones. A part is at most `epsilon` above its share where the weights of the nodes allow it. The answer lies
+    beside the graph for a moment, in a file of 4 n bytes. Raises GraphError for more than MOST_PARTS parts, where
+    KaMinPar is not installed, and where it fails.
+    """
+    if not 1 <= num_parts <= MOST_PARTS:
+        raise GraphError(f"expected 1 to {MOST_PARTS} parts, got {num_parts}; split the parts again")
+    if not installed():
+        raise GraphError(MISSING)
+    path = Path(parhip_path)
+    answer = path.with_name(f"{path.name}.parts.npy")
+    given = np.ones(num_parts) if shares is None else np.asarray(shares, np.float64)
+    command = [sys.executable, "-m", "partition_tools.partitioners.kaminpar_process", str(path), str(answer)]
+    command += ["--seed", str(seed), "--threads", str(threads or len(os.sched_getaffinity(0)))]
+    command += ["--context", "terapart" if num_parts < MANY_PARTS else "terapart-largek", "--epsilon", repr(epsilon)]
+    command += ["--shares", *map(repr, (given / given.sum()).tolist())]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+            ended = f"by signal {-done.returncode}" if done.returncode < 0 else f"with code {done.returncode}"
+            raise GraphError(f"KaMinPar ended {ended} and said: {said}; --method metis does without it")
+        return np.load(answer)
+    finally:
+        answer.unlink(missing_ok=True)
