@@ -22,7 +22,8 @@ class Quality:
     """imbalance_*: heaviest rank over mean. edge_cut: directed edges between ranks. halo_rows_*: rows received
     forwards.
 
-    halo_rows_backward_total: rows received backwards; the same for undirected graphs.
+    halo_rows_backward_total: rows received backwards; the same for undirected graphs. *_by_rank: rows that each rank
+    receives and sends forwards, one number per rank.
     """
 
     num_ranks: int
@@ -32,6 +33,8 @@ class Quality:
     halo_rows_total: int
     halo_rows_max: int
     halo_rows_backward_total: int
+    halo_rows_by_rank: list[int]
+    sent_rows_by_rank: list[int]
 
     def attributes(self) -> dict[str, Any]:
         """As attributes of the map in the file."""
@@ -100,18 +103,26 @@ def partition_quality(
     rank_of = np.repeat(cluster_to_rank, np.diff(offsets))
     nodes = np.bincount(cluster_to_rank, np.diff(offsets), num_ranks)
     edge_loads = np.bincount(cluster_to_rank, np.diff(edges.indptr[offsets]), num_ranks)
-    halo, cut = _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of)
+    halo, sent, cut = _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of)
     backward = halo if edges_out is None else _halo(cluster_to_rank, num_ranks, offsets, edges_out, rank_of)[0]
     return Quality(
-        num_ranks, imbalance(nodes), imbalance(edge_loads), cut, int(halo.sum()), int(halo.max()), int(backward.sum())
+        num_ranks,
+        imbalance(nodes),
+        imbalance(edge_loads),
+        cut,
+        int(halo.sum()),
+        int(halo.max()),
+        int(backward.sum()),
+        halo.tolist(),
+        sent.tolist(),
     )
 
 
 def _halo(
     cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges, rank_of: np.ndarray
-) -> tuple[np.ndarray, int]:
-    """(halo rows of each rank int64 (P,), edges cut)."""
-    rows, cut = np.zeros(num_ranks, np.int64), 0
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """(rows that each rank receives int64 (P,), and sends, edges cut)."""
+    rows, sent, cut = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64), 0
     needed = np.zeros(len(rank_of), bool)
     for rank in range(num_ranks):
         needed[:] = False
@@ -119,8 +130,11 @@ def _halo(
             sources = edges.indices[edges.indptr[start] : edges.indptr[stop]]
             needed[sources] = True
             cut += int(np.count_nonzero(rank_of[sources] != rank))
-        rows[rank] = np.count_nonzero(needed & (rank_of != rank))
-    return rows, cut
+        owners = np.bincount(rank_of[needed], minlength=num_ranks)
+        owners[rank] = 0
+        rows[rank] = owners.sum()
+        sent += owners
+    return rows, sent, cut
 
 
 def ranges(offsets: np.ndarray, chosen: np.ndarray) -> list[tuple[int, int]]:
