@@ -4,7 +4,7 @@
 #
 #   bash env/test.sh [pytest options for every run]
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-setup_environment plot,import,test,docs
+setup_environment plot,import,kaminpar,test,docs
 cd "$project"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive HPCGNN_KERNELS=${HPCGNN_KERNELS:-native}
 # Nothing can hang for longer than this, whatever happens inside (seconds).

@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
+from partition_tools.forecast import LAYERS, WIDTH, balance, rank_forecast
 from partition_tools.loading import load_edges
 from partition_tools.progress import Reporter
 from partition_tools.quality import partition_quality
@@ -17,7 +18,9 @@ from partition_tools.quality import partition_quality
 SHOWN_TYPES = 12
 HELP = "show counts, degrees, clusters, partitionings and predicted traffic"
 DESCRIPTION = """Show what a graph file holds: counts, degrees, splits, classes, types, clusters, and for each stored
-partitioning balance, edges cut, halo rows and the bytes that one exchange of fp32 rows of --width features costs.
+partitioning edges cut, halo rows, the bytes that one exchange of fp32 rows of --width features costs, and how well
+ranks are balanced: in nodes, in-edges, halo rows received and sent, and predicted bytes and work. The prediction is for
+a network of --layers GraphSAGE layers of --width, and for comparison only.
 Peak memory: 8 n bytes, and 4 E more only for maps whose figures are not stored with them."""
 
 
@@ -28,20 +31,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--width",
         type=int,
-        default=256,
+        default=WIDTH,
         metavar="W",
-        help="features per row in the prediction of halo bytes (default 256)",
+        help=f"features per row in predictions (default {WIDTH})",
+    )
+    parser.add_argument(
+        "--layers",
+        type=int,
+        default=LAYERS,
+        metavar="L",
+        help=f"GraphSAGE layers in the prediction of bytes and work (default {LAYERS})",
     )
 
 
 def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
     """The sub-command itself; returns the exit code."""
-    info = inspect_graph(arguments.graph, arguments.width)
+    info = inspect_graph(arguments.graph, arguments.width, arguments.layers)
     print(json.dumps(info, indent=2) if arguments.json else describe(info))
     return 0
 
 
-def inspect_graph(path: str | Path, width: int = 256) -> dict[str, Any]:
+def inspect_graph(path: str | Path, width: int = WIDTH, layers: int = LAYERS) -> dict[str, Any]:
     """A dictionary of plain numbers and words; see `describe` for what they mean. Raises FormatError as `GraphFile`
     does."""
     with GraphFile(path) as file:
@@ -87,7 +97,7 @@ def inspect_graph(path: str | Path, width: int = 256) -> dict[str, Any]:
                 "internal_edge_fraction": _internal_fraction(file),
             },
             "partitionings": {
-                name: {str(count): _map(file, name, count, width) for count in counts}
+                name: {str(count): _map(file, name, count, width, layers) for count in counts}
                 for name, counts in file.partitionings().items()
             },
         }
@@ -142,19 +152,40 @@ def _internal_fraction(file: GraphFile) -> float | None:
     return float(weight[row == indices].sum() / weight.sum())
 
 
-def _map(file: GraphFile, name: str, count: int, width: int) -> dict[str, Any]:
+def _map(file: GraphFile, name: str, count: int, width: int, layers: int) -> dict[str, Any]:
     cluster_to_rank, attributes = file.cluster_map(name, count)
-    figures = {key: value.item() if hasattr(value, "item") else value for key, value in attributes.items()}
-    if "halo_rows_total" not in figures:
+    figures = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in attributes.items()}
+    offsets = file.read("clusters/offsets")
+    if "halo_rows_by_rank" not in figures:
         edges_out = None if file.meta.undirected else load_edges(file, "_out")
-        figures |= partition_quality(
-            cluster_to_rank, count, file.read("clusters/offsets"), load_edges(file), edges_out
-        ).attributes()
+        figures |= partition_quality(cluster_to_rank, count, offsets, load_edges(file), edges_out).attributes()
+    received, sent = (np.atleast_1d(figures.pop(f"{which}_rows_by_rank")) for which in ("halo", "sent"))
+    nodes = np.bincount(cluster_to_rank, np.diff(offsets), count)
+    pointers = file.read("topology/indptr", [(int(row), int(row) + 1) for row in offsets])
+    edges = np.bincount(cluster_to_rank, np.diff(pointers), count)
+    foretold = rank_forecast(nodes, edges, received, *_inputs(file), width, layers)
     return figures | {
         "width": width,
+        "layers": layers,
         "halo_bytes_per_layer": 4 * width * figures["halo_rows_total"],
         "halo_bytes_per_layer_max_rank": 4 * width * figures["halo_rows_max"],
+        "balance": {
+            "nodes": balance(nodes),
+            "edges": balance(edges),
+            "halo_rows_received": balance(received),
+            "halo_rows_sent": balance(sent),
+            "predicted_bytes": balance(foretold.bytes),
+            "predicted_seconds": balance(foretold.seconds),
+        },
     }
+
+
+def _inputs(file: GraphFile) -> tuple[float, float]:
+    """(features per node, bytes that they take); of sparse ones the entries, a number and a column each."""
+    if file.meta.sparse_features:
+        entries = file.shape("nodes/features_csr/data")[0] / max(file.meta.num_nodes, 1)
+        return entries, 8 * entries
+    return file.meta.num_features, file.meta.num_features * np.dtype(_dtype(file) or "f4").itemsize
 
 
 def describe(info: dict[str, Any]) -> str:
@@ -236,7 +267,31 @@ def describe(info: dict[str, Any]) -> str:
         floatfmt=".3f",
         stralign="right",
     )
-    return f"{text}\n\n{table}\nbytes per exchange: halo rows of {width} fp32 numbers, once per layer and direction"
+    return (
+        f"{text}\n\n{table}\nbytes per exchange: halo rows of {width} fp32 numbers, once per layer and direction\n\n"
+        f"{_balance_table(info)}"
+    )
+
+
+def _balance_table(info: dict[str, Any]) -> str:
+    rows, model = [], ""
+    for name, maps in info["partitionings"].items():
+        for count, figures in sorted(maps.items(), key=lambda item: int(item[0])):
+            found = figures["balance"]
+            model = f"{figures['layers']} GraphSAGE layers of {figures['width']}"
+            rows.append(
+                (
+                    name,
+                    int(count),
+                    *(found[what]["imbalance"] for what in ("nodes", "edges", "halo_rows_received", "halo_rows_sent")),
+                    _bytes(found["predicted_bytes"]["largest"]),
+                    found["predicted_bytes"]["imbalance"],
+                    found["predicted_seconds"]["imbalance"],
+                )
+            )
+    heading = ("largest rank / mean", "ranks", "nodes", "in-edges", "received", "sent", "bytes", "(imbalance)", "work")
+    table = tabulate(rows, heading, floatfmt=".3f", stralign="right")
+    return f"{table}\nreceived, sent: halo rows; bytes, work: foretold for {model}, to compare ranks and maps with"
 
 
 def _shown(sizes: dict[str, int]) -> str:

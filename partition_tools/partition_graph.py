@@ -1,6 +1,7 @@
 """The sub-command `partition`: cluster a graph once, then store as many maps of its clusters to ranks as are wanted."""
 
 import argparse
+import contextlib
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -15,34 +16,41 @@ from hpcgnn.graphfile.storage import GraphFile, add_partitionings
 from partition_tools.canonical import versions
 from partition_tools.claim import claimed
 from partition_tools.clustering import clustered
+from partition_tools.external.budget import memory_budget
 from partition_tools.external.scratch import fingerprint
 from partition_tools.import_graph import check_target, write_with_bar
 from partition_tools.loading import load_graph
 from partition_tools.partitioners import METHODS
+from partition_tools.partitioners.choice import choose
 from partition_tools.progress import Reporter
-from partition_tools.quality import cluster_graph, cluster_sizes, partition_quality
+from partition_tools.quality import cluster_graph, cluster_sizes, hub_warning, partition_quality
 from partition_tools.working import add_memory_options, working
 
 HELP = "cluster the graph and map its clusters to ranks"
-BALANCES = ("nodes", "edges", "train")
+AUTO = "auto"
+BALANCES = ("both", "nodes", "edges", "train")
 WARN_IMBALANCE = 1.05
 CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
+MOST_CLUSTERS = 8192  # unless the ranks need more: the cluster graph of a skewed graph grows with their square
 DESCRIPTION = (
-    f"""Split a graph into K clusters with METIS, put its nodes in cluster order, and store for each number of
-ranks P a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites it; later
-calls only add maps, so one file serves a whole scaling study.
+    f"""Split a graph into K clusters with METIS or KaMinPar, put its nodes in cluster order, and store for each number
+of ranks P a map of clusters to ranks under /partitionings/NAME/P. The first call on an imported file rewrites
+it; later calls only add maps, so one file serves a whole scaling study.
 
-K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_PER_CLUSTER}, but clusters get at least
+K defaults to the larger of {CLUSTERS_PER_RANK} x the largest P and n / {NODES_PER_CLUSTER}, the latter at most
+{MOST_CLUSTERS} (the graph of the clusters of a skewed graph grows with their square), but clusters get at least
 {SMALLEST_CLUSTER} nodes as long as there are as many clusters as ranks. More clusters balance better; fewer are faster.
 
 methods:
+  auto             metis, or kaminpar where METIS would not fit the memory or take much longer; the default
 """
     + "\n".join(f"  {name:16} {module.HELP}" for name, module in METHODS.items())
     + """
 
-Peak memory, first call: about 110 E + 60 n bytes in METIS (64-bit ids, all levels of its multigrid), or 12 E + 60 n
-bytes and the feature buffer (at most 4 n F bytes) while the file is rewritten, whichever is larger; 8 E more with
-weights and types, twice that for directed graphs. Later calls: about 6 E + 30 n bytes."""
+Peak memory, first call: 12 E + 60 n bytes, and in METIS 85 to 200 E (64-bit ids, all levels of its multigrid; the
+more the more skewed the degrees are) or in KaMinPar about 10 E; or 12 E + 60 n bytes and the feature buffer (at
+most 4 n F bytes) while the file is rewritten, whichever is larger; 8 E more with weights and types, twice that for
+directed graphs. Later calls: about 6 E + 30 n bytes."""
 )
 
 
@@ -51,11 +59,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graph", type=Path, metavar="GRAPH", help="graph file, changed in place unless -o is given")
     parser.add_argument("--ranks", required=True, metavar="LIST", help="numbers of ranks, such as 1,2,4,8")
     parser.add_argument("--clusters", type=int, metavar="K", help="number of clusters")
-    parser.add_argument("--method", choices=tuple(METHODS), default="metis")
-    parser.add_argument("--name", help="name of the partitioning in the file (default: the method)")
+    parser.add_argument("--method", choices=(AUTO, *METHODS), default=AUTO)
+    parser.add_argument(
+        "--name", help="name of the partitioning in the file (default: the method; for auto, the one that was taken)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument(
-        "--balance", choices=BALANCES, default="nodes", help="what ranks get equal shares of (default nodes)"
+        "--balance",
+        choices=BALANCES,
+        default="both",
+        help="what ranks get equal shares of: nodes and in-edges (both, the default), one of them, or training nodes",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the result here and leave GRAPH as it is"
@@ -105,7 +118,7 @@ def parse_ranks(text: str) -> list[int]:
 
 def default_clusters(num_nodes: int, max_ranks: int) -> int:
     """K where the user does not choose: fine enough to balance the largest P, coarse enough to be clusters."""
-    wanted = max(CLUSTERS_PER_RANK * max_ranks, num_nodes // NODES_PER_CLUSTER)
+    wanted = max(CLUSTERS_PER_RANK * max_ranks, min(num_nodes // NODES_PER_CLUSTER, MOST_CLUSTERS))
     return max(min(wanted, num_nodes // SMALLEST_CLUSTER), max_ranks)
 
 
@@ -114,10 +127,10 @@ def partition_graph(
     ranks: list[int],
     *,
     num_clusters: int | None = None,
-    method: str = "metis",
+    method: str = AUTO,
     name: str | None = None,
     seed: int = 0,
-    balance: str = "nodes",
+    balance: str = "both",
     output: str | Path | None = None,
     feature_buffer: float = 4.0,
     force: bool = False,
@@ -132,10 +145,10 @@ def partition_graph(
     """
     reporter = reporter or Reporter()
     _check_options(method, balance, seed, num_clusters, feature_buffer)
-    maker, name = METHODS[method], name or method
-    if "/" in name or name in (".", ".."):
+    maker = None if method == AUTO else METHODS[method]
+    if name is not None and ("/" in name or name in (".", "..")):
         raise ConfigError(f"the name of a partitioning must not contain a slash, got {name!r}")
-    if maker.NEW_FILE and output is None:
+    if maker is not None and maker.NEW_FILE and output is None:
         raise ConfigError(f"{method} reorders the nodes, so it needs a new file: say -o FILE")
     if output is not None and Path(output).resolve() == Path(path).resolve():
         raise FormatError(
@@ -155,7 +168,7 @@ def _partition(
     ranks: list[int],
     num_clusters: int | None,
     maker: Any,
-    name: str,
+    name: str | None,
     seed: int,
     balance: str,
     output: str | Path | None,
@@ -169,12 +182,15 @@ def _partition(
         n = file.meta.num_nodes
         if ranks[-1] > n:
             raise GraphError(f"{ranks[-1]} ranks are more than the {n} nodes of the graph; use fewer ranks")
-        fresh = maker.NEW_FILE or stored == 1 or (output is not None and num_clusters not in (None, stored))
+        always = maker is not None and maker.NEW_FILE
+        fresh = always or stored == 1 or (output is not None and num_clusters not in (None, stored))
         if fresh and num_clusters is None:
             num_clusters = default_clusters(n, ranks[-1])
         _check_clusters(path, n, stored, num_clusters, ranks, fresh)
         reporter.stage(f"reading {path}")
-        if fresh and num_clusters is not None and (num_clusters != stored or maker.NEW_FILE):
+        maker = maker or _automatic(file, fresh, memory, reporter)
+        name = name or maker.NAME
+        if fresh and num_clusters is not None and (num_clusters != stored or always):
             tools = {**file.meta.versions, **_tool_versions()}
             identity = [fingerprint(path), maker.NAME, num_clusters, seed, tools]
             with working(output or path, scratch, identity, memory, reporter) as work:
@@ -189,9 +205,20 @@ def _partition(
     return {p: attributes for p, (_, attributes) in maps.items()}
 
 
+def _automatic(file: GraphFile, fresh: bool, memory: int | None, reporter: Reporter) -> Any:
+    """What `auto` stands for: of a file with clusters the method that it already has maps of."""
+    if not fresh:
+        return METHODS["kaminpar" if "kaminpar" in file.partitionings().keys() - {"metis"} else "metis"]
+    degrees = np.diff(file.read("topology/indptr"))
+    if not file.meta.undirected:
+        degrees += np.diff(file.read("topology_out/indptr"))
+    memory = memory_budget(None) if memory is None else memory
+    return choose(file.meta.num_nodes, int(degrees.sum(dtype=np.int64)), degrees, memory, reporter)
+
+
 def _check_options(method: str, balance: str, seed: int, num_clusters: int | None, feature_buffer: float) -> None:
-    if method not in METHODS:
-        raise ConfigError(f"unknown method {method!r}; expected one of {', '.join(METHODS)}")
+    if method != AUTO and method not in METHODS:
+        raise ConfigError(f"unknown method {method!r}; expected one of {AUTO}, {', '.join(METHODS)}")
     if balance not in BALANCES:
         raise ConfigError(f"unknown balance {balance!r}; expected one of {', '.join(BALANCES)}")
     if not 0 <= seed < 2**31:
@@ -243,20 +270,26 @@ def _maps(
             "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
             "versions": " ".join(map(" ".join, versions(**_tool_versions()).items())),
         }
-        if quality.imbalance_nodes > WARN_IMBALANCE:
-            reporter.warn(
-                f"with {count} ranks the fullest has {quality.imbalance_nodes:.3f} times the mean number "
-                "of nodes; " + ("more clusters balance better" if balance == "nodes" else f"the map balances {balance}")
-            )
+        hub = hub_warning(data.edges.indptr, data.original_id, count)
+        if hub is not None:
+            reporter.warn(hub)
+        balanced = {"both": ("nodes", "edges")}.get(balance, (balance,))
+        for what, found in (("nodes", quality.imbalance_nodes), ("in-edges", quality.imbalance_edges)):
+            if found > WARN_IMBALANCE and (what == "nodes" or (hub is None and "edges" in balanced)):
+                advice = "more clusters balance better" if what[-5:] in balanced else f"the map balances {balance}"
+                reporter.warn(
+                    f"with {count} ranks the fullest has {found:.3f} times the mean number of {what}; {advice}"
+                )
         maps[count] = cluster_to_rank, attributes
     return maps
 
 
 def _tool_versions() -> dict[str, str]:
-    try:
-        return {"pymetis": metadata.version("pymetis")}
-    except metadata.PackageNotFoundError:
-        return {}
+    found = {}
+    for name in ("pymetis", "kaminpar"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def quality_table(results: Mapping[int, Mapping[str, Any]]) -> str:

@@ -22,7 +22,8 @@ class Quality:
     """imbalance_*: heaviest rank over mean. edge_cut: directed edges between ranks. halo_rows_*: rows received
     forwards.
 
-    halo_rows_backward_total: rows received backwards; the same for undirected graphs.
+    halo_rows_backward_total: rows received backwards; the same for undirected graphs. *_by_rank: rows that each rank
+    receives and sends forwards, one number per rank.
     """
 
     num_ranks: int
@@ -32,6 +33,8 @@ class Quality:
     halo_rows_total: int
     halo_rows_max: int
     halo_rows_backward_total: int
+    halo_rows_by_rank: list[int]
+    sent_rows_by_rank: list[int]
 
     def attributes(self) -> dict[str, Any]:
         """As attributes of the map in the file."""
@@ -39,13 +42,32 @@ class Quality:
 
 
 def cluster_sizes(kind: str, offsets: np.ndarray, indptr: np.ndarray, split: np.ndarray) -> np.ndarray:
-    """Weight of each cluster, int64 (K,): its nodes, its in-edges, or its training nodes."""
+    """Weights of each cluster, int64 (K,): its nodes, its in-edges, or its training nodes; or (K, 2) with `both`, nodes
+    and in-edges.
+    """
     offsets = np.asarray(offsets)
+    if kind == "both":
+        return np.stack([cluster_sizes(each, offsets, indptr, split) for each in ("nodes", "edges")], axis=1)
     if kind == "nodes":
         return np.diff(offsets)
     if kind == "edges":
         return np.diff(np.asarray(indptr)[offsets])
     return np.diff(np.concatenate([[0], np.cumsum(split == 1)])[offsets])
+
+
+def hub_warning(indptr: np.ndarray, original_id: np.ndarray, num_ranks: int) -> str | None:
+    """What to say where one node has more in-edges than a rank's fair share, which no map of nodes can mend."""
+    degrees = np.diff(np.asarray(indptr))
+    if num_ranks == 1 or not len(degrees) or not degrees.any():
+        return None
+    hub = int(np.argmax(degrees))
+    least = int(degrees[hub]) * num_ranks / int(degrees.sum(dtype=np.int64))
+    if least <= 1:
+        return None
+    return (
+        f"node {int(original_id[hub])} (its original id) has {int(degrees[hub]):,} in-edges, more than the fair share "
+        f"of each of {num_ranks} ranks: the imbalance of edges is at least {least:.2f} however nodes are dealt"
+    )
 
 
 def cluster_graph(parts: np.ndarray, num_clusters: int, edges: Edges, directed: bool) -> Csr:
@@ -81,18 +103,26 @@ def partition_quality(
     rank_of = np.repeat(cluster_to_rank, np.diff(offsets))
     nodes = np.bincount(cluster_to_rank, np.diff(offsets), num_ranks)
     edge_loads = np.bincount(cluster_to_rank, np.diff(edges.indptr[offsets]), num_ranks)
-    halo, cut = _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of)
+    halo, sent, cut = _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of)
     backward = halo if edges_out is None else _halo(cluster_to_rank, num_ranks, offsets, edges_out, rank_of)[0]
     return Quality(
-        num_ranks, imbalance(nodes), imbalance(edge_loads), cut, int(halo.sum()), int(halo.max()), int(backward.sum())
+        num_ranks,
+        imbalance(nodes),
+        imbalance(edge_loads),
+        cut,
+        int(halo.sum()),
+        int(halo.max()),
+        int(backward.sum()),
+        halo.tolist(),
+        sent.tolist(),
     )
 
 
 def _halo(
     cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges, rank_of: np.ndarray
-) -> tuple[np.ndarray, int]:
-    """(halo rows of each rank int64 (P,), edges cut)."""
-    rows, cut = np.zeros(num_ranks, np.int64), 0
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """(rows that each rank receives int64 (P,), and sends, edges cut)."""
+    rows, sent, cut = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64), 0
     needed = np.zeros(len(rank_of), bool)
     for rank in range(num_ranks):
         needed[:] = False
@@ -100,8 +130,11 @@ def _halo(
             sources = edges.indices[edges.indptr[start] : edges.indptr[stop]]
             needed[sources] = True
             cut += int(np.count_nonzero(rank_of[sources] != rank))
-        rows[rank] = np.count_nonzero(needed & (rank_of != rank))
-    return rows, cut
+        owners = np.bincount(rank_of[needed], minlength=num_ranks)
+        owners[rank] = 0
+        rows[rank] = owners.sum()
+        sent += owners
+    return rows, sent, cut
 
 
 def ranges(offsets: np.ndarray, chosen: np.ndarray) -> list[tuple[int, int]]:

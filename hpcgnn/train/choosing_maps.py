@@ -5,10 +5,12 @@ import numpy as np
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
+from hpcgnn.graphfile.schema import Csr
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.clusters import deal_clusters, map_clusters
 
 MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
+DEFAULT_MAPS = "metis", "kaminpar"  # names of what `partition` makes by default, in the order of preference
 
 
 def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str, np.ndarray]:
@@ -21,10 +23,24 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
             return name, found
         made = None
         if comm.rank == 0:
-            offsets = file.read("clusters/offsets", dtype=np.int64)
             seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
-            made = map_clusters(np.diff(offsets), file.cluster_graph(), comm.size, seed)
+            graph = file.cluster_graph()
+            made = map_clusters(cluster_loads(file, graph), graph, comm.size, seed)
     return name, comm.broadcast_object(made)
+
+
+def cluster_loads(file: GraphFile, graph: Csr) -> np.ndarray:
+    """What ranks get equal shares of, int64 (K, 2): nodes and in-edges of each cluster. graph: the file's, of clusters.
+
+    The rows of an undirected graph's cluster graph sum to the in-edges. A directed one's hold out-edges too, so the
+    pointers at the borders of the clusters are read.
+    """
+    offsets = file.read("clusters/offsets", dtype=np.int64)
+    if file.meta.undirected and graph.data is not None:
+        edges = np.diff(np.concatenate([[0], np.cumsum(graph.data, dtype=np.int64)])[graph.indptr])
+    else:
+        edges = np.diff(file.read("topology/indptr", [(int(row), int(row) + 1) for row in offsets], np.int64))
+    return np.stack([np.diff(offsets), edges], axis=1)
 
 
 def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarray | None]:
@@ -33,8 +49,9 @@ def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarr
     """
     stored, wanted = file.partitionings(), config.data.partition
     fitting = [name for name, numbers in stored.items() if ranks in numbers]
-    # `metis` is what `partition` makes by default; any other single fitting map will do as well.
-    name = wanted or ("metis" if "metis" in fitting or len(fitting) != 1 else fitting[0])
+    # What `partition` makes by default; any other single fitting map will do as well.
+    usual = [name for name in DEFAULT_MAPS if name in fitting]
+    name = wanted or (usual or (fitting if len(fitting) == 1 else []) or DEFAULT_MAPS)[0]
     if ranks > file.meta.num_clusters:
         raise ConfigError(
             f"{ranks} ranks are more than the {file.meta.num_clusters} clusters of {file.path}; start fewer "

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.graphfile.schema import Edges
-from partition_tools.external.pattern import Pattern, parts_of, whole_pattern
+from partition_tools.external.pattern import BLOCK, Pattern, parts_of, whole_pattern
 from partition_tools.external.scratch import Scratch
 from partition_tools.partitioners.dissection import BRANCHES, Split, dissect, enough
 from partition_tools.partitioners.kaminpar import kaminpar_split
@@ -64,7 +64,7 @@ def _side(part: Pattern, shares: np.ndarray, seed: int, scratch: Scratch, report
         reporter.stage(f"splitting {len(part.nodes):,} nodes, {part.num_entries:,} edges into {len(shares)} parts")
         path = scratch.directory / f"{part.name}.parhip"
         try:
-            write_parhip(path, len(part.nodes), part.degrees, part.blocks(), part.weights)
+            write_parhip(path, len(part.nodes), part.degrees, part.blocks(), part.weights, part.edge_weights())
             side = kaminpar_split(path, len(shares), seed, shares=shares)
         finally:
             path.unlink(missing_ok=True)
@@ -82,10 +82,11 @@ def _in_memory(
         progress(1)
         return [part.nodes]
     if not scratch.done(f"{name}.offsets"):
-        indices = np.array(part.indices)
-        graph = scipy.sparse.csr_matrix(
-            (np.ones(len(indices), bool), indices, part.indptr), shape=(len(part.nodes),) * 2
-        )
+        indices, heavy = np.array(part.indices), part.edge_weights()
+        values = np.ones(len(indices), np.uint8)
+        for start, some in [] if heavy is None else zip(range(0, len(indices), BLOCK), heavy):
+            values[start : start + len(some)] = some
+        graph = scipy.sparse.csr_matrix((values, indices, part.indptr), shape=(len(part.nodes),) * 2)
         order, offsets = dissect(graph, count, split, seed, progress, part.weights)
         scratch.save(f"{name}.order", order)
         scratch.save(f"{name}.offsets", offsets)

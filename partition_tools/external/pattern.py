@@ -14,7 +14,7 @@ from partition_tools.edges import index_dtype
 from partition_tools.external.csr import edge_rows
 from partition_tools.external.scratch import Scratch
 from partition_tools.external.sorting import in_order
-from partition_tools.partitioners.dissection import node_weights
+from partition_tools.partitioners.dissection import edge_pull, edge_weights, is_skewed, node_weights
 from partition_tools.progress import Reporter
 
 #: Edges of a block of rows, or one row where a row has more.
@@ -26,7 +26,8 @@ class Pattern:
     """CSR rows of a part of a graph, whose columns are in a file of `scratch`.
 
     name: of its files. nodes: int64 (m,), the nodes of the whole graph that it has. indptr: int64 (m + 1,). weights:
-    int64 (m,), what each node counts for in a split, by its degree in the whole graph.
+    int64 (m,), what each node counts for in a split, by its degree in the whole graph. pull: uint8 (m,), what it adds
+    to the weights of its edges (`dissection.edge_pull`), or None where all edges weigh the same.
     """
 
     scratch: Scratch
@@ -34,6 +35,7 @@ class Pattern:
     nodes: np.ndarray
     indptr: np.ndarray
     weights: np.ndarray
+    pull: np.ndarray | None
 
     @property
     def num_entries(self) -> int:
@@ -55,6 +57,12 @@ class Pattern:
         indices = self.indices
         for start in range(0, len(indices), BLOCK):
             yield indices[start : start + BLOCK]
+
+    def edge_weights(self) -> Iterator[np.ndarray] | None:
+        """Weights uint8 of the edges in the order of the indices, block by block, or None for ones."""
+        if self.pull is None:
+            return None
+        return (weights for _, weights in edge_weights(self.pull, self.indptr, self.blocks()))
 
     def forget(self) -> None:
         """Give the space of the edges back."""
@@ -110,7 +118,9 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
                 advance(int(both[end] - both[first]))
         scratch.save("whole.indptr", np.cumsum(counts))
     indptr = np.array(scratch.load("whole.indptr"))
-    return Pattern(scratch, "whole", np.arange(n), indptr, node_weights(np.diff(indptr)))
+    degrees = np.diff(indptr)
+    pull = edge_pull(degrees) if is_skewed(degrees) else None
+    return Pattern(scratch, "whole", np.arange(n), indptr, node_weights(degrees), pull)
 
 
 def parts_of(whole: Pattern, side: np.ndarray, num_parts: int, reporter: Reporter) -> list[Pattern]:
@@ -153,5 +163,6 @@ def parts_of(whole: Pattern, side: np.ndarray, num_parts: int, reporter: Reporte
     for name, start, stop in zip(names, starts, starts[1:]):
         there = order[start:stop]
         indptr = np.array(scratch.load(f"{name}.indptr"))
-        parts.append(Pattern(scratch, name, whole.nodes[there], indptr, whole.weights[there]))
+        pull = None if whole.pull is None else whole.pull[there]
+        parts.append(Pattern(scratch, name, whole.nodes[there], indptr, whole.weights[there], pull))
     return parts

@@ -71,7 +71,10 @@ def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarra
         return metis.split(graph, weights, shares, seed)
     with tempfile.TemporaryDirectory(prefix="hpcgnn-kaminpar-") as folder:
         path = Path(folder) / "graph.parhip"
-        write_parhip(path, graph.shape[0], np.diff(graph.indptr), [graph.indices], weights)
+        heavy = graph.data.max() > 1
+        write_parhip(
+            path, graph.shape[0], np.diff(graph.indptr), [graph.indices], weights, [graph.data] if heavy else None
+        )
         return kaminpar_split(path, len(shares), seed, shares=shares)
 
 

@@ -2,18 +2,19 @@
 
 A file holds three 64-bit numbers (version bits, nodes, directed edges), one offset for each node and one for the end,
 counted in bytes from the start of the file, then the neighbours of node 0, of node 1 and so on, then the weights of the
-nodes. The version bits say what is left out or narrow (KaHIP v3, User Guide, section 3). The adjacency comes from an
-iterator, so a graph that does not fit memory can be written.
+nodes and of the edges. The version bits say what is left out or narrow (KaHIP v3, User Guide, section 3). The adjacency
+comes from an iterator, so a graph that does not fit memory can be written.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from hpcgnn.errors import GraphError
 
-NO_EDGE_WEIGHTS, NO_NODE_WEIGHTS, NARROW_NODES, NARROW_NODE_WEIGHTS = 1, 2, 8, 16
+NO_EDGE_WEIGHTS, NO_NODE_WEIGHTS, NARROW_NODES, NARROW_NODE_WEIGHTS, NARROW_EDGE_WEIGHTS = 1, 2, 8, 16, 32
 HEADING = 3
 _NARROW = 1 << 32
 _ROWS = 1 << 20
@@ -25,13 +26,15 @@ def write_parhip(
     num_neighbours: np.ndarray,
     blocks: Iterable[np.ndarray],
     vertex_weights: np.ndarray | None = None,
+    edge_weights: Iterable[np.ndarray] | None = None,
 ) -> None:
     """Write an undirected graph.
 
     num_neighbours: int64 (n,), how many each node has. blocks: the neighbours, int, row after row, cut anywhere; their
     lengths sum to that of num_neighbours. The graph must be symmetric, without self loops and parallel edges; this is
-    not checked. vertex_weights: positive int (n,), or None for ones. Memory: one block, and rows by the million. Raises
-    GraphError where counts do not agree, and OSError as files do.
+    not checked. vertex_weights: positive int (n,), or None for ones. edge_weights: positive int below 2^32, in blocks
+    in the order of the neighbours, iterated over when those are written, or None for ones. Memory: one block, and rows
+    by the million. Raises GraphError where counts do not agree, and OSError as files do.
     """
     num_neighbours = np.asarray(num_neighbours)
     if len(num_neighbours) != num_nodes or (vertex_weights is not None and len(vertex_weights) != num_nodes):
@@ -43,8 +46,9 @@ def write_parhip(
     narrow = num_nodes < _NARROW
     width: type = np.uint32 if narrow else np.uint64
     heavy = vertex_weights is not None and num_nodes and int(vertex_weights.max()) >= _NARROW
-    version = NO_EDGE_WEIGHTS | (NARROW_NODES if narrow else 0) | (0 if heavy else NARROW_NODE_WEIGHTS)
+    version = (NARROW_NODES if narrow else 0) | (0 if heavy else NARROW_NODE_WEIGHTS) | NARROW_EDGE_WEIGHTS
     version |= NO_NODE_WEIGHTS if vertex_weights is None else 0
+    version |= NO_EDGE_WEIGHTS if edge_weights is None else 0
     with open(path, "wb") as file:
         np.array([version, num_nodes, expected], np.uint64).tofile(file)
         at = np.uint64(8 * (HEADING + num_nodes + 1))
@@ -56,12 +60,18 @@ def write_parhip(
             np.concatenate([[at], ends[:-1]]).astype(np.uint64).tofile(file)
             at = ends[-1]
         np.array([at], np.uint64).tofile(file)
-        written = 0
-        for block in blocks:
-            np.asarray(block).astype(width).tofile(file)
-            written += len(block)
-        if written != expected:
-            raise GraphError(f"expected {expected} neighbours of {num_nodes} nodes, got {written}")
+        _write_blocks(file, blocks, width, expected, "neighbours")
         if vertex_weights is not None:
             for start in range(0, num_nodes, _ROWS):
                 vertex_weights[start : start + _ROWS].astype(np.uint64 if heavy else np.uint32).tofile(file)
+        if edge_weights is not None:
+            _write_blocks(file, edge_weights, np.uint32, expected, "edge weights")
+
+
+def _write_blocks(file: BinaryIO, blocks: Iterable[np.ndarray], dtype: type, expected: int, what: str) -> None:
+    written = 0
+    for block in blocks:
+        np.asarray(block).astype(dtype).tofile(file)
+        written += len(block)
+    if written != expected:
+        raise GraphError(f"expected {expected} {what}, got {written}")

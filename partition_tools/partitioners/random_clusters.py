@@ -15,4 +15,4 @@ clusters = metis.clusters
 
 def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
     """Clusters to ranks, see `hpcgnn.placement.clusters.deal_clusters`."""
-    return deal_clusters(sizes, num_ranks, seed)
+    return deal_clusters(sizes if sizes.ndim == 1 else sizes[:, 0], num_ranks, seed)

@@ -18,7 +18,8 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.graphfile.schema import Csr, Edges
-from hpcgnn.placement.clusters import map_clusters, metis
+from hpcgnn.placement.clusters import map_clusters
+from partition_tools.partitioners import metis
 from partition_tools.partitioners.dissection import dissect, node_weights, pattern
 from partition_tools.quality import cluster_graph
 
@@ -74,16 +75,11 @@ def restreamed_clusters(
     matrix.setdiag(0)
     matrix.eliminate_zeros()
     block_weights = np.bincount(blocks, weights, count).astype(np.int64)
-    block_order, block_offsets = dissect(matrix, num_clusters, _split, seed, progress, block_weights)
+    block_order, block_offsets = dissect(matrix, num_clusters, metis.split, seed, progress, block_weights)
     place = np.empty(count, np.int32)
     place[block_order] = np.arange(count)
     nodes_before = np.concatenate([[0], np.cumsum(np.bincount(place[blocks], minlength=count))])
     return np.argsort(place[blocks], kind="stable"), nodes_before[block_offsets]
-
-
-def _split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
-    """METIS with the number of edges between two blocks, as a `dissection.Split`."""
-    return metis(graph.indptr, graph.indices, graph.data, len(shares), seed, vertex_weights=weights, shares=shares)
 
 
 def _buffers(graph: Edges) -> Iterable[Buffer]:
