@@ -15,23 +15,12 @@ from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.local import LocalGraph, build_adjacency
+from hpcgnn.graph.opening import check_trainable, read_clusters
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.graphfile.structure import check_structure
 from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
-
-
-def check_trainable(file: GraphFile) -> None:
-    """GraphError if there is nothing to train from or on, FormatError if the file is not what its attributes
-    promise.
-    """
-    check_structure(file)
-    if file.meta.num_features == 0:
-        raise GraphError(f"{file.path} has no node features; import it with a feature table (--features)")
-    if file.meta.num_classes == 0:
-        raise GraphError(f"{file.path} has no labels to train on; import it with labels (--labels)")
 
 
 def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> tuple[np.ndarray, list[tuple[int, int]]]:
@@ -171,13 +160,11 @@ def load_local_graph(
     ranks together, for corrupted files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
+    with watch("load"):
+        offsets = read_clusters(file, comm)
     with watch("load"), comm.together("reading the graph"):
-        check_trainable(file)
-        offsets = file.read("clusters/offsets", dtype=np.int64)
-        if offsets[0] != 0 or offsets[-1] != file.meta.num_nodes or (np.diff(offsets) < 0).any():
-            raise FormatError(
-                f"{file.path}: clusters/offsets do not run from 0 to {file.meta.num_nodes}; the file is corrupted"
-            )
+        if not file.shared:
+            check_trainable(file)
         if len(cluster_to_rank) == file.meta.num_nodes != file.meta.num_clusters:
             offsets = np.arange(file.meta.num_nodes + 1)
         ownership = Ownership(offsets, cluster_to_rank, comm.size)
