@@ -195,7 +195,8 @@ class GraphFile:
                 f"no graph file at {self.path}: expected an HDF5 file made by `python -m partition_tools`"
             )
         try:
-            self.file = h5py.File(self.path, "r", libver="latest", locking="best-effort")
+            # A cache of one chunk: rows are asked for in the order of the chunks, each dataset after the other.
+            self.file = h5py.File(self.path, "r", libver="latest", locking="best-effort", rdcc_nbytes=CHUNK_BYTES)
         except OSError as error:
             raise FormatError(
                 f"{self.path} is not a readable HDF5 file (truncated, corrupted or foreign): {error}; make it "
@@ -315,18 +316,24 @@ class GraphFile:
         out = np.empty(
             (sum(stop - start for start, stop in ranges), *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("=")
         )
+        # HDF5 makes one floating-point type of another several times slower than numpy.
+        direct = number is None and (out.dtype.kind != "f" or out.dtype == dataset.dtype)
+        between = dataset.dtype.newbyteorder("=") if out.dtype.kind == "f" else out.dtype
         row, row_bytes = 0, max(1, out[:1].nbytes)
         chunk = dataset.chunks[0] if dataset.chunks else max(1, CHUNK_BYTES // row_bytes)
-        most = max(1, (PIECE_BYTES if number is None else MOST_CHUNKS * CHUNK_BYTES) // row_bytes)
+        most = max(1, (PIECE_BYTES if direct else MOST_CHUNKS * CHUNK_BYTES) // row_bytes)
         try:
             for piece in pieces(ranges, chunk, most):
                 wanted = np.s_[row : row + piece.num_rows]
-                if number is None and piece.whole:
+                if direct and piece.whole:
                     dataset.read_direct(out, np.s_[piece.start : piece.stop], wanted)
                 else:
-                    around = np.empty((piece.stop - piece.start, *out.shape[1:]), out.dtype)
+                    around = np.empty((piece.stop - piece.start, *out.shape[1:]), between)
                     dataset.read_direct(around, np.s_[piece.start : piece.stop])
-                    out[wanted if number is None else number[wanted]] = around if piece.whole else around[piece.rows()]
+                    with np.errstate(over="ignore"):  # what is too large becomes infinite
+                        out[wanted if number is None else number[wanted]] = (
+                            around if piece.whole else around[piece.rows()]
+                        )
                 row = wanted.stop
                 self.progress()
         except (OSError, RuntimeError) as error:

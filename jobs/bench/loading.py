@@ -164,9 +164,9 @@ def load(session, config):
         peak.reset()
         started, read = time.perf_counter(), bytes_read()
         yield
-        found[f"seconds_{phase}"] = time.perf_counter() - started
-        found[f"growth_{phase}"] = peak.read() - before
-        found[f"read_{phase}"] = bytes_read()[0] - read[0]
+        found[f"seconds_{phase}"] = found.get(f"seconds_{phase}", 0.0) + time.perf_counter() - started
+        found[f"growth_{phase}"] = max(found.get(f"growth_{phase}", 0), peak.read() - before)
+        found[f"read_{phase}"] = found.get(f"read_{phase}", 0) + bytes_read()[0] - read[0]
 
     with contextlib.ExitStack() as stack:
         with watch("open"):
