@@ -187,10 +187,13 @@ def load_local_graph(
             del offsets, ownership
             order = interior_last(directions, comm.rank)
     # What is needed beside the edges to make their blocks is gone before the features, the largest part, are read.
+    loop_type = file.meta.num_edge_types
     with watch("plan"):
-        alike = order, comm, cap, self_loops, dtype, keep_edges, file.meta.num_edge_types
-        inward = build_adjacency(directions.pop(0), *alike)
-        outward = build_adjacency(directions.pop(0), *alike) if directions else inward
+        # Named one by one: a call with *arguments would hold the edges until it returns.
+        inward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
+        outward = inward
+        if directions:
+            outward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
     with watch("load"), comm.together("reading the graph"):
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
         labels, split = read_labels(file, ranges, order.number)
