@@ -1,7 +1,7 @@
 """No rank holds anything as long as all nodes, whatever its share: the rule that lets a graph be larger than a rank.
 
 All nodes but a few hundred belong to the last rank. What the other ranks allocate is then small at any time, unless it
-is as long as all nodes: even one byte for each of them shows.
+is as long as all nodes: one byte for each of them shows in a tensor, and two in what Python and numpy hold.
 """
 
 import gc
@@ -24,17 +24,15 @@ from .training import CHOICES, configure
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-NODES = 1 << 21
+NODES = 1 << 20
 # Of every rank but the last one, in clusters.
 FEW, CLUSTERS = 400, 8
 CASES = {
     "sar": {"model": "gcn", "norm": "batch", "dropout": 0.3, "prune": "auto"},
-    "attention": {"model": "gat", "heads": 2, "halo_dtype": "int8"},
-    "directed": {"model": "sage", "directed": True},
     "types": {"model": "rgcn", "directed": True},
     "bns": {"model": "gcn", "schedule": "bns", "boundary_rate": 0.5},
     "lazy": {"model": "gcn", "schedule": "lazy", "layer_epochs": "1"},
-    "stale": {"model": "gcn", "schedule": "stale"},
+    "stale": {"model": "gat", "schedule": "stale", "heads": 2, "halo_dtype": "int8"},
     "tma": {"model": "gcn", "schedule": "tma", "average_steps": 1},
 }
 
@@ -76,11 +74,12 @@ def paths(comm, session_path):
     if comm.rank == 0:
         for directed, path in found.items():
             write(path, directed, comm.size)
+        write(session_path / "nodes-small.h5", True, comm.size, comm.size * FEW)
     comm.barrier()
-    return found
+    return {**found, "small": session_path / "nodes-small.h5"}
 
 
-def write(path, directed, ranks):
+def write(path, directed, ranks, nodes=NODES):
     random, few = np.random.default_rng(1), FEW * ranks
     ends = random.integers(0, few, (2, 6 * few))
     if not directed:
@@ -88,20 +87,20 @@ def write(path, directed, ranks):
 
     def grouped(by, other):
         order = np.lexsort((other, by))
-        indptr = np.zeros(NODES + 1, np.int64)
-        np.cumsum(np.bincount(by, minlength=NODES), out=indptr[1:])
+        indptr = np.zeros(nodes + 1, np.int64)
+        np.cumsum(np.bincount(by, minlength=nodes), out=indptr[1:])
         kinds = (by[order] + other[order]).astype(np.int32) % 3 if directed else None
         return Edges(indptr, other[order].astype(np.int32), type=kinds)
 
     sizes = np.full(CLUSTERS * ranks, FEW // CLUSTERS)
-    sizes[-1] += NODES - sizes.sum()
+    sizes[-1] += nodes - sizes.sum()
     data = GraphData(
         edges=grouped(ends[1], ends[0]),
         edges_out=grouped(ends[0], ends[1]) if directed else None,
-        features=random.random((NODES, 1), np.float32).astype(np.float16),
-        labels=np.arange(NODES) % 2,
-        split=(1 + np.arange(NODES) % 3).astype(np.uint8),
-        original_id=np.arange(NODES)[::-1],
+        features=random.random((nodes, 1), np.float32).astype(np.float16),
+        labels=np.arange(nodes) % 2,
+        split=(1 + np.arange(nodes) % 3).astype(np.uint8),
+        original_id=np.arange(nodes)[::-1],
         cluster_offsets=np.concatenate([[0], np.cumsum(sizes)]),
         num_classes=2,
         uuid=f"many-{directed}",
@@ -110,23 +109,29 @@ def write(path, directed, ranks):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_rank_holds_anything_as_long_as_all_nodes(comm, paths, shared_path, name):
+def test_no_rank_holds_anything_as_long_as_all_nodes(comm, paths, shared_path, monkeypatch, name):
     if comm.size == 1:
         pytest.skip("one rank has all nodes")
-    options = dict(CASES[name])
+    monkeypatch.setattr("hpcgnn.train.agreement.code_hash", lambda: "")  # reads the library, which is as large
+    options = {"hidden": 2, "layers": 2, "epochs": 2, "partition": "runs", "halo_buffer": 0.25, **CASES[name]}
     path, session = paths[options.pop("directed", False)], SimpleNamespace(comm=comm, threads=1)
-    options = {"hidden": 2, "layers": 2, "epochs": 2, "partition": "runs", "halo_buffer": 0.25, **options}
-    config = configure(path, run_dir=str(shared_path / "run"), **options)
-    few = comm.rank < comm.size - 1
-    found = largest(lambda: train(config, session))
-    assert not few or max(found) < NODES, f"{found} bytes"
+    config, few = configure(path, run_dir=str(shared_path / "run"), **options), comm.rank < comm.size - 1
+
+    def job():
+        return train(config, session)
+
+    # What is imported when it is first used is not counted.
+    train(configure(paths["small"], run_dir=str(shared_path / "first"), **options), session)
+    held, tensor = largest(job) if few else (job(), 0)
+    assert held < 2 * NODES and tensor < NODES
+
+    def score():
+        return evaluate(scored, session, "last", str(shared_path / "p.h5"))
 
     scored = make_config(options_of_run(config.run.run_dir, {"partition": "runs"}), CHOICES)
-    found = largest(lambda: evaluate(scored, session, "last", str(shared_path / "p.h5")))
-    # Predictions are collected in the original order, so that every rank keeps an even share for a while.
-    assert not few or max(found) < NODES + 3 * 4 * NODES // comm.size, f"{found} bytes"
-    if comm.rank == 0:
-        assert (shared_path / "p.h5").stat().st_size > 4 * NODES
+    held, tensor = largest(score) if few else (score(), 0)
+    # For predictions in the original order every rank keeps an even share for a while, with the ids that it is of.
+    assert held < 2 * NODES and tensor <= 8 * -(-NODES // comm.size)
 
 
 def test_one_byte_for_each_node_shows():
