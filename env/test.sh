@@ -43,7 +43,7 @@ rm -f "$said"
 [ "$code" = 0 ] || exit "$code"
 # Operators and curves at every number of ranks, schedules at 1, 2 and 4, whole jobs and runs, which take most of the time, and what
 # does not hang on the number of ranks at 1 and 2. (Those of the job scripts and of faults have more ranks.)
-whole_jobs="agreement bad_input batch_norm_runs evaluate large_features lazy_runs options_used resume run_records stopping"
+whole_jobs="agreement bad_input batch_norm_runs evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
 declare -A left_out=([2]="" [3]="$whole_jobs large_memory lazy pipegcn stale tma" [4]="$whole_jobs")
 for ranks in 2 3 4; do
     echo "== parallel tests, $ranks ranks"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from hpcgnn.comm.ledger import Ledger
@@ -98,15 +99,22 @@ class Communicator:
         """Overwrite a contiguous tensor with the root's. Returns the tensor."""
         raise NotImplementedError
 
+    def broadcast_array(self, values: np.ndarray | None, length: int, dtype: np.typing.DTypeLike) -> np.ndarray:
+        """The 1-d array of so many numbers of this type that rank 0 has, as messages of numbers (`control`)."""
+        if self.rank != 0 or values is None:
+            values = np.empty(length, dtype)
+        return self.broadcast_(torch.from_numpy(np.ascontiguousarray(values, dtype)), 0, "control").numpy()
+
     def barrier(self) -> None:
         """Return when all ranks have come here."""
         self.allgather_object(None)
 
     @contextlib.contextmanager
-    def together(self, what: str) -> Iterator[None]:
+    def together(self, what: str, on_one: bool = False) -> Iterator[None]:
         """Run the body on every rank; if it fails on any, raise on all, so that nobody waits for a rank that left.
 
-        The body must not itself communicate. A mistake of the user found by several ranks is reported once, by the
+        The body must not itself communicate. on_one: one rank does the work for all; its error is then that of all,
+        and does not say where it was found. A mistake of the user found by several ranks is reported once, by the
         lowest of them; the error then carries `everywhere = True`, which lets the job end in order (without Abort).
         """
         failure: HpcgnnError | None = None
@@ -126,9 +134,11 @@ class Communicator:
             return
         kind, text = messages[failed[0]]
         where = (
-            "" if len(failed) == self.size else f" [rank {ranges(failed, most=4, joined=False)} of {self.size}, {what}]"
+            ""
+            if on_one or len(failed) == self.size
+            else f" [rank {ranges(failed, most=4, joined=False)} of {self.size}, {what}]"
         )
-        told = kind(text + where) if failure is not None else RemoteError(text + where)
+        told = kind(text + where) if on_one or failure is not None else RemoteError(text + where)
         told.everywhere = True
         raise told from failure
 

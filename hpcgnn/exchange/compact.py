@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
+import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
@@ -37,22 +38,34 @@ def agree_on_compact(features: torch.Tensor, plan: HaloPlan, comm: Communicator)
     """A Compact, the same on all ranks, or None where dense rows (n_p, F) are fewer bytes. Collective (`plan`)."""
     if comm.size == 1:
         return None
-    counts, ends = torch.zeros(len(features), dtype=torch.int64), torch.full((2,), -float("inf"), dtype=torch.float64)
+    counts, ends = np.zeros(len(features), np.int64), torch.full((2,), -float("inf"), dtype=torch.float64)
     for first in range(0, len(features), _TILE):
-        part = features[first : first + _TILE]
-        counts[first : first + _TILE] = (part != 0).sum(1)
-        present = part[part != 0].double()
-        if len(present):
-            ends = torch.maximum(ends, torch.stack([-present.min(), present.max()]))
+        part = features[first : first + _TILE].numpy()
+        present = part != 0
+        counts[first : first + _TILE] = np.add.reduce(present.view(np.uint8), 1, np.int64)
+        # Once two entries differ, it does not matter what the others are.
+        if part.size and -ends[0] >= ends[1]:
+            ends = torch.maximum(ends, _extremes(part, present))
     comm.allreduce_(ends, "plan", "max")
     alike = bool(-ends[0] == ends[1])
-    sent = plan.num_boundary, sum(int(counts[wanted.long()].sum()) for wanted in plan.send_rows)
+    sent = plan.num_boundary, sum(int(counts[wanted.numpy()].sum()) for wanted in plan.send_rows)
     rows, entries = comm.total(torch.tensor(sent, dtype=torch.float64), "plan").tolist()
     size = features.element_size()
     header = 4 + size
     if rows * header + entries * _entry_bytes(size, alike) >= rows * features.shape[1] * size:
         return None
     return Compact(float(ends[1]) if alike else None)
+
+
+def _extremes(part: np.ndarray, present: np.ndarray) -> torch.Tensor:
+    """float64 (2,): -the least and the largest entry, of those that are present; -infinity twice if there are none."""
+    low, high = part.min(), part.max()
+    if low == 0 or high == 0:
+        entries = part[present]
+        if len(entries) == 0:
+            return torch.full((2,), -float("inf"), dtype=torch.float64)
+        low, high = entries.min(), entries.max()
+    return torch.tensor([-float(low), float(high)], dtype=torch.float64)
 
 
 def _entry_bytes(size: int, alike: bool) -> int:

@@ -15,6 +15,8 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.rounds import Segment, rounds
 
+_MOST_INT32 = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class HaloPlan:
@@ -85,25 +87,30 @@ def build_halo_plan(
 ) -> tuple[HaloPlan, np.ndarray]:
     """Agree on the halo of remote edge sources. Collective.
 
-    owner, local_id: int32 (E_remote,), the owning rank of each remote edge's source and its local id there. cap: rows
-    of a round. num_owned: own rows, to check what others ask for. order: LocalOrder of own rows, by whose places in the
-    order of the file they are asked for. Returns (plan, int64 (E_remote,): the halo position of each edge's source).
+    owner: int (E_remote,), the owning rank of each remote edge's source; local_id: int32 (E_remote,), its local id
+    there. cap: rows of a round. num_owned: own rows, to check what others ask for. order: LocalOrder of own rows, by
+    whose places in the order of the file they are asked for. Returns (plan, int32 or int64 (E_remote,): the halo
+    position of each edge's source).
     """
     rank, size = comm.rank, comm.size
-    offset = (rank - owner.astype(np.int64)) % size
-    keys, position = np.unique(offset << 32 | local_id, return_inverse=True)
-    wanted_offset, wanted = keys >> 32, (keys & 0xFFFFFFFF).astype(np.int32)
-    bounds = np.searchsorted(wanted_offset, np.arange(1, size + 1))
-    receive_rows = np.diff(bounds).tolist()
+    offset_of = ((rank - np.arange(size)) % size).astype(np.min_scalar_type(size))
+    offset = offset_of[owner]  # sorting two bytes takes a tenth of the time that sorting eight does
+    ends = np.cumsum(np.bincount(offset, minlength=size))
+    grouped = np.argsort(offset, kind="stable")
+    position = np.empty(len(owner), np.int64 if len(owner) > _MOST_INT32 else np.int32)
+    wanted, num_halo = [np.zeros(0, np.int32)] * size, 0
+    for k in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
+        edges = grouped[ends[k - 1] if k else 0 : ends[k]]
+        wanted[k], place = _numbered(local_id[edges])
+        position[edges] = place + num_halo
+        num_halo += len(wanted[k])
+    receive_rows = [len(rows) for rows in wanted[1:]]
 
     max_rows = torch.tensor(receive_rows, dtype=torch.int64)
     comm.allreduce_(max_rows, "plan", "max")
     agreed = rounds(max_rows.tolist(), cap)
 
-    send_rows = []
-    for k in range(1, size):
-        mine = torch.from_numpy(wanted[bounds[k - 1] : bounds[k]].copy())
-        send_rows.append(_swap(comm, mine, to=(rank - k) % size, source=(rank + k) % size))
+    send_rows = _tell(comm, [torch.from_numpy(rows) for rows in wanted[1:]])
     assert all(len(rows) == 0 or 0 <= int(rows.min()) <= int(rows.max()) < num_owned for rows in send_rows), (
         "a rank asked for rows that are not owned here: the ranks read different maps"
     )
@@ -112,7 +119,7 @@ def build_halo_plan(
     starts = np.zeros(len(agreed) + 1, np.int64)
     plan = HaloPlan(rank, size, receive_rows, send_rows, agreed, starts)
     np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in agreed], out=starts[1:])
-    return plan, position.astype(np.int64)
+    return plan, position
 
 
 def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torch.Tensor:
@@ -128,11 +135,30 @@ def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> tor
     return torch.cat(parts) if parts else values[:0]
 
 
-def _swap(comm: Communicator, tensor: torch.Tensor, to: int, source: int) -> torch.Tensor:
-    """Send an int32 vector to one rank while receiving one of unknown length from another."""
-    length, incoming = torch.tensor([len(tensor)]), torch.zeros(1, dtype=torch.int64)
-    comm.exchange([(to, length)], [(source, incoming)], "plan").finish()
-    received = torch.empty(int(incoming), dtype=tensor.dtype)
-    sent, coming = ([(rank, each)] if len(each) else [] for rank, each in ((to, tensor), (source, received)))
-    comm.exchange(sent, coming, "plan").finish()
-    return received
+def _numbered(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the different ones, increasing int32; the place of each id among them): by a table where ids are dense."""
+    most = int(ids.max()) + 1
+    if most > 8 * len(ids):
+        found, place = np.unique(ids, return_inverse=True)
+        return found.astype(np.int32), place
+    there = np.zeros(most, bool)
+    there[ids] = True
+    return np.flatnonzero(there).astype(np.int32), (np.cumsum(there, dtype=np.int32) - 1)[ids]
+
+
+def _tell(comm: Communicator, wanted: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Tell each owner which rows are wanted: int32 tensors by ring offset of the owner. Returns which of the own rows
+    the rank at each ring offset wants. Collective: every rank tells every other how many, all at once.
+    """
+    sources = [(comm.rank - k) % comm.size for k in range(1, comm.size)]
+    dests = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
+    counts = [torch.tensor([len(rows)]) for rows in wanted]
+    asked = [torch.zeros(1, dtype=torch.int64) for _ in dests]
+    comm.exchange(list(zip(sources, counts)), list(zip(dests, asked)), "plan").finish()
+    told = [torch.empty(int(count), dtype=torch.int32) for count in asked]
+    outgoing, incoming = (
+        [(rank, rows) for rank, rows in zip(ranks, parts) if len(rows)]
+        for ranks, parts in ((sources, wanted), (dests, told))
+    )
+    comm.exchange(outgoing, incoming, "plan").finish()
+    return told

@@ -13,6 +13,9 @@ import torch
 
 from hpcgnn import kernels
 
+# Edges that are looked at together.
+_BLOCK = 1 << 16
+
 
 @dataclass(frozen=True)
 class Block:
@@ -102,12 +105,19 @@ def halo_blocks(
 ) -> list[Block]:
     """One hypersparse block per round.
 
-    starts: int64 (rounds + 1,), the halo position where each round begins. rows: int (E,) ascending; halo: int64 (E,),
+    starts: int64 (rounds + 1,), the halo position where each round begins. rows: int (E,) ascending; halo: int (E,),
     the halo position of each edge's source; weight, edge: (E,).
     """
-    round_of = np.searchsorted(starts, halo, side="right") - 1
-    order = np.argsort(round_of, kind="stable")  # keeps rows ascending within a round
-    bounds = np.searchsorted(round_of[order], np.arange(len(starts)))
+    count = len(starts) - 1
+    round_of = np.empty(len(halo), np.min_scalar_type(max(0, count)))
+    sizes = np.zeros(count, np.int64)
+    for first in range(0, len(halo), _BLOCK):
+        found = np.searchsorted(starts, halo[first : first + _BLOCK], side="right") - 1
+        round_of[first : first + _BLOCK] = found
+        sizes += np.bincount(found, minlength=count)
+    # Keeps rows ascending within a round.
+    order = np.argsort(round_of, kind="stable") if count > 1 else np.arange(len(halo))
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
     blocks = []
     for index, (first, last) in enumerate(zip(bounds[:-1], bounds[1:])):
         edges = order[first:last]

@@ -15,23 +15,16 @@ from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.local import LocalGraph, build_adjacency
+from hpcgnn.graph.opening import check_trainable, read_clusters
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.graphfile.structure import check_structure
 from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
-
-def check_trainable(file: GraphFile) -> None:
-    """GraphError if there is nothing to train from or on, FormatError if the file is not what its attributes
-    promise.
-    """
-    check_structure(file)
-    if file.meta.num_features == 0:
-        raise GraphError(f"{file.path} has no node features; import it with a feature table (--features)")
-    if file.meta.num_classes == 0:
-        raise GraphError(f"{file.path} has no labels to train on; import it with labels (--labels)")
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
+# Numbers that are looked at together: what a check takes beside them.
+_TILE = 1 << 18
 
 
 def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> tuple[np.ndarray, list[tuple[int, int]]]:
@@ -42,17 +35,26 @@ def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> t
     found = file.read(f"{group}/indptr", [(start, stop + 1) for start, stop in ranges], np.int64)
     ends = np.cumsum([stop + 1 - start for start, stop in ranges], dtype=np.int64)
     begins = np.concatenate([[0], ends])[:-1]
-    counts = np.diff(found)
-    counts[ends[:-1] - 1] = 0  # from one slab to the next
-    wrong = np.concatenate([np.flatnonzero(counts < 0), np.flatnonzero((found < 0) | (found > entries))])
-    if len(wrong):
-        start, stop = ranges[np.searchsorted(ends, wrong.min(), side="right")]
+    falls = found[1:] < found[:-1]
+    falls[ends[:-1] - 1] = False  # from one slab to the next
+    if falls.any() or (len(found) and not 0 <= found.min() <= found.max() <= entries):
+        wrong = min([*np.flatnonzero(falls)[:1], *np.flatnonzero((found < 0) | (found > entries))[:1]])
+        start, stop = ranges[np.searchsorted(ends, wrong, side="right")]
         raise FormatError(
             f"{file.path}: {group}/indptr is not monotone within 0..{entries} in rows {start}..{stop}; the file "
             "is corrupted, import the graph again"
         )
-    indptr = np.concatenate([[0], np.cumsum(np.delete(counts, ends[:-1] - 1))])
-    return indptr, list(zip(found[begins].tolist(), found[ends - 1].tolist()))
+    spans = list(zip(found[begins].tolist(), found[ends - 1].tolist()))
+    if len(spans) == 0:
+        return np.zeros(1, np.int64), spans
+    if len(spans) == 1:
+        found -= spans[0][0]
+        return found, spans
+    counts = np.diff(found)
+    del found
+    indptr = np.zeros(len(counts) + 2 - len(spans), np.int64)
+    np.cumsum(np.delete(counts, ends[:-1] - 1), out=indptr[1:])
+    return indptr, spans
 
 
 def read_edges(file: GraphFile, suffix: str, ranges: list[tuple[int, int]], typed: bool) -> Edges:
@@ -90,10 +92,9 @@ def read_features(
 ) -> torch.Tensor | SparseRows:
     """The own rows of the features in the local order, finite."""
     if not file.meta.sparse_features:
-        dense = torch.from_numpy(file.read("nodes/features", ranges, number=order.number))
-        dense = dense.to(dtype)  # float64 may overflow here
-        _check_finite(file, dense.numpy())
-        return dense
+        dense = file.read("nodes/features", ranges, _NUMPY[dtype], order.number)  # float64 may overflow here
+        _check_finite(file, dense)
+        return torch.from_numpy(dense)
     indptr, spans = read_indptr(file, "nodes/features_csr", ranges)
     columns = file.read("nodes/features_csr/indices", spans).astype(np.int32)
     if len(columns) and not 0 <= columns.min() <= columns.max() < file.meta.num_features:
@@ -109,7 +110,8 @@ def read_features(
 
 
 def _check_finite(file: GraphFile, values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
+    tile = max(1, _TILE // max(1, values[:1].size))
+    if not all(np.isfinite(values[first : first + tile]).all() for first in range(0, len(values), tile)):
         raise GraphError(
             f"{file.path}: node features hold NaN or infinite values; clean them and import the graph again"
         )
@@ -171,28 +173,33 @@ def load_local_graph(
     ranks together, for corrupted files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
+    with watch("load"):
+        offsets = read_clusters(file, comm)
+        with comm.together("reading the graph"):
+            if not file.shared:
+                check_trainable(file)
+            if len(cluster_to_rank) == file.meta.num_nodes != file.meta.num_clusters:
+                offsets = np.arange(file.meta.num_nodes + 1)
+            ownership = Ownership(offsets, cluster_to_rank, comm.size)
+            ranges = ownership.ranges(comm.rank)
+            suffixes = [""] if file.meta.undirected else ["", "_out"]
+            directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
+            del offsets, ownership
+            order = interior_last(directions, comm.rank)
+    # What is needed beside the edges to make their blocks is gone before the features, the largest part, are read.
+    loop_type = file.meta.num_edge_types
+    with watch("plan"):
+        # Named one by one: a call with *arguments would hold the edges until it returns.
+        inward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
+        outward = inward
+        if directions:
+            outward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
     with watch("load"), comm.together("reading the graph"):
-        check_trainable(file)
-        offsets = file.read("clusters/offsets", dtype=np.int64)
-        if offsets[0] != 0 or offsets[-1] != file.meta.num_nodes or (np.diff(offsets) < 0).any():
-            raise FormatError(
-                f"{file.path}: clusters/offsets do not run from 0 to {file.meta.num_nodes}; the file is corrupted"
-            )
-        if len(cluster_to_rank) == file.meta.num_nodes != file.meta.num_clusters:
-            offsets = np.arange(file.meta.num_nodes + 1)
-        ownership = Ownership(offsets, cluster_to_rank, comm.size)
-        ranges = ownership.ranges(comm.rank)
-        suffixes = [""] if file.meta.undirected else ["", "_out"]
-        directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
-        order = interior_last(directions, comm.rank)
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
         labels, split = read_labels(file, ranges, order.number)
         features = read_features(file, ranges, dtype, order)
         original_id = read_original_id(file, ranges, order.number)
     with watch("plan"):
-        alike = order, comm, cap, self_loops, dtype, keep_edges, file.meta.num_edge_types
-        inward, *other = (build_adjacency(edges, *alike) for edges in directions)
-        outward = other[0] if other else inward
         compact = None if isinstance(features, SparseRows) else agree_on_compact(features, inward.plan, comm)
     return LocalGraph(
         inward=inward,

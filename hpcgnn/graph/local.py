@@ -11,27 +11,9 @@ from hpcgnn.exchange.compact import Compact
 from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, halo_blocks, own_block
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.graph.sums import weight_sums
+from hpcgnn.graph.split import EdgeList, RemoteEdges, split_edges
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.placement.order import FoundEdges, LocalOrder
-from hpcgnn.placement.ownership import MOST_INT32
-
-
-@dataclass(frozen=True)
-class EdgeList:
-    """What the edges of the own rows carry, in the rank's order: by own row, as the file has them, an added self loop
-    last.
-
-    count: E_p; weight: (E_p,) of the computing dtype or None; type: int32 (E_p,) or None. `Block.edge` points into it.
-    """
-
-    count: int
-    weight: torch.Tensor | None
-    type: torch.Tensor | None
-
-    @property
-    def nbytes(self) -> int:
-        return sum(each.nbytes for each in (self.weight, self.type) if each is not None)
 
 
 @dataclass(frozen=True)
@@ -124,20 +106,11 @@ def build_adjacency(
     loop of weight 1 and type `loop_type`; 'keep' leaves them. cap: rows of a round. keep_edges: keep an EdgeList, and
     in every block where its edges stand in it.
     """
-    num_rows = len(edges.indptr) - 1
-    rows = np.repeat(np.arange(num_rows, dtype=np.int32), np.diff(edges.indptr))
-    owner, local_id, weight, kind = edges.owner, edges.local_id, edges.weight, edges.type
-    if self_loops == "add":
-        rows, owner, local_id, weight, kind = _add_self_loops(
-            rows, owner, local_id, weight, kind, loop_type, num_rows, comm
-        )
-    degree = weight_sums(rows, weight, num_rows)
-    weights = None if weight is None else torch.from_numpy(np.ascontiguousarray(weight)).to(dtype)
-    narrow = len(rows) <= MOST_INT32
-    place = torch.arange(len(rows), dtype=torch.int32 if narrow else torch.int64) if keep_edges else None
-    own, halo, plan = assemble(rows, owner, local_id, weights, place, num_rows, num_rows, cap, comm, order)
-    kept = EdgeList(len(rows), weights, None if kind is None else torch.from_numpy(kind)) if keep_edges else None
-    return Adjacency(own, halo, plan, torch.from_numpy(degree), kept)
+    split = split_edges(edges, comm.rank, self_loops == "add", loop_type, dtype, keep_edges)
+    del edges  # the caller has let it go as well, where memory counts
+    num_rows = len(split.degree)
+    own, halo, plan = _with_halo(split.own, split.away, num_rows, num_rows, cap, comm, order)
+    return Adjacency(own, halo, plan, torch.from_numpy(split.degree), split.kept)
 
 
 def assemble(
@@ -154,7 +127,7 @@ def assemble(
 ) -> tuple[Block, list[Block], HaloPlan]:
     """(own Block, halo Blocks, HaloPlan) of edges that end at own rows, checked. Collective.
 
-    rows: int (E,) ascending; owner, local_id: int32 (E,), where the sources are; weight, place: (E,).
+    rows: int (E,) ascending; owner int, local_id int32 (E,), where the sources are; weight, place: (E,).
     num_rows, num_columns: of own nodes that edges end at and start from. order: LocalOrder, where the ranks number each
     other's nodes otherwise than their own.
     """
@@ -162,36 +135,20 @@ def assemble(
     away = ~mine
     here, there = torch.from_numpy(mine), torch.from_numpy(away)
     own = own_block(num_rows, rows[mine], local_id[mine], *(t if t is None else t[here] for t in (weight, place)))
-    plan, position = build_halo_plan(owner[away], local_id[away], cap, num_columns, comm, order)
-    halo = halo_blocks(plan.starts, rows[away], position, *(t if t is None else t[there] for t in (weight, place)))
+    carried = (t if t is None else t[there] for t in (weight, place))
+    remote = RemoteEdges(rows[away], owner[away], local_id[away], *carried)
+    return _with_halo(own, remote, num_rows, num_columns, cap, comm, order)
+
+
+def _with_halo(
+    own: Block, away: RemoteEdges, num_rows: int, num_columns: int, cap: int, comm: Communicator, order: LocalOrder
+) -> tuple[Block, list[Block], HaloPlan]:
+    """(own Block, halo Blocks, HaloPlan), checked: `assemble` for edges that are apart already. Collective."""
+    plan, position = build_halo_plan(away.owner, away.local_id, cap, num_columns, comm, order)
+    halo = halo_blocks(plan.starts, away.rows, position, away.weight, away.place)
     kernels.check_block(own.indptr, own.indices, own.rows, num_rows, num_columns)
     for index, block in enumerate(halo):
         kernels.check_block(
             block.indptr, block.indices, block.rows, num_rows, int(plan.starts[index + 1] - plan.starts[index])
         )
     return own, halo, plan
-
-
-def _add_self_loops(
-    rows: np.ndarray,
-    owner: np.ndarray,
-    local_id: np.ndarray,
-    weight: np.ndarray | None,
-    kind: np.ndarray | None,
-    loop_type: int,
-    num_rows: int,
-    comm: Communicator,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Edges with one loop of weight 1 appended to each row that has none, rows ascending."""
-    looped = np.zeros(num_rows, bool)
-    looped[rows[(owner == comm.rank) & (local_id == rows)]] = True
-    missing = np.flatnonzero(~looped).astype(np.int32)
-    merged_rows = np.concatenate([rows, missing])
-    order = np.argsort(merged_rows, kind="stable")
-    owner = np.concatenate([owner, np.full(len(missing), comm.rank, owner.dtype)])[order]
-    local_id = np.concatenate([local_id, missing])[order]
-    if weight is not None:
-        weight = np.concatenate([weight, np.ones(len(missing), weight.dtype)])[order]
-    if kind is not None:
-        kind = np.concatenate([kind, np.full(len(missing), loop_type, kind.dtype)])[order]
-    return merged_rows[order], owner, local_id, weight, kind

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 # Chunks of a piece that is picked from: what is held besides the result.
-MOST_CHUNKS = 8
+MOST_CHUNKS = 2
 
 
 class Piece(NamedTuple):
@@ -50,11 +50,23 @@ def permuted_rows(indptr: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), segments(indptr[:-1][order], counts)
 
 
+def row_blocks(indptr: np.ndarray, most: int = 1 << 16) -> Iterator[tuple[int, int]]:
+    """(first, last) of consecutive rows of a CSR matrix with at most so many entries together; of a single row, any.
+    All rows, in order.
+    """
+    first, rows = 0, len(indptr) - 1
+    while first < rows:
+        last = int(np.searchsorted(indptr, indptr[first] + most, side="right")) - 1
+        last = min(max(last, first + 1), first + most, rows)
+        yield first, last
+        first = last
+
+
 def pieces(ranges: Iterable[tuple[int, int]], chunk_rows: int, most_rows: int) -> Iterator[Piece]:
     """Yield the Pieces to read for `ranges` (list of (start, stop)), in this order; ranges that are empty are left out.
 
-    chunk_rows: rows of a chunk. most_rows: of a piece that is wanted as it is; one that is picked from has MOST_CHUNKS
-    chunks at most.
+    chunk_rows: rows of a chunk; none is in two pieces where ranges ascend. most_rows: of a piece that is wanted as it
+    is; one that is picked from has MOST_CHUNKS chunks at most.
     """
     taken: list[tuple[int, int]] = []
     limit = 0
@@ -63,21 +75,32 @@ def pieces(ranges: Iterable[tuple[int, int]], chunk_rows: int, most_rows: int) -
             continue
         if taken:
             near = start // chunk_rows <= (taken[-1][1] - 1) // chunk_rows + 1
-            if near and start >= taken[-1][0] and max(stop, taken[0][1]) <= limit:
-                taken.append((start, stop))
-                continue
-            yield from _cut(taken, most_rows)
+            if near and taken[-1][0] <= start < limit:  # what is left of the range begins with a chunk
+                taken.append((start, min(stop, limit)))
+                start = min(stop, limit)
+                if start == stop:
+                    continue
+            yield from _cut(taken, chunk_rows, most_rows)
         taken, limit = [(start, stop)], (start // chunk_rows + MOST_CHUNKS) * chunk_rows
+        if stop > limit:  # a chunk at its end may have more that is wanted
+            last = stop - stop % chunk_rows
+            yield from _cut([(start, last)], chunk_rows, most_rows)
+            taken, limit = [(last, stop)] if last < stop else [], last + MOST_CHUNKS * chunk_rows
     if taken:
-        yield from _cut(taken, most_rows)
+        yield from _cut(taken, chunk_rows, most_rows)
 
 
-def _cut(taken: list[tuple[int, int]], most_rows: int) -> Iterator[Piece]:
-    """The Piece of these ranges; a single range in pieces of most_rows rows."""
+def _cut(taken: list[tuple[int, int]], chunk_rows: int, most_rows: int) -> Iterator[Piece]:
+    """The Piece of these ranges; a single range in pieces of most_rows rows, which end where chunks do if that leaves
+    anything.
+    """
     start, stop = taken[0][0], max(stop for _, stop in taken)
     if len(taken) > 1:
         yield Piece(start, stop, taken)
         return
-    for first in range(start, stop, most_rows):
-        last = min(first + most_rows, stop)
-        yield Piece(first, last, [(first, last)])
+    while start < stop:
+        last = min(start + most_rows, stop)
+        if last < stop and last - last % chunk_rows > start:
+            last -= last % chunk_rows
+        yield Piece(start, last, [(start, last)])
+        start = last

@@ -4,9 +4,10 @@ Apart from `storage`, so that what makes, changes or checks a graph can speak of
 file, and the layout can change without them.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -128,3 +129,28 @@ class GraphMeta:
     num_edge_types: int
     num_node_types: int
     type_names: dict[str, list[str]]
+
+
+def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
+    """GraphMeta from root attributes as they are stored. Raises KeyError, ValueError or TypeError for what is missing
+    or no such value.
+    """
+    kinds: dict[str, Callable[[Any], Any]] = {
+        "uuid": str,
+        "source": str,
+        "undirected": bool,
+        "multi_label": bool,
+        "sparse_features": bool,
+        "weighted": bool,
+        "typed": bool,
+        "versions": json.loads,
+        "type_names": _type_names,
+    }
+    return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})
+
+
+def _type_names(text: str) -> dict[str, list[str]]:
+    names = json.loads(text)
+    if not isinstance(names, dict) or not all(isinstance(values, list) for values in names.values()):
+        raise ValueError(f"type_names must be a JSON object of lists, got {text!r}")
+    return names

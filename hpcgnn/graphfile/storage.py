@@ -24,7 +24,7 @@ import numpy as np
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
-from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Rows
+from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Rows, meta_of
 from hpcgnn.graphfile.structure import check_dataset
 from hpcgnn.graphfile.writing import written_file
 from hpcgnn.records import replaced_by
@@ -178,29 +178,25 @@ def add_partitionings(
             _write_partitionings(file, partitionings, check)
 
 
-def _type_names(text: str) -> dict[str, list[str]]:
-    names = json.loads(text)
-    if not isinstance(names, dict) or not all(isinstance(values, list) for values in names.values()):
-        raise ValueError(f"type_names must be a JSON object of lists, got {text!r}")
-    return names
-
-
 class GraphFile:
     """A graph file opened for reading. `with GraphFile(path) as file: file.meta, file.read("nodes/labels", ranges)`.
 
     Raises FormatError, naming file and dataset, for a file that is missing, foreign, truncated, corrupted, or newer.
+    meta: its root attributes, where another rank has read them from this very file. shared: whether all ranks have the
+    same file open, so that one may read for all (graph/opening.py).
     progress: called without arguments after every piece that is read.
     Not collective: every rank opens the file for itself.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path, self.progress, self._size = Path(path), lambda: None, 0
+    def __init__(self, path: str | Path, meta: GraphMeta | None = None) -> None:
+        self.path, self.progress, self._size, self.shared = Path(path), lambda: None, 0, False
         if not self.path.is_file():
             raise FormatError(
                 f"no graph file at {self.path}: expected an HDF5 file made by `python -m partition_tools`"
             )
         try:
-            self.file = h5py.File(self.path, "r", libver="latest", locking="best-effort")
+            # A cache of one chunk: rows are asked for in the order of the chunks, each dataset after the other.
+            self.file = h5py.File(self.path, "r", libver="latest", locking="best-effort", rdcc_nbytes=CHUNK_BYTES)
         except OSError as error:
             raise FormatError(
                 f"{self.path} is not a readable HDF5 file (truncated, corrupted or foreign): {error}; make it "
@@ -208,7 +204,7 @@ class GraphFile:
             ) from error
         try:
             self._size = self.path.stat().st_size
-            self.meta = self._read_meta()
+            self.meta = self._read_meta() if meta is None else meta
         except BaseException:
             self.file.close()
             raise
@@ -236,19 +232,8 @@ class GraphFile:
                 f"{self.path} has format version {attributes.get('format_version')}, this program reads "
                 f"version {VERSION}; import the graph again, or use the program that wrote it"
             )
-        kinds: dict[str, Callable[[Any], Any]] = {
-            "uuid": str,
-            "source": str,
-            "undirected": bool,
-            "multi_label": bool,
-            "sparse_features": bool,
-            "weighted": bool,
-            "typed": bool,
-            "versions": json.loads,
-            "type_names": _type_names,
-        }
         try:
-            return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})
+            return meta_of(attributes)
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
                 f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted"
@@ -331,18 +316,24 @@ class GraphFile:
         out = np.empty(
             (sum(stop - start for start, stop in ranges), *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("=")
         )
+        # HDF5 makes one floating-point type of another several times slower than numpy.
+        direct = number is None and (out.dtype.kind != "f" or out.dtype == dataset.dtype)
+        between = dataset.dtype.newbyteorder("=") if out.dtype.kind == "f" else out.dtype
         row, row_bytes = 0, max(1, out[:1].nbytes)
         chunk = dataset.chunks[0] if dataset.chunks else max(1, CHUNK_BYTES // row_bytes)
-        most = max(1, (PIECE_BYTES if number is None else MOST_CHUNKS * CHUNK_BYTES) // row_bytes)
+        most = max(1, (PIECE_BYTES if direct else MOST_CHUNKS * CHUNK_BYTES) // row_bytes)
         try:
             for piece in pieces(ranges, chunk, most):
                 wanted = np.s_[row : row + piece.num_rows]
-                if number is None and piece.whole:
+                if direct and piece.whole:
                     dataset.read_direct(out, np.s_[piece.start : piece.stop], wanted)
                 else:
-                    around = np.empty((piece.stop - piece.start, *out.shape[1:]), out.dtype)
+                    around = np.empty((piece.stop - piece.start, *out.shape[1:]), between)
                     dataset.read_direct(around, np.s_[piece.start : piece.stop])
-                    out[wanted if number is None else number[wanted]] = around if piece.whole else around[piece.rows()]
+                    with np.errstate(over="ignore"):  # what is too large becomes infinite
+                        out[wanted if number is None else number[wanted]] = (
+                            around if piece.whole else around[piece.rows()]
+                        )
                 row = wanted.stop
                 self.progress()
         except (OSError, RuntimeError) as error:

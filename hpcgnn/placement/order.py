@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.ranges import permuted_rows
+from hpcgnn.graphfile.ranges import permuted_rows, row_blocks, segments
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.ownership import Ownership
 
@@ -19,9 +19,9 @@ from hpcgnn.placement.ownership import Ownership
 class FoundEdges:
     """The edges of one direction of the own rows, with their other ends found.
 
-    indptr: int64 (n_p + 1,). owner, local_id: int32 (E_p,): the rank of the other end, and its number there: on this
-    rank in the local order, on others in the order of the file. weight: float32 (E_p,) or None; type: int32 (E_p,) or
-    None.
+    indptr: int64 (n_p + 1,). owner: (E_p,), unsigned of as few bytes as ranks need, the rank of the other end;
+    local_id: int32 (E_p,), its number there: on this rank in the local order, on others in the order of the file.
+    weight: float32 (E_p,) or None; type: int32 (E_p,) or None.
     """
 
     indptr: np.ndarray
@@ -45,27 +45,39 @@ class LocalOrder:
 
     def rows(self, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(indptr int64 in the local order, which entries these are int64) of a CSR matrix in the order of the file."""
+        return permuted_rows(indptr, self.taken())
+
+    def taken(self) -> np.ndarray:
+        """int64 (n_p,): the place in the order of the file of each node in the local order. For an order that is not
+        the same.
+        """
         taken = np.empty_like(self.number)
         taken[self.number] = np.arange(len(taken))
-        return permuted_rows(indptr, taken)
+        return taken
 
 
 def find_ends(edges: Edges, ownership: Ownership) -> FoundEdges:
-    """FoundEdges of Edges whose indices are rows of the file, all in the order of the file. Raises GraphError."""
+    """FoundEdges of Edges whose indices are rows of the file, all in the order of the file. Indices of int32 are
+    overwritten. Raises GraphError.
+    """
     total = int(ownership.cluster_offsets[-1])
     if len(edges.indices) and not 0 <= int(edges.indices.min()) <= int(edges.indices.max()) < total:
         raise GraphError(
             f"an edge ends at node {int(edges.indices.max())}, expected ids in 0..{total - 1}; verify the graph file"
         )
-    return FoundEdges(edges.indptr, *ownership.locate(edges.indices), edges.weight, edges.type)
+    indices = np.asarray(edges.indices)
+    found = ownership.locate(indices, indices if indices.dtype == np.int32 else None)
+    return FoundEdges(edges.indptr, *found, edges.weight, edges.type)
 
 
 def interior_last(directions: list[FoundEdges], rank: int) -> LocalOrder:
     """The LocalOrder for the FoundEdges of all directions, a list, which are then put into it."""
     outer = np.zeros(len(directions[0].indptr) - 1, bool)
     for edges in directions:
-        rows = np.repeat(np.arange(len(outer), dtype=np.int32), np.diff(edges.indptr))
-        outer[rows[edges.owner != rank]] = True
+        for first, last in row_blocks(edges.indptr):
+            away = edges.owner[edges.indptr[first] : edges.indptr[last]] != rank
+            rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(edges.indptr[first : last + 1]))
+            outer[rows[away]] = True
     if (outer[:-1] >= outer[1:]).all():  # as it is
         return LocalOrder()
     number = np.where(outer, np.cumsum(outer), outer.sum() + np.cumsum(~outer)) - 1
@@ -76,9 +88,19 @@ def interior_last(directions: list[FoundEdges], rank: int) -> LocalOrder:
 
 
 def _reordered(edges: FoundEdges, order: LocalOrder, rank: int) -> FoundEdges:
-    indptr, entries = order.rows(edges.indptr)
-    owner, local_id = edges.owner[entries], edges.local_id[entries]
-    weight, kind = (None if each is None else each[entries] for each in (edges.weight, edges.type))
-    mine = owner == rank
-    local_id[mine] = order.of(local_id[mine])
+    """The FoundEdges in the local order: some rows at a time, so that nothing but the result is as long as they are."""
+    taken = order.taken()
+    indptr = np.zeros_like(edges.indptr)
+    np.cumsum(np.diff(edges.indptr)[taken], out=indptr[1:])
+    columns = edges.owner, edges.local_id, edges.weight, edges.type
+    owner, local_id, weight, kind = moved = [None if each is None else np.empty_like(each) for each in columns]
+    assert owner is not None and local_id is not None
+    for first, last in row_blocks(indptr):
+        part = np.s_[indptr[first] : indptr[last]]
+        entries = segments(edges.indptr[taken[first:last]], np.diff(indptr[first : last + 1]))
+        for column, new in zip(columns, moved):
+            if column is not None and new is not None:
+                new[part] = column[entries]
+        mine = owner[part] == rank
+        local_id[part][mine] = order.of(local_id[part][mine])
     return FoundEdges(indptr, owner, local_id, weight, kind)

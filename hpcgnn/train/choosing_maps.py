@@ -14,19 +14,26 @@ DEFAULT_MAPS = "metis", "kaminpar"  # names of what `partition` makes by default
 
 
 def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str, np.ndarray]:
-    """(name, cluster_to_rank int32 (K,)) for this number of ranks. Collective. Raises GraphError or ConfigError on all
-    ranks.
+    """(name, cluster_to_rank int32 (K,), or (n,) for single nodes) for this number of ranks. Collective. Raises
+    GraphError or ConfigError on all ranks.
+
+    Rank 0 chooses for all where all have the same file open; else each rank does, but for a map that is made.
     """
-    with comm.together("choosing the cluster map"):
-        name, found = find_map(file, config, comm.size)
-        if found is not None:
-            return name, found
-        made = None
-        if comm.rank == 0:
-            seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
-            graph = file.cluster_graph()
-            made = map_clusters(cluster_loads(file, graph), graph, comm.size, seed)
-    return name, comm.broadcast_object(made)
+    name, found, made = "", None, False
+    with comm.together("choosing the cluster map", on_one=file.shared):
+        if comm.rank == 0 or not file.shared:
+            name, found = find_map(file, config, comm.size)
+            made = found is None
+            if made and comm.rank == 0:
+                seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
+                graph = file.cluster_graph()
+                found = map_clusters(cluster_loads(file, graph), graph, comm.size, seed)
+    of_first = comm.broadcast_object((name, 0 if found is None else len(found)))
+    if not file.shared and not any(comm.allgather_object(made)):
+        assert found is not None, "every rank has found one"
+        return name, found
+    name, length = of_first
+    return name, comm.broadcast_array(found, length, np.int32)
 
 
 def cluster_loads(file: GraphFile, graph: Csr) -> np.ndarray:

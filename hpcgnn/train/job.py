@@ -15,7 +15,8 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config, listed
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.load import check_trainable, load_local_graph
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
@@ -70,9 +71,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
     set_matmul(config.run.matmul)
     config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or _default_run_dir(config, comm)))
     with contextlib.ExitStack() as stack:
-        with comm.together("opening the graph"):
-            file = stack.enter_context(GraphFile(config.data.graph))
-            check_trainable(file)
+        file = stack.enter_context(open_graph(config.data.graph, comm))
         map_name, cluster_to_rank = choose_map(file, config, comm)
         with comm.together("checking the options"):
             check_lost_ranks(config, comm.size)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hpcgnn.config import Config
 from hpcgnn.errors import RunDirError
-from hpcgnn.graph.load import check_trainable
+from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy

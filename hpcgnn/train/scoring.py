@@ -17,9 +17,9 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config, read_toml
 from hpcgnn.errors import CheckpointError, RunDirError
-from hpcgnn.graph.load import check_trainable, load_local_graph
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.registry import MODELS
@@ -68,11 +68,7 @@ def evaluate(
     with comm.together("looking where predictions go"):
         if predictions and comm.rank == 0:
             check_place(predictions, force)
-    with comm.together("opening the graph"):
-        file = GraphFile(config.data.graph)
-    with file:
-        with comm.together("checking the graph"):
-            check_trainable(file)
+    with open_graph(config.data.graph, comm) as file:
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
         agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))

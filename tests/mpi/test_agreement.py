@@ -76,11 +76,11 @@ class agreement_on_path:
         self._path, self._config = path, configure("graph.h5")
 
     def __enter__(self):
-        self._opened, job.GraphFile = job.GraphFile, lambda path: self._opened(self._path)
+        self._opened, job.open_graph = job.open_graph, lambda path, comm: self._opened(self._path, comm)
         return self._config
 
     def __exit__(self, *error):
-        job.GraphFile = self._opened
+        job.open_graph = self._opened
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat", "pna"])

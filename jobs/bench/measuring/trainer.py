@@ -9,8 +9,8 @@ from hpcgnn.comm.launch import run
 from hpcgnn.comm.launcher import launched_rank
 from hpcgnn.config import SECTION_OF, make_config
 from hpcgnn.errors import ConfigError, HpcgnnError
-from hpcgnn.graph.load import check_trainable, load_local_graph
-from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.opening import open_graph
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve
@@ -58,10 +58,7 @@ def make_trainer(config, session, watch=unwatched):
     comm = session.comm
     torch.set_num_threads(session.threads)
     set_matmul(config.run.matmul)
-    with comm.together("opening the graph"):
-        file = GraphFile(config.data.graph)
-        check_trainable(file)
-    with file:
+    with open_graph(config.data.graph, comm) as file:
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
         config = resolve(config, spec, file.meta, map_name, session)
