@@ -127,9 +127,10 @@ def _halo(
     for rank in range(num_ranks):
         needed[:] = False
         for start, stop in ranges(offsets, cluster_to_rank == rank):
-            sources = edges.indices[edges.indptr[start] : edges.indptr[stop]]
-            needed[sources] = True
-            cut += int(np.count_nonzero(rank_of[sources] != rank))
+            for first in range(int(edges.indptr[start]), int(edges.indptr[stop]), BLOCK):
+                sources = edges.indices[first : min(first + BLOCK, int(edges.indptr[stop]))]
+                needed[sources] = True
+                cut += int(np.count_nonzero(rank_of[sources] != rank))
         owners = np.bincount(rank_of[needed], minlength=num_ranks)
         owners[rank] = 0
         rows[rank] = owners.sum()

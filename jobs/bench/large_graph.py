@@ -102,7 +102,7 @@ def commands(options, edges, folder):
         + ["--method", options.method, *clusters, *memory],
         "train": ["mpiexec", "-n", str(options.train_ranks), "hpcgnn", "train", "--graph", parts, "--model", "sage"]
         + ["--layers", "3", "--hidden", str(options.hidden), "--epochs", "1", "--eval-every", "0", "--threads", "1"]
-        + ["--run-dir", folder / "run", "--force"],
+        + ["--run-dir", folder / "run"],
     }
 
 

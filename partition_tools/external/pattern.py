@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Edges
 from partition_tools.edges import index_dtype
 from partition_tools.external.csr import edge_rows
@@ -69,17 +70,6 @@ class Pattern:
         self.scratch.forget(f"{self.name}.indices")
 
 
-def row_blocks(indptr: np.ndarray, size: int = BLOCK) -> list[tuple[int, int]]:
-    """[(first row, end)]: consecutive rows of about `size` entries."""
-    found, start, rows = [], 0, len(indptr) - 1
-    while start < rows:
-        stop = int(np.searchsorted(indptr, indptr[start] + size, side="right")) - 1
-        stop = min(max(stop, start + 1), rows)
-        found.append((start, stop))
-        start = stop
-    return found
-
-
 def _entries(edges: Edges, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     """(rows, columns) int64 of the edges of the rows first … end."""
     start, stop = int(edges.indptr[first]), int(edges.indptr[end])
@@ -111,7 +101,7 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
             scratch.appending("whole.indices", index_dtype(n)) as append,
         ):
             counts = np.zeros(n + 1, np.int64)
-            blocks = row_blocks(both)
+            blocks = list(row_blocks(both, BLOCK))
             for (first, end), (columns, found) in zip(blocks, in_order(block, blocks)):
                 append(columns)
                 counts[first + 1 : end + 1] = found
@@ -151,7 +141,7 @@ def parts_of(whole: Pattern, side: np.ndarray, num_parts: int, reporter: Reporte
         indices, total = whole.indices, whole.num_entries
         with contextlib.ExitStack() as files, reporter.bar(total, f"dividing {total:,} edges", "edges") as advance:
             adding = [files.enter_context(scratch.appending(f"{name}.indices", number.dtype)) for name in names]
-            blocks = row_blocks(whole.indptr)
+            blocks = list(row_blocks(whole.indptr, BLOCK))
             for (first, end), (columns, found) in zip(blocks, in_order(block, blocks)):
                 for append, part in zip(adding, columns):
                     append(part)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import scipy.sparse
 
+from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Csr, Edges
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners import metis
@@ -84,14 +85,10 @@ def restreamed_clusters(
 
 def _buffers(graph: Edges) -> Iterable[Buffer]:
     """The rows of a graph, some edges at a time."""
-    indptr, start = graph.indptr, 0
-    size = max(FEWEST, min(int(indptr[-1]) // BUFFERS, MOST))
-    while start < len(indptr) - 1:
-        stop = max(start + 1, int(np.searchsorted(indptr, indptr[start] + size, side="right")) - 1)
-        stop = min(stop, len(indptr) - 1)
-        columns = np.asarray(graph.indices[int(indptr[start]) : int(indptr[stop])])
-        yield start, stop, indptr[start : stop + 1] - indptr[start], columns
-        start = stop
+    indptr = graph.indptr
+    for first, end in row_blocks(indptr, max(FEWEST, min(int(indptr[-1]) // BUFFERS, MOST))):
+        columns = np.asarray(graph.indices[int(indptr[first]) : int(indptr[end])])
+        yield first, end, indptr[first : end + 1] - indptr[first], columns
 
 
 def restreamed_blocks(

@@ -7,7 +7,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import ImportOptions, canonical
 from partition_tools.external import dissection, pattern, sorting
 from partition_tools.external.dissection import external_clusters
-from partition_tools.external.pattern import parts_of, row_blocks, whole_pattern
+from partition_tools.external.pattern import parts_of, whole_pattern
 from partition_tools.external.reordering import external_reordered
 from partition_tools.external.scattered import Scattered
 from partition_tools.external.scratch import Scratch
@@ -76,13 +76,6 @@ def test_parts_are_the_submatrices(tmp_path, num_parts):
     whole.forget()
     again = parts_of(whole, side, num_parts, Reporter())  # what is finished needs the whole no more
     assert all(np.array_equal(one.indices, other.indices) for one, other in zip(parts, again))
-
-
-def test_blocks_of_rows_hold_every_row_once():
-    indptr = np.array([0, 0, 5, 400, 401, 401, 550, 560])
-    blocks = row_blocks(indptr, 150)
-    assert [first for first, _ in blocks] == [0, *(end for _, end in blocks[:-1])] and blocks[-1][1] == 7
-    assert all(end - first == 1 or indptr[end] - indptr[first] <= 150 for first, end in blocks)
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -65,7 +65,7 @@ def measure(command, group, folder, log, **environment):
     peak = {"anonymous": 0, "disk": used(folder)}
     over = threading.Event()
     start, before = time.monotonic(), os.times()
-    with open(log, "ab") as output:
+    with open(log, "wb") as output:
         process = subprocess.Popen(
             command,
             stdout=output,

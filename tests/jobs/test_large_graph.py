@@ -1,0 +1,62 @@
+"""The benchmark of large graphs at a small size, whose edges still do not fit the memory that the tools are given."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+sys.path.insert(0, str(PROJECT / "jobs" / "bench"))
+from measuring.limited import Group, measure, used  # noqa: E402
+
+
+def test_a_graph_larger_than_the_memory_is_imported_partitioned_and_trained(tmp_path):
+    pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
+    command = [sys.executable, str(PROJECT / "jobs" / "bench" / "large_graph.py"), "--folder", str(tmp_path / "work")]
+    command += ["--edges", "2.5e6", "--memory", "64M", "--memory-limit", "3G", "--ranks", "2", "--clusters", "64"]
+    command += ["--train-ranks", "2", "--method", "kaminpar", "--keep", "--output", str(tmp_path / "found.csv")]
+    done = subprocess.run([*command, "--predict", "1e9"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = list(csv.DictReader(open(tmp_path / "found.csv")))
+    assert [row["step"] for row in rows] == ["raw", "import", "partition", "train"]
+    assert all(float(row["seconds"]) > 0 and int(row["anonymous"]) > 1e6 and row["code"] == "0" for row in rows)
+    logs = {row["step"]: (tmp_path / "work" / "2e+06" / f"{row['step']}.log").read_text() for row in rows}
+    assert "merging" in logs["import"], "the edges went through files"
+    assert "into 8 parts" in logs["partition"], "the whole graph was split on disk"
+    assert "hours" in done.stdout
+    sound = [sys.executable, "-m", "partition_tools", "verify", str(tmp_path / "work" / "2e+06" / "partitioned.h5")]
+    assert subprocess.run(sound, capture_output=True).returncode == 0
+
+
+def test_what_a_command_takes_is_measured(tmp_path):
+    """Memory of the children counts, and the space of files."""
+    child = "import time; held = bytearray(200 << 20); open('big', 'wb').write(bytes(3 << 20)); time.sleep(2.5)"
+    command = [
+        sys.executable,
+        "-c",
+        f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {child!r}]))",
+    ]
+    here = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        found = measure(command, Group(None), tmp_path, tmp_path / "log")
+    finally:
+        os.chdir(here)
+    assert found.code == 0 and found.seconds > 2.5
+    assert 200 << 20 < found.anonymous < 400 << 20
+    assert 3 << 20 <= found.disk == used(tmp_path)
+
+
+def test_the_limit_is_real_where_there_is_one(tmp_path):
+    group = Group(100 << 20, f"hpcgnn-test-{os.getpid()}")
+    if not group.limited:
+        pytest.skip("a control group with a memory limit cannot be made here")
+    try:
+        taking = [sys.executable, "-c", "held = b'x' * (300 << 20); print(len(held))"]
+        assert measure(taking, group, tmp_path, tmp_path / "log").code != 0
+        assert measure([sys.executable, "-c", "print(1)"], group, tmp_path, tmp_path / "log").code == 0
+    finally:
+        group.close()
