@@ -4,15 +4,18 @@ import argparse
 import dataclasses
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from hpcgnn.graphfile.schema import GraphData
 from partition_tools.canonical import ImportOptions, canonical
 from partition_tools.claim import claimed
+from partition_tools.external.budget import memory_budget
+from partition_tools.external.scratch import Scratch
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
 from partition_tools.import_graph import check_target, summary, write_with_bar
 from partition_tools.progress import Reporter
-from partition_tools.working import add_memory_options, working
+from partition_tools.working import add_memory_options, scratch_directory, working
 
 HELP = "make a synthetic graph: communities (planted) or Graph500's R-MAT"
 DESCRIPTION = """Write a graph drawn from a random model, with features and labels that a network can learn.
@@ -57,6 +60,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--feature-dtype", choices=("fp32", "fp16"), default="fp32")
         sub.add_argument("--force", action="store_true", help="overwrite an existing file")
         add_memory_options(sub)
+        sub.add_argument(
+            "--part",
+            type=_part,
+            metavar="I/N",
+            help="draw the I-th (from 0) of N parts of the edges into the scratch directory and stop: N processes or "
+            "nodes at a time; the same command without --part, with the same --memory, then makes the graph of them",
+        )
         module.configure(sub)
 
 
@@ -64,6 +74,19 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
     names = {field.name for field in dataclasses.fields(Spec)}
     spec = Spec(**{name: value for name, value in vars(arguments).items() if name in names})
+    if arguments.part is not None:
+        options = _options(arguments)
+        draw_part(
+            arguments.model,
+            arguments.output,
+            spec,
+            options,
+            arguments.part,
+            arguments.memory,
+            arguments.scratch,
+            reporter,
+        )
+        return 0
     data = generate_graph(
         arguments.model,
         arguments.output,
@@ -72,10 +95,43 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         reporter=reporter,
         memory=arguments.memory,
         scratch=arguments.scratch,
-        options=ImportOptions(self_loops=arguments.self_loops, feature_dtype=arguments.feature_dtype),
+        options=_options(arguments),
     )
     print(summary(arguments.output, data))
     return 0
+
+
+def _options(arguments: argparse.Namespace) -> ImportOptions:
+    return ImportOptions(self_loops=arguments.self_loops, feature_dtype=arguments.feature_dtype)
+
+
+def _part(text: str) -> tuple[int, int]:
+    index, _, count = text.partition("/")
+    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
+        raise argparse.ArgumentTypeError(f"expected I/N with I from 0 to N - 1, such as 0/4, got {text!r}")
+    return int(index), int(count)
+
+
+def _identity(model: str, spec: Spec, options: ImportOptions) -> list[Any]:
+    return [model, asdict(spec), asdict(options)]
+
+
+def draw_part(
+    model: str,
+    output: str | Path,
+    spec: Spec,
+    options: ImportOptions,
+    part: tuple[int, int],
+    memory: int | None = None,
+    scratch: str | Path | None = None,
+    reporter: Reporter | None = None,
+) -> None:
+    """Draw the i-th of N parts of a graph's edges, part = (i, N), for the `generate_graph` that follows."""
+    where = scratch_directory(output, scratch)
+    work = Scratch(
+        where, _identity(model, spec, options), memory_budget(None) if memory is None else memory, shared=True
+    )
+    GENERATORS[model].generate(spec, work, reporter, part)
 
 
 def generate_graph(
@@ -95,7 +151,7 @@ def generate_graph(
     """
     reporter = reporter or Reporter()
     check_target(output, force)
-    with claimed(output), working(output, scratch, [model, asdict(spec), asdict(options)], memory, reporter) as work:
+    with claimed(output), working(output, scratch, _identity(model, spec, options), memory, reporter) as work:
         reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
         data = canonical(GENERATORS[model].generate(spec, work, reporter), options, reporter, work)
         write_with_bar(output, data, reporter=reporter)

@@ -37,9 +37,19 @@ def _memory(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def scratch_directory(output: str | Path, place: str | Path | None) -> Path:
+    """Where the scratch directory for an output file is. place: None for beside the output."""
+    output = Path(output)
+    return (output.parent if place is None else Path(place)) / f".{output.name}.work"
+
+
 @contextlib.contextmanager
 def working(
-    output: str | Path, place: str | Path | None, identity: Any, memory: int | None, reporter: Reporter
+    output: str | Path,
+    place: str | Path | None,
+    identity: Any,
+    memory: int | None,
+    reporter: Reporter,
 ) -> Iterator[Scratch]:
     """A `Scratch` for the body, removed at its end and where the input is at fault.
 
@@ -49,8 +59,7 @@ def working(
     After a signal, a full disk or a failure of this program it is left for the same call to go on in, if anything in
     it is finished. FormatError for a directory that cannot be made, or that another process works in.
     """
-    output = Path(output)
-    directory = (output.parent if place is None else Path(place)) / f".{output.name}.work"
+    directory = scratch_directory(output, place)
     with contextlib.suppress(OSError):  # told below
         directory.parent.mkdir(parents=True, exist_ok=True)
     with claimed(directory):

@@ -8,7 +8,9 @@ another input, has another identity and begins anew.
 import contextlib
 import hashlib
 import json
+import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,15 +26,19 @@ class Scratch:
     """A directory for files that a job needs on its way.
 
     directory: made if it is not there; removed by `remove`. identity: what the results depend on, any JSON value; a
-    directory of another identity is emptied first. memory: bytes that the job may hold at a time. Raises FormatError
+    directory of another identity is emptied first. memory: bytes that the job may hold at a time. shared: whether other
+    processes work in the directory as well, on files of other names; then nothing is emptied. Raises FormatError
     where the directory cannot be written.
     """
 
-    def __init__(self, directory: str | Path, identity: Any, memory: int) -> None:
+    def __init__(self, directory: str | Path, identity: Any, memory: int, shared: bool = False) -> None:
         self.directory, self.memory = Path(directory), memory
         text = json.dumps(identity, sort_keys=True, default=str)
         mark = self.directory / IDENTITY
         try:
+            if shared:
+                self._join(mark, text)
+                return
             self.resumed = mark.is_file() and mark.read_text() == text
             if not self.resumed:
                 shutil.rmtree(self.directory, ignore_errors=True)
@@ -44,6 +50,19 @@ class Scratch:
             raise FormatError(
                 f"cannot write the scratch directory {self.directory}: {error.strerror}; choose another with --scratch"
             ) from error
+
+    def _join(self, mark: Path, text: str) -> None:
+        """Be one of several processes that work in the directory, each on files of its own."""
+        self.resumed = True
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if not mark.is_file():
+            mine = mark.with_name(f"{IDENTITY}.{socket.gethostname()}.{os.getpid()}")
+            mine.write_text(text)
+            mine.replace(mark)  # whoever comes at the same time writes the same
+        if mark.read_text() != text:
+            raise FormatError(
+                f"{self.directory} is of a job with other arguments; remove it, or choose another with --scratch"
+            )
 
     def path(self, name: str) -> Path:
         """Where the file of this name stands, finished or not."""
@@ -58,7 +77,7 @@ class Scratch:
         """Yield a temporary path; the file has its name when the body succeeds. FormatError where the disk is full."""
         path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.part")
+        part = path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.part")
         try:
             yield part
             part.replace(path)

@@ -73,10 +73,17 @@ class Runs:
     def _column(self, run: int, column: str) -> str:
         return f"{self.name}/{run:05d}.{column}"
 
-    def form(self, make: Callable[[int], Records], count: int, advance: Advance = lambda records: None) -> None:
+    def form(
+        self,
+        make: Callable[[int], Records],
+        count: int,
+        advance: Advance = lambda records: None,
+        part: tuple[int, int] = (0, 1),
+    ) -> None:
         """Add `count` runs, of what make(0), make(1), … give in any order; those that are there already stay.
 
-        make: called by several threads. advance: called with the number of the records of each run.
+        make: called by several threads. advance: called with the number of the records of each run. part: (i, N), to
+        make only each N-th run, the i-th first.
         """
         first = self.count
 
@@ -88,9 +95,9 @@ class Runs:
                         self.scratch.save(self._column(first + index, column), getattr(records, column))
             return len(self.scratch.load(self._column(first + index, "key")))
 
-        for length in in_order(form_one, range(count)):
-            self.count += 1
+        for length in in_order(form_one, range(part[0], count, part[1])):
             advance(length)
+        self.count += count
 
     def include(self, records: Records) -> None:
         """Have sorted records that stand elsewhere merged with the runs."""

@@ -23,6 +23,8 @@ Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 Drawn = Callable[[int], np.ndarray]
 BLOCK = 1 << 20
 ROUNDS = 12
+#: Marks a scratch directory where parts of the edges were drawn.
+PARTS = "parts"
 
 
 #: Bytes that `distinct_edges` takes in memory for each edge: the keys, new ones, and both while they are merged.
@@ -30,16 +32,23 @@ EDGE_BYTES = 24
 
 
 def distinct_edges(
-    spec: Spec, draw: Draw, scratch: Scratch | None = None, reporter: Reporter | None = None
+    spec: Spec,
+    draw: Draw,
+    scratch: Scratch | None = None,
+    reporter: Reporter | None = None,
+    part: tuple[int, int] | None = None,
 ) -> np.ndarray:
     """Sorted int64 keys low * n + high (src * n + dst where directed) of distinct edges, at most spec.num_edges.
 
     draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped; called by several threads.
-    scratch: for keys that do not fit in its memory, which are then a mapped file; the same keys.
+    scratch: for keys that do not fit in its memory, which are then a mapped file; the same keys. part: (i, N), to draw
+    the i-th of N parts into the scratch directory and stop; no keys are given then.
     """
     wanted = spec.num_edges
-    outside = scratch is not None and wanted * EDGE_BYTES > scratch.memory
-    merge = _merge_in_files(scratch, reporter or Reporter()) if scratch is not None and outside else _merge_in_memory
+    outside = scratch is not None and (part is not None or wanted * EDGE_BYTES > scratch.memory or scratch.done(PARTS))
+    merge = (
+        _merge_in_files(scratch, reporter or Reporter(), part) if scratch is not None and outside else _merge_in_memory
+    )
     keys: np.ndarray = np.zeros(0, np.int64)
     block = 0
     for turn in range(ROUNDS):
@@ -52,6 +61,8 @@ def distinct_edges(
             return _keys(spec, draw, first + index, counts[index])
 
         keys = merge(turn, keys, drawn, counts)
+        if part is not None:
+            break
         block += len(counts)
     return keys
 
@@ -76,7 +87,9 @@ def _merge_in_memory(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int
     return _distinct(np.sort(np.concatenate([keys, fresh]), kind="stable") if len(keys) else fresh)  # of sorted runs
 
 
-def _merge_in_files(scratch: Scratch, reporter: Reporter) -> Callable[[int, np.ndarray, Drawn, list[int]], np.ndarray]:
+def _merge_in_files(
+    scratch: Scratch, reporter: Reporter, part: tuple[int, int] | None = None
+) -> Callable[[int, np.ndarray, Drawn, list[int]], np.ndarray]:
     def merge(turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
         name = f"drawn.{turn}"
         if not scratch.done(name):
@@ -87,17 +100,22 @@ def _merge_in_files(scratch: Scratch, reporter: Reporter) -> Callable[[int, np.n
             def make(index: int) -> Records:
                 return Records(np.concatenate([drawn(block) for block in groups[index]]))
 
+            if turn == 0 and part is None and scratch.done(PARTS) and not (scratch.directory / runs.name).is_dir():
+                reporter.warn("the parts were drawn with another --memory; they are drawn again")
             total = sum(counts)
-            with reporter.bar(total, f"drawing {total:,} edges", "edges") as advance:
-                runs.form(make, len(groups), advance)
+            with reporter.bar(total // (part or (0, 1))[1], f"drawing {total:,} edges", "edges") as advance:
+                runs.form(make, len(groups), advance, part or (0, 1))
+            if part is not None:
+                scratch.save(PARTS, np.array(part))
+                return keys
             if len(keys):
                 runs.include(Records(keys))
             with (
                 reporter.bar(len(runs), "merging those drawn", "edges") as advance,
                 scratch.appending(name, np.int64) as append,
             ):
-                for part in runs.merged(lambda records: _distinct(records.key), advance):
-                    append(part)
+                for distinct in runs.merged(lambda records: _distinct(records.key), advance):
+                    append(distinct)
             runs.remove()
         if turn:
             scratch.forget(f"drawn.{turn - 1}")
