@@ -62,7 +62,7 @@ def read_edges(
                 if odd:
                     raise NotPlainNumbers
                 for position, name in enumerate(names):
-                    if name != "_":
+                    if name != "_" and len(frame):  # an empty one has no type
                         values = frame.iloc[:, position].to_numpy()
                         append[name](_checked(path, values, name, edges, relabel))
                 edges += len(frame)
@@ -94,6 +94,8 @@ def read_rows(path: Path, scratch: Scratch, reporter: Reporter) -> np.ndarray:
     if not scratch.done(key):
         with scratch.appending(key, np.float64) as append:
             for frame, _ in frames(path, shape, scratch, reporter):
+                if frame.shape[1] != len(shape.fields):
+                    raise FormatError(f"{path}: a row after row {rows} ends with a separator; take it out")
                 append(numeric(frame.to_numpy(), f"{path}: from row {rows}, it").reshape(-1))
                 rows += len(frame)
     return scratch.load(key).reshape(-1, len(shape.fields))
@@ -114,11 +116,23 @@ def frames(
     size = min(max(scratch.memory // (4 * (2 * workers + 1) * (1 + PARSED)), SMALLEST_BLOCK), LARGEST_BLOCK)
 
     def parsed(block: bytes) -> tuple["pd.DataFrame", bool]:
-        names: Any = range(len(shape.fields))
-        frame = parse(path, io.BytesIO(block), shape, header=None, names=names)
-        return frame, check is not None and check(b"\n" + block)
+        return _frame(path, block, shape), check is not None and check(b"\n" + block)
 
-    rows = 0
+    rows, columns = 0, 0
+
+    def next_of(waiting: deque[Any]) -> tuple["pd.DataFrame", bool]:
+        nonlocal rows, columns
+        try:
+            frame, checked = waiting.popleft().result()
+        except ValueError as error:
+            raise FormatError(f"{path} is not a readable table: {error}, counted from row {rows}") from error
+        width = frame.shape[1] if len(frame) else 0
+        columns = columns or width
+        if width > (len(shape.fields) if shape.heading else columns):
+            raise FormatError(f"{path}: a row after row {rows} has {width} columns, expected {len(shape.fields)}")
+        rows += len(frame)
+        return frame, checked
+
     with (
         reporter.bar(path.stat().st_size, f"reading {path}", "B") as progress,
         ThreadPoolExecutor(workers) as pool,
@@ -128,18 +142,20 @@ def frames(
         for block in blocks(path, size, shape.skip + shape.heading, progress):
             waiting.append(pool.submit(parsed, block))
             if len(waiting) > workers:
-                rows += len((result := _result(waiting, path, rows))[0])
-                yield result
+                yield next_of(waiting)
         while waiting:
-            rows += len((result := _result(waiting, path, rows))[0])
-            yield result
+            yield next_of(waiting)
 
 
-def _result(waiting: deque[Any], path: Path, rows: int) -> tuple["pd.DataFrame", bool]:
+def _frame(path: Path, block: bytes, shape: Layout) -> "pd.DataFrame":
+    """The rows of a block, of at least as many columns as the table has."""
+    import pandas
+
     try:
-        return waiting.popleft().result()
-    except ValueError as error:
-        raise FormatError(f"{path} is not a readable table: {error}, counted from row {rows}") from error
+        frame = parse(path, io.BytesIO(block), shape, header=None)
+    except pandas.errors.EmptyDataError:  # comments alone
+        return pandas.DataFrame(columns=range(len(shape.fields)))
+    return frame if frame.shape[1] >= len(shape.fields) else frame.reindex(columns=range(len(shape.fields)))
 
 
 def blocks(path: Path, size: int, skip: int, progress: Callable[[int], object]) -> Iterator[bytes]:

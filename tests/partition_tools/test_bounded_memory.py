@@ -197,7 +197,7 @@ FLAWS = {
     "word": ("7\tpear\n", "ids that are not integers; --relabel numbers"),
     "real number": ("7\t1.5\n", "ids that are not integers"),
     "missing end": ("7\n", r"line of edge \d+ has no dst"),
-    "third column": ("1\t2\t3\n", "Expected 2 fields"),
+    "third column": ("1\t2\t3\n", "Expected 2 fields|has 3 columns, expected 2"),
 }
 
 
@@ -211,6 +211,21 @@ def test_flaws_of_a_large_edge_list(tmp_path, flaw):
         with pytest.raises(FormatError, match=message):
             import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=memory)
         assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
+
+
+@pytest.mark.parametrize("end", ["\t", " ", " # a comment"])
+@pytest.mark.parametrize("head", [(), ["# FromNodeId\tToNodeId"]])
+def test_what_may_follow_an_edge(tmp_path, end, head):
+    src, dst = odd_graph(edges=2000)
+    write_edges(tmp_path / "e.txt", [src, [f"{node}{end}" for node in dst]], head)
+    both_ways(tmp_path / "e.txt", tmp_path)
+
+
+def test_comments_between_edges(tmp_path):
+    """Many enough to fill blocks of their own."""
+    edges = "".join(f"{s}\t{d}\n" for s, d in zip(*odd_graph(edges=2000)))
+    (tmp_path / "e.txt").write_text(edges + "# nothing\n" * 3000 + "\n" * 3000 + edges)
+    both_ways(tmp_path / "e.txt", tmp_path)
 
 
 def test_a_large_file_that_is_cut_short(tmp_path):
