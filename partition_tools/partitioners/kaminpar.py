@@ -24,7 +24,7 @@ from hpcgnn.graphfile.schema import Csr, Edges
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners import metis
 from partition_tools.partitioners.dissection import dissect, pattern
-from partition_tools.partitioners.parhip import write_parhip
+from partition_tools.partitioners.parhip import whole_nodes, write_parhip
 
 NAME = "kaminpar"
 HELP = "the same by KaMinPar: in less memory, on all cores; needs the extra `kaminpar`"
@@ -91,13 +91,14 @@ def kaminpar_split(
     threads: None for as many as this process may use. shares: relative weights of the parts (num_parts,), None for
     equal ones. A part is at most `epsilon` above its share where the weights of the nodes allow it. The answer lies
     beside the graph for a moment, in a file of 4 n bytes. Raises GraphError for more than MOST_PARTS parts, where
-    KaMinPar is not installed, and where it fails.
+    KaMinPar is not installed, where the file is not a whole one, and where it fails.
     """
     if not 1 <= num_parts <= MOST_PARTS:
         raise GraphError(f"expected 1 to {MOST_PARTS} parts, got {num_parts}; split the parts again")
     if not installed():
         raise GraphError(MISSING)
     path = Path(parhip_path)
+    num_nodes = whole_nodes(path)
     answer = path.with_name(f"{path.name}.parts.npy")
     given = np.ones(num_parts) if shares is None else np.asarray(shares, np.float64)
     command = [sys.executable, "-m", "partition_tools.partitioners.kaminpar_process", str(path), str(answer)]
@@ -107,9 +108,13 @@ def kaminpar_split(
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
         if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+            lines = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()
+            said = next((line for line in reversed(lines) if "rror" in line), lines[-1])
             ended = f"by signal {-done.returncode}" if done.returncode < 0 else f"with code {done.returncode}"
             raise GraphError(f"KaMinPar ended {ended} and said: {said}; --method metis does without it")
-        return np.load(answer)
+        parts = np.load(answer)
     finally:
         answer.unlink(missing_ok=True)
+    if len(parts) != num_nodes:
+        raise GraphError(f"KaMinPar gave {len(parts)} parts for {num_nodes} nodes; --method metis does without it")
+    return parts

@@ -75,3 +75,18 @@ def _write_blocks(file: BinaryIO, blocks: Iterable[np.ndarray], dtype: type, exp
         written += len(block)
     if written != expected:
         raise GraphError(f"expected {expected} {what}, got {written}")
+
+
+def whole_nodes(path: str | Path) -> int:
+    """The number of nodes of a file that is as long as its heading says. Raises GraphError for any other."""
+    heading = np.fromfile(path, np.uint64, HEADING)
+    if len(heading) == HEADING:
+        version, nodes, edges = (int(number) for number in heading)
+        size = 8 * (HEADING + nodes + 1) + edges * (4 if version & NARROW_NODES else 8)
+        if not version & NO_NODE_WEIGHTS:
+            size += nodes * (4 if version & NARROW_NODE_WEIGHTS else 8)
+        if not version & NO_EDGE_WEIGHTS:
+            size += edges * (4 if version & NARROW_EDGE_WEIGHTS else 8)
+        if size == Path(path).stat().st_size:
+            return nodes
+    raise GraphError(f"{path} is not a whole ParHIP file; write it again")

@@ -14,5 +14,7 @@ clusters = metis.clusters
 
 
 def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
-    """Clusters to ranks, see `hpcgnn.placement.clusters.deal_clusters`."""
-    return deal_clusters(sizes if sizes.ndim == 1 else sizes[:, 0], num_ranks, seed)
+    """Clusters to ranks, see `hpcgnn.placement.clusters.deal_clusters`; of several weights the first counts, since what
+    is dealt at random is near balance in all.
+    """
+    return deal_clusters(sizes.reshape(len(sizes), -1)[:, 0], num_ranks, seed)

@@ -1,0 +1,143 @@
+"""Maps that balance several weights at once: against every map there is on small graphs, and on skewed larger ones."""
+
+import itertools
+
+import numpy as np
+import pytest
+from partition_helpers import save_npz
+from test_cluster_maps import cut, ring
+
+from hpcgnn.graphfile.storage import Csr, GraphFile
+from hpcgnn.placement.clusters import imbalance, map_clusters
+from hpcgnn.placement.refinement import LOOSE_IMBALANCE, MAX_IMBALANCE
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.import_graph import import_graph
+from partition_tools.partition_graph import default_clusters, partition_graph
+from partition_tools.quality import hub_warning
+
+LIMITS = MAX_IMBALANCE, LOOSE_IMBALANCE
+
+
+def loads(parts, sizes, ranks):
+    return [imbalance(np.bincount(parts, column, ranks)) for column in np.asarray(sizes).T]
+
+
+def best_of_all(sizes, graph, ranks):
+    """The least cut of all maps within the limits, or None; then the least excess over them."""
+    best, least = None, np.inf
+    for parts in itertools.product(range(ranks), repeat=len(sizes)):
+        if len(set(parts)) < ranks:
+            continue
+        parts = np.array(parts)
+        worst = max(load / limit for load, limit in zip(loads(parts, sizes, ranks), LIMITS))
+        least = min(least, worst)
+        if worst <= 1:
+            best = min(best if best is not None else np.inf, cut(graph, parts))
+    return best, least
+
+
+@pytest.mark.parametrize("ranks, seed", [(2, 0), (2, 1), (2, 2), (3, 3), (3, 4)])
+def test_near_the_best_of_all_maps(ranks, seed):
+    random = np.random.default_rng(seed)
+    _, graph = ring(9, seed)
+    sizes = np.stack([random.integers(1, 4, 9) * 5, random.integers(1, 30, 9)], axis=1)
+    parts = map_clusters(sizes, graph, ranks)
+    best, least = best_of_all(sizes, graph, ranks)
+    worst = max(load / limit for load, limit in zip(loads(parts, sizes, ranks), LIMITS))
+    if best is None:
+        assert worst <= 1.15 * least
+    else:
+        assert worst <= 1.1 and (worst > 1 or cut(graph, parts) <= 1.5 * best)
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 32])
+def test_two_weights_that_disagree(ranks):
+    """Heavy in one weight where it is light in the other, as hubs are: to balance one leaves the other in disorder."""
+    random = np.random.default_rng(1)
+    _, graph = ring(1024)
+    nodes = random.integers(50, 150, 1024)
+    edges = np.where(np.arange(1024) < 100, 5000, 200) + random.integers(0, 50, 1024)
+    sizes = np.stack([nodes, edges], axis=1)
+    parts = map_clusters(sizes, graph, ranks, seed=2)
+    found = loads(parts, sizes, ranks)
+    assert sorted(set(parts)) == list(range(ranks))
+    assert found[0] <= 1.035 and found[1] <= 1.10
+    np.testing.assert_array_equal(parts, map_clusters(sizes, graph, ranks, seed=2))
+
+
+def test_three_weights_and_one_of_nothing():
+    random = np.random.default_rng(3)
+    _, graph = ring(600)
+    sizes = np.stack([*random.integers(1, 9, (3, 600)), np.zeros(600, int)], axis=1)
+    assert max(loads(map_clusters(sizes, graph, 4), sizes, 4)) <= 1.10
+    np.testing.assert_array_equal(map_clusters(sizes, graph, 4), map_clusters(sizes[:, :3], graph, 4))
+    one = map_clusters(sizes[:, 0], graph, 4)
+    np.testing.assert_array_equal(one, map_clusters(sizes[:, :1], graph, 4))
+    assert imbalance(np.bincount(one, sizes[:, 0])) <= 1.035
+
+
+def test_a_cluster_heavier_than_a_share():
+    """Nothing can be done about it; the rest stays in order."""
+    sizes, graph = ring(64)
+    sizes = np.stack([sizes, np.where(np.arange(64) == 7, 5000, 10)], axis=1)
+    found = loads(map_clusters(sizes, graph, 4), sizes, 4)
+    assert found[0] <= 1.06 and found[1] <= 4 * 5000 / sizes[:, 1].sum() * 1.04
+
+
+def test_clusters_without_edges_and_as_many_ranks_as_clusters():
+    empty = Csr(np.zeros(33, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), 32)
+    sizes = np.stack([np.full(32, 7), np.zeros(32, int)], axis=1)
+    assert loads(map_clusters(sizes, empty, 4), sizes[:, :1], 4) == [1.0]
+    sizes[:8, 1] = 9
+    assert loads(map_clusters(sizes, empty, 4), sizes, 4) == [1.0, 1.0]
+    np.testing.assert_array_equal(map_clusters(sizes, empty, 32), np.arange(32))
+
+
+def test_a_skewed_graph(tmp_path):
+    """The maps of before had all hubs on one rank, or several times the mean number of nodes."""
+    path = tmp_path / "g.h5"
+    generate_graph("rmat", path, Spec(nodes=6000, degree=16, features=4, classes=4, seed=1))
+    found = partition_graph(path, [4, 8], method="metis")
+    nodes = partition_graph(path, [8], method="metis", name="nodes", balance="nodes")
+    for figures in found.values():
+        assert figures["imbalance_nodes"] <= 1.05 and figures["imbalance_edges"] <= 1.10
+        assert figures["balance"] == "both"
+    assert nodes[8]["imbalance_edges"] > 1.3 and nodes[8]["imbalance_nodes"] <= 1.05
+    assert found[8]["halo_rows_per_node"] < 7  # each node on every other rank
+
+
+def test_a_hub_is_told_of(cli, tmp_path):
+    """Node 5 has a third of all in-edges: more than the share of a rank of 8, less than that of 2."""
+    random = np.random.default_rng(0)
+    dst = np.concatenate([np.full(150, 5), random.integers(0, 200, 300)])
+    src = np.concatenate([np.arange(20, 170), random.integers(0, 200, 300)])
+    import_graph(save_npz(tmp_path / "g.npz", src, dst, 200), tmp_path / "g.h5")
+    err = cli("partition", tmp_path / "g.h5", "--ranks", "2,8")[2]
+    told = [line for line in err.splitlines() if "fair share" in line]
+    assert len(told) == 1 and "node 5 " in told[0] and "8 ranks" in told[0]
+    count = np.count_nonzero(dst == 5)
+    assert f"at least {8 * count / 450:.2f}" in told[0]
+    assert hub_warning(np.zeros(5, int), np.arange(4), 4) is None
+
+
+def test_the_number_of_clusters_is_bounded():
+    assert default_clusters(10**8, 8) == 8192 and default_clusters(10**8, 512) == 64 * 512
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_training_balances_the_same(tmp_path, symmetric):
+    """A map made at the start of a run has the clusters' nodes and in-edges as weights."""
+    from hpcgnn.train.choosing_maps import cluster_loads
+
+    random = np.random.default_rng(0)
+    src, dst = random.integers(0, 200, 900), random.integers(0, 200, 900) ** 2 // 200
+    if symmetric:
+        src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
+    import_graph(save_npz(tmp_path / "g.npz", src, dst, 200), tmp_path / "g.h5")
+    partition_graph(tmp_path / "g.h5", [2], num_clusters=20)
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert file.meta.undirected == symmetric
+        offsets = file.read("clusters/offsets")
+        expected = np.stack([np.diff(offsets), np.diff(file.read("topology/indptr")[offsets])], axis=1)
+        np.testing.assert_array_equal(cluster_loads(file, file.cluster_graph()), expected)
