@@ -76,11 +76,11 @@ class _Kept:
         ids = original_id[order]
         edges = torch.arange(comm.size + 1) * self._share
         counts = torch.diff(torch.searchsorted(ids, edges)).tolist()
-        everyone = comm.allgather_object(counts)
+        expected = _counts_for_me(counts, comm)
         ids, rows = ids.split(counts), rows[order].split(counts)
         for offset in range(comm.size):
             dest, source = (comm.rank + offset) % comm.size, (comm.rank - offset) % comm.size
-            self._place(*self._swap(ids[dest], rows[dest], dest, source, everyone[source][comm.rank]))
+            self._place(*self._swap(ids[dest], rows[dest], dest, source, expected[source]))
 
     def _swap(
         self, ids: torch.Tensor, rows: torch.Tensor, dest: int, source: int, expected: int
@@ -123,3 +123,14 @@ class _Kept:
                 if keeper == self._comm.rank:
                     part = self._rows[start - self._start : stop - self._start]
                     self._comm.exchange([(0, part)], [], "evaluation").finish()
+
+
+def _counts_for_me(counts: list[int], comm: Communicator) -> list[int]:
+    """How many rows come from each rank, of how many go to each: P numbers on a rank, and never P of P. Collective."""
+    others = [rank for rank in range(comm.size) if rank != comm.rank]
+    found = torch.tensor(counts)
+    incoming = [(rank, found[rank : rank + 1].clone()) for rank in others]
+    comm.exchange([(rank, torch.tensor(counts[rank : rank + 1])) for rank in others], incoming, "evaluation").finish()
+    for rank, count in incoming:
+        found[rank] = count[0]
+    return found.tolist()
