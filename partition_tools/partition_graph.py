@@ -29,7 +29,7 @@ from partition_tools.working import add_memory_options, working
 HELP = "cluster the graph and map its clusters to ranks"
 AUTO = "auto"
 BALANCES = ("both", "nodes", "edges", "train")
-WARN_IMBALANCE = 1.05
+WARN_IMBALANCE = {"nodes": 1.05, "in-edges": 1.10}
 CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
 MOST_CLUSTERS = 8192  # unless the ranks need more: the cluster graph of a skewed graph grows with their square
 DESCRIPTION = (
@@ -275,7 +275,7 @@ def _maps(
             reporter.warn(hub)
         balanced = {"both": ("nodes", "edges")}.get(balance, (balance,))
         for what, found in (("nodes", quality.imbalance_nodes), ("in-edges", quality.imbalance_edges)):
-            if found > WARN_IMBALANCE and (what == "nodes" or (hub is None and "edges" in balanced)):
+            if found > WARN_IMBALANCE[what] and (what == "nodes" or (hub is None and "edges" in balanced)):
                 advice = "more clusters balance better" if what[-5:] in balanced else f"the map balances {balance}"
                 reporter.warn(
                     f"with {count} ranks the fullest has {found:.3f} times the mean number of {what}; {advice}"
