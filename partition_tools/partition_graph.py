@@ -11,8 +11,9 @@ import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
-from hpcgnn.graphfile.schema import GraphData
+from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.graphfile.storage import GraphFile, add_partitionings
+from hpcgnn.placement.clusters import economical_map
 from partition_tools.canonical import versions
 from partition_tools.claim import claimed
 from partition_tools.clustering import clustered
@@ -28,7 +29,7 @@ from partition_tools.working import add_memory_options, working
 
 HELP = "cluster the graph and map its clusters to ranks"
 AUTO = "auto"
-BALANCES = ("both", "nodes", "edges", "train")
+BALANCES = (AUTO, "both", "nodes", "edges", "train")
 WARN_IMBALANCE = {"nodes": 1.05, "in-edges": 1.10}
 CLUSTERS_PER_RANK, NODES_PER_CLUSTER, SMALLEST_CLUSTER = 64, 1000, 4
 MOST_CLUSTERS = 8192  # unless the ranks need more: the cluster graph of a skewed graph grows with their square
@@ -67,8 +68,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--balance",
         choices=BALANCES,
-        default="both",
-        help="what ranks get equal shares of: nodes and in-edges (both, the default), one of them, or training nodes",
+        default=AUTO,
+        help="what ranks get equal shares of: nodes and in-edges (both), one of them, or training nodes; auto, the "
+        "default, is both, unless equal in-edges would cost many halo rows and save little time",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the result here and leave GRAPH as it is"
@@ -130,7 +132,7 @@ def partition_graph(
     method: str = AUTO,
     name: str | None = None,
     seed: int = 0,
-    balance: str = "both",
+    balance: str = AUTO,
     output: str | Path | None = None,
     feature_buffer: float = 4.0,
     force: bool = False,
@@ -259,7 +261,7 @@ def _maps(
     maps = {}
     for count in ranks:
         reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
-        cluster_to_rank = maker.ranks(sizes, graph, count, seed)
+        cluster_to_rank = _map(maker, sizes, graph, count, seed, balance)
         quality = partition_quality(cluster_to_rank, count, data.cluster_offsets, data.edges, data.edges_out)
         attributes = {
             "method": maker.NAME,
@@ -273,7 +275,7 @@ def _maps(
         hub = hub_warning(data.edges.indptr, data.original_id, count)
         if hub is not None:
             reporter.warn(hub)
-        balanced = {"both": ("nodes", "edges")}.get(balance, (balance,))
+        balanced = {"both": ("nodes", "edges"), AUTO: ("nodes",)}.get(balance, (balance,))
         for what, found in (("nodes", quality.imbalance_nodes), ("in-edges", quality.imbalance_edges)):
             if found > WARN_IMBALANCE[what] and (what == "nodes" or (hub is None and "edges" in balanced)):
                 advice = "more clusters balance better" if what[-5:] in balanced else f"the map balances {balance}"
@@ -282,6 +284,13 @@ def _maps(
                 )
         maps[count] = cluster_to_rank, attributes
     return maps
+
+
+def _map(maker: Any, sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int, balance: str) -> np.ndarray:
+    def make(each: np.ndarray) -> np.ndarray:
+        return maker.ranks(each, graph, num_ranks, seed)
+
+    return economical_map(make, sizes, graph, num_ranks) if balance == AUTO else make(sizes)
 
 
 def _tool_versions() -> dict[str, str]:

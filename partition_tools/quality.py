@@ -42,11 +42,11 @@ class Quality:
 
 
 def cluster_sizes(kind: str, offsets: np.ndarray, indptr: np.ndarray, split: np.ndarray) -> np.ndarray:
-    """Weights of each cluster, int64 (K,): its nodes, its in-edges, or its training nodes; or (K, 2) with `both`, nodes
-    and in-edges.
+    """Weights of each cluster, int64 (K,): its nodes, its in-edges, or its training nodes; or with `both` and
+    `auto`, (K, 2), nodes and in-edges.
     """
     offsets = np.asarray(offsets)
-    if kind == "both":
+    if kind in ("both", "auto"):
         return np.stack([cluster_sizes(each, offsets, indptr, split) for each in ("nodes", "edges")], axis=1)
     if kind == "nodes":
         return np.diff(offsets)

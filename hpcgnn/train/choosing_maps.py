@@ -7,7 +7,7 @@ from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import Csr
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.placement.clusters import deal_clusters, map_clusters
+from hpcgnn.placement.clusters import deal_clusters, economical_map, map_clusters
 
 MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
 DEFAULT_MAPS = "metis", "kaminpar"  # names of what `partition` makes by default, in the order of preference
@@ -27,7 +27,8 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
             if made and comm.rank == 0:
                 seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
                 graph = file.cluster_graph()
-                found = map_clusters(cluster_loads(file, graph), graph, comm.size, seed)
+                ranks, loads = comm.size, cluster_loads(file, graph)
+                found = economical_map(lambda sizes: map_clusters(sizes, graph, ranks, seed), loads, graph, ranks)
     of_first = comm.broadcast_object((name, 0 if found is None else len(found)))
     if not file.shared and not any(comm.allgather_object(made)):
         assert found is not None, "every rank has found one"

@@ -6,8 +6,8 @@ graph and not among the borders of small clusters. And consecutive clusters are 
 order that caches want.
 
 What splits a graph is a function, METIS's or KaMinPar's. It balances one weight, but a rank's memory goes with its
-nodes and its time with its edges too. So a node weighs its degree plus the mean degree: then no cluster is large in
-either, and maps of clusters to ranks can balance both.
+nodes and its time with its edges too. So a node of a skewed graph weighs its degree and something more: then no cluster
+is large in either, and maps of clusters to ranks can balance both.
 
 What is to be few is not the edges between parts but the halo rows. A node of many neighbours is wanted everywhere
 whatever is done, a node of few only where they are. So on skewed graphs an edge weighs what it will probably save: the
@@ -70,9 +70,16 @@ def dissect(
 
 
 def node_weights(degrees: np.ndarray) -> np.ndarray:
-    """What a node counts for when a graph is split: its degree plus the mean degree, int64 (n,), at least 1."""
-    mean = int(round(degrees.sum(dtype=np.int64) / max(len(degrees), 1)))
-    return np.asarray(degrees, np.int64) + max(mean, 1)
+    """What a node counts for when a graph is split, int64 (n,): 1, or on skewed graphs its degree and something more.
+
+    That is for its being a node: the mean degree, less where there are isolated nodes, which can go anywhere and even
+    out the numbers of nodes in the end. degrees: int (n,).
+    """
+    if not is_skewed(degrees):
+        return np.ones(len(degrees), np.int64)
+    connected = np.count_nonzero(degrees) / len(degrees)
+    mean = degrees.sum(dtype=np.int64) / len(degrees)
+    return np.asarray(degrees, np.int64) + max(int(round(mean * connected**1.5)), 1)
 
 
 def pattern(edges: Edges, edges_out: Edges | None) -> scipy.sparse.csr_matrix:
