@@ -14,6 +14,7 @@ from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.graphfile.storage import GraphFile, add_partitionings
 from hpcgnn.placement.clusters import economical_map
+from hpcgnn.placement.skew import is_skewed
 from partition_tools.canonical import versions
 from partition_tools.claim import claimed
 from partition_tools.clustering import clustered
@@ -258,6 +259,8 @@ def _maps(
     if graph is None:
         parts = np.repeat(np.arange(len(sizes)), np.diff(data.cluster_offsets))
         graph = data.cluster_graph = cluster_graph(parts, len(sizes), data.edges, data.edges_out is not None)
+    if balance == AUTO and is_skewed(np.diff(data.edges.indptr)):
+        balance = "both"
     maps = {}
     for count in ranks:
         reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")

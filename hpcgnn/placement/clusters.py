@@ -67,7 +67,7 @@ def economical_map(
     make(sizes) -> the map that balances these. sizes: int (K, 2), nodes and in-edges. graph: as for `map_clusters`.
     Where edges are many in one part of a graph and few in another, ranks of equal nodes and equal edges must mix both,
     with far more halo rows. In-edges are left as they are if that saves more than SAVING of the cut and no rank has
-    more than TOLERATED times the mean work.
+    more than TOLERATED times the mean work. Not for graphs with hubs (`skew.is_skewed`), where every map has many.
     """
     even, few = make(sizes), make(sizes[:, 0])
     work = np.bincount(few, sizes[:, 0] * EDGES_PER_NODE + sizes[:, 1], num_ranks)

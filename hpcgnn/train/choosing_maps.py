@@ -6,8 +6,9 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import Csr
-from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.graphfile.storage import SLAB_ROWS, GraphFile
 from hpcgnn.placement.clusters import deal_clusters, economical_map, map_clusters
+from hpcgnn.placement.skew import SKEWED, skew_of_parts
 
 MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
 DEFAULT_MAPS = "metis", "kaminpar"  # names of what `partition` makes by default, in the order of preference
@@ -27,14 +28,27 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
             if made and comm.rank == 0:
                 seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
                 graph = file.cluster_graph()
-                ranks, loads = comm.size, cluster_loads(file, graph)
-                found = economical_map(lambda sizes: map_clusters(sizes, graph, ranks, seed), loads, graph, ranks)
+                found = _made(file, graph, comm.size, seed)
     of_first = comm.broadcast_object((name, 0 if found is None else len(found)))
     if not file.shared and not any(comm.allgather_object(made)):
         assert found is not None, "every rank has found one"
         return name, found
     name, length = of_first
     return name, comm.broadcast_array(found, length, np.int32)
+
+
+def _made(file: GraphFile, graph: Csr, ranks: int, seed: int) -> np.ndarray:
+    """A map that balances nodes and in-edges, as `partition` makes it by default: int32 (K,)."""
+
+    def make(sizes: np.ndarray) -> np.ndarray:
+        return map_clusters(sizes, graph, ranks, seed)
+
+    loads, nodes = cluster_loads(file, graph), file.meta.num_nodes
+    slabs = [(start, min(start + SLAB_ROWS, nodes) + 1) for start in range(0, nodes, SLAB_ROWS)]
+    degrees = (np.diff(file.read("topology/indptr", [slab], np.int64)) for slab in slabs)
+    if skew_of_parts(degrees, nodes, file.meta.num_edges) > SKEWED:
+        return make(loads)
+    return economical_map(make, loads, graph, ranks)
 
 
 def cluster_loads(file: GraphFile, graph: Csr) -> np.ndarray:

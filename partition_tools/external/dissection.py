@@ -58,13 +58,16 @@ def external_clusters(
 
 
 def _side(part: Pattern, shares: np.ndarray, seed: int, scratch: Scratch, reporter: Reporter) -> np.ndarray:
-    """The part of each node, by KaMinPar; kept in the scratch directory."""
+    """The part of each node, by KaMinPar; kept in the scratch directory.
+
+    Edges have no weights here: KaMinPar would need more memory where there is least.
+    """
     name = f"{part.name}.side"
     if not scratch.done(name):
         reporter.stage(f"splitting {len(part.nodes):,} nodes, {part.num_entries:,} edges into {len(shares)} parts")
         path = scratch.directory / f"{part.name}.parhip"
         try:
-            write_parhip(path, len(part.nodes), part.degrees, part.blocks(), part.weights, part.edge_weights())
+            write_parhip(path, len(part.nodes), part.degrees, part.blocks(), part.weights)
             side = kaminpar_split(path, len(shares), seed, shares=shares)
         finally:
             path.unlink(missing_ok=True)

@@ -11,11 +11,12 @@ import numpy as np
 
 from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Edges
+from hpcgnn.placement.skew import is_skewed
 from partition_tools.edges import index_dtype
 from partition_tools.external.csr import edge_rows
 from partition_tools.external.scratch import Scratch
 from partition_tools.external.sorting import in_order
-from partition_tools.partitioners.dissection import edge_pull, edge_weights, is_skewed, node_weights
+from partition_tools.partitioners.dissection import edge_pull, edge_weights, node_weights
 from partition_tools.progress import Reporter
 
 #: Edges of a block of rows, or one row where a row has more.

@@ -2,7 +2,7 @@
 
 METIS holds the graph at every level of its multigrid, in 64-bit numbers, and merges two nodes only where few edges
 meet: on a graph of hubs most nodes find no partner, so the levels stay large and are many. How skewed a graph is (the
-share of the edges at nodes of many times the mean degree, `dissection.skew`) says how much longer it takes. The
+share of the edges at nodes of many times the mean degree, `placement.skew`) says how much longer it takes. The
 constants are fits to whole dissections; docs/preparing.md says on which graphs, and how good they are.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import GraphError
+from hpcgnn.placement.skew import skew
 from partition_tools.partitioners import kaminpar, metis
-from partition_tools.partitioners.dissection import skew
 from partition_tools.progress import Reporter
 
 BYTES_PER_EDGE, BYTES_PER_SKEWED_EDGE = 95.0, 100.0

@@ -20,9 +20,9 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.graphfile.schema import Edges
+from hpcgnn.placement.skew import is_skewed
 
 BRANCHES = 8
-HUB, SKEWED = 16, 0.2  # times the mean degree; share of the edges
 WEIGHT, KEPT, FEW = 16, 1 - 1 / BRANCHES, 256  # of an edge to a leaf; what a further neighbour leaves of it; degrees
 BLOCK = 1 << 24
 Split = Callable[[scipy.sparse.csr_matrix, np.ndarray, np.ndarray, int], np.ndarray]
@@ -99,19 +99,6 @@ def pattern(edges: Edges, edges_out: Edges | None) -> scipy.sparse.csr_matrix:
         for start, weights in edge_weights(edge_pull(degrees), matrix.indptr, _blocks(matrix.indices)):
             matrix.data[start : start + len(weights)] = weights
     return matrix
-
-
-def is_skewed(degrees: np.ndarray) -> bool:
-    """Whether a large part of the edges is at nodes of many times the mean degree."""
-    return skew(degrees) > SKEWED
-
-
-def skew(degrees: np.ndarray) -> float:
-    """The share of the edges that end at nodes with more than HUB times the mean degree. degrees: int (n,)."""
-    total = degrees.sum(dtype=np.int64)
-    if not total:
-        return 0.0
-    return float(degrees[degrees > HUB * total / len(degrees)].sum(dtype=np.int64) / total)
 
 
 def edge_pull(degrees: np.ndarray) -> np.ndarray:

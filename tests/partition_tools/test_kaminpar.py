@@ -10,13 +10,21 @@ from partition_helpers import odd_graph, save_npz, view
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.placement.skew import is_skewed
 from partition_tools import partition_graph as command
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.import_graph import import_graph
 from partition_tools.partition_graph import partition_graph
 from partition_tools.partitioners import choice, kaminpar, metis
-from partition_tools.partitioners.dissection import BLOCK, dissect, edge_weights, is_skewed, node_weights, pattern
+from partition_tools.partitioners.dissection import (
+    BLOCK,
+    dissect,
+    edge_pull,
+    edge_weights,
+    node_weights,
+    pattern,
+)
 from partition_tools.partitioners.parhip import write_parhip
 from partition_tools.progress import Reporter
 
@@ -172,11 +180,15 @@ def test_metis_has_nothing_to_say_about_hubs(capfd):
 
 
 def test_weights_of_nodes_and_edges():
-    np.testing.assert_array_equal(node_weights(np.array([0, 2, 10])), [4, 6, 14])
+    np.testing.assert_array_equal(node_weights(np.array([0, 2, 10])), [1, 1, 1])  # of a mild graph
     np.testing.assert_array_equal(node_weights(np.zeros(3, int)), [1, 1, 1])
+    skewed = np.array([3000, *[1] * 999])
+    np.testing.assert_array_equal(node_weights(skewed), skewed + 4)
+    isolated = np.concatenate([skewed, np.zeros(1000, int)])
+    np.testing.assert_array_equal(node_weights(isolated), isolated + 1)  # half of the mean degree, 2, and less
     graph, _ = two_cliques(6)
     degrees, whole = np.diff(graph.indptr), np.zeros(graph.nnz, np.uint8)
-    for start, weights in edge_weights(degrees, blocks(graph.indices, 7)):
+    for start, weights in edge_weights(edge_pull(degrees), graph.indptr, blocks(graph.indices, 7)):
         whole[start : start + len(weights)] = weights
     assert len(whole) == graph.nnz < BLOCK and (whole > 0).all()
     heavy = scipy.sparse.csr_matrix((whole, graph.indices, graph.indptr))
