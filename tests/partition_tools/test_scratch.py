@@ -29,7 +29,9 @@ def caused(cause):
     return error
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), caused(OSError(28, "No space left"))])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), MemoryError(), caused(OSError(28, "No space left")), caused(ChildProcessError(-9))]
+)
 def test_it_is_left_where_the_same_call_may_go_on(tmp_path, error):
     leave(tmp_path, error)
     with working(tmp_path) as scratch:
