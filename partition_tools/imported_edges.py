@@ -37,7 +37,7 @@ def imported_edges(
     source = _chunks(raw, options, names)
     given = source.num_types
     wanted = options.undirected, options.self_loops, options.drop_duplicates
-    if scratch is not None and needed_bytes(source) > scratch.memory:
+    if scratch is not None and needed_bytes(source) * (2 if options.undirected else 1) > scratch.memory:
         edges, edges_out, loops = external_edges(source, scratch, reporter, *wanted)
         raw.drop_edges()
     else:

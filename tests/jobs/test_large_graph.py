@@ -20,7 +20,8 @@ def test_a_graph_larger_than_the_memory_is_imported_partitioned_and_trained(tmp_
     command += ["--train-ranks", "2", "--method", "kaminpar", "--keep", "--output", str(tmp_path / "found.csv")]
     done = subprocess.run([*command, "--predict", "1e9"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = list(csv.DictReader(open(tmp_path / "found.csv")))
+    with open(tmp_path / "found.csv") as file:
+        rows = list(csv.DictReader(file))
     assert [row["step"] for row in rows] == ["raw", "import", "partition", "train"]
     assert all(float(row["seconds"]) > 0 and int(row["anonymous"]) > 1e6 and row["code"] == "0" for row in rows)
     logs = {row["step"]: (tmp_path / "work" / "2e+06" / f"{row['step']}.log").read_text() for row in rows}
