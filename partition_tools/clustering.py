@@ -70,6 +70,7 @@ def clustered(
 def _kaminpar(
     data: GraphData, num_clusters: int, seed: int, work: Scratch, reporter: Reporter, progress: Callable[[int], object]
 ) -> Clusters:
+    kaminpar.check_installed()
     return external_clusters(data.edges, data.edges_out, num_clusters, kaminpar.split, seed, work, reporter, progress)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcgnn.graphfile.schema import GraphData
-from partition_tools.canonical import ImportOptions, canonical
+from partition_tools.canonical import ImportOptions, canonical, versions
 from partition_tools.claim import claimed
 from partition_tools.external.budget import memory_budget
 from partition_tools.external.scratch import Scratch
@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             type=_part,
             metavar="I/N",
             help="draw the I-th (from 0) of N parts of the edges into the scratch directory and stop: N processes or "
-            "nodes at a time; the same command without --part, with the same --memory, then makes the graph of them",
+            "nodes at a time. When all have ended, the same command without --part makes the graph of what they drew",
         )
         module.configure(sub)
 
@@ -113,7 +113,7 @@ def _part(text: str) -> tuple[int, int]:
 
 
 def _identity(model: str, spec: Spec, options: ImportOptions) -> list[Any]:
-    return [model, asdict(spec), asdict(options)]
+    return [model, asdict(spec), asdict(options), versions()]
 
 
 def draw_part(

@@ -52,7 +52,8 @@ methods:
 Peak memory, first call: 12 E + 60 n bytes, and in METIS 85 to 200 E (64-bit ids, all levels of its multigrid; the
 more the more skewed the degrees are) or in KaMinPar about 10 E; or 12 E + 60 n bytes and the feature buffer (at
 most 4 n F bytes) while the file is rewritten, whichever is larger; 8 E more with weights and types, twice that for
-directed graphs. Later calls: about 6 E + 30 n bytes."""
+directed graphs. Where that is more than --memory, the edges stay on disk (methods kaminpar, restreaming, random-nodes),
+in up to 20 bytes an edge; what KaMinPar takes comes on top. Later calls: about 60 n bytes."""
 )
 
 
@@ -195,7 +196,7 @@ def _partition(
         name = name or maker.NAME
         if fresh and num_clusters is not None and (num_clusters != stored or always):
             tools = {**file.meta.versions, **_tool_versions()}
-            identity = [fingerprint(path), maker.NAME, num_clusters, seed, tools]
+            identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
             with working(output or path, scratch, identity, memory, reporter) as work:
                 data = clustered(file, maker, num_clusters, seed, feature_buffer, work, tools, reporter)
                 maps = _maps(data, maker, ranks, seed, balance, reporter)

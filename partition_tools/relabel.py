@@ -30,9 +30,8 @@ def distinct(ids: Sequence[np.ndarray], scratch: Scratch) -> np.ndarray:
         for each in ids:
             for block in _blocks(each, scratch):
                 there[(block - low).astype(np.int64, copy=False)] = True
-        found = np.flatnonzero(there)
-        found += low
-        return found.astype(ids[0].dtype, copy=False)
+        dtype = ids[0].dtype
+        return np.flatnonzero(there).astype(dtype) + dtype.type(low)
     parts, held = [np.zeros(0, ids[0].dtype)], 0
     for each in ids:
         for block in _blocks(each, scratch):

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,10 @@ def _memory(text: str) -> int:
 def scratch_directory(output: str | Path, place: str | Path | None) -> Path:
     """Where the scratch directory for an output file is. place: None for beside the output."""
     output = Path(output)
-    return (output.parent if place is None else Path(place)) / f".{output.name}.work"
+    if place is None:
+        return output.parent / f".{output.name}.work"
+    mark = hashlib.sha256(str(output.resolve()).encode()).hexdigest()[:8]  # of outputs of one name in several folders
+    return Path(place) / f".{output.name}.{mark}.work"
 
 
 @contextlib.contextmanager

@@ -110,24 +110,25 @@ def main():
     """Do the steps for every size; returns the exit code."""
     options = parse()
     if options.write_raw:
-        write_raw(options, options.write_raw, options.folder / f"{options.write_raw:.0e}" / "raw")
+        write_raw(options, options.write_raw, options.folder / f"{options.write_raw:g}" / "raw")
         return 0
     steps = options.steps.split(",")
     rows = []
     for edges in map(float, options.edges.split(",")):
-        folder = options.folder / f"{edges:.0e}"
+        folder = options.folder / f"{edges:g}"
         folder.mkdir(parents=True, exist_ok=True)
         group = Group(parse_memory(options.memory_limit))
         limit = options.memory_limit if group.limited else "no limit (a control group cannot be made)"
         for step, command in commands(options, edges, folder).items():
             if step not in steps or (step == "train" and not options.train_ranks):
                 continue
-            print(f"{edges:.0e} edges, {step}, {limit}: {' '.join(map(str, command))}", flush=True)
+            print(f"{edges:g} edges, {step}, {limit}: {' '.join(map(str, command))}", flush=True)
             found = measure(list(map(str, command)), group, folder, folder / f"{step}.log", OMP_NUM_THREADS="1")
             rows.append({"edges": edges, "step": step, **asdict(found)})
             if options.output:
                 _add(options.output, rows[-1])
             if found.code:
+                group.close()
                 print(f"{step} failed with code {found.code}; its output is in {folder / f'{step}.log'}")
                 return 1
             if step == "import" and not options.keep:
@@ -155,7 +156,7 @@ def table(rows):
     heading = ("edges", "step", "seconds", "ns an edge", "processor s", "memory MB", "bytes an edge", "disk MB")
     lines = [
         (
-            f"{row['edges']:.0e}",
+            f"{row['edges']:g}",
             row["step"],
             f"{row['seconds']:.0f}",
             f"{row['seconds'] / row['edges'] * 1e9:.0f}",
@@ -174,7 +175,7 @@ def prediction(rows, edges):
     largest = max(row["edges"] for row in rows)
     scales = [(row, edges / row["edges"]) for row in rows if row["edges"] == largest]
     lines = [(row["step"], f"{row['seconds'] * x / 3600:.1f}", f"{row['disk'] * x / 1e9:.0f}") for row, x in scales]
-    return f"{edges:.1e} edges at the seconds and bytes an edge of {largest:.0e}:\n" + tabulate(
+    return f"{edges:.1e} edges at the seconds and bytes an edge of {largest:g}:\n" + tabulate(
         lines, ("step", "hours", "disk GB"), stralign="right"
     )
 

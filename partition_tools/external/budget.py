@@ -7,7 +7,7 @@ from pathlib import Path
 from hpcgnn.errors import ConfigError
 
 SHARE = 0.5
-SMALLEST = 64 << 20
+SMALLEST, MOST = 64 << 20, 1 << 50
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -16,10 +16,10 @@ def parse_memory(text: str) -> int:
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
     if not found:
         raise ConfigError(f"expected a size such as 8G or 512M, got {text!r}")
-    size = int(float(found[1]) * _UNITS[found[2].upper()])
-    if size < SMALLEST:
-        raise ConfigError(f"expected at least {SMALLEST >> 20}M of memory, got {text!r}")
-    return size
+    size = float(found[1]) * _UNITS[found[2].upper()]
+    if not SMALLEST <= size < MOST:
+        raise ConfigError(f"expected from {SMALLEST >> 20}M to {MOST >> 40}T of memory, got {text[:40]!r}")
+    return int(size)
 
 
 def available_memory() -> int:

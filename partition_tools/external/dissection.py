@@ -43,7 +43,8 @@ def external_clusters(
         leaves: list[np.ndarray] = []
         while pending:
             part, count = pending.pop()
-            fits = part.num_entries * PART_BYTES <= scratch.memory and not scratch.done(f"{part.name}.side")
+            begun = scratch.done(f"{part.name}.clusters.offsets"), scratch.done(f"{part.name}.side")
+            fits = begun[0] or (not begun[1] and part.num_entries * PART_BYTES <= scratch.memory)
             if count == 1 or fits:
                 leaves += _in_memory(part, count, split, seed, scratch, progress)
                 continue

@@ -155,6 +155,8 @@ def _transposed(edges: Edges, scratch: Scratch, reporter: Reporter) -> WrittenCs
 def _symmetrized(edges: Edges, scratch: Scratch, reporter: Reporter) -> WrittenCsr:
     """The union of the edges and their reverses, parallel edges merged, as `edges.symmetrized` has it."""
     n = len(edges.indptr) - 1
+    if scratch.done("symmetrized.facts"):
+        return write_csr(scratch, "symmetrized", lambda: iter(()), n)
     if not scratch.done("pairs.key"):
         runs = Runs(scratch, "ends")
         _by_chunks(runs, edges, lambda a, b: np.minimum(a, b) * n + np.maximum(a, b), reporter, "pairing")
@@ -186,9 +188,8 @@ def _symmetrized(edges: Edges, scratch: Scratch, reporter: Reporter) -> WrittenC
         back.key = high[apart] * n + low[apart]
         return joined([one, back])
 
-    if not scratch.done("symmetrized.facts"):
-        with reporter.bar(len(key), f"sorting {len(key):,} undirected edges", "edges") as advance:
-            runs.form(both, max(1, -(-len(key) // size)), lambda records: advance(records // 2))
+    with reporter.bar(len(key), f"sorting {len(key):,} undirected edges", "edges") as advance:
+        runs.form(both, max(1, -(-len(key) // size)), lambda records: advance(records // 2))
     written = _write(scratch, "symmetrized", runs, lambda records: csr_piece(records, n), n, reporter, "merging")
     scratch.forget("pairs.key")
     return written

@@ -15,7 +15,7 @@ from hpcgnn.placement.skew import is_skewed
 from partition_tools.edges import index_dtype
 from partition_tools.external.csr import edge_rows
 from partition_tools.external.scratch import Scratch
-from partition_tools.external.sorting import in_order
+from partition_tools.external.sorting import chunk_records, in_order
 from partition_tools.partitioners.dissection import edge_pull, edge_weights, node_weights
 from partition_tools.progress import Reporter
 
@@ -102,7 +102,7 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
             scratch.appending("whole.indices", index_dtype(n)) as append,
         ):
             counts = np.zeros(n + 1, np.int64)
-            blocks = list(row_blocks(both, BLOCK))
+            blocks = list(row_blocks(both, chunk_records(scratch.memory, BLOCK)))
             for (first, end), (columns, found) in zip(blocks, in_order(block, blocks)):
                 append(columns)
                 counts[first + 1 : end + 1] = found
@@ -142,7 +142,7 @@ def parts_of(whole: Pattern, side: np.ndarray, num_parts: int, reporter: Reporte
         indices, total = whole.indices, whole.num_entries
         with contextlib.ExitStack() as files, reporter.bar(total, f"dividing {total:,} edges", "edges") as advance:
             adding = [files.enter_context(scratch.appending(f"{name}.indices", number.dtype)) for name in names]
-            blocks = list(row_blocks(whole.indptr, BLOCK))
+            blocks = list(row_blocks(whole.indptr, chunk_records(scratch.memory, BLOCK)))
             for (first, end), (columns, found) in zip(blocks, in_order(block, blocks)):
                 for append, part in zip(adding, columns):
                     append(part)

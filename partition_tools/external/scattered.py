@@ -17,13 +17,14 @@ class Scattered:
 
     def __init__(self, source: Rows, place: np.ndarray, window: int, slab: int, scratch: Scratch) -> None:
         """window: rows that fit in memory; slab: rows that are read at a time."""
-        self.source, self.place, self.window_rows, self.slab, self.scratch = source, place, window, slab, scratch
+        self.source, self.place, self.slab, self.scratch = source, place, slab, scratch
+        window = self.window_rows = scratch.once("rows.window", window)
         self.shape, self.dtype = tuple(source.shape), np.dtype(source.dtype)
         self._windows = -(-self.shape[0] // window)
         self._held, self._window = -1, np.empty((0, *self.shape[1:]), self.dtype)
 
     def _name(self, index: int) -> str:
-        return f"rows.{self.window_rows}.{index}"
+        return f"rows.{index}"
 
     def _scatter(self) -> None:
         width = int(np.prod(self.shape[1:], dtype=np.int64))
@@ -39,9 +40,10 @@ class Scattered:
                     there = home == index
                     rows[index](data[there].reshape(-1))
                     places[index](target[there])
+        self.scratch.save("rows.done", np.array(True))
 
     def _load(self, index: int) -> None:
-        if not self.scratch.done(f"{self._name(self._windows - 1)}.place"):
+        if not self.scratch.done("rows.done"):
             self._scatter()
         place, data = (self.scratch.load(f"{self._name(index)}.{what}") for what in ("place", "data"))
         self._window = np.empty((len(place), *self.shape[1:]), self.dtype)

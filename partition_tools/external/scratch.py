@@ -20,6 +20,8 @@ import numpy as np
 from hpcgnn.errors import FormatError
 
 IDENTITY = "identity.json"
+#: Marks a directory where several processes have drawn parts of a graph's edges: it is not emptied unasked.
+PARTS = "parts"
 
 
 class Scratch:
@@ -40,6 +42,8 @@ class Scratch:
                 self._join(mark, text)
                 return
             self.resumed = mark.is_file() and mark.read_text() == text
+            if not self.resumed and self.done(PARTS):
+                raise _of_another(self.directory)
             if not self.resumed:
                 shutil.rmtree(self.directory, ignore_errors=True)
                 self.directory.mkdir(parents=True)
@@ -60,9 +64,7 @@ class Scratch:
             mine.write_text(text)
             mine.replace(mark)  # whoever comes at the same time writes the same
         if mark.read_text() != text:
-            raise FormatError(
-                f"{self.directory} is of a job with other arguments; remove it, or choose another with --scratch"
-            )
+            raise _of_another(self.directory)
 
     def path(self, name: str) -> Path:
         """Where the file of this name stands, finished or not."""
@@ -100,6 +102,8 @@ class Scratch:
                 yield np.zeros(shape, dtype)
                 return
             made = np.lib.format.open_memmap(part, "w+", dtype, shape)
+            with open(part, "r+b") as file:  # a disk that is full is an error here, and a signal when a map is written
+                os.posix_fallocate(file.fileno(), 0, os.path.getsize(part))
             yield made
             made.flush()
 
@@ -137,6 +141,20 @@ class Scratch:
         except ValueError:  # an empty array cannot be mapped
             return np.load(path)
 
+    def read(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Some elements of a finished vector. No file stays open, however many vectors there are."""
+        with open(self.path(name), "rb") as file:
+            np.lib.format.read_magic(file)
+            _, _, dtype = np.lib.format.read_array_header_1_0(file)
+            file.seek(start * dtype.itemsize, os.SEEK_CUR)
+            return np.fromfile(file, dtype, stop - start)
+
+    def once(self, name: str, value: int) -> int:
+        """`value`, or what it was when it was asked for first in this directory."""
+        if not self.done(name):
+            self.save(name, np.array(value))
+        return int(np.load(self.path(name)))
+
     def forget(self, name: str) -> None:
         """Remove a finished array, or a folder of them, to give its space back."""
         self.path(name).unlink(missing_ok=True)
@@ -150,9 +168,16 @@ class Scratch:
 def fingerprint(path: str | Path) -> list[Any]:
     """What tells an input from a changed one without reading it: names, sizes and times of a file or of a folder's."""
     path = Path(path)
-    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():  # hidden files are locks and scratch directories, not input
+        inside = ((each, each.relative_to(path).parts) for each in path.rglob("*"))
+        files = sorted(each for each, parts in inside if each.is_file() and not any(p.startswith(".") for p in parts))
     digest = hashlib.sha256()
     for each in files:
         found = each.stat()
         digest.update(f"{each.relative_to(path.parent)} {found.st_size} {found.st_mtime_ns};".encode())
     return [str(path.resolve()), len(files), digest.hexdigest()]
+
+
+def _of_another(directory: Path) -> FormatError:
+    return FormatError(f"{directory} is of a job with other arguments; remove it, or choose another with --scratch")

@@ -7,6 +7,7 @@ of one key (dropping duplicates, merging) is seen whole. (Knuth, "The Art of Com
 5.4; the cuts are those of a sample sort.)
 """
 
+import functools
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ from partition_tools.external.scratch import Scratch
 MOST_RUN, MOST_RANGE = 1 << 25, 1 << 23
 #: Bytes that are held beside each record while a chunk or a range is worked on, sorted order and results included.
 WORKING_BYTES = 56
+MOST_GROWTH = 4  # of a run, over what the memory allows now
 COLUMNS = ("kind", "weight", "key")  # the key last: a run is finished when it is there
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -60,13 +62,16 @@ def chunk_records(memory: int, most: int) -> int:
 class Runs:
     """Sorted runs in a scratch directory. name: of their folder. by_weight: whether weights take part in the order.
 
-    size: the records that a run may have.
+    size: the records that a run may have, as it was when they were begun: less memory now and then makes no other runs.
     """
 
     def __init__(self, scratch: Scratch, name: str, by_weight: bool = False) -> None:
-        self.scratch, self.by_weight = scratch, by_weight
-        self.size = chunk_records(scratch.memory, MOST_RUN)
-        self.name = f"{name}.{self.size}"  # runs of another size, of a call with other memory, are no part of these
+        self.scratch, self.by_weight, self.name = scratch, by_weight, name
+        wanted = chunk_records(scratch.memory, MOST_RUN)
+        self.size = scratch.once(f"{name}.size", wanted)
+        if self.size > MOST_GROWTH * wanted:  # they were begun with far more memory
+            self.remove()
+            self.size = scratch.once(f"{name}.size", wanted)
         self.count = 0
         self._beside: list[Records] = []
 
@@ -93,7 +98,7 @@ class Runs:
                 for column in COLUMNS:
                     if getattr(records, column) is not None:
                         self.scratch.save(self._column(first + index, column), getattr(records, column))
-            return len(self.scratch.load(self._column(first + index, "key")))
+            return self._length(first + index)
 
         for length in in_order(form_one, range(part[0], count, part[1])):
             advance(length)
@@ -103,36 +108,49 @@ class Runs:
         """Have sorted records that stand elsewhere merged with the runs."""
         self._beside.append(records)
 
-    def _all(self) -> list[Records]:
-        return [*self._beside, *(self._run(run) for run in range(self.count))]
-
-    def _run(self, run: int) -> Records:
-        there = [name for name in ("key", "kind", "weight") if self.scratch.done(self._column(run, name))]
-        return Records(**{name: self.scratch.load(self._column(run, name)) for name in there})
+    def _length(self, run: int) -> int:
+        return len(self.scratch.load(self._column(run, "key")))
 
     def __len__(self) -> int:
-        return sum(map(len, self._all()))
+        return sum(map(len, self._beside)) + sum(map(self._length, range(self.count)))
+
+    def _slice(self, run: int, columns: list[str], start: int, stop: int) -> Records:
+        """Some records of a run; no file stays open."""
+        return Records(**{name: self.scratch.read(self._column(run, name), start, stop) for name in columns})
 
     def merged(self, work: Callable[[Records], _Result], advance: Advance = lambda records: None) -> Iterator[_Result]:
         """Yield work(records) of the sorted records of each range of keys, the ranges in ascending order.
 
         work: called by several threads, with records of which no other range has an equal key.
         """
-        runs = [run for run in self._all() if len(run)] or self._all()[
-            :1
-        ]  # an empty one says which attributes there are
         wanted = chunk_records(self.scratch.memory, MOST_RANGE)
-        bounds = _cuts([run.key for run in runs], wanted)
-        places = [np.searchsorted(run.key, bounds) for run in runs]
+        number = self.count + len(self._beside)
+        step = max(1, wanted // (8 * max(1, number)))
+
+        # A mapped file stays open as long as it is looked at: one at a time.
+        def keys() -> Iterator[np.ndarray]:
+            yield from (records.key for records in self._beside)
+            yield from (self.scratch.load(self._column(run, "key")) for run in range(self.count))
+
+        samples, least = [], []
+        for key in keys():
+            samples.append(np.array(key[step - 1 :: step]))
+            least += [int(key[0])] if len(key) else []
+        bounds = _cuts(samples, max(1, wanted // step), min(least, default=0))
+        places = [np.concatenate([[0], np.searchsorted(key, bounds), [len(key)]]) for key in keys()]
+        columns = [name for name in COLUMNS if self.count and self.scratch.done(self._column(0, name))]
+
+        readers = [lambda start, stop, held=held: held.take(slice(start, stop)) for held in self._beside]
+        readers += [functools.partial(self._slice, run, columns) for run in range(self.count)]
 
         def handle(index: int) -> tuple[int, _Result]:
-            starts = [0 if index == 0 else place[index - 1] for place in places]
-            stops = [len(run) if index == len(bounds) else place[index] for run, place in zip(runs, places)]
-            slices = [run.take(slice(int(a), int(b))) for run, a, b in zip(runs, starts, stops)]
-            records = joined(slices).sort(self.by_weight)
+            spans = [(int(place[index]), int(place[index + 1])) for place in places]
+            found = [read(*span) for read, span in zip(readers, spans) if span[0] < span[1]]
+            # An empty one tells which attributes there are.
+            records = joined(found or [readers[-1](0, 0)]).sort(self.by_weight)
             return len(records), work(records)
 
-        if runs:
+        if number:
             for length, result in in_order(handle, range(len(bounds) + 1)):
                 advance(length)
                 yield result
@@ -140,16 +158,14 @@ class Runs:
     def remove(self) -> None:
         """Give the space of the runs back."""
         self.scratch.forget(self.name)
+        self.scratch.forget(f"{self.name}.size")
 
 
-def _cuts(keys: list[np.ndarray], wanted: int) -> np.ndarray:
-    """Ascending distinct keys int64 that cut sorted vectors of keys into ranges of about `wanted` records, none empty.
+def _cuts(samples: list[np.ndarray], per_range: int, least: int) -> np.ndarray:
+    """Ascending distinct keys int64 that cut records into ranges of about so many samples each, none empty.
 
-    A range begins with its key.
+    samples: sorted vectors of every so-manieth key. least: the smallest key of all. A range begins with its key.
     """
-    step = max(1, wanted // (8 * max(1, len(keys))))
-    samples = [key[step - 1 :: step] for key in keys]
     every = np.sort(np.concatenate([np.zeros(0, np.int64), *samples]))
-    per_range = max(1, wanted // step)
     cuts = np.unique(every[per_range - 1 :: per_range])
-    return cuts[cuts > min((int(key[0]) for key in keys if len(key)), default=0)]
+    return cuts[cuts > least]

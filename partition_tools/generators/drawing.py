@@ -11,7 +11,7 @@ import numpy as np
 from hpcgnn.graphfile.schema import Rows
 from partition_tools.edges import index_dtype
 from partition_tools.external.records import Records
-from partition_tools.external.scratch import Scratch
+from partition_tools.external.scratch import PARTS, Scratch
 from partition_tools.external.sorting import Runs, in_order
 from partition_tools.generators.spec import Spec
 from partition_tools.progress import Reporter
@@ -23,8 +23,6 @@ Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 Drawn = Callable[[int], np.ndarray]
 BLOCK = 1 << 20
 ROUNDS = 12
-#: Marks a scratch directory where parts of the edges were drawn.
-PARTS = "parts"
 
 
 #: Bytes that `distinct_edges` takes in memory for each edge: the keys, new ones, and both while they are merged.
@@ -51,7 +49,10 @@ def distinct_edges(
     )
     keys: np.ndarray = np.zeros(0, np.int64)
     block = 0
-    for turn in range(ROUNDS):
+    done = [turn for turn in range(ROUNDS) if scratch is not None and scratch.done(f"drawn.{turn}.next")]
+    if scratch is not None and done:
+        keys, block = scratch.load(f"drawn.{done[-1]}"), scratch.once(f"drawn.{done[-1]}.next", 0)
+    for turn in range(done[-1] + 1 if done else 0, ROUNDS):
         missing = wanted - len(keys)
         if missing <= wanted // 1000:
             break
@@ -64,6 +65,9 @@ def distinct_edges(
         if part is not None:
             break
         block += len(counts)
+        if merge is not _merge_in_memory and scratch is not None:
+            scratch.once(f"drawn.{turn}.next", block)
+            scratch.forget(f"drawn.{turn - 1}")
     return keys
 
 
@@ -100,8 +104,6 @@ def _merge_in_files(
             def make(index: int) -> Records:
                 return Records(np.concatenate([drawn(block) for block in groups[index]]))
 
-            if turn == 0 and part is None and scratch.done(PARTS) and not (scratch.directory / runs.name).is_dir():
-                reporter.warn("the parts were drawn with another --memory; they are drawn again")
             total = sum(counts)
             with reporter.bar(total // (part or (0, 1))[1], f"drawing {total:,} edges", "edges") as advance:
                 runs.form(make, len(groups), advance, part or (0, 1))
@@ -117,8 +119,6 @@ def _merge_in_files(
                 for distinct in runs.merged(lambda records: _distinct(records.key), advance):
                     append(distinct)
             runs.remove()
-        if turn:
-            scratch.forget(f"drawn.{turn - 1}")
         return scratch.load(name)
 
     return merge

@@ -13,6 +13,7 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.placement.skew import skew
+from partition_tools.external.budget import available_memory
 from partition_tools.partitioners import kaminpar, metis
 from partition_tools.progress import Reporter
 
@@ -63,8 +64,11 @@ def choose(num_nodes: int, num_edges: int, degrees: np.ndarray, memory: int, rep
     if kaminpar.installed():
         reporter.stage(f"clustering with KaMinPar: {takes}{room}")
         return kaminpar
-    if too_large:
-        raise GraphError(f"{takes}{room}; install KaMinPar, which takes far less: pip install 'hpcgnn[kaminpar]'")
+    if metis_takes.bytes > max(memory, available_memory()):
+        raise GraphError(
+            f"{takes}{room}; install KaMinPar, which takes far less (pip install 'hpcgnn[kaminpar]'), or choose "
+            "--method restreaming"
+        )
     reporter.warn(f"{takes}; KaMinPar would be faster: pip install 'hpcgnn[kaminpar]'")
     return metis
 

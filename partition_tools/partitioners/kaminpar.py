@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 
-from hpcgnn.errors import GraphError
+from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.schema import Csr, Edges
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners import metis
@@ -44,6 +44,12 @@ def installed() -> bool:
         return False
 
 
+def check_installed() -> None:
+    """GraphError with the remedy where the package is not there."""
+    if not installed():
+        raise GraphError(MISSING)
+
+
 def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
     """Clusters to ranks, see `hpcgnn.placement.clusters.map_clusters`."""
     return map_clusters(sizes, graph, num_ranks, seed)
@@ -60,8 +66,7 @@ def clusters(
     """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissect`. Raises GraphError where KaMinPar is not
     installed.
     """
-    if not installed():
-        raise GraphError(MISSING)
+    check_installed()
     return dissect(pattern(edges, edges_out), num_clusters, split, seed, progress)
 
 
@@ -69,13 +74,17 @@ def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarra
     """KaMinPar, or METIS for small graphs, as a `dissection.Split`."""
     if graph.nnz < SMALL:
         return metis.split(graph, weights, shares, seed)
-    with tempfile.TemporaryDirectory(prefix="hpcgnn-kaminpar-") as folder:
-        path = Path(folder) / "graph.parhip"
-        heavy = graph.data.max() > 1
-        write_parhip(
-            path, graph.shape[0], np.diff(graph.indptr), [graph.indices], weights, [graph.data] if heavy else None
-        )
-        return kaminpar_split(path, len(shares), seed, shares=shares)
+    try:
+        with tempfile.TemporaryDirectory(prefix="hpcgnn-kaminpar-") as folder:
+            path = Path(folder) / "graph.parhip"
+            heavy = [graph.data] if graph.data.max() > 1 else None
+            write_parhip(path, graph.shape[0], np.diff(graph.indptr), [graph.indices], weights, heavy)
+            return kaminpar_split(path, len(shares), seed, shares=shares)
+    except OSError as error:
+        raise FormatError(
+            f"cannot write a graph for KaMinPar to {tempfile.gettempdir()}: {error.strerror or error}; set TMPDIR to a "
+            "directory with more space"
+        ) from error
 
 
 def kaminpar_split(
@@ -95,8 +104,7 @@ def kaminpar_split(
     """
     if not 1 <= num_parts <= MOST_PARTS:
         raise GraphError(f"expected 1 to {MOST_PARTS} parts, got {num_parts}; split the parts again")
-    if not installed():
-        raise GraphError(MISSING)
+    check_installed()
     path = Path(parhip_path)
     num_nodes = whole_nodes(path)
     answer = path.with_name(f"{path.name}.parts.npy")

@@ -74,7 +74,7 @@ def _checked(path: Path, values: np.ndarray, name: str, first: int, relabel: boo
     what = f"{path}: column {name}, from edge {first},"
     if name == "weight":
         return numeric(values, what)
-    if values.dtype.kind == "i" or name == "type" and values.dtype.kind in "ub":
+    if values.dtype.kind == "i" or name == "type" and values.dtype.kind == "u":
         return values
     if values.dtype.kind == "f":
         finite = np.isfinite(values)

@@ -24,11 +24,11 @@ def test_a_graph_larger_than_the_memory_is_imported_partitioned_and_trained(tmp_
         rows = list(csv.DictReader(file))
     assert [row["step"] for row in rows] == ["raw", "import", "partition", "train"]
     assert all(float(row["seconds"]) > 0 and int(row["anonymous"]) > 1e6 and row["code"] == "0" for row in rows)
-    logs = {row["step"]: (tmp_path / "work" / "2e+06" / f"{row['step']}.log").read_text() for row in rows}
+    logs = {row["step"]: (tmp_path / "work" / "2.5e+06" / f"{row['step']}.log").read_text() for row in rows}
     assert "merging" in logs["import"], "the edges went through files"
     assert "into 8 parts" in logs["partition"], "the whole graph was split on disk"
     assert "hours" in done.stdout
-    sound = [sys.executable, "-m", "partition_tools", "verify", str(tmp_path / "work" / "2e+06" / "partitioned.h5")]
+    sound = [sys.executable, "-m", "partition_tools", "verify", str(tmp_path / "work" / "2.5e+06" / "partitioned.h5")]
     assert subprocess.run(sound, capture_output=True).returncode == 0
 
 

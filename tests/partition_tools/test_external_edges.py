@@ -1,5 +1,7 @@
 """Edges that are sorted in files are those that are sorted in memory, bit for bit, whatever the sizes of the pieces."""
 
+import resource
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -134,7 +136,7 @@ def test_a_job_that_was_killed_goes_on(tmp_path, monkeypatch, undirected, after)
         made = []
         chunk = source.chunk
         source.chunk = lambda start, stop: made.append(start) or chunk(start, stop)
-        runs_left = {name for name in finished if name.startswith("edges.") and name.endswith(".key")}
+        runs_left = {name for name in finished if name.startswith("edges/") and name.endswith(".key")}
         found = external_edges(source, Scratch(tmp_path / "work", 0, 1 << 20), Reporter(), undirected)
         if after < 20:
             assert len(made) == 9 - len(runs_left)
@@ -176,3 +178,39 @@ def test_results_come_in_order_and_an_error_in_its_turn():
         for item in in_order(work, range(100)):
             seen.append(item)
     assert seen == list(range(30))
+
+
+def test_a_merge_opens_few_files_however_many_runs_there_are(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    keys = np.random.default_rng(0).permutation(3000)
+    runs = Runs(Scratch(tmp_path / "work", 0, 1 << 20), "runs")
+    runs.form(lambda index: Records(keys[index * 10 : index * 10 + 10].copy()), 300)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        found = np.concatenate(list(runs.merged(lambda records: records.key)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert np.array_equal(found, np.arange(3000))
+
+
+@pytest.mark.parametrize("before, after, kept", [(4000, 3000, True), (3000, 4000, True), (40_000, 2000, False)])
+def test_runs_are_found_again_with_other_memory(tmp_path, monkeypatch, before, after, kept):
+    """What is free is never the same twice; only runs that are far too large for it are made again."""
+    monkeypatch.setattr(sorting, "MOST_RUN", 1 << 20)
+    keys, made = np.random.default_rng(0).permutation(500), []
+
+    def formed(memory):
+        runs = Runs(Scratch(tmp_path / "work", 0, memory), "runs")
+
+        def make(index):
+            made.append(index)
+            return Records(keys[index * runs.size : (index + 1) * runs.size].copy())
+
+        runs.form(make, -(-len(keys) // runs.size))
+        return runs
+
+    first = formed(before)
+    made.clear()
+    second = formed(after)
+    assert (second.size == first.size and not made) if kept else (second.size < first.size and len(made) > 1)
+    assert np.array_equal(np.concatenate(list(second.merged(lambda records: records.key))), np.arange(500))

@@ -1,5 +1,7 @@
 """Clusters and order of graphs that stay on disk, against what the same functions give for graphs in memory."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -177,3 +179,36 @@ def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
     )  # more memory: a split one stays so
     check_clusters(*found, data.num_nodes, 40)
     assert side is None or (tmp_path / "work" / "whole.side.npy").read_bytes() == side
+
+
+def test_a_part_that_was_clustered_stays_so_with_less_memory(tmp_path):
+    data = generated(2000)
+    arguments = data.edges, None, 40, metis.split, 5
+    scratch = scratch_of(tmp_path, 1 << 30)
+    expected = external_clusters(*arguments, scratch, Reporter())
+    scratch.forget("order")  # killed before it was written
+    found = external_clusters(*arguments, scratch_of(tmp_path, 1 << 10), Reporter())
+    assert all(np.array_equal(one, other) for one, other in zip(expected, found))
+
+
+@pytest.mark.parametrize("after", [1, 3, 6])
+def test_scattering_that_was_killed_is_done_again(tmp_path, monkeypatch, after):
+    rows = np.random.default_rng(3).standard_normal((40, 2)).astype(np.float16)
+    place = np.random.default_rng(4).permutation(40)
+    replace, renamed = Path.replace, []
+
+    def replace_some(self, target):
+        if str(target).endswith((".data.npy", ".place.npy")):
+            if len(renamed) >= after:
+                raise Stopped
+            renamed.append(target)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace_some)
+    with pytest.raises(Stopped):
+        Scattered(rows, place, 10, 7, scratch_of(tmp_path))[0:9]
+    monkeypatch.setattr(Path, "replace", replace)
+    found = Scattered(rows, place, 7, 7, scratch_of(tmp_path))  # with less memory than before
+    expected = np.empty_like(rows)
+    expected[place] = rows
+    assert np.array_equal(np.concatenate([found[start : start + 9] for start in range(0, 40, 9)]), expected)

@@ -1,12 +1,17 @@
 """The scratch directory of an import: gone after a success and a fault of the input, left where that may go on."""
 
+import resource
+import signal
+
 import numpy as np
 import pytest
 from partition_helpers import odd_graph, save_npz
 
 from hpcgnn.errors import FormatError
 from partition_tools import import_graph
+from partition_tools.external.scratch import fingerprint
 from partition_tools.progress import Reporter
+from partition_tools.working import scratch_directory
 from partition_tools.working import working as working_in
 
 N = 60
@@ -80,3 +85,33 @@ def test_where_no_directory_can_be_made(fails, tmp_path):
     (tmp_path / "file").write_text("")
     error = fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--scratch", tmp_path / "file")
     assert str(tmp_path / "file") in error
+
+
+def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path):
+    """A map of a sparse file would end the process with a signal when the disk is full. A limit of sizes does here."""
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with working(tmp_path) as scratch:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+            with pytest.raises(FormatError, match="--scratch"), scratch.array("large", (1 << 20,), np.int64):
+                raise AssertionError("there is nothing to be filled")
+            assert not scratch.done("large")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_what_lies_hidden_in_an_input_folder_is_no_input(tmp_path):
+    (tmp_path / "x.npy").write_bytes(b"1")
+    before = fingerprint(tmp_path)
+    (tmp_path / ".g.h5.work").mkdir()
+    (tmp_path / ".g.h5.work" / "a.npy").write_bytes(b"2")
+    (tmp_path / ".g.h5.lock").write_bytes(b"")
+    assert fingerprint(tmp_path) == before
+    (tmp_path / "y.npy").write_bytes(b"1")
+    assert fingerprint(tmp_path) != before
+
+
+def test_outputs_of_one_name_have_directories_of_their_own(tmp_path):
+    one, other = (scratch_directory(tmp_path / folder / "g.h5", tmp_path) for folder in "ab")
+    assert one != other and one.parent == other.parent == tmp_path

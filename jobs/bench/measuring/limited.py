@@ -43,7 +43,11 @@ class Group:
                 continue
             with contextlib.suppress(OSError):
                 path.mkdir(exist_ok=True)
-                (path / file).write_text(str(limit))
+                try:
+                    (path / file).write_text(str(limit))
+                except OSError:
+                    path.rmdir()
+                    continue
                 self.path = path
                 break
         self.limited = self.path is not None
