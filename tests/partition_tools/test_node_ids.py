@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from partition_helpers import edge_list, view
 
+from hpcgnn.graphfile.storage import GraphFile
+
 # Ids in the order of the rows of the tables, which is not their sorted order.
 ORDER = ["pear", "fig", "zebra", "apple"]
 EDGES = "src,dst\napple,pear\npear,fig\nzebra,fig\n"
@@ -166,3 +168,11 @@ def test_ids_with_gaps(cli, fails, folder):
     (folder / "e.csv").write_text("1 2\n2 3\n3 4\n4 1\n")
     code, _, err = cli(*words(folder, "--force"))
     assert code == 0 and "the ids begin with 1" in err and "--relabel" in err
+
+
+@pytest.mark.parametrize("first", [2**31 + 5, 2**62, 2**63 + 5])
+def test_ids_of_64_bits(cli, tmp_path, first):
+    (tmp_path / "e.txt").write_text("".join(f"{first + k} {first + (3 * k) % 50}\n" for k in range(50)))
+    assert cli("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5", "--relabel")[0] == 0
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert file.meta.num_nodes == 50
