@@ -22,8 +22,8 @@ DESCRIPTION = """Write a graph drawn from a random model, with features and labe
 The same parameters and seed give the same file content. Undirected unless --directed; no self loops unless
 --self-loops add; duplicates are dropped and drawn again, so the mean degree is at most --degree and within 1 % of it
 except for very dense graphs. Defaults make a task on which a two-layer GCN reaches 80-90 %.
-Peak memory: about 40 E + 60 n bytes, or --memory + 60 n where that is less, through files of 16 E bytes;
-features are made while they are written (32 MiB at F = 128)."""
+Peak memory: about 40 E + 60 n bytes (planted: 200 n; with --multi-label 8 C n more), or --memory in place of 40 E where
+that is less, through files of 16 E bytes; features are made while they are written (32 MiB at F = 128)."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -23,8 +23,8 @@ def canonical_types(
     """Types as int32 (count,), counted from 0, or None where there are none.
 
     what: "edge" or "node", for messages. names: of the types in order, or empty. before: the number of those that come
-    before these. Raises GraphError naming the first
-    type that is not a whole number from 0, has no name, or is beyond MAX_TYPES.
+    before these. Raises GraphError naming the first type that is not a whole number from 0, has no name, or is beyond
+    MAX_TYPES.
     """
     if types is None:
         if names:

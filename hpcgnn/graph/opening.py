@@ -35,7 +35,8 @@ def open_graph(path: str | Path, comm: Communicator) -> GraphFile:
     """The GraphFile at `path`, checked to be one that can be trained on. Collective. Raises FormatError or GraphError,
     on all ranks together.
     """
-    alike = _all_see_the_same(path, comm)
+    seen = _seen(path)
+    alike = _all_alike(seen, comm)
     file = None
     try:
         with comm.together("opening the graph", on_one=alike):
@@ -46,6 +47,8 @@ def open_graph(path: str | Path, comm: Communicator) -> GraphFile:
             meta = comm.broadcast_object(None if file is None else file.meta)
             with comm.together("opening the graph"):
                 file = file or GraphFile(path, meta)
+                if _seen(path) != seen:  # rank 0 may have read the one before
+                    raise FormatError(f"{path} was replaced while the ranks opened it; start the job again")
     except BaseException:
         if file is not None:
             file.file.close()
@@ -55,13 +58,17 @@ def open_graph(path: str | Path, comm: Communicator) -> GraphFile:
     return file
 
 
-def _all_see_the_same(path: str | Path, comm: Communicator) -> bool:
-    """Whether the path leads all ranks to one file. False where any sees none."""
+def _seen(path: str | Path) -> str:
+    """What tells the file that a path leads to from others."""
     try:
         found = os.stat(path)
-        seen = f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
     except OSError:
-        seen = "none"
+        return "none"
+    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
+
+
+def _all_alike(seen: str, comm: Communicator) -> bool:
+    """Whether all ranks see the same. Collective."""
     digest = int.from_bytes(hashlib.sha256(seen.encode()).digest()[:7], "big")
     extremes = comm.allreduce_(torch.tensor([digest, -digest]), "control", "max")
     return bool(extremes[0] == -extremes[1])

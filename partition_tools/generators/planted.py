@@ -56,7 +56,7 @@ def generate(
     reporter: Reporter | None = None,
     part: tuple[int, int] | None = None,
 ) -> RawGraph:
-    """The `RawGraph` of a `Spec`. Node ids carry no locality. Memory: about 100 bytes per node, and 24 per edge drawn
+    """The `RawGraph` of a `Spec`. Node ids carry no locality. Memory: about 200 bytes per node, and 24 per edge drawn
     or what the scratch directory allows.
     part: see `distinct_edges`.
     """

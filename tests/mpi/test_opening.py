@@ -150,3 +150,17 @@ def test_an_array_from_rank_0(comm):
     for values in (np.arange(5, dtype=np.int32), np.zeros(0, np.int64)):
         found = comm.broadcast_array(values if comm.rank == 0 else None, len(values), values.dtype)
         assert found.dtype == values.dtype and found.tolist() == values.tolist()
+
+
+def test_a_file_that_is_replaced_meanwhile(comm, path, monkeypatch):
+    """Rank 0 has read the one before; the others would read their slabs of the new one."""
+
+    def replaced(file):
+        new = path.with_name("new.h5")
+        shutil.copy(path, new)
+        new.replace(path)
+
+    monkeypatch.setattr(opening, "check_trainable", replaced)
+    with pytest.raises(FormatError, match="was replaced while the ranks opened it") as caught:
+        open_graph(path, comm)
+    assert caught.value.everywhere
