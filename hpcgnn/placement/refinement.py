@@ -9,8 +9,8 @@ moves and swaps until no rank is above the bound, if it can, and `reduce_cut` me
 
 import numpy as np
 
-MAX_IMBALANCE = 1.03  # of a weight alone
-FIRST_IMBALANCE, LOOSE_IMBALANCE = 1.05, 1.095  # of the first of several weights, and of the others
+MAX_IMBALANCE = 1.03  # of a weight alone, and of the first of several
+LOOSE_IMBALANCE = 1.095  # of the others
 MARGIN = 0.01  # the price begins a little inside the bound
 RATES = 0.1, 0.5, 2.0, 8.0, 32.0, 128.0  # of an excess of a whole share squared, in mean edges of a rank
 PASSES = 10
@@ -35,7 +35,7 @@ class Assignment:
         self.members = np.bincount(parts, minlength=num_ranks)
         largest = sizes.max(axis=0)
         bounds = np.full(len(largest), LOOSE_IMBALANCE)
-        bounds[0] = FIRST_IMBALANCE if len(bounds) > 1 else MAX_IMBALANCE
+        bounds[0] = MAX_IMBALANCE
         self.limit, self.soft = np.maximum(bounds, largest), np.maximum(bounds - MARGIN, largest)
 
     def cost(self) -> tuple[float, int]:

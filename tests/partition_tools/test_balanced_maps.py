@@ -10,14 +10,14 @@ from test_cluster_maps import cut, ring
 
 from hpcgnn.graphfile.storage import Csr, GraphFile
 from hpcgnn.placement.clusters import economical_map, imbalance, map_clusters
-from hpcgnn.placement.refinement import FIRST_IMBALANCE, LOOSE_IMBALANCE
+from hpcgnn.placement.refinement import LOOSE_IMBALANCE, MAX_IMBALANCE
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.import_graph import import_graph
 from partition_tools.partition_graph import default_clusters, partition_graph
 from partition_tools.quality import hub_warning
 
-LIMITS = FIRST_IMBALANCE, LOOSE_IMBALANCE
+LIMITS = MAX_IMBALANCE, LOOSE_IMBALANCE
 
 
 def loads(parts, sizes, ranks):
@@ -63,7 +63,7 @@ def test_two_weights_that_disagree(ranks):
     parts = map_clusters(sizes, graph, ranks, seed=2)
     found = loads(parts, sizes, ranks)
     assert sorted(set(parts)) == list(range(ranks))
-    assert found[0] <= 1.055 and found[1] <= 1.10
+    assert found[0] <= 1.035 and found[1] <= 1.10
     np.testing.assert_array_equal(parts, map_clusters(sizes, graph, ranks, seed=2))
 
 

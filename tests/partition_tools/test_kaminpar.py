@@ -219,10 +219,15 @@ def test_the_forecast_grows_with_edges_and_skew():
 )
 def test_what_auto_stands_for(monkeypatch, edges, degrees, memory, there, expected):
     monkeypatch.setattr(kaminpar, "installed", lambda: there)
+    monkeypatch.setattr(choice, "available_memory", lambda: memory)
     reporter = Reporter()
     if expected is None:
-        with pytest.raises(GraphError, match=r"0.1 GiB .* 0.1 GiB may be taken; install KaMinPar.*pip install"):
+        with pytest.raises(
+            GraphError, match=r"0.1 GiB .* 0.1 GiB may be taken; install KaMinPar.*pip install.*restreaming"
+        ):
             choice.choose(len(degrees), edges, degrees, memory, reporter)
+        monkeypatch.setattr(choice, "available_memory", lambda: 1 << 40)  # more than may be taken by default
+        assert choice.choose(len(degrees), edges, degrees, memory, reporter).NAME == "metis" and reporter.warnings
         return
     found = choice.choose(len(degrees), edges, degrees, memory, reporter)
     assert found.NAME == ("metis" if expected == "warned" else expected)
