@@ -15,8 +15,8 @@ from hpcgnn.errors import FormatError
 
 
 @contextlib.contextmanager
-def claimed(target: str | Path) -> Iterator[None]:
-    """Hold the right to write `target`. FormatError if another process does."""
+def claimed(target: str | Path, shared: bool = False) -> Iterator[None]:
+    """Hold the right to write `target`; shared: together with others that share. FormatError if another has it."""
     target = Path(target)
     path = target.parent / f".{target.name}.lock"
     try:
@@ -24,7 +24,10 @@ def claimed(target: str | Path) -> Iterator[None]:
     except OSError as error:
         raise FormatError(f"cannot write {target}: {error.strerror}; choose a directory that is writable") from error
     try:
-        _lock(lock, target)
+        _lock(lock, target, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        if shared:  # the file stays: others may hold it
+            yield
+            return
         try:
             for left in target.parent.glob(f".{target.name}.*.part"):
                 left.unlink()
@@ -36,9 +39,9 @@ def claimed(target: str | Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _lock(lock: int, target: Path) -> None:
+def _lock(lock: int, target: Path, kind: int) -> None:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise FormatError(
             f"{target} is being written by another process; wait for it, or choose another name"

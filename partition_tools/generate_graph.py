@@ -127,11 +127,11 @@ def draw_part(
     reporter: Reporter | None = None,
 ) -> None:
     """Draw the i-th of N parts of a graph's edges, part = (i, N), for the `generate_graph` that follows."""
-    where = scratch_directory(output, scratch)
-    work = Scratch(
-        where, _identity(model, spec, options), memory_budget(None) if memory is None else memory, shared=True
-    )
-    GENERATORS[model].generate(spec, work, reporter, part)
+    directory, identity = scratch_directory(output, scratch), _identity(model, spec, options)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with claimed(directory, shared=True):
+        allowed = memory_budget(None) if memory is None else memory
+        GENERATORS[model].generate(spec, Scratch(directory, identity, allowed, shared=True), reporter, part)
 
 
 def generate_graph(

@@ -9,7 +9,7 @@ from hpcgnn.errors import FormatError
 from partition_tools.canonical import ImportOptions
 from partition_tools.external import sorting
 from partition_tools.generate_graph import draw_part, generate_graph
-from partition_tools.generators import drawing
+from partition_tools.generators import GENERATORS, drawing
 from partition_tools.generators.spec import Spec
 from partition_tools.progress import Reporter
 
@@ -125,3 +125,23 @@ def test_parts_are_not_thrown_away_by_a_slip(tmp_path):
     with pytest.raises(FormatError, match="other arguments"):
         generate_graph("rmat", tmp_path / "b.h5", other, memory=1 << 20)
     assert sorted((tmp_path / ".b.h5.work").rglob("*")) == before
+
+
+def test_the_graph_is_not_made_while_a_part_is_drawn(tmp_path, monkeypatch):
+    """Parts may be drawn at a time; whoever makes the graph waits for none of them, and says so."""
+    model, spec = GRAPHS["rmat"]
+    generate = GENERATORS[model].generate
+
+    def meanwhile(*given):
+        monkeypatch.undo()
+        draw_part(model, tmp_path / "b.h5", spec, ImportOptions(), (1, 2), 1 << 20, reporter=Reporter())
+        with pytest.raises(FormatError, match="being written by another process"):
+            generate_graph(model, tmp_path / "b.h5", spec, memory=1 << 20)
+        return generate(*given)
+
+    monkeypatch.setattr(GENERATORS[model], "generate", meanwhile)
+    draw_part(model, tmp_path / "b.h5", spec, ImportOptions(), (0, 2), 1 << 20, reporter=Reporter())
+    generate_graph(model, tmp_path / "b.h5", spec, memory=1 << 20)
+    generate_graph(model, tmp_path / "a.h5", spec)
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "b.h5"]
