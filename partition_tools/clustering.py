@@ -47,7 +47,7 @@ def clustered(
     if needed_bytes(file.meta) > work.memory and not outside:
         reporter.warn(
             f"--method {maker.NAME} keeps all edges in memory, about {needed_bytes(file.meta) / 2**30:.1f} GiB and "
-            f"what it works with; of the methods {', '.join(OUTSIDE)} each keeps within --memory"
+            f"what it works with, more than --memory; the methods {', '.join(OUTSIDE)} leave edges on disk"
         )
     data = load_graph(file, stored_edges=outside)
     title = f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})"

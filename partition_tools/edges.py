@@ -138,16 +138,21 @@ def symmetrized(edges: Edges) -> Edges:
     )
 
 
+def firsts(key: np.ndarray, kind: np.ndarray | None) -> np.ndarray:
+    """bool (m,): whether an edge is the first of its key and kind. key, kind: sorted."""
+    first = np.ones(len(key), bool)
+    np.not_equal(key[1:], key[:-1], out=first[1:])
+    if kind is not None:
+        first[1:] |= kind[1:] != kind[:-1]
+    return first
+
+
 def merged_parallel(
     key: np.ndarray, kind: np.ndarray | None, weight: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """(keys, kinds, weights) with one edge for all of a key and a kind, of their mean weight. key: int64, sorted, and
     the kinds of a key too."""
-    first = np.ones(len(key), bool)
-    first[1:] = key[1:] != key[:-1]
-    if kind is not None:
-        first[1:] |= kind[1:] != kind[:-1]
-    starts = np.flatnonzero(first)
+    starts = np.flatnonzero(firsts(key, kind))
     if weight is not None:
         sums = np.add.reduceat(weight.astype(np.float64), starts) if len(starts) else np.zeros(0)
         weight = (sums / np.diff(np.append(starts, len(key)))).astype(np.float32)

@@ -130,8 +130,8 @@ def draw_part(
     directory, identity = scratch_directory(output, scratch), _identity(model, spec, options)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with claimed(directory, shared=True):
-        allowed = memory_budget(None) if memory is None else memory
-        GENERATORS[model].generate(spec, Scratch(directory, identity, allowed, shared=True), reporter, part)
+        work = Scratch(directory, identity, memory_budget(memory), shared=True)
+        GENERATORS[model].generate(spec, work, reporter, part)
 
 
 def generate_graph(

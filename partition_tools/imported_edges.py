@@ -31,7 +31,6 @@ def imported_edges(
     names: of the types that the source has, or empty. scratch: for edges that do not fit in its memory; the arrays are
     then mapped files of it. Raises GraphError naming the edge that is not as it should be.
     """
-    reporter.stage(f"sorting {raw.src.shape[0]:,} edges")
     if options.add_reverse and options.undirected:
         raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
     source = _chunks(raw, options, names)
@@ -41,6 +40,7 @@ def imported_edges(
         edges, edges_out, loops = external_edges(source, scratch, reporter, *wanted)
         raw.drop_edges()
     else:
+        reporter.stage(f"sorting {source.count:,} edges")
         src, dst, kind, weight = source.chunk(0, source.count)
         del source
         raw.drop_edges()

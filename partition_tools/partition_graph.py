@@ -216,8 +216,8 @@ def _automatic(file: GraphFile, fresh: bool, memory: int | None, reporter: Repor
     degrees = np.diff(file.read("topology/indptr"))
     if not file.meta.undirected:
         degrees += np.diff(file.read("topology_out/indptr"))
-    memory = memory_budget(None) if memory is None else memory
-    return choose(file.meta.num_nodes, int(degrees.sum(dtype=np.int64)), degrees, memory, reporter)
+    total = int(degrees.sum(dtype=np.int64))
+    return choose(file.meta.num_nodes, total, degrees, memory_budget(memory), reporter)
 
 
 def _check_options(method: str, balance: str, seed: int, num_clusters: int | None, feature_buffer: float) -> None:

@@ -37,18 +37,34 @@ def reordered(
         features = permuted_csr(data.features, order)
     else:
         features = None if data.features is None else PermutedRows(data.features, order, place, buffer_bytes)
+    edges = permuted_edges(data.edges, order, place)
+    edges_out = None if data.edges_out is None else permuted_edges(data.edges_out, order, place)
+    moved = in_order_of(data, order, offsets, edges, edges_out, features, versions or data.versions)
+    return dataclasses.replace(moved, cluster_graph=cluster_graph)
+
+
+def in_order_of(
+    data: GraphData,
+    order: np.ndarray,
+    offsets: np.ndarray,
+    edges: Edges,
+    edges_out: Edges | None,
+    features: Rows | Csr | None,
+    versions: dict[str, str],
+) -> GraphData:
+    """`GraphData` with these edges and features, which are in the new order already, and the rest brought into it."""
     return dataclasses.replace(
         data,
-        edges=permuted_edges(data.edges, order, place),
-        edges_out=None if data.edges_out is None else permuted_edges(data.edges_out, order, place),
+        edges=edges,
+        edges_out=edges_out,
         features=features,
         labels=data.labels[order],
         split=data.split[order],
         original_id=data.original_id[order],
         node_type=None if data.node_type is None else data.node_type[order],
         cluster_offsets=offsets,
-        cluster_graph=cluster_graph,
-        versions=versions or data.versions,
+        cluster_graph=None,
+        versions=versions,
     )
 
 

@@ -67,7 +67,7 @@ def working(
     with contextlib.suppress(OSError):  # told below
         directory.parent.mkdir(parents=True, exist_ok=True)
     with claimed(directory):
-        scratch = Scratch(directory, identity, memory_budget(None) if memory is None else memory)
+        scratch = Scratch(directory, identity, memory_budget(memory))
         if scratch.resumed:
             reporter.stage(f"going on with what is finished in {directory}")
         try:

@@ -140,8 +140,8 @@ def _with_loops(
     part = np.s_[edges.indptr[first] : edges.indptr[last]]
     rows, lonely = _rows(edges, first, last), np.flatnonzero(missing)
     found: dict[str, np.ndarray | None] = {"rows": rows, "owner": edges.owner[part], "local_id": edges.local_id[part]}
-    found |= {name: None if column is None else column[part]
-              for name, column in (("weight", edges.weight), ("type", edges.type))}  # fmt: skip
+    for name, column in (("weight", edges.weight), ("type", edges.type)):
+        found[name] = None if column is None else column[part]
     if len(lonely) == 0:
         return found
     # An edge moves on by the loops of the rows before its own. A loop has the edges of its row and the loops before it.

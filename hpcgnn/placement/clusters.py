@@ -1,11 +1,11 @@
 """Which rank gets which cluster: the map that turns one clustered graph file into a partition for any number of ranks.
 
 Clusters are many times more numerous than ranks, so a partition of the small weighted cluster graph is nearly as good
-as one of the graph itself, takes seconds, and can be made when a job starts. Several weights may have to balance: a
-rank's memory goes with its nodes, its time with its edges too. METIS alone leaves them out of balance, because the
-clusters are coarse weights for it, and it does not know that runs of consecutive clusters may be a good partition
-already (they come from nested dissection). So both are tried as a start, for the sum of the weights, and refined for
-each of them (`refinement`).
+as one of the graph itself, takes seconds (minutes for hundreds of ranks), and can be made when a job starts. Several
+weights may have to balance: a rank's memory goes with its nodes, its time with its edges too. METIS alone leaves them
+out of balance, because the clusters are coarse weights for it, and it does not know that runs of consecutive clusters
+may be a good partition already (they come from nested dissection). So both are tried as a start, for the sum of the
+weights, and refined for each of them (`refinement`).
 
 Used by `partition_tools` and by training with --auto-partition, hence numpy only, and pymetis where METIS is called.
 """
@@ -30,9 +30,9 @@ def map_clusters(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, seed: in
 
     sizes: (K,) or (K, m) weights to balance, such as nodes and in-edges; a weight that is 0 everywhere does not count.
     cluster_graph: `hpcgnn.graphfile.storage.Csr`, symmetric, data = number of edges between two clusters (None: all 1);
-    its diagonal is ignored. In each weight the heaviest rank ends within the bounds of `refinement` where
-    the sizes of the clusters allow it. Deterministic in its arguments. Not collective: call it on one rank and
-    broadcast, or on all with the same arguments. Raises GraphError for more ranks than clusters.
+    its diagonal is ignored. In each weight the heaviest rank ends within the bounds of `refinement` where the sizes of
+    the clusters allow it. Deterministic in its arguments. Not collective: call it on one rank and broadcast, or on all
+    with the same arguments. Raises GraphError for more ranks than clusters.
     """
     shares = _shares(sizes, num_ranks)
     if num_ranks == 1:
@@ -67,7 +67,8 @@ def economical_map(
     make(sizes) -> the map that balances these. sizes: int (K, 2), nodes and in-edges. graph: as for `map_clusters`.
     Where edges are many in one part of a graph and few in another, ranks of equal nodes and equal edges must mix both,
     with far more halo rows. In-edges are left as they are if that saves more than SAVING of the cut and no rank has
-    more than TOLERATED times the mean work. Not for graphs with hubs (`skew.is_skewed`), where every map has many.
+    more than TOLERATED times the mean work. Not for graphs with hubs (`skew.is_skewed`): every map
+    of those has many halo rows.
     """
     even, few = make(sizes), make(sizes[:, 0])
     work = np.bincount(few, sizes[:, 0] * EDGES_PER_NODE + sizes[:, 1], num_ranks)

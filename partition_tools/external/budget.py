@@ -52,6 +52,6 @@ def _group_limits() -> list[int]:
     return limits
 
 
-def memory_budget(text: str | None) -> int:
+def memory_budget(said: int | None) -> int:
     """Bytes to work in: what `--memory` says (None: SHARE of what is available)."""
-    return parse_memory(text) if text is not None else max(int(SHARE * available_memory()), SMALLEST)
+    return max(int(SHARE * available_memory()), SMALLEST) if said is None else said

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcgnn.graphfile.schema import Edges
-from partition_tools.edges import check_endpoints, merged_parallel
+from partition_tools.edges import check_endpoints, firsts, merged_parallel
 from partition_tools.external.csr import CsrPiece, WrittenCsr, csr_piece, edge_slice, write_csr
 from partition_tools.external.records import Records, joined
 from partition_tools.external.scratch import Scratch
@@ -53,16 +53,19 @@ def external_edges(
     n = source.num_nodes
 
     def checked(records: Records) -> CsrPiece:
-        return csr_piece(records.take(records.firsts()) if drop_duplicates else records, n, with_prints=True)
+        if drop_duplicates:
+            records = records.take(firsts(records.key, records.kind))
+        return csr_piece(records, n, with_prints=True)
 
     runs = Runs(scratch, "edges", by_weight=True)
     if not scratch.done("canonical.facts"):
         _form(runs, source, self_loops, reporter)
-    written = _write(scratch, "canonical", runs, checked, n, reporter, "merging")
+    written = _write(scratch, "canonical", runs, checked, n, reporter)
     if written.symmetric:
         return written.edges, None, written.loops
     if not undirected:
-        return written.edges, _transposed(written.edges, scratch, reporter).edges, written.loops
+        turned = resorted(written.edges, lambda a, b: b * n + a, "transposed", scratch, reporter, " by source")
+        return written.edges, turned, written.loops
     written = _symmetrized(written.edges, scratch, reporter)
     return written.edges, None, written.loops
 
@@ -74,13 +77,12 @@ def _write(
     work: Callable[[Records], CsrPiece],
     num_nodes: int,
     reporter: Reporter,
-    what: str,
 ) -> WrittenCsr:
     """Merge runs to a CSR matrix, and remove them."""
 
     def pieces() -> Iterator[CsrPiece]:
         total = len(runs)
-        with reporter.bar(total, f"{what} {total:,} edges", "edges") as advance:
+        with reporter.bar(total, f"merging {total:,} edges", "edges") as advance:
             yield from runs.merged(work, advance)
 
     written = write_csr(scratch, name, pieces, num_nodes)
@@ -130,26 +132,42 @@ def _missing_loops(source: EdgeChunks, size: int) -> Records:
 
 
 def _by_chunks(
-    runs: Runs, edges: Edges, make: Callable[[np.ndarray, np.ndarray], np.ndarray], reporter: Reporter, what: str
+    runs: Runs,
+    edges: Edges,
+    key: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    reporter: Reporter,
+    what: str,
+    how: str = "",
 ) -> None:
-    """Sorted runs of edges under other keys: make(rows, columns) int64."""
+    """Sorted runs of edges under other keys: key(rows, columns) int64. what, how: words for the user."""
     total, size = len(edges.indices), runs.size
 
     def one(index: int) -> Records:
         row, column, kind, weight = edge_slice(edges, index * size, min((index + 1) * size, total))
-        return Records(make(row, column), kind, weight)
+        return Records(key(row, column), kind, weight)
 
-    with reporter.bar(total, f"{what} {total:,} edges", "edges") as advance:
+    with reporter.bar(total, f"{what} {total:,} edges{how}", "edges") as advance:
         runs.form(one, max(1, -(-total // size)), advance)
 
 
-def _transposed(edges: Edges, scratch: Scratch, reporter: Reporter) -> WrittenCsr:
-    """The same edges grouped by their other end."""
+def resorted(
+    edges: Edges,
+    key: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    name: str,
+    scratch: Scratch,
+    reporter: Reporter,
+    how: str = "",
+) -> Edges:
+    """The same edges in the order of other keys: key(rows, columns) int64, which are new row * nodes + new column.
+
+    edges: indices, weights and types may be anything that slices. name: of the files in the scratch directory. how:
+    words for the user.
+    """
     n = len(edges.indptr) - 1
-    runs = Runs(scratch, "reverse", by_weight=True)
-    if not scratch.done("transposed.facts"):
-        _by_chunks(runs, edges, lambda row, column: column * n + row, reporter, "sorting by source")
-    return _write(scratch, "transposed", runs, lambda records: csr_piece(records, n), n, reporter, "merging")
+    runs = Runs(scratch, f"{name}.runs", by_weight=True)
+    if not scratch.done(f"{name}.facts"):
+        _by_chunks(runs, edges, key, reporter, "sorting", how)
+    return _write(scratch, name, runs, lambda records: csr_piece(records, n), n, reporter).edges
 
 
 def _symmetrized(edges: Edges, scratch: Scratch, reporter: Reporter) -> WrittenCsr:
@@ -190,6 +208,6 @@ def _symmetrized(edges: Edges, scratch: Scratch, reporter: Reporter) -> WrittenC
 
     with reporter.bar(len(key), f"sorting {len(key):,} undirected edges", "edges") as advance:
         runs.form(both, max(1, -(-len(key) // size)), lambda records: advance(records // 2))
-    written = _write(scratch, "symmetrized", runs, lambda records: csr_piece(records, n), n, reporter, "merging")
+    written = _write(scratch, "symmetrized", runs, lambda records: csr_piece(records, n), n, reporter)
     scratch.forget("pairs.key")
     return written

@@ -21,11 +21,6 @@ class Records:
     def __len__(self) -> int:
         return len(self.key)
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one record."""
-        return 8 + 4 * ((self.kind is not None) + (self.weight is not None))
-
     def take(self, rows: np.ndarray | slice) -> "Records":
         """Some of the records: by a mask, by numbers, or a slice."""
         return Records(self.key[rows], *(None if a is None else a[rows] for a in (self.kind, self.weight)))
@@ -37,14 +32,6 @@ class Records:
             self.key.sort()
             return self
         return self.take(np.lexsort([array for array in (*attributes, self.key) if array is not None]))
-
-    def firsts(self) -> np.ndarray:
-        """bool (m,): whether a record is the first of its key and type, of sorted records."""
-        first = np.ones(len(self), bool)
-        np.not_equal(self.key[1:], self.key[:-1], out=first[1:])
-        if self.kind is not None:
-            first[1:] |= self.kind[1:] != self.kind[:-1]
-        return first
 
 
 def joined(parts: Sequence[Records]) -> Records:

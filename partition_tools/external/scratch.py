@@ -34,7 +34,7 @@ class Scratch:
     """
 
     def __init__(self, directory: str | Path, identity: Any, memory: int, shared: bool = False) -> None:
-        self.directory, self.memory = Path(directory), memory
+        self.directory, self.memory, self.shared = Path(directory), memory, shared
         text = json.dumps(identity, sort_keys=True, default=str)
         mark = self.directory / IDENTITY
         try:

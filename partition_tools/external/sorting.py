@@ -69,7 +69,8 @@ class Runs:
         self.scratch, self.by_weight, self.name = scratch, by_weight, name
         wanted = chunk_records(scratch.memory, MOST_RUN)
         self.size = scratch.once(f"{name}.size", wanted)
-        if self.size > MOST_GROWTH * wanted:  # they were begun with far more memory
+        # They were begun with far more memory. What others have drawn is not thrown away.
+        if self.size > MOST_GROWTH * wanted and not scratch.shared:
             self.remove()
             self.size = scratch.once(f"{name}.size", wanted)
         self.count = 0

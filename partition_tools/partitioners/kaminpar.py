@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graphfile.schema import Csr, Edges
+from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners import metis
 from partition_tools.partitioners.dissection import dissect, pattern
@@ -29,6 +29,7 @@ from partition_tools.partitioners.parhip import whole_nodes, write_parhip
 NAME = "kaminpar"
 HELP = "the same by KaMinPar: in less memory, on all cores; needs the extra `kaminpar`"
 NEW_FILE = False
+ranks = map_clusters
 MISSING = "KaMinPar is not installed; pip install 'hpcgnn[kaminpar]', or use --method metis"
 MANY_PARTS = 64  # from here on the context for many parts
 MOST_PARTS = 256  # the library answers with a Python list: up to here its numbers are the interpreter's own
@@ -48,11 +49,6 @@ def check_installed() -> None:
     """GraphError with the remedy where the package is not there."""
     if not installed():
         raise GraphError(MISSING)
-
-
-def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
-    """Clusters to ranks, see `hpcgnn.placement.clusters.map_clusters`."""
-    return map_clusters(sizes, graph, num_ranks, seed)
 
 
 def clusters(

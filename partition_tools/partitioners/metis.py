@@ -5,18 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse
 
-from hpcgnn.graphfile.schema import Csr, Edges
+from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.clusters import map_clusters, metis
 from partition_tools.partitioners.dissection import dissect, pattern
 
 NAME = "metis"
 HELP = "few edges between ranks; for graphs that fit memory"
 NEW_FILE = False
-
-
-def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
-    """Clusters to ranks, see `hpcgnn.placement.clusters.map_clusters`."""
-    return map_clusters(sizes, graph, num_ranks, seed)
+ranks = map_clusters
 
 
 def clusters(

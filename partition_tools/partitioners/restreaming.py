@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.graphfile.ranges import row_blocks
-from hpcgnn.graphfile.schema import Csr, Edges
+from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners import metis
 from partition_tools.partitioners.dissection import dissect, node_weights, pattern
@@ -27,6 +27,7 @@ from partition_tools.quality import cluster_graph
 NAME = "restreaming"
 HELP = "memory for the nodes alone: Fennel streams the edges a few times, METIS puts its blocks together"
 NEW_FILE = False
+ranks = map_clusters
 GAMMA = 1.5
 PASSES = 5
 SLACK = 1.1
@@ -36,11 +37,6 @@ BLOCKS_PER_CLUSTER, MOST_BLOCKS = 8, 4096
 BUFFERS, FEWEST, MOST = 32, 1 << 12, 1 << 22
 #: (first row, end, indptr int64 from 0, columns int) of consecutive rows
 Buffer = tuple[int, int, np.ndarray, np.ndarray]
-
-
-def ranks(sizes: np.ndarray, graph: Csr, num_ranks: int, seed: int) -> np.ndarray:
-    """Clusters to ranks, see `hpcgnn.placement.clusters.map_clusters`."""
-    return map_clusters(sizes, graph, num_ranks, seed)
 
 
 def clusters(
