@@ -1,6 +1,7 @@
 """A graph file's first clusters: found and brought into their order in memory where that fits, on disk where not."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from partition_tools.external.pattern import whole_pattern
 from partition_tools.external.reordering import external_reordered
 from partition_tools.external.scratch import Scratch
 from partition_tools.loading import load_graph
-from partition_tools.partitioners import kaminpar, random_nodes, restreaming
+from partition_tools.partitioners import kaminpar, metis_process, random_nodes, restreaming
 from partition_tools.progress import Reporter
 from partition_tools.quality import cluster_graph
 from partition_tools.reorder import reordered
@@ -51,7 +52,7 @@ def clustered(
         )
     data = load_graph(file, stored_edges=outside)
     title = f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})"
-    with reporter.bar(num_clusters, title, "clusters") as progress:
+    with reporter.bar(num_clusters, title, "clusters") as progress, _metis_ended():
         if outside:
             order, offsets = OUTSIDE[maker.NAME](data, num_clusters, seed, work, reporter, progress)
         else:
@@ -67,6 +68,15 @@ def clustered(
     return data
 
 
+@contextlib.contextmanager
+def _metis_ended() -> Iterator[None]:
+    """METIS's process, if one is started meanwhile, gives its memory back."""
+    try:
+        yield
+    finally:
+        metis_process.end()
+
+
 def _kaminpar(
     data: GraphData, num_clusters: int, seed: int, work: Scratch, reporter: Reporter, progress: Callable[[int], object]
 ) -> Clusters:
@@ -78,7 +88,10 @@ def _restreaming(
     data: GraphData, num_clusters: int, seed: int, work: Scratch, reporter: Reporter, progress: Callable[[int], object]
 ) -> Clusters:
     whole = whole_pattern(data.edges, data.edges_out, work, reporter)
-    return restreaming.restreamed_clusters(Edges(whole.indptr, whole.indices), num_clusters, seed, progress)
+    graph = Edges(whole.indptr, whole.indices)
+    return restreaming.restreamed_clusters(
+        graph, whole.nodes, whole.weights, data.num_nodes, num_clusters, seed, progress
+    )
 
 
 def _random_nodes(

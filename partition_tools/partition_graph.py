@@ -49,8 +49,8 @@ methods:
     + "\n".join(f"  {name:16} {module.HELP}" for name, module in METHODS.items())
     + """
 
-Peak memory, first call: 12 E + 60 n bytes, and in METIS 85 to 200 E (64-bit ids, all levels of its multigrid; the
-more the more skewed the degrees are) or in KaMinPar about 10 E; or 12 E + 60 n bytes and the feature buffer (at
+Peak memory, first call: 12 E + 60 n bytes, and in METIS 45 to 150 E (64-bit ids, all levels of its multigrid; the
+less the more skewed the degrees are) or in KaMinPar about 10 E; or 12 E + 60 n bytes and the feature buffer (at
 most 4 n F bytes) while the file is rewritten, whichever is larger; 8 E more with weights and types, twice that for
 directed graphs. Where that is more than --memory, the edges stay on disk (methods kaminpar, restreaming, random-nodes),
 in up to 20 bytes an edge; what KaMinPar takes comes on top. Later calls: about 60 n bytes."""
@@ -217,7 +217,7 @@ def _automatic(file: GraphFile, fresh: bool, memory: int | None, reporter: Repor
     if not file.meta.undirected:
         degrees += np.diff(file.read("topology_out/indptr"))
     total = int(degrees.sum(dtype=np.int64))
-    return choose(file.meta.num_nodes, total, degrees, memory_budget(memory), reporter)
+    return choose(total, degrees, memory_budget(memory), reporter)
 
 
 def _check_options(method: str, balance: str, seed: int, num_clusters: int | None, feature_buffer: float) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
+from hpcgnn.exchange.grouping import count_keys, grouped
 from hpcgnn.exchange.rounds import Segment, rounds
 
 _MOST_INT32 = 2**31 - 1
@@ -88,22 +89,30 @@ def build_halo_plan(
     """Agree on the halo of remote edge sources. Collective.
 
     owner: int (E_remote,), the owning rank of each remote edge's source; local_id: int32 (E_remote,), its local id
-    there. cap: rows of a round. num_owned: own rows, to check what others ask for. order: LocalOrder of own rows, by
-    whose places in the order of the file they are asked for. Returns (plan, int32 or int64 (E_remote,): the halo
-    position of each edge's source).
+    there, which is overwritten. cap: rows of a round. num_owned: own rows, to check what others ask for. order:
+    LocalOrder of own rows, by whose places in the order of the file they are asked for. Returns (plan, int32 or int64
+    (E_remote,): the halo position of each edge's source).
     """
     rank, size = comm.rank, comm.size
     offset_of = ((rank - np.arange(size)) % size).astype(np.min_scalar_type(size))
-    offset = offset_of[owner]  # sorting two bytes takes a tenth of the time that sorting eight does
-    ends = np.cumsum(np.bincount(offset, minlength=size))
-    grouped = np.argsort(offset, kind="stable")
-    position = np.empty(len(owner), np.int64 if len(owner) > _MOST_INT32 else np.int32)
-    wanted, num_halo = [np.zeros(0, np.int32)] * size, 0
-    for k in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
-        edges = grouped[ends[k - 1] if k else 0 : ends[k]]
-        wanted[k], place = _numbered(local_id[edges])
-        position[edges] = place + num_halo
+
+    def offsets(part: slice) -> np.ndarray:
+        return offset_of[owner[part]]
+
+    counts = count_keys(offsets, len(owner), size)
+    ids = np.empty(len(owner), np.int64 if len(owner) > _MOST_INT32 else np.int32)
+    for _, edges, places in grouped(offsets, len(owner), counts):
+        ids[places] = local_id[edges]
+    wanted, num_halo, ends = [np.zeros(0, np.int32)] * size, 0, np.cumsum(counts)
+    for k in np.flatnonzero(counts).tolist():
+        part = np.s_[ends[k] - counts[k] : ends[k]]
+        wanted[k], place = _numbered(ids[part])
+        np.add(place, num_halo, out=ids[part], casting="unsafe")
         num_halo += len(wanted[k])
+    position = local_id if local_id.dtype == ids.dtype else np.empty_like(ids)
+    for _, edges, places in grouped(offsets, len(owner), counts):
+        position[edges] = ids[places]
+    del ids
     receive_rows = [len(rows) for rows in wanted[1:]]
 
     max_rows = torch.tensor(receive_rows, dtype=torch.int64)

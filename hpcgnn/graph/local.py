@@ -136,7 +136,8 @@ def assemble(
     here, there = torch.from_numpy(mine), torch.from_numpy(away)
     own = own_block(num_rows, rows[mine], local_id[mine], *(t if t is None else t[here] for t in (weight, place)))
     carried = (t if t is None else t[there] for t in (weight, place))
-    remote = RemoteEdges(rows[away], owner[away], local_id[away], *carried)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[away], minlength=num_rows))])
+    remote = RemoteEdges(indptr, owner[away], local_id[away], *carried)
     return _with_halo(own, remote, num_rows, num_columns, cap, comm, order)
 
 
@@ -145,7 +146,7 @@ def _with_halo(
 ) -> tuple[Block, list[Block], HaloPlan]:
     """(own Block, halo Blocks, HaloPlan), checked: `assemble` for edges that are apart already. Collective."""
     plan, position = build_halo_plan(away.owner, away.local_id, cap, num_columns, comm, order)
-    halo = halo_blocks(plan.starts, away.rows, position, away.weight, away.place)
+    halo = halo_blocks(plan.starts, away.indptr, position, away.weight, away.place)
     kernels.check_block(own.indptr, own.indices, own.rows, num_rows, num_columns)
     for index, block in enumerate(halo):
         kernels.check_block(

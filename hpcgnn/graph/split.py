@@ -36,11 +36,11 @@ class EdgeList:
 
 @dataclass(frozen=True)
 class RemoteEdges:
-    """Edges from other ranks' nodes. rows: int (E,), ascending, own nodes; owner int, local_id int32 (E,): where the
+    """Edges from other ranks' nodes, by own row. indptr: int64 (n_p + 1,); owner int, local_id int32 (E,): where the
     sources are; weight (E,) of the computing dtype, place (E,) in the EdgeList: or None.
     """
 
-    rows: np.ndarray
+    indptr: np.ndarray
     owner: np.ndarray
     local_id: np.ndarray
     weight: torch.Tensor | None = None
@@ -73,7 +73,7 @@ def split_edges(
     kind = None if edges.type is None else np.dtype(np.int32)
     place = np.dtype(np.int32 if total <= MOST_INT32 else np.int64) if keep_edges else None
     own = _Columns(num_own, local_id=np.dtype(np.int32), weight=weight, place=place)
-    ends = {"rows": np.dtype(np.int32), "owner": edges.owner.dtype, "local_id": np.dtype(np.int32)}
+    ends = {"owner": edges.owner.dtype, "local_id": np.dtype(np.int32)}
     away = _Columns(total - num_own, **ends, weight=weight, place=place)
     kept = _Columns(total, weight=weight, type=kind) if keep_edges else None
     degree, begin = np.zeros(num_rows), 0
@@ -97,7 +97,7 @@ def split_edges(
             edge=own.tensor("place"),
         ),
         RemoteEdges(
-            away.array("rows"),
+            edges.indptr + np.concatenate([[0], np.cumsum(missing)]) - indptr,
             away.array("owner"),
             away.array("local_id"),
             away.tensor("weight"),

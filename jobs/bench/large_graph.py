@@ -14,6 +14,7 @@ R-MAT: Chakrabarti, Zhan, Faloutsos, SDM 2004, with Graph500's probabilities.
 import argparse
 import csv
 import itertools
+import shlex
 import shutil
 import sys
 from dataclasses import asdict
@@ -50,6 +51,8 @@ def parse():
     parser.add_argument("--ranks", default="8,64", help="maps to make")
     parser.add_argument("--train-ranks", type=int, default=8, help="ranks of the training run; 0 for none")
     parser.add_argument("--hidden", type=int, default=16)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--train-options", default="", help="more options of `hpcgnn train`, in one text")
     parser.add_argument("--steps", default="raw,import,partition,train", help="steps to do; others are taken as done")
     parser.add_argument("--output", type=Path, help="CSV file for the figures, to which lines are added")
     parser.add_argument("--predict", type=float, help="directed edges of a graph to predict, such as 3.2e9")
@@ -101,8 +104,8 @@ def commands(options, edges, folder):
         "partition": [*tools, "partition", graph, "-o", parts, "--force", "--ranks", options.ranks]
         + ["--method", options.method, *clusters, *memory],
         "train": ["mpiexec", "-n", str(options.train_ranks), "hpcgnn", "train", "--graph", parts, "--model", "sage"]
-        + ["--layers", "3", "--hidden", str(options.hidden), "--epochs", "1", "--eval-every", "0", "--threads", "1"]
-        + ["--run-dir", folder / "run"],
+        + ["--hidden", str(options.hidden), "--epochs", "1", "--eval-every", "0", "--threads", "1"]
+        + ["--layers", str(options.layers), *shlex.split(options.train_options), "--run-dir", folder / "run"],
     }
 
 

@@ -11,11 +11,12 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.graphfile.schema import Edges
-from partition_tools.external.pattern import BLOCK, Pattern, parts_of, whole_pattern
+from partition_tools.external.pattern import Pattern, parts_of, whole_pattern
 from partition_tools.external.scratch import Scratch
-from partition_tools.partitioners.dissection import BRANCHES, Split, dissect, enough
+from partition_tools.partitioners.dissection import Split, dissect, enough
 from partition_tools.partitioners.kaminpar import kaminpar_split
 from partition_tools.partitioners.parhip import write_parhip
+from partition_tools.partitioners.weights import BRANCHES, clusters_of_connected, with_isolated
 from partition_tools.progress import Reporter
 
 #: Bytes for an edge of a part while it is dissected in memory: the part, its parts, and the process that splits it.
@@ -39,8 +40,10 @@ def external_clusters(
     graph (see `partition --help`), else what the scratch directory allows, and 40 bytes per node.
     """
     if not scratch.done("order"):
-        pending = [(whole_pattern(edges, edges_out, scratch, reporter), num_clusters)]
-        leaves: list[np.ndarray] = []
+        whole, num_nodes = whole_pattern(edges, edges_out, scratch, reporter), len(edges.indptr) - 1
+        connected = clusters_of_connected(num_nodes, len(whole.nodes), num_clusters)
+        progress(num_clusters - connected)
+        pending, leaves = [(whole, connected)], []
         while pending:
             part, count = pending.pop()
             begun = scratch.done(f"{part.name}.clusters.offsets"), scratch.done(f"{part.name}.side")
@@ -53,8 +56,9 @@ def external_clusters(
             parts = parts_of(part, _side(part, shares, seed, scratch, reporter), len(shares), reporter)
             part.forget()
             pending += reversed(list(zip(parts, shares.tolist())))
-        scratch.save("offsets", np.concatenate([[0], np.cumsum([len(leaf) for leaf in leaves])]))
-        scratch.save("order", np.concatenate(leaves))
+        order, offsets = with_isolated(leaves, whole.nodes, num_nodes, num_clusters)
+        scratch.save("offsets", offsets)
+        scratch.save("order", order)
     return np.array(scratch.load("order")), np.array(scratch.load("offsets"))
 
 
@@ -68,7 +72,7 @@ def _side(part: Pattern, shares: np.ndarray, seed: int, scratch: Scratch, report
         reporter.stage(f"splitting {len(part.nodes):,} nodes, {part.num_entries:,} edges into {len(shares)} parts")
         path = scratch.directory / f"{part.name}.parhip"
         try:
-            write_parhip(path, len(part.nodes), part.degrees, part.blocks(), part.weights)
+            write_parhip(path, len(part.nodes), part.degrees, part.blocks(), part.weights, part.edge_weights())
             side = kaminpar_split(path, len(shares), seed, shares=shares)
         finally:
             path.unlink(missing_ok=True)
@@ -87,9 +91,7 @@ def _in_memory(
         return [part.nodes]
     if not scratch.done(f"{name}.offsets"):
         indices, heavy = np.array(part.indices), part.edge_weights()
-        values = np.ones(len(indices), np.uint8)
-        for start, some in [] if heavy is None else zip(range(0, len(indices), BLOCK), heavy):
-            values[start : start + len(some)] = some
+        values = np.ones(len(indices), np.uint8) if heavy is None else np.concatenate(list(heavy))
         graph = scipy.sparse.csr_matrix((values, indices, part.indptr), shape=(len(part.nodes),) * 2)
         order, offsets = dissect(graph, count, split, seed, progress, part.weights)
         scratch.save(f"{name}.order", order)

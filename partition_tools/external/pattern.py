@@ -11,12 +11,12 @@ import numpy as np
 
 from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.placement.skew import is_skewed
 from partition_tools.edges import index_dtype
 from partition_tools.external.csr import edge_rows
 from partition_tools.external.scratch import Scratch
 from partition_tools.external.sorting import chunk_records, in_order
-from partition_tools.partitioners.dissection import edge_pull, edge_weights, node_weights
+from partition_tools.partitioners.dissection import degrees, numbers
+from partition_tools.partitioners.weights import edge_weights, weigh
 from partition_tools.progress import Reporter
 
 #: Edges of a block of rows, or one row where a row has more.
@@ -27,9 +27,8 @@ BLOCK = 1 << 23
 class Pattern:
     """CSR rows of a part of a graph, whose columns are in a file of `scratch`.
 
-    name: of its files. nodes: int64 (m,), the nodes of the whole graph that it has. indptr: int64 (m + 1,). weights:
-    int64 (m,), what each node counts for in a split, by its degree in the whole graph. pull: uint8 (m,), what it adds
-    to the weights of its edges (`dissection.edge_pull`), or None where all edges weigh the same.
+    name: of its files. nodes: int64 (m,), the nodes of the whole graph that it has. indptr: int64 (m + 1,). weights,
+    pull: of its nodes, as in `partitioners.weights.Weighed`.
     """
 
     scratch: Scratch
@@ -78,9 +77,13 @@ def _entries(edges: Edges, first: int, end: int) -> tuple[np.ndarray, np.ndarray
 
 
 def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, reporter: Reporter) -> Pattern:
-    """The `Pattern` of a whole graph. edges, edges_out: as in `GraphData`; indices may be anything that slices."""
+    """The `Pattern` of what of a graph takes part in a split (`partitioners.weights`). edges, edges_out: as in
+    `GraphData`; indices may be anything that slices. Memory: 40 bytes per node, and blocks of edges.
+    """
     n = len(edges.indptr) - 1
     both = edges.indptr if edges_out is None else edges.indptr + edges_out.indptr
+    weighed = weigh(degrees(edges, edges_out))
+    number = None if len(weighed.nodes) == n else numbers(weighed.nodes, n)
 
     def block(rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         row, column = _entries(edges, *rows)
@@ -93,7 +96,14 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
             other = other_row != other_column
             key = np.concatenate([row[apart] * n + column[apart], other_row[other] * n + other_column[other]])
             row, column = np.divmod(np.unique(key), n)
-        return column.astype(index_dtype(n)), np.bincount(row - rows[0], minlength=rows[1] - rows[0])
+        first = rows[0]
+        counted = row - first
+        if number is not None:
+            row, column = number[row], number[column]
+        if weighed.hubs is not None:
+            kept = ~(weighed.hubs[row] & weighed.hubs[column])
+            counted, column = counted[kept], column[kept]
+        return column.astype(index_dtype(n)), np.bincount(counted, minlength=rows[1] - first)
 
     if not scratch.done("whole.indptr"):
         total = int(both[-1])
@@ -107,11 +117,9 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
                 append(columns)
                 counts[first + 1 : end + 1] = found
                 advance(int(both[end] - both[first]))
-        scratch.save("whole.indptr", np.cumsum(counts))
+        scratch.save("whole.indptr", np.concatenate([[0], np.cumsum(counts[weighed.nodes + 1])]))
     indptr = np.array(scratch.load("whole.indptr"))
-    degrees = np.diff(indptr)
-    pull = edge_pull(degrees) if is_skewed(degrees) else None
-    return Pattern(scratch, "whole", np.arange(n), indptr, node_weights(degrees), pull)
+    return Pattern(scratch, "whole", weighed.nodes, indptr, weighed.weights, weighed.pull)
 
 
 def parts_of(whole: Pattern, side: np.ndarray, num_parts: int, reporter: Reporter) -> list[Pattern]:

@@ -1,11 +1,12 @@
 """METIS or KaMinPar: what METIS would take is foretold from the degrees, before hours or all of the memory are spent.
 
 METIS holds the graph at every level of its multigrid, in 64-bit numbers, and merges two nodes only where few edges
-meet: on a graph of hubs most nodes find no partner, so the levels stay large and are many. How skewed a graph is (the
-share of the edges at nodes of many times the mean degree, `placement.skew`) says how much longer it takes. The
-constants are fits to whole dissections; docs/preparing.md says on which graphs, and how good they are.
+meet: on a graph of hubs most nodes find no partner, so the levels stay large and are many. Most edges of such a graph
+take no part (`weights`); those that do are the dearer the more skewed it is. The constants are fits to whole
+dissections; docs/preparing.md says on which graphs, and how good they are.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,12 @@ from hpcgnn.errors import GraphError
 from hpcgnn.placement.skew import skew
 from partition_tools.external.budget import available_memory
 from partition_tools.partitioners import kaminpar, metis
+from partition_tools.partitioners.weights import most_edges
 from partition_tools.progress import Reporter
 
-BYTES_PER_EDGE, BYTES_PER_SKEWED_EDGE = 95.0, 100.0
-SECONDS_PER_EDGE, MOST_SECONDS_PER_EDGE = 1.5e-6, 15e-6
-SECONDS_PER_SKEWED_EDGE = 0.45e-12  # and edge of the graph: the larger the graph, the dearer a hub
-KAMINPAR_SECONDS_PER_EDGE = 2e-6  # all levels together, on a few cores
+BYTES_PER_EDGE, BYTES_PER_SKEWED_EDGE = 115.0, 130.0  # of an edge that takes part; the second times the skew
+SECONDS_PER_EDGE, SECONDS_PER_SKEWED_EDGE = 1.5e-6, 3.5e-6
+KAMINPAR_SECONDS_PER_EDGE, MOST_CORES = 2.2e-6, 16  # of one core; how many it makes good use of
 LONG_SECONDS, LONG_RATIO = 300.0, 4.0
 
 
@@ -32,32 +33,31 @@ class Forecast:
     seconds: float
 
 
-def forecast(num_nodes: int, num_edges: int, degrees: np.ndarray) -> Forecast:
+def forecast(num_edges: int, degrees: np.ndarray) -> Forecast:
     """METIS's memory and time on a graph.
 
-    num_edges: directed edges of the symmetric pattern that is split. degrees: int (n,), or those of a sample of the
-    nodes drawn evenly; any measure of them that is proportional to the pattern's will do.
+    num_edges: directed edges of the symmetric pattern of the graph. degrees: int (n,), or those of a sample of the
+    nodes drawn evenly.
     """
-    share = skew(np.asarray(degrees))
+    share, edges = skew(np.asarray(degrees)), num_edges * most_edges(degrees)
     return Forecast(
-        int(num_edges * (BYTES_PER_EDGE + share * BYTES_PER_SKEWED_EDGE)),
-        num_edges * min(SECONDS_PER_EDGE + share * SECONDS_PER_SKEWED_EDGE * num_edges, MOST_SECONDS_PER_EDGE),
+        int(edges * (BYTES_PER_EDGE + share * BYTES_PER_SKEWED_EDGE)),
+        edges * (SECONDS_PER_EDGE + share * SECONDS_PER_SKEWED_EDGE),
     )
 
 
-def choose(num_nodes: int, num_edges: int, degrees: np.ndarray, memory: int, reporter: Reporter) -> Any:
+def choose(num_edges: int, degrees: np.ndarray, memory: int, reporter: Reporter) -> Any:
     """The module of the method that `--method auto` stands for: METIS, unless it would not fit or take much longer.
 
     memory: bytes that may be taken (`external.budget.memory_budget`). Other arguments: as of `forecast`. Says so where
     it is not METIS, and warns where KaMinPar is wanted and not installed. Raises GraphError where METIS does not fit
     and KaMinPar is not installed.
     """
-    metis_takes = forecast(num_nodes, num_edges, degrees)
+    metis_takes = forecast(num_edges, degrees)
     takes = f"METIS would take about {metis_takes.bytes / 2**30:.1f} GiB and {_time(metis_takes.seconds)}"
     too_large = metis_takes.bytes > memory
-    too_long = (
-        metis_takes.seconds > LONG_SECONDS and metis_takes.seconds > LONG_RATIO * KAMINPAR_SECONDS_PER_EDGE * num_edges
-    )
+    others = KAMINPAR_SECONDS_PER_EDGE * num_edges * most_edges(degrees) / min(num_cores(), MOST_CORES)
+    too_long = metis_takes.seconds > LONG_SECONDS and metis_takes.seconds > LONG_RATIO * others
     if not too_large and not too_long:
         return metis
     room = f", and {memory / 2**30:.1f} GiB may be taken" if too_large else ""
@@ -71,6 +71,11 @@ def choose(num_nodes: int, num_edges: int, degrees: np.ndarray, memory: int, rep
         )
     reporter.warn(f"{takes}; KaMinPar would be faster: pip install 'hpcgnn[kaminpar]'")
     return metis
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _time(seconds: float) -> str:

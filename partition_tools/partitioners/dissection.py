@@ -5,25 +5,19 @@ halo rows, as few as splitting the graph into that many parts alone, because the
 graph and not among the borders of small clusters. And consecutive clusters are neighbours at every scale, which is the
 order that caches want.
 
-What splits a graph is a function, METIS's or KaMinPar's. It balances one weight, but a rank's memory goes with its
-nodes and its time with its edges too. So a node of a skewed graph weighs its degree and something more: then no cluster
-is large in either, and maps of clusters to ranks can balance both.
-
-What is to be few is not the edges between parts but the halo rows. A node of many neighbours is wanted everywhere
-whatever is done, a node of few only where they are. So on skewed graphs an edge weighs what it will probably save: the
-chance that none of the other neighbours of one end is in the part of the other end, and the same the other way.
+What splits a graph is a function, METIS's or KaMinPar's. What nodes and edges weigh is in `weights`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
 
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.placement.skew import is_skewed
+from partition_tools.edges import index_dtype
+from partition_tools.partitioners.weights import BRANCHES, clusters_of_connected, edge_weights, weigh, with_isolated
 
-BRANCHES = 8
-WEIGHT, KEPT, FEW = 16, 1 - 1 / BRANCHES, 256  # of an edge to a leaf; what a further neighbour leaves of it; degrees
 BLOCK = 1 << 24
 Split = Callable[[scipy.sparse.csr_matrix, np.ndarray, np.ndarray, int], np.ndarray]
 """split(graph, vertex weights int64 (n,), shares int (parts,), seed) -> the part of each node, int (n,).
@@ -32,23 +26,91 @@ The data of the graph are weights of the edges; shares are the relative weights 
 """
 
 
+@dataclass
+class Part:
+    """What is split. nodes: int64 (m,), their ids in the whole graph. graph: scipy CSR (m, m) of edge weights uint8,
+    symmetric, without self loops and parallel edges. weights: int64 (m,), of the nodes.
+    """
+
+    nodes: np.ndarray
+    graph: scipy.sparse.csr_matrix
+    weights: np.ndarray
+
+
+def whole_graph(edges: Edges, edges_out: Edges | None) -> Part:
+    """The part of a graph that takes part in a split (`weights`). edges, edges_out: as in `GraphData`."""
+    weighed = weigh(degrees(edges, edges_out))
+    matrix = _directed(edges, weighed.hubs, weighed.nodes)
+    matrix = matrix if edges_out is None else (matrix + matrix.T.tocsr()).tocsr()
+    matrix.data = matrix.data.astype(np.uint8)
+    if weighed.pull is not None:
+        for start, weights in edge_weights(weighed.pull, matrix.indptr, _blocks(matrix.indices)):
+            matrix.data[start : start + len(weights)] = weights
+    return Part(weighed.nodes, matrix, weighed.weights)
+
+
+def degrees(edges: Edges, edges_out: Edges | None) -> np.ndarray:
+    """int64 (n,): edges of each node in the directions that there are, self loops and parallel ones counted."""
+    return np.diff(edges.indptr) if edges_out is None else np.diff(edges.indptr) + np.diff(edges_out.indptr)
+
+
+def _directed(edges: Edges, hubs: np.ndarray | None, nodes: np.ndarray) -> scipy.sparse.csr_matrix:
+    """The pattern of in-edges between `nodes`, bool, without self loops, parallel edges and those between hubs."""
+    row = np.repeat(np.arange(len(edges.indptr) - 1, dtype=edges.indices.dtype), np.diff(edges.indptr))
+    keep = edges.indices != row
+    keep[1:] &= (edges.indices[1:] != edges.indices[:-1]) | (row[1:] != row[:-1])
+    indices, number = edges.indices, None
+    if hubs is not None:
+        number = numbers(nodes, len(edges.indptr) - 1)
+        keep &= ~(hubs[number[row]] & hubs[number[indices]])
+    del row
+    indptr = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[edges.indptr]
+    indices = indices[keep]
+    if number is not None:
+        indptr, indices = np.concatenate([[0], indptr[nodes + 1]]), number[indices]
+    return scipy.sparse.csr_matrix((np.ones(len(indices), bool), indices, indptr), shape=(len(nodes),) * 2)
+
+
+def numbers(nodes: np.ndarray, num_nodes: int) -> np.ndarray:
+    """The place of each node among `nodes`, int (n,); anything for others. nodes: int64 (m,), rising."""
+    number = np.zeros(num_nodes, index_dtype(num_nodes))
+    number[nodes] = np.arange(len(nodes))
+    return number
+
+
+def dissected(
+    edges: Edges,
+    edges_out: Edges | None,
+    num_clusters: int,
+    split: Split,
+    seed: int,
+    progress: Callable[[int], object] = lambda count: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters of a graph, none
+    empty. edges, edges_out: as in `GraphData`. Other arguments: as for `dissect`.
+    """
+    part, num_nodes = whole_graph(edges, edges_out), len(edges.indptr) - 1
+    count = clusters_of_connected(num_nodes, len(part.nodes), num_clusters)
+    order, offsets = dissect(part.graph, count, split, seed, progress, part.weights)
+    progress(num_clusters - count)
+    return with_isolated(np.split(part.nodes[order], offsets[1:-1]), part.nodes, num_nodes, num_clusters)
+
+
 def dissect(
     graph: scipy.sparse.csr_matrix,
     num_clusters: int,
     split: Split,
-    seed: int = 0,
-    progress: Callable[[int], object] = lambda count: None,
-    weights: np.ndarray | None = None,
+    seed: int,
+    progress: Callable[[int], object],
+    weights: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters, none of them
     empty.
 
-    graph: as `pattern` makes it. Nodes of a cluster stay in their old order. progress: called with the number of
-    clusters just finished. weights: of the nodes, int64 (n,), None for `node_weights`. Needs n >= K. Deterministic
-    where `split` is.
+    graph: as in `Part`. Nodes of a cluster stay in their old order. progress: called with the number of clusters just
+    finished. weights: of the nodes, int64 (n,). Needs n >= K. Deterministic where `split` is.
     """
     leaves = []
-    weights = node_weights(np.diff(graph.indptr)) if weights is None else weights
     pending = [(np.arange(graph.shape[0]), graph, weights, num_clusters)]
     del graph
     while pending:
@@ -67,59 +129,6 @@ def dissect(
             pending.append((nodes[inside], below, weights[inside], int(shares[part])))
         del part_of_graph
     return np.concatenate(leaves), np.concatenate([[0], np.cumsum([len(leaf) for leaf in leaves])])
-
-
-def node_weights(degrees: np.ndarray) -> np.ndarray:
-    """What a node counts for when a graph is split, int64 (n,): 1, or on skewed graphs its degree and something more.
-
-    That is for its being a node: the mean degree, less where there are isolated nodes, which can go anywhere and even
-    out the numbers of nodes in the end. degrees: int (n,).
-    """
-    if not is_skewed(degrees):
-        return np.ones(len(degrees), np.int64)
-    connected = np.count_nonzero(degrees) / len(degrees)
-    mean = degrees.sum(dtype=np.int64) / len(degrees)
-    return np.asarray(degrees, np.int64) + max(int(round(mean * connected**1.5)), 1)
-
-
-def pattern(edges: Edges, edges_out: Edges | None) -> scipy.sparse.csr_matrix:
-    """What is split, as a scipy CSR matrix of edge weights uint8: symmetric, without self loops and parallel edges."""
-    n = len(edges.indptr) - 1
-    row = np.repeat(np.arange(n, dtype=edges.indices.dtype), np.diff(edges.indptr))
-    keep = edges.indices != row
-    keep[1:] &= (edges.indices[1:] != edges.indices[:-1]) | (row[1:] != row[:-1])
-    del row
-    indptr = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[edges.indptr]
-    indices = edges.indices[keep]
-    matrix = scipy.sparse.csr_matrix((np.ones(len(indices), bool), indices, indptr), shape=(n, n))
-    matrix = matrix if edges_out is None else (matrix + matrix.T.tocsr()).tocsr()
-    matrix.data = matrix.data.astype(np.uint8)
-    degrees = np.diff(matrix.indptr)
-    if is_skewed(degrees):
-        for start, weights in edge_weights(edge_pull(degrees), matrix.indptr, _blocks(matrix.indices)):
-            matrix.data[start : start + len(weights)] = weights
-    return matrix
-
-
-def edge_pull(degrees: np.ndarray) -> np.ndarray:
-    """uint8 (n,): what a node adds to the weight of each of its edges, by its degree. degrees: int (n,)."""
-    alone = np.rint(WEIGHT * KEPT ** np.maximum(np.arange(FEW) - 1, 0))
-    return np.maximum(alone[np.minimum(degrees, FEW - 1)], 0).astype(np.uint8)
-
-
-def edge_weights(
-    pull: np.ndarray, indptr: np.ndarray, blocks: Iterable[np.ndarray]
-) -> Iterator[tuple[int, np.ndarray]]:
-    """(number of the first edge, weights uint8) for each block of neighbours of a CSR matrix. pull: see `edge_pull`."""
-    start, rows = 0, len(indptr) - 1
-    for block in blocks:
-        stop = start + len(block)
-        first, last = np.searchsorted(indptr, [start, stop], side="right") - 1
-        last = min(int(last), rows - 1)
-        counts = np.diff(np.clip(indptr[first : last + 2], start, stop))
-        weights = np.repeat(pull[first : last + 1], counts) + pull[block]
-        yield start, np.maximum(weights, 1)
-        start = stop
 
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:

@@ -23,7 +23,7 @@ from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners import metis
-from partition_tools.partitioners.dissection import dissect, pattern
+from partition_tools.partitioners.dissection import dissected
 from partition_tools.partitioners.parhip import whole_nodes, write_parhip
 
 NAME = "kaminpar"
@@ -59,11 +59,11 @@ def clusters(
     seed: int,
     progress: Callable[[int], object] = lambda count: None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissect`. Raises GraphError where KaMinPar is not
+    """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissected`. Raises GraphError where KaMinPar is not
     installed.
     """
     check_installed()
-    return dissect(pattern(edges, edges_out), num_clusters, split, seed, progress)
+    return dissected(edges, edges_out, num_clusters, split, seed, progress)
 
 
 def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:

@@ -6,8 +6,9 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.placement.clusters import map_clusters, metis
-from partition_tools.partitioners.dissection import dissect, pattern
+from hpcgnn.placement.clusters import map_clusters
+from partition_tools.partitioners.dissection import dissected
+from partition_tools.partitioners.metis_process import metis_apart
 
 NAME = "metis"
 HELP = "few edges between ranks; for graphs that fit memory"
@@ -23,8 +24,8 @@ def clusters(
     seed: int,
     progress: Callable[[int], object] = lambda count: None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissect`. Memory and time: `choice.forecast`."""
-    return dissect(pattern(edges, edges_out), num_clusters, split, seed, progress)
+    """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissected`. Memory and time: `choice.forecast`."""
+    return dissected(edges, edges_out, num_clusters, split, seed, progress)
 
 
 def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
@@ -36,4 +37,4 @@ def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarra
     weights = np.minimum(weights, max(int(least), 1))
     alike = not len(graph.data) or graph.data.min() == graph.data.max()
     edges = None if alike else graph.data
-    return metis(graph.indptr, graph.indices, edges, len(shares), seed, vertex_weights=weights, shares=shares)
+    return metis_apart(graph.indptr, graph.indices, edges, seed, weights, shares)

@@ -21,7 +21,8 @@ from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners import metis
-from partition_tools.partitioners.dissection import dissect, node_weights, pattern
+from partition_tools.partitioners.dissection import dissect, whole_graph
+from partition_tools.partitioners.weights import clusters_of_connected, with_isolated
 from partition_tools.quality import cluster_graph
 
 NAME = "restreaming"
@@ -48,19 +49,37 @@ def clusters(
     progress: Callable[[int], object] = lambda count: None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(order int64 (n,), offsets int64 (K + 1,)) of `num_clusters` clusters, see `restreamed_clusters`."""
-    matrix = pattern(edges, edges_out)
-    return restreamed_clusters(Edges(matrix.indptr, matrix.indices), num_clusters, seed, progress)
+    part = whole_graph(edges, edges_out)
+    graph = Edges(part.graph.indptr, part.graph.indices)
+    return restreamed_clusters(graph, part.nodes, part.weights, len(edges.indptr) - 1, num_clusters, seed, progress)
 
 
 def restreamed_clusters(
-    graph: Edges, num_clusters: int, seed: int = 0, progress: Callable[[int], object] = lambda count: None
+    graph: Edges,
+    nodes: np.ndarray,
+    weights: np.ndarray,
+    num_nodes: int,
+    num_clusters: int,
+    seed: int = 0,
+    progress: Callable[[int], object] = lambda count: None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters, none empty.
 
-    graph: symmetric, without self loops and parallel edges; its indices may be anything that slices. Nodes of a block
-    stay in their old order. Deterministic. Needs n >= K. Memory: 60 bytes per node, and the graph of the blocks.
+    graph, nodes, weights: what takes part in a split, as in `weights.Weighed`; the indices of the graph may be anything
+    that slices. Nodes of a block stay in their old order. Deterministic. Needs n >= K. Memory: 60 bytes per node, and
+    the graph of the blocks.
     """
-    n, weights = len(graph.indptr) - 1, node_weights(np.diff(graph.indptr))
+    connected = clusters_of_connected(num_nodes, len(nodes), num_clusters)
+    order, offsets = _connected_clusters(graph, weights, connected, seed, progress)
+    progress(num_clusters - connected)
+    return with_isolated(np.split(nodes[order], offsets[1:-1]), nodes, num_nodes, num_clusters)
+
+
+def _connected_clusters(
+    graph: Edges, weights: np.ndarray, num_clusters: int, seed: int, progress: Callable[[int], object]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(order, offsets) of the rows of `graph`."""
+    n = len(weights)
     num_blocks = min(n, max(num_clusters, min(BLOCKS_PER_CLUSTER * num_clusters, MOST_BLOCKS)))
     blocks = restreamed_blocks(lambda: _buffers(graph), weights, int(graph.indptr[-1]), num_blocks)
     blocks = np.unique(blocks, return_inverse=True)[1].astype(np.int32)

@@ -100,7 +100,7 @@ def test_parts_cover_every_row_once_and_interior_ones_are_complete(degrees, inne
 
 def test_a_rounds_block_is_one_part_that_is_not_complete():
     """Its rows are counted from the first own row, as far as any round reaches."""
-    halo = halo_blocks(np.array([0, 2, 3]), np.array([0, 2, 2, 5]), np.array([0, 1, 2, 2]), None)
+    halo = halo_blocks(np.array([0, 2, 3]), np.array([0, 1, 1, 3, 3, 3, 4]), np.array([0, 1, 2, 2]), None)
     edges = OwnEdges(block_of([1] * 9), halo)
     assert edges.first_interior == 6
     for block in halo:

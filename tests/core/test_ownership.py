@@ -1,10 +1,12 @@
 """Who owns which node, against looking it up one by one; and the blocks of edges against a dense matrix."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpcgnn.exchange import grouping
 from hpcgnn.graph.blocks import halo_blocks, own_block
 from hpcgnn.placement.ownership import Ownership
 
@@ -37,8 +39,14 @@ def test_ownership(case):
         assert all(one[1] < other[0] for one, other in zip(ranges, ranges[1:])), "adjoining slabs are joined"
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(0, 40), st.booleans())
-def test_blocks_hold_each_edge_once(seed, num_rows, num_edges, weighted):
+def indptr_of(rows, num_rows):
+    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_rows))]).astype(np.int64)
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(0, 40), st.booleans(), st.sampled_from([1, 3, 1 << 18])
+)
+def test_blocks_hold_each_edge_once(seed, num_rows, num_edges, weighted, together):
     random = np.random.default_rng(seed)
     widths = random.integers(0, 4, 5)  # halo rows of each round, some rounds being empty here
     starts = np.concatenate([[0], np.cumsum(widths)])
@@ -46,7 +54,9 @@ def test_blocks_hold_each_edge_once(seed, num_rows, num_edges, weighted):
     halo = random.integers(0, max(1, starts[-1]), num_edges) if starts[-1] else np.zeros(0, np.int64)
     rows = rows[: len(halo)]
     weight = torch.from_numpy(random.random(len(rows))) if weighted else None
-    blocks = halo_blocks(starts, rows, halo, weight)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grouping, "_BLOCK", together)
+        blocks = halo_blocks(starts, indptr_of(rows, num_rows), halo, weight)
     dense = np.zeros((num_rows, starts[-1]))
     for block, start in zip(blocks, starts):
         assert (np.diff(block.rows.numpy()) > 0).all() and (np.diff(block.indptr.numpy()) > 0).all(), (
@@ -63,9 +73,9 @@ def test_blocks_hold_each_edge_once(seed, num_rows, num_edges, weighted):
 def test_the_size_of_halo_blocks_does_not_grow_with_their_number():
     """A row pointer over all own rows in each of P blocks would cost 8 n bytes on every rank, whatever P is."""
     edges = 100
-    rows, halo = np.sort(np.arange(edges, dtype=np.int32) % 50), np.arange(edges)
+    indptr, halo = indptr_of(np.arange(edges) % 50, 50), np.arange(edges)
     few, many = (
-        sum(b.nbytes for b in halo_blocks(np.linspace(0, edges, n + 1, dtype=np.int64), rows, halo, None))
+        sum(b.nbytes for b in halo_blocks(np.linspace(0, edges, n + 1, dtype=np.int64), indptr, halo, None))
         for n in (2, 50)
     )
     assert many <= few + 50 * 8 + edges * (8 + 4)

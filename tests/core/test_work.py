@@ -19,7 +19,7 @@ class FakeStream:
     def __init__(self):
         columns = np.array([1, 0, 2, 5, 4, 3], np.int32)
         self.own = own_block(ROWS, np.array([0, 1, 1, 3, 4, 5]), columns, None)
-        self.halo = halo_blocks(np.array([0, 2, 3]), np.array([0, 3, 3]), np.array([1, 0, 2]), None)
+        self.halo = halo_blocks(np.array([0, 2, 3]), np.array([0, 1, 1, 1, 3, 3, 3]), np.array([1, 0, 2]), None)
         self.edges, self.asked = OwnEdges(self.own, self.halo), []
         self.given = [torch.rand(2, 3), torch.rand(1, 3)]
         self.back = [torch.zeros(2, 1), torch.zeros(1, 1)]

@@ -16,7 +16,7 @@ from measuring.limited import Group, measure, used  # noqa: E402
 def test_a_graph_larger_than_the_memory_is_imported_partitioned_and_trained(tmp_path):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     command = [sys.executable, str(PROJECT / "jobs" / "bench" / "large_graph.py"), "--folder", str(tmp_path / "work")]
-    command += ["--edges", "2.5e6", "--memory", "64M", "--memory-limit", "3G", "--ranks", "2", "--clusters", "64"]
+    command += ["--edges", "2.5e6", "--memory", "16M", "--memory-limit", "3G", "--ranks", "2", "--clusters", "64"]
     command += ["--train-ranks", "2", "--method", "kaminpar", "--keep", "--output", str(tmp_path / "found.csv")]
     done = subprocess.run([*command, "--predict", "1e9"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

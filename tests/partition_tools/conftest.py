@@ -1,8 +1,15 @@
-"""The command line, called in this process."""
+"""The command line, called in this process; and METIS's process, ended after each module."""
 
 import pytest
 
 from partition_tools.cli import main
+from partition_tools.partitioners import metis_process
+
+
+@pytest.fixture(autouse=True, scope="module")
+def metis_ended():
+    yield
+    metis_process.end()
 
 
 @pytest.fixture

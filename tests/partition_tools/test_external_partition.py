@@ -18,8 +18,7 @@ from partition_tools.generators.spec import Spec
 from partition_tools.import_graph import write_with_bar
 from partition_tools.loading import load_graph
 from partition_tools.partitioners import kaminpar, metis
-from partition_tools.partitioners.dissection import dissect
-from partition_tools.partitioners.dissection import pattern as pattern_in_memory
+from partition_tools.partitioners.dissection import dissected, whole_graph
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.reorder import reordered
@@ -54,7 +53,7 @@ def scratch_of(tmp_path, memory=1 << 20):
 @pytest.mark.parametrize("directed", [False, True])
 def test_the_pattern_is_that_of_memory(tmp_path, directed):
     data = odd_graph(directed)
-    expected = pattern_in_memory(data.edges, data.edges_out)
+    expected = whole_graph(data.edges, data.edges_out).graph
     expected.sort_indices()
     found = whole_pattern(data.edges, data.edges_out, scratch_of(tmp_path), Reporter())
     assert np.array_equal(found.indptr, expected.indptr) and np.array_equal(found.indices, expected.indices)
@@ -67,7 +66,7 @@ def test_parts_are_the_submatrices(tmp_path, num_parts):
     scratch = scratch_of(tmp_path)
     whole = whole_pattern(data.edges, None, scratch, Reporter())
     side = np.random.default_rng(1).integers(0, num_parts, data.num_nodes)
-    matrix = pattern_in_memory(data.edges, None)
+    matrix = whole_graph(data.edges, None).graph
     parts = parts_of(whole, side, num_parts, Reporter())
     for index, part in enumerate(parts):
         inside = np.flatnonzero(side == index)
@@ -106,9 +105,9 @@ def test_rows_are_scattered_to_their_places(tmp_path, window, slab):
     assert np.array_equal(np.concatenate([found[start : start + 9] for start in range(0, 40, 9)]), expected)
 
 
-def generated(n=6000):
-    spec = Spec(n, 12, 4, 4, seed=3)
-    return canonical(GENERATORS["planted"].generate(spec), ImportOptions())
+def generated(n=6000, kind="planted"):
+    spec = Spec(n, 12, 4, 4, seed=4)
+    return canonical(GENERATORS[kind].generate(spec), ImportOptions())
 
 
 def check_clusters(order, offsets, n, count):
@@ -116,9 +115,10 @@ def check_clusters(order, offsets, n, count):
     assert len(offsets) == count + 1 and offsets[0] == 0 and offsets[-1] == n and (np.diff(offsets) > 0).all()
 
 
-def test_a_graph_that_fits_has_the_clusters_of_memory(tmp_path):
-    data = generated(2000)
-    expected = dissect(pattern_in_memory(data.edges, None), 40, metis.split, 5)
+@pytest.mark.parametrize("kind", ["planted", "rmat"])
+def test_a_graph_that_fits_has_the_clusters_of_memory(tmp_path, kind):
+    data = generated(2000, kind)
+    expected = dissected(data.edges, None, 40, metis.split, 5)
     seen = []
     found = external_clusters(
         data.edges, None, 40, metis.split, 5, scratch_of(tmp_path, 1 << 30), Reporter(), seen.append
@@ -127,20 +127,21 @@ def test_a_graph_that_fits_has_the_clusters_of_memory(tmp_path):
     assert sum(seen) == 40
 
 
-def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["planted", "rmat"])
+def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kind):
     """With one thread KaMinPar repeats itself: the clusters are those of a dissection that starts with KaMinPar."""
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
     monkeypatch.setattr(kaminpar, "SMALL", 0)
-    data = generated()
-    whole = pattern_in_memory(data.edges, None)
+    data = generated(kind=kind)
+    whole = whole_graph(data.edges, None).graph
     first = []
 
     def split(graph, weights, shares, seed):
         first.append(graph.nnz)
         return (kaminpar.split if len(first) == 1 else metis.split)(graph, weights, shares, seed)
 
-    expected = dissect(whole, 40, split, 5)
+    expected = dissected(data.edges, None, 40, split, 5)
     memory = whole.nnz * dissection.PART_BYTES // 2
     found = external_clusters(data.edges, None, 40, metis.split, 5, scratch_of(tmp_path, memory), Reporter())
     check_clusters(*found, data.num_nodes, 40)

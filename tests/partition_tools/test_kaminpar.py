@@ -1,5 +1,6 @@
 """KaMinPar: the files that it reads, what comes back, and which method is taken when nobody says."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -16,16 +17,10 @@ from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.import_graph import import_graph
 from partition_tools.partition_graph import partition_graph
-from partition_tools.partitioners import choice, kaminpar, metis
-from partition_tools.partitioners.dissection import (
-    BLOCK,
-    dissect,
-    edge_pull,
-    edge_weights,
-    node_weights,
-    pattern,
-)
+from partition_tools.partitioners import choice, kaminpar, metis, metis_process
+from partition_tools.partitioners.dissection import BLOCK, dissected, whole_graph
 from partition_tools.partitioners.parhip import write_parhip
+from partition_tools.partitioners.weights import clusters_of_connected, edge_weights, most_edges, weigh, with_isolated
 from partition_tools.progress import Reporter
 
 
@@ -162,74 +157,127 @@ def test_dissection_into_any_number_of_clusters(clusters):
     src, dst = odd_graph(300, 2000, symmetric=True)
     matrix = scipy.sparse.csr_matrix((np.ones(len(src)), (dst, src)), shape=(300, 300))
     matrix.sum_duplicates()
-    graph = pattern(Edges(matrix.indptr, matrix.indices), None)
+    edges = Edges(matrix.indptr, matrix.indices)
+    graph = whole_graph(edges, None).graph
     assert graph.diagonal().sum() == 0 and (graph != graph.T).nnz == 0 and graph.data.dtype == np.uint8
-    order, offsets = dissect(graph, clusters, metis.split)
+    order, offsets = dissected(edges, None, clusters, metis.split, 0)
     assert sorted(order) == list(range(300)) and len(offsets) == clusters + 1 and (np.diff(offsets) > 0).all()
-    again = dissect(graph, clusters, metis.split)
+    again = dissected(edges, None, clusters, metis.split, 0)
     np.testing.assert_array_equal(order, again[0])
 
 
-def test_metis_has_nothing_to_say_about_hubs(capfd):
+def star(leaves, isolated):
+    """Edges of a star, its centre node 0, and nodes without edges."""
+    indptr = np.concatenate([[0], leaves + np.arange(leaves + 1), np.full(isolated, 2 * leaves)])
+    return Edges(indptr, np.concatenate([np.arange(1, leaves + 1), np.zeros(leaves, int)]).astype(np.int32))
+
+
+@pytest.mark.parametrize("leaves, isolated", [(39, 0), (10, 30), (30, 2)])
+@pytest.mark.parametrize("clusters", [1, 2, 20, 40])
+def test_metis_has_nothing_to_say_about_hubs(capfd, leaves, isolated, clusters):
     """A star: its centre outweighs a part, and METIS once complained of graphs with no nodes on the terminal."""
-    star = scipy.sparse.lil_matrix((40, 40), dtype=np.uint8)
-    star[0, 1:] = star[1:, 0] = 1
-    order, offsets = dissect(star.tocsr(), 20, metis.split)
-    assert sorted(order) == list(range(40)) and (np.diff(offsets) > 0).all()
+    n = 1 + leaves + isolated
+    order, offsets = dissected(star(leaves, isolated), None, min(clusters, n), metis.split, 0)
+    assert sorted(order) == list(range(n)) and len(offsets) == min(clusters, n) + 1 and (np.diff(offsets) > 0).all()
     assert capfd.readouterr().out == ""
 
 
 def test_weights_of_nodes_and_edges():
-    np.testing.assert_array_equal(node_weights(np.array([0, 2, 10])), [1, 1, 1])  # of a mild graph
-    np.testing.assert_array_equal(node_weights(np.zeros(3, int)), [1, 1, 1])
-    skewed = np.array([3000, *[1] * 999])
-    np.testing.assert_array_equal(node_weights(skewed), skewed + 4)
-    isolated = np.concatenate([skewed, np.zeros(1000, int)])
-    np.testing.assert_array_equal(node_weights(isolated), isolated + 1)  # half of the mean degree, 2, and less
-    graph, _ = two_cliques(6)
-    degrees, whole = np.diff(graph.indptr), np.zeros(graph.nnz, np.uint8)
-    for start, weights in edge_weights(edge_pull(degrees), graph.indptr, blocks(graph.indices, 7)):
-        whole[start : start + len(weights)] = weights
-    assert len(whole) == graph.nnz < BLOCK and (whole > 0).all()
-    heavy = scipy.sparse.csr_matrix((whole, graph.indices, graph.indptr))
-    assert (heavy != heavy.T).nnz == 0 and heavy[0, 2] < heavy[2, 4]
+    mild = weigh(np.array([0, 2, 10]))
+    assert mild.nodes.tolist() == [0, 1, 2] and mild.weights.tolist() == [1, 1, 1]
+    assert mild.pull is None and mild.hubs is None and weigh(np.zeros(3, int)).weights.tolist() == [1, 1, 1]
+    degrees = np.array([0, 3000, 3000, *[2] * 1000, 0, 30])
+    skewed = weigh(degrees)
+    assert skewed.nodes.tolist() == [*range(1, 1003), 1004]
+    np.testing.assert_array_equal(skewed.weights, degrees[skewed.nodes] + 8)  # the mean degree
+    assert np.flatnonzero(skewed.hubs).tolist() == [0, 1, 1002] and skewed.pull[0] == 0 < skewed.pull[2]
+    assert most_edges(degrees) == pytest.approx(4000 / 8030) and most_edges(np.full(9, 3)) == 1.0
     assert is_skewed(np.array([10_000] + [1] * 9999)) and not is_skewed(np.full(100, 7)) and not is_skewed(np.zeros(5))
+
+
+def test_weights_of_edges_in_blocks():
+    graph, _ = two_cliques(6)
+    pull, whole = 40 - np.diff(graph.indptr).astype(np.uint8), np.zeros(graph.nnz, np.uint8)
+    for start, weights in edge_weights(pull, graph.indptr, blocks(graph.indices, 7)):
+        whole[start : start + len(weights)] = weights
+    assert graph.nnz < BLOCK
+    row = np.repeat(np.arange(12), np.diff(graph.indptr))
+    np.testing.assert_array_equal(whole, pull[row] + pull[graph.indices])
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_what_of_a_skewed_graph_is_split(directed):
+    """Two hubs with leaves, joined by an edge that is left out; a node without edges."""
+    leaves = 2000
+    src = np.concatenate([np.arange(leaves), [leaves, leaves, leaves]])
+    dst = np.concatenate([leaves + np.arange(leaves) % 2, [leaves + 1, leaves, leaves + 1]])  # a self loop, a parallel
+    n = leaves + 3
+    both = (src, dst) if directed else (np.r_[src, dst], np.r_[dst, src])
+
+    def grouped(key, other):
+        order = np.lexsort((other, key))
+        return Edges(np.concatenate([[0], np.cumsum(np.bincount(key, minlength=n))]), other[order].astype(np.int32))
+
+    edges_out = grouped(*both) if directed else None
+    part = whole_graph(grouped(*both[::-1]), edges_out)
+    assert part.nodes.tolist() == list(range(n - 1)) and part.graph.shape == (n - 1, n - 1)
+    expected = {(leaf, leaves + leaf % 2) for leaf in range(leaves)}
+    assert set(zip(*part.graph.nonzero())) == expected | {pair[::-1] for pair in expected}
+    assert (part.graph != part.graph.T).nnz == 0 and (part.graph.data == 16).all()
+
+
+@pytest.mark.parametrize("clusters, of_rest", [(2, 1), (8, 3), (10, 3), (30, 20)])
+def test_nodes_without_edges_make_clusters_of_their_own(clusters, of_rest):
+    nodes = np.array([1, 3, 5, 7, 9, 11, 13, 15, 17, 19])
+    count = clusters_of_connected(30, 10, clusters)
+    assert clusters - count == of_rest
+    order, offsets = with_isolated(np.array_split(nodes, count), nodes, 30, clusters)
+    assert sorted(order) == list(range(30)) and len(offsets) == clusters + 1 and (np.diff(offsets) > 0).all()
+
+
+def test_few_nodes_without_edges_are_dealt_to_all_clusters():
+    assert clusters_of_connected(100, 99, 5) == 5
+    order, offsets = with_isolated(list(np.arange(1, 99).reshape(2, 49)), np.arange(1, 99), 101, 2)
+    assert sorted(order) == list(range(101)) and offsets.tolist() == [0, 51, 101]
 
 
 MILD, SKEWED = np.full(10_000, 8), np.array([60_000] + [2] * 9_999)
 
 
 def test_the_forecast_grows_with_edges_and_skew():
-    small, large = choice.forecast(10_000, 10**6, MILD), choice.forecast(10_000, 10**8, MILD)
-    skewed = choice.forecast(10_000, 10**8, SKEWED)
+    small, large = choice.forecast(10**6, MILD), choice.forecast(10**8, MILD)
+    skewed, part = choice.forecast(10**8, SKEWED), most_edges(SKEWED)
     assert large.bytes == 100 * small.bytes and large.seconds == pytest.approx(100 * small.seconds)
-    assert 1.3 * large.bytes < skewed.bytes < 3 * large.bytes and skewed.seconds > 4 * large.seconds
+    assert part == pytest.approx(0.5, rel=1e-3) and 1.3 * part * large.bytes < skewed.bytes < 3 * part * large.bytes
+    assert part * large.seconds < skewed.seconds
 
 
 @pytest.mark.parametrize(
-    "edges, degrees, memory, there, expected",
+    "edges, degrees, memory, cores, there, expected",
     [
-        (10**6, MILD, 8 << 30, True, "metis"),
-        (10**6, MILD, 64 << 20, True, "kaminpar"),
-        (10**6, MILD, 64 << 20, False, None),
-        (10**8, SKEWED, 1 << 40, True, "kaminpar"),
-        (10**8, SKEWED, 1 << 40, False, "warned"),
-        (10**8, MILD, 1 << 40, True, "metis"),
+        (10**6, MILD, 8 << 30, 16, True, "metis"),
+        (10**6, MILD, 64 << 20, 1, True, "kaminpar"),
+        (10**6, MILD, 64 << 20, 1, False, None),
+        (10**9, SKEWED, 1 << 40, 16, True, "kaminpar"),
+        (10**9, SKEWED, 1 << 40, 16, False, "warned"),
+        (10**9, SKEWED, 1 << 40, 1, True, "metis"),
+        (10**8, MILD, 1 << 40, 16, True, "metis"),
     ],
 )
-def test_what_auto_stands_for(monkeypatch, edges, degrees, memory, there, expected):
+def test_what_auto_stands_for(monkeypatch, edges, degrees, memory, cores, there, expected):
     monkeypatch.setattr(kaminpar, "installed", lambda: there)
     monkeypatch.setattr(choice, "available_memory", lambda: memory)
+    monkeypatch.setattr(choice, "num_cores", lambda: cores)
     reporter = Reporter()
     if expected is None:
         with pytest.raises(
             GraphError, match=r"0.1 GiB .* 0.1 GiB may be taken; install KaMinPar.*pip install.*restreaming"
         ):
-            choice.choose(len(degrees), edges, degrees, memory, reporter)
+            choice.choose(edges, degrees, memory, reporter)
         monkeypatch.setattr(choice, "available_memory", lambda: 1 << 40)  # more than may be taken by default
-        assert choice.choose(len(degrees), edges, degrees, memory, reporter).NAME == "metis" and reporter.warnings
+        assert choice.choose(edges, degrees, memory, reporter).NAME == "metis" and reporter.warnings
         return
-    found = choice.choose(len(degrees), edges, degrees, memory, reporter)
+    found = choice.choose(edges, degrees, memory, reporter)
     assert found.NAME == ("metis" if expected == "warned" else expected)
     assert bool(reporter.warnings) == (expected == "warned")
     assert expected != "warned" or "minutes; KaMinPar would be faster" in reporter.warnings[0]
@@ -243,3 +291,44 @@ def test_auto_takes_kaminpar_where_metis_does_not_fit(library, cli, tmp_path, mo
     assert code == 0 and len([line for line in err.splitlines() if "with KaMinPar: METIS would take" in line]) == 1
     with GraphFile(tmp_path / "g.h5") as file:
         assert file.partitionings() == {"kaminpar": [2]}
+
+
+CRASHES = """
+import os, pickle, signal, sys
+tries = open(sys.argv[1], "a+")
+*_, weights, parts, seed, vertices, shares = pickle.load(sys.stdin.buffer)
+tries.write(f"{seed} {weights is None}\\n"), tries.flush()
+if seed < int(sys.argv[2]):
+    os.kill(os.getpid(), signal.SIGSEGV)
+pickle.dump([seed] * len(vertices), sys.stdout.buffer)
+"""
+
+
+@pytest.mark.parametrize("good", [5, 7, 8, 9])
+def test_metis_that_crashes_is_asked_again(tmp_path, monkeypatch, good):
+    """A process that ends as METIS's does, until it gets a certain seed."""
+
+    def start():
+        command = [sys.executable, "-c", CRASHES, str(tmp_path / "tries"), str(good)]
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        return started[-1]
+
+    started = []
+    monkeypatch.setattr(metis_process, "_process", start)
+    graph, _ = two_cliques(3)
+    asked = graph.indptr, graph.indices, graph.data, 5, np.ones(6, int), np.ones(2)
+    if good == 9:
+        with pytest.raises(GraphError, match="METIS ended by signal 11 on a graph of 6 nodes, 4 times; try another"):
+            metis_process.metis_apart(*asked)
+    else:
+        assert metis_process.metis_apart(*asked).tolist() == [good] * 6
+    started[-1].communicate()
+    tries = (tmp_path / "tries").read_text().split("\n")[:-1]
+    assert tries == [f"{seed} {seed == 8}" for seed in range(5, min(good, 8) + 1)]
+
+
+def test_metis_answers_from_its_process():
+    graph, side = two_cliques()
+    for seed in 0, 1:
+        found = metis_process.metis_apart(graph.indptr, graph.indices, graph.data, seed, np.ones(60, int), np.ones(2))
+        assert set(zip(found, side)) in ({(0, 0), (1, 1)}, {(0, 1), (1, 0)})
