@@ -83,7 +83,7 @@ def measure(command, group, folder, log, **environment):
             looks = 0
             while not over.wait(INTERVAL):
                 peak["anonymous"] = max(
-                    peak["anonymous"], sum(map(_anonymous, [process.pid, *descendants(process.pid)]))
+                    peak["anonymous"], sum(map(anonymous, [process.pid, *descendants(process.pid)]))
                 )
                 looks += 1
                 if looks % 20 == 0:
@@ -115,7 +115,7 @@ def used(folder):
     return total
 
 
-def _anonymous(pid):
+def anonymous(pid):
     """Bytes of a process that no file backs: its own, and memory shared between processes."""
     total = 0
     with contextlib.suppress(OSError):

@@ -1,0 +1,83 @@
+"""What clustering takes: memory and processor seconds of METIS and KaMinPar, beside what is foretold of METIS.
+
+    python jobs/bench/clustering.py GRAPH.h5 ... [--clusters 512] [--methods metis,kaminpar]
+
+Memory is that of this process and the one that splits together, above what the graph takes in memory already.
+"""
+
+import argparse
+import os
+import threading
+import time
+from pathlib import Path
+
+from comparison.processes import descendants
+from measuring.limited import anonymous
+from tabulate import tabulate
+
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.placement.skew import skew
+from partition_tools.loading import load_graph
+from partition_tools.partitioners import METHODS, metis_process
+from partition_tools.partitioners.choice import forecast
+from partition_tools.partitioners.dissection import degrees, whole_graph
+
+INTERVAL = 0.02  # seconds between two looks
+
+
+def main():
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("graphs", type=Path, nargs="+", metavar="GRAPH")
+    parser.add_argument("--clusters", type=int, default=512)
+    parser.add_argument("--methods", default="metis")
+    options = parser.parse_args()
+    rows = []
+    for path in options.graphs:
+        with GraphFile(path) as file:
+            data = load_graph(file)
+        degree = degrees(data.edges, data.edges_out)
+        edges, taking_part = int(degree.sum()), whole_graph(data.edges, data.edges_out).graph.nnz
+        for method in options.methods.split(","):
+            seconds, memory = measured(data, METHODS[method], options.clusters)
+            row = [path.stem, method, edges / 1e6, skew(degree), taking_part / edges, memory / edges, seconds]
+            if method == "metis":
+                foretold = forecast(edges, degree)
+                row += [foretold.bytes / edges, foretold.seconds]
+            rows.append(row)
+    heading = (
+        "graph",
+        "method",
+        "M edges",
+        "share at hubs",
+        "taking part",
+        "bytes an edge",
+        "processor s",
+        "foretold",
+        "s",
+    )
+    print(tabulate(rows, heading, floatfmt=("", "", ".1f", ".2f", ".2f", ".0f", ".1f", ".0f", ".1f")))
+
+
+def measured(data, method, clusters):
+    """(processor seconds of all processes, bytes at the most above those at the start) of clustering a graph."""
+    over, peak, before = threading.Event(), [0], anonymous(os.getpid())
+
+    def watch():
+        while not over.wait(INTERVAL):
+            peak[0] = max(peak[0], sum(map(anonymous, [os.getpid(), *descendants(os.getpid())])))
+
+    watcher, start = threading.Thread(target=watch), os.times()
+    watcher.start()
+    try:
+        method.clusters(data.edges, data.edges_out, data.original_id, clusters, 0)
+    finally:
+        over.set()
+        watcher.join()
+        metis_process.end()  # its seconds count when it has ended
+    time.sleep(INTERVAL)
+    return sum(os.times()[:4]) - sum(start[:4]), peak[0] - before
+
+
+if __name__ == "__main__":
+    main()
