@@ -107,7 +107,7 @@ def build_halo_plan(
     for k in np.flatnonzero(counts).tolist():
         part = np.s_[ends[k] - counts[k] : ends[k]]
         wanted[k], place = _numbered(ids[part])
-        np.add(place, num_halo, out=ids[part], casting="unsafe")
+        np.add(place, num_halo, out=ids[part], dtype=ids.dtype)
         num_halo += len(wanted[k])
     position = local_id if local_id.dtype == ids.dtype else np.empty_like(ids)
     for _, edges, places in grouped(offsets, len(owner), counts):

@@ -104,8 +104,8 @@ def halo_blocks(
     """One hypersparse block per round.
 
     starts: int64 (rounds + 1,), the halo position where each round begins. indptr: int64 (n_p + 1,), by own row; halo:
-    int (E,), the halo position of each edge's source; weight, edge: (E,). Beside the blocks it takes 24 bytes for each
-    of their rows.
+    int (E,), the halo position of each edge's source; weight, edge: (E,). Beside the blocks it takes some
+    40 bytes for each of their rows.
     """
 
     def round_of(part: slice) -> np.ndarray:

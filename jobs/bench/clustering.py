@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 from comparison.processes import descendants
 from measuring.limited import anonymous
 from tabulate import tabulate
@@ -20,7 +21,7 @@ from hpcgnn.placement.skew import skew
 from partition_tools.loading import load_graph
 from partition_tools.partitioners import METHODS, metis_process
 from partition_tools.partitioners.choice import forecast
-from partition_tools.partitioners.dissection import degrees, whole_graph
+from partition_tools.partitioners.dissection import whole_graph
 
 INTERVAL = 0.02  # seconds between two looks
 
@@ -36,7 +37,7 @@ def main():
     for path in options.graphs:
         with GraphFile(path) as file:
             data = load_graph(file)
-        degree = degrees(data.edges, data.edges_out)
+        degree = sum(np.diff(each.indptr) for each in (data.edges, data.edges_out) if each is not None)
         edges, taking_part = int(degree.sum()), whole_graph(data.edges, data.edges_out).graph.nnz
         for method in options.methods.split(","):
             seconds, memory = measured(data, METHODS[method], options.clusters)

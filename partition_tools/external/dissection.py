@@ -63,10 +63,7 @@ def external_clusters(
 
 
 def _side(part: Pattern, shares: np.ndarray, seed: int, scratch: Scratch, reporter: Reporter) -> np.ndarray:
-    """The part of each node, by KaMinPar; kept in the scratch directory.
-
-    Edges have no weights here: KaMinPar would need more memory where there is least.
-    """
+    """The part of each node, by KaMinPar; kept in the scratch directory."""
     name = f"{part.name}.side"
     if not scratch.done(name):
         reporter.stage(f"splitting {len(part.nodes):,} nodes, {part.num_entries:,} edges into {len(shares)} parts")
@@ -91,7 +88,7 @@ def _in_memory(
         return [part.nodes]
     if not scratch.done(f"{name}.offsets"):
         indices, heavy = np.array(part.indices), part.edge_weights()
-        values = np.ones(len(indices), np.uint8) if heavy is None else np.concatenate(list(heavy))
+        values = np.ones(len(indices), np.uint8) if heavy is None else np.concatenate([np.zeros(0, np.uint8), *heavy])
         graph = scipy.sparse.csr_matrix((values, indices, part.indptr), shape=(len(part.nodes),) * 2)
         order, offsets = dissect(graph, count, split, seed, progress, part.weights)
         scratch.save(f"{name}.order", order)

@@ -15,8 +15,8 @@ from partition_tools.edges import index_dtype
 from partition_tools.external.csr import edge_rows
 from partition_tools.external.scratch import Scratch
 from partition_tools.external.sorting import chunk_records, in_order
-from partition_tools.partitioners.dissection import degrees, numbers
-from partition_tools.partitioners.weights import edge_weights, weigh
+from partition_tools.partitioners.dissection import numbers
+from partition_tools.partitioners.weights import edge_weights, weigh_graph
 from partition_tools.progress import Reporter
 
 #: Edges of a block of rows, or one row where a row has more.
@@ -82,7 +82,7 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
     """
     n = len(edges.indptr) - 1
     both = edges.indptr if edges_out is None else edges.indptr + edges_out.indptr
-    weighed = weigh(degrees(edges, edges_out))
+    weighed = weigh_graph(edges, edges_out)
     number = None if len(weighed.nodes) == n else numbers(weighed.nodes, n)
 
     def block(rows: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,13 @@ import scipy.sparse
 
 from hpcgnn.graphfile.schema import Edges
 from partition_tools.edges import index_dtype
-from partition_tools.partitioners.weights import BRANCHES, clusters_of_connected, edge_weights, weigh, with_isolated
+from partition_tools.partitioners.weights import (
+    BRANCHES,
+    clusters_of_connected,
+    edge_weights,
+    weigh_graph,
+    with_isolated,
+)
 
 BLOCK = 1 << 24
 Split = Callable[[scipy.sparse.csr_matrix, np.ndarray, np.ndarray, int], np.ndarray]
@@ -39,7 +45,7 @@ class Part:
 
 def whole_graph(edges: Edges, edges_out: Edges | None) -> Part:
     """The part of a graph that takes part in a split (`weights`). edges, edges_out: as in `GraphData`."""
-    weighed = weigh(degrees(edges, edges_out))
+    weighed = weigh_graph(edges, edges_out)
     matrix = _directed(edges, weighed.hubs, weighed.nodes)
     matrix = matrix if edges_out is None else (matrix + matrix.T.tocsr()).tocsr()
     matrix.data = matrix.data.astype(np.uint8)
@@ -47,11 +53,6 @@ def whole_graph(edges: Edges, edges_out: Edges | None) -> Part:
         for start, weights in edge_weights(weighed.pull, matrix.indptr, _blocks(matrix.indices)):
             matrix.data[start : start + len(weights)] = weights
     return Part(weighed.nodes, matrix, weighed.weights)
-
-
-def degrees(edges: Edges, edges_out: Edges | None) -> np.ndarray:
-    """int64 (n,): edges of each node in the directions that there are, self loops and parallel ones counted."""
-    return np.diff(edges.indptr) if edges_out is None else np.diff(edges.indptr) + np.diff(edges_out.indptr)
 
 
 def _directed(edges: Edges, hubs: np.ndarray | None, nodes: np.ndarray) -> scipy.sparse.csr_matrix:

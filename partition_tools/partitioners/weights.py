@@ -8,21 +8,27 @@ What is to be few is not the edges between parts but the halo rows. A node of ma
 whatever is done, a node of few only where they are. So on skewed graphs an edge weighs what it will probably save: the
 chance that none of the other neighbours of one end is in the part of the other end, and the same the other way. An edge
 between two hubs saves nothing and is left out, which on a graph of heavy tails is most of them: what splits the rest
-takes a small part of the time and memory. Nodes without edges can go anywhere. They are left out too, and make clusters
-of their own, with which maps even out the numbers of nodes.
+takes a small part of the time and memory. A hub that has hardly any other neighbours keeps its edges: it may be in a
+dense community. Nodes without edges can go anywhere. They are left out too, and make clusters of their own, with which
+maps even out the numbers of nodes.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hpcgnn.graphfile.ranges import row_blocks
+from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.skew import is_skewed
 
 BRANCHES = 8
 WEIGHT, KEPT, FEW = 16, 1 - 1 / BRANCHES, 256  # of an edge to a leaf; what a further neighbour leaves of it; degrees
-HUB = 2  # times the mean degree; not fewer neighbours than make the weight of an edge nothing
+HUB = 1  # times the mean degree of nodes with edges; not fewer edges than make the weight of one nothing
+OTHERS = 4  # edges to others than hubs: a hub with fewer keeps all edges
 LARGER = 2  # clusters of nodes without edges, against the mean
+FEWEST_CLUSTERS = 512  # with fewer, nodes without edges are dealt to all: a rank may get few clusters
+BLOCK = 1 << 22  # edges that are looked at together
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,33 @@ def weigh(degrees: np.ndarray) -> Weighed:
     degrees = degrees[nodes]
     alone = np.rint(WEIGHT * KEPT ** np.maximum(np.arange(FEW) - 1, 0)).astype(np.uint8)
     pull = alone[np.minimum(degrees, FEW - 1)]
-    return Weighed(nodes, degrees + max(round(mean), 1), pull, (pull == 0) & (degrees > HUB * mean))
+    return Weighed(nodes, degrees + max(round(mean), 1), pull, (pull == 0) & (degrees > HUB * degrees.mean()))
+
+
+def weigh_graph(edges: Edges, edges_out: Edges | None) -> Weighed:
+    """`weigh` for a graph, in which hubs without OTHERS are hubs no more. edges, edges_out: as in `GraphData`; indices
+    may be anything that slices. Memory: 40 bytes per node.
+    """
+    directions = [edges] if edges_out is None else [edges, edges_out]
+    weighed, n = weigh(np.sum([np.diff(each.indptr) for each in directions], axis=0)), len(edges.indptr) - 1
+    if weighed.hubs is None:
+        return weighed
+    hub, others = np.zeros(n, bool), np.zeros(n, np.int64)
+    hub[weighed.nodes] = weighed.hubs
+    for each in directions:
+        for first, last in row_blocks(each.indptr, BLOCK):
+            if not hub[first:last].any():
+                continue
+            ends = np.asarray(each.indptr[first : last + 1])
+            plain = np.cumsum(~hub[np.asarray(each.indices[ends[0] : ends[-1]])])
+            others[first:last] += np.diff(np.concatenate([[0], plain])[ends - ends[0]])
+    return replace(weighed, hubs=weighed.hubs & (others[weighed.nodes] >= OTHERS))
 
 
 def most_edges(degrees: np.ndarray) -> float:
-    """The largest share of the edges that may take part in a split. degrees: as for `weigh`."""
+    """The largest share of the edges that may take part in a split, where no hub keeps its edges. degrees: as for
+    `weigh`.
+    """
     hubs = weigh(degrees).hubs
     if hubs is None:
         return 1.0
@@ -77,8 +105,12 @@ def edge_weights(
 
 
 def clusters_of_connected(num_nodes: int, num_connected: int, num_clusters: int) -> int:
-    """How many of the clusters the nodes with edges get. The others get clusters LARGER times the mean."""
-    of_isolated = round(num_clusters * (num_nodes - num_connected) / num_nodes / LARGER)
+    """How many of the clusters the nodes with edges get, all where these are few. The others get clusters LARGER times
+    the mean.
+    """
+    of_isolated = 0
+    if num_clusters >= FEWEST_CLUSTERS:
+        of_isolated = round(num_clusters * (num_nodes - num_connected) / num_nodes / LARGER)
     return min(num_clusters - of_isolated, num_connected)
 
 

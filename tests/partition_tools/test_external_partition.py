@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import ImportOptions, canonical
 from partition_tools.external import dissection, pattern, sorting
@@ -146,6 +147,14 @@ def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kin
     found = external_clusters(data.edges, None, 40, metis.split, 5, scratch_of(tmp_path, memory), Reporter())
     check_clusters(*found, data.num_nodes, 40)
     assert all(np.array_equal(one, other) for one, other in zip(expected, found))
+
+
+def test_parts_of_a_star_have_no_edges(tmp_path):
+    pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
+    indptr = np.concatenate([[0], 200 + np.arange(201)])
+    star = Edges(indptr, np.concatenate([np.arange(1, 201), np.zeros(200, int)]).astype(np.int32))
+    found = external_clusters(star, None, 16, kaminpar.split, 0, scratch_of(tmp_path, 100), Reporter())
+    check_clusters(*found, 201, 16)
 
 
 class Stopped(Exception):

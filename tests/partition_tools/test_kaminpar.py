@@ -226,17 +226,19 @@ def test_what_of_a_skewed_graph_is_split(directed):
     assert (part.graph != part.graph.T).nnz == 0 and (part.graph.data == 16).all()
 
 
-@pytest.mark.parametrize("clusters, of_rest", [(2, 1), (8, 3), (10, 3), (30, 20)])
+@pytest.mark.parametrize("clusters, of_rest", [(2, 0), (8, 0), (30, 20), (600, 200), (1000, 500), (1500, 1000)])
 def test_nodes_without_edges_make_clusters_of_their_own(clusters, of_rest):
-    nodes = np.array([1, 3, 5, 7, 9, 11, 13, 15, 17, 19])
-    count = clusters_of_connected(30, 10, clusters)
+    """Two nodes of three have no edges."""
+    total = 30 if clusters < 512 else 1500
+    nodes = np.arange(total // 3) * 2 + 1
+    count = clusters_of_connected(total, total // 3, clusters)
     assert clusters - count == of_rest
-    order, offsets = with_isolated(np.array_split(nodes, count), nodes, 30, clusters)
-    assert sorted(order) == list(range(30)) and len(offsets) == clusters + 1 and (np.diff(offsets) > 0).all()
+    order, offsets = with_isolated(np.array_split(nodes, count), nodes, total, clusters)
+    assert sorted(order) == list(range(total)) and len(offsets) == clusters + 1 and (np.diff(offsets) > 0).all()
 
 
 def test_few_nodes_without_edges_are_dealt_to_all_clusters():
-    assert clusters_of_connected(100, 99, 5) == 5
+    assert clusters_of_connected(10_000, 9_999, 600) == 600
     order, offsets = with_isolated(list(np.arange(1, 99).reshape(2, 49)), np.arange(1, 99), 101, 2)
     assert sorted(order) == list(range(101)) and offsets.tolist() == [0, 51, 101]
 
@@ -293,6 +295,18 @@ def test_auto_takes_kaminpar_where_metis_does_not_fit(library, cli, tmp_path, mo
         assert file.partitionings() == {"kaminpar": [2]}
 
 
+def test_communities_of_many_neighbours_stay_together():
+    """Cliques among far more nodes that have few edges or none: their nodes are hubs, and have no other neighbours."""
+    size, cliques, rest = 40, 16, 20_000
+    within = scipy.sparse.kron(scipy.sparse.eye(cliques), np.ones((size, size)) - np.eye(size))
+    pairs = scipy.sparse.kron(scipy.sparse.eye(rest // 2), [[0, 1], [1, 0]])
+    matrix = scipy.sparse.block_diag([within, pairs, scipy.sparse.csr_matrix((rest, rest))]).tocsr()
+    matrix.eliminate_zeros()
+    assert is_skewed(np.diff(matrix.indptr))
+    part = whole_graph(Edges(matrix.indptr.astype(np.int64), matrix.indices), None)
+    assert part.graph.nnz == matrix.nnz and len(part.nodes) == size * cliques + rest
+
+
 CRASHES = """
 import os, pickle, signal, sys
 tries = open(sys.argv[1], "a+")
@@ -304,27 +318,60 @@ pickle.dump([seed] * len(vertices), sys.stdout.buffer)
 """
 
 
-@pytest.mark.parametrize("good", [5, 7, 8, 9])
-def test_metis_that_crashes_is_asked_again(tmp_path, monkeypatch, good):
-    """A process that ends as METIS's does, until it gets a certain seed."""
+@pytest.fixture
+def crashing(tmp_path, monkeypatch):
+    """crashing(program, good): METIS's process is one that ends as METIS's does, until it gets the seed `good`."""
 
-    def start():
-        command = [sys.executable, "-c", CRASHES, str(tmp_path / "tries"), str(good)]
-        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        return started[-1]
+    def make(program, good):
+        def start():
+            command = [sys.executable, "-c", program, str(tmp_path / "tries"), str(good)]
+            metis_process._running[:] = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)]
+            return metis_process._running[0]
 
-    started = []
-    monkeypatch.setattr(metis_process, "_process", start)
+        monkeypatch.setattr(metis_process, "_process", start)
+
+    metis_process.end()
+    yield make
+    metis_process.end()
+
+
+def ask(seed):
+    """METIS's answer for a graph of six nodes."""
     graph, _ = two_cliques(3)
-    asked = graph.indptr, graph.indices, graph.data, 5, np.ones(6, int), np.ones(2)
+    return metis_process.metis_apart(graph.indptr, graph.indices, graph.data, seed, np.ones(6, int), np.ones(2))
+
+
+@pytest.mark.parametrize("good", [5, 7, 8, 9])
+def test_metis_that_crashes_is_asked_again(crashing, tmp_path, good):
+    crashing(CRASHES, good)
     if good == 9:
         with pytest.raises(GraphError, match="METIS ended by signal 11 on a graph of 6 nodes, 4 times; try another"):
-            metis_process.metis_apart(*asked)
+            ask(5)
     else:
-        assert metis_process.metis_apart(*asked).tolist() == [good] * 6
-    started[-1].communicate()
+        assert ask(5).tolist() == [good] * 6
     tries = (tmp_path / "tries").read_text().split("\n")[:-1]
     assert tries == [f"{seed} {seed == 8}" for seed in range(5, min(good, 8) + 1)]
+
+
+def test_metis_that_is_killed_is_not_asked_again(crashing, tmp_path):
+    crashing(CRASHES.replace("SIGSEGV", "SIGKILL"), 9)
+    with pytest.raises(GraphError, match="killed .* for want of memory; --method kaminpar"):
+        ask(5)
+    assert (tmp_path / "tries").read_text() == "5 False\n"
+
+
+def test_an_answer_that_nobody_took_is_no_answer_to_the_next(monkeypatch):
+    """A call that was interrupted while METIS worked."""
+
+    def interrupted(file):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(metis_process.pickle, "load", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ask(0)
+        assert not metis_process._running
+    assert len(ask(0)) == 6
 
 
 def test_metis_answers_from_its_process():
