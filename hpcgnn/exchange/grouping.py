@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 # Keys that are looked at together.
-_BLOCK = 1 << 18
+_BLOCK = 1 << 16
 #: (keys rising, their places int64, where these belong when all keys are grouped int64), of consecutive keys.
 Places = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def count_keys(key: Callable[[slice], np.ndarray], length: int, num_keys: int) -> np.ndarray:
-    """int64 (num_keys,): how often each key comes. key(slice) -> these keys, int; length: of all of them."""
+    """int64 (num_keys,): how often each key comes. key(slice) -> these keys, int, best of two bytes
+    at most, which sort in a tenth of the time of eight; length: of all of them.
+    """
     counts = np.zeros(num_keys, np.int64)
     for first in range(0, length, _BLOCK):
         counts += np.bincount(key(np.s_[first : min(first + _BLOCK, length)]), minlength=num_keys)

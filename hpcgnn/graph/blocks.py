@@ -109,13 +109,15 @@ def halo_blocks(
     """
 
     def round_of(part: slice) -> np.ndarray:
-        return np.searchsorted(starts, halo[part], side="right") - 1
+        return (np.searchsorted(starts, halo[part], side="right") - 1).astype(small)
 
+    small = np.min_scalar_type(len(starts))
     counts = count_keys(round_of, len(halo), len(starts) - 1)
     columns = np.empty(len(halo), np.int32)
     moved = [None if each is None else torch.empty_like(each) for each in (weight, edge)]
     last_row = np.full(len(counts), -1)
-    found_rows, found_begins = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    # As long as all edges, of which memory is what is written: lists of pieces would leave holes.
+    found_rows, found_begins, filled = np.empty(len(halo), np.int32), np.empty(len(halo), np.int64), 0
     for rounds, edges, places in grouped(round_of, len(halo), counts):
         columns[places] = halo[edges] - starts[rounds]
         for new, old in zip(moved, (weight, edge)):
@@ -128,9 +130,10 @@ def halo_blocks(
         begins[firsts] = rows[firsts] != last_row[rounds[firsts]]
         lasts = np.append(firsts[1:], len(rows)) - 1
         last_row[rounds[lasts]] = rows[lasts]
-        found_rows.append(rows[begins].astype(np.int32))
-        found_begins.append(places[begins])
-    return _in_rounds(starts, counts, np.concatenate(found_rows), np.concatenate(found_begins), columns, *moved)
+        end = filled + int(np.count_nonzero(begins))
+        found_rows[filled:end], found_begins[filled:end] = rows[begins], places[begins]
+        filled = end
+    return _in_rounds(starts, counts, found_rows[:filled], found_begins[:filled], columns, *moved)
 
 
 def _rows(indptr: np.ndarray, edges: np.ndarray) -> np.ndarray:
