@@ -1,7 +1,7 @@
 """A graph file's first clusters: found and brought into their order in memory where that fits, on disk where not."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ def clustered(
         )
     data = load_graph(file, stored_edges=outside)
     title = f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})"
-    with reporter.bar(num_clusters, title, "clusters") as progress, _metis_ended():
+    with reporter.bar(num_clusters, title, "clusters") as progress, contextlib.ExitStack() as stack:
+        stack.callback(metis_process.end)  # it gives its memory back
         if outside:
             order, offsets = OUTSIDE[maker.NAME](data, num_clusters, seed, work, reporter, progress)
         else:
@@ -66,15 +67,6 @@ def clustered(
     reporter.stage("counting edges between clusters")
     data.cluster_graph = cluster_graph(parts, num_clusters, data.edges, data.edges_out is not None)
     return data
-
-
-@contextlib.contextmanager
-def _metis_ended() -> Iterator[None]:
-    """METIS's process, if one is started meanwhile, gives its memory back."""
-    try:
-        yield
-    finally:
-        metis_process.end()
 
 
 def _kaminpar(

@@ -11,8 +11,8 @@ Places = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def count_keys(key: Callable[[slice], np.ndarray], length: int, num_keys: int) -> np.ndarray:
-    """int64 (num_keys,): how often each key comes. key(slice) -> these keys, int, best of two bytes
-    at most, which sort in a tenth of the time of eight; length: of all of them.
+    """int64 (num_keys,): how often each key comes. key(slice) -> these keys, int, best of two bytes at most, which sort
+    in a tenth of the time of eight; length: of all of them.
     """
     counts = np.zeros(num_keys, np.int64)
     for first in range(0, length, _BLOCK):

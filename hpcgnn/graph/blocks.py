@@ -13,6 +13,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.grouping import count_keys, grouped
+from hpcgnn.graphfile.ranges import edge_rows
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ def halo_blocks(
     """One hypersparse block per round.
 
     starts: int64 (rounds + 1,), the halo position where each round begins. indptr: int64 (n_p + 1,), by own row; halo:
-    int (E,), the halo position of each edge's source; weight, edge: (E,). Beside the blocks it takes some
-    40 bytes for each of their rows.
+    int (E,), the halo position of each edge's source; weight, edge: (E,). Beside the blocks it takes some 40
+    bytes for each of their rows.
     """
 
     def round_of(part: slice) -> np.ndarray:
@@ -124,7 +125,8 @@ def halo_blocks(
             if new is not None and old is not None:
                 new[torch.from_numpy(places)] = old[torch.from_numpy(edges)]
         # An edge begins a row of its round where the edge before it in that round, maybe of an earlier part, had none.
-        rows = _rows(indptr, edges)
+        start = int(edges.min())
+        rows = edge_rows(indptr, start, start + len(edges))[edges - start]
         firsts = np.flatnonzero(np.concatenate([[True], rounds[1:] != rounds[:-1]]))
         begins = np.concatenate([[True], rows[1:] != rows[:-1]])
         begins[firsts] = rows[firsts] != last_row[rounds[firsts]]
@@ -134,14 +136,6 @@ def halo_blocks(
         found_rows[filled:end], found_begins[filled:end] = rows[begins], places[begins]
         filled = end
     return _in_rounds(starts, counts, found_rows[:filled], found_begins[:filled], columns, *moved)
-
-
-def _rows(indptr: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """The row of each edge, int64. edges: int64, consecutive numbers in any order."""
-    start, stop = int(edges.min()), int(edges.max()) + 1
-    first, last = np.searchsorted(indptr, [start, stop - 1], side="right") - 1
-    ends = np.clip(indptr[first : last + 2], start, stop)
-    return np.repeat(np.arange(first, last + 1), np.diff(ends))[edges - start]
 
 
 def _in_rounds(

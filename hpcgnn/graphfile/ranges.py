@@ -50,6 +50,15 @@ def permuted_rows(indptr: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), segments(indptr[:-1][order], counts)
 
 
+def edge_rows(indptr: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """int64 (stop - start,): the rows of the edges start … stop of a CSR matrix."""
+    if stop <= start:
+        return np.zeros(0, np.int64)
+    first, last = np.searchsorted(indptr, [start, stop - 1], side="right") - 1
+    bounds = np.clip(indptr[first : last + 2], start, stop)
+    return np.repeat(np.arange(first, last + 1, dtype=np.int64), np.diff(bounds))
+
+
 def row_blocks(indptr: np.ndarray, most: int = 1 << 16) -> Iterator[tuple[int, int]]:
     """(first, last) of consecutive rows of a CSR matrix with at most so many entries together; of a single row, any.
     All rows, in order.

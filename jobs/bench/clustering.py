@@ -7,13 +7,10 @@ Memory is that of this process and the one that splits together, above what the 
 
 import argparse
 import os
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
-from comparison.processes import descendants
-from measuring.limited import anonymous
+from measuring.limited import anonymous_of_all, watching
 from tabulate import tabulate
 
 from hpcgnn.graphfile.storage import GraphFile
@@ -46,37 +43,21 @@ def main():
                 foretold = forecast(edges, degree)
                 row += [foretold.bytes / edges, foretold.seconds]
             rows.append(row)
-    heading = (
-        "graph",
-        "method",
-        "M edges",
-        "share at hubs",
-        "taking part",
-        "bytes an edge",
-        "processor s",
-        "foretold",
-        "s",
-    )
+    heading = ["graph", "method", "M edges", "share at hubs", "taking part", "bytes an edge", "processor s"]
+    heading += ["bytes foretold", "s foretold"]
     print(tabulate(rows, heading, floatfmt=("", "", ".1f", ".2f", ".2f", ".0f", ".1f", ".0f", ".1f")))
 
 
 def measured(data, method, clusters):
     """(processor seconds of all processes, bytes at the most above those at the start) of clustering a graph."""
-    over, peak, before = threading.Event(), [0], anonymous(os.getpid())
+    peak, before, start = [0], anonymous_of_all(os.getpid()), os.times()
 
-    def watch():
-        while not over.wait(INTERVAL):
-            peak[0] = max(peak[0], sum(map(anonymous, [os.getpid(), *descendants(os.getpid())])))
+    def look():
+        peak[0] = max(peak[0], anonymous_of_all(os.getpid()))
 
-    watcher, start = threading.Thread(target=watch), os.times()
-    watcher.start()
-    try:
+    with watching(look, INTERVAL):
         method.clusters(data.edges, data.edges_out, data.original_id, clusters, 0)
-    finally:
-        over.set()
-        watcher.join()
-        metis_process.end()  # its seconds count when it has ended
-    time.sleep(INTERVAL)
+    metis_process.end()  # its seconds count when it has ended
     return sum(os.times()[:4]) - sum(start[:4]), peak[0] - before
 
 

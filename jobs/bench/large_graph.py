@@ -52,7 +52,7 @@ def parse():
     parser.add_argument("--train-ranks", type=int, default=8, help="ranks of the training run; 0 for none")
     parser.add_argument("--hidden", type=int, default=16)
     parser.add_argument("--layers", type=int, default=3)
-    parser.add_argument("--train-options", default="", help="more options of `hpcgnn train`, in one text")
+    parser.add_argument("--train-options", default="", help="--train-options='--prune none': more of train's")
     parser.add_argument("--steps", default="raw,import,partition,train", help="steps to do; others are taken as done")
     parser.add_argument("--output", type=Path, help="CSV file for the figures, to which lines are added")
     parser.add_argument("--predict", type=float, help="directed edges of a graph to predict, such as 3.2e9")

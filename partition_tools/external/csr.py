@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hpcgnn.graphfile.ranges import edge_rows
 from hpcgnn.graphfile.schema import Edges
 from partition_tools.edges import index_dtype
 from partition_tools.external.records import Records
@@ -121,15 +122,6 @@ def _write(scratch: Scratch, name: str, pieces: Iterator[CsrPiece], num_nodes: i
     np.cumsum(indptr, out=indptr)
     scratch.save(f"{name}.indptr", indptr)
     scratch.save(f"{name}.facts", np.array([loops, np.array_equal(prints[0], prints[1])], np.int64))
-
-
-def edge_rows(indptr: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """int64 (stop - start,): the rows of the edges start … stop of a CSR matrix."""
-    if stop <= start:
-        return np.zeros(0, np.int64)
-    first, last = np.searchsorted(indptr, [start, stop - 1], side="right") - 1
-    bounds = np.clip(indptr[first : last + 2], start, stop)
-    return np.repeat(np.arange(first, last + 1, dtype=np.int64), np.diff(bounds))
 
 
 def edge_slice(

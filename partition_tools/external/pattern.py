@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcgnn.graphfile.ranges import row_blocks
+from hpcgnn.graphfile.ranges import edge_rows, row_blocks
 from hpcgnn.graphfile.schema import Edges
 from partition_tools.edges import index_dtype
-from partition_tools.external.csr import edge_rows
 from partition_tools.external.scratch import Scratch
 from partition_tools.external.sorting import chunk_records, in_order
 from partition_tools.partitioners.dissection import numbers
@@ -98,11 +97,11 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch, repor
             row, column = np.divmod(np.unique(key), n)
         first = rows[0]
         counted = row - first
-        if number is not None:
-            row, column = number[row], number[column]
         if weighed.hubs is not None:
             kept = ~(weighed.hubs[row] & weighed.hubs[column])
             counted, column = counted[kept], column[kept]
+        if number is not None:
+            column = number[column]
         return column.astype(index_dtype(n)), np.bincount(counted, minlength=rows[1] - first)
 
     if not scratch.done("whole.indptr"):

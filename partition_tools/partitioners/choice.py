@@ -27,8 +27,9 @@ LONG_SECONDS, LONG_RATIO = 300.0, 4.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """What clustering with METIS takes: bytes above the graph itself, and seconds of one core."""
+    """What METIS takes: edges that may take part, bytes above the graph itself, and seconds of one core."""
 
+    edges: float
     bytes: int
     seconds: float
 
@@ -41,6 +42,7 @@ def forecast(num_edges: int, degrees: np.ndarray) -> Forecast:
     """
     share, edges = skew(np.asarray(degrees)), num_edges * most_edges(degrees)
     return Forecast(
+        edges,
         int(edges * (BYTES_PER_EDGE + share * BYTES_PER_SKEWED_EDGE)),
         edges * (SECONDS_PER_EDGE + share * SECONDS_PER_SKEWED_EDGE),
     )
@@ -56,7 +58,7 @@ def choose(num_edges: int, degrees: np.ndarray, memory: int, reporter: Reporter)
     metis_takes = forecast(num_edges, degrees)
     takes = f"METIS would take about {metis_takes.bytes / 2**30:.1f} GiB and {_time(metis_takes.seconds)}"
     too_large = metis_takes.bytes > memory
-    others = KAMINPAR_SECONDS_PER_EDGE * num_edges * most_edges(degrees) / min(num_cores(), MOST_CORES)
+    others = KAMINPAR_SECONDS_PER_EDGE * metis_takes.edges / min(num_cores(), MOST_CORES)
     too_long = metis_takes.seconds > LONG_SECONDS and metis_takes.seconds > LONG_RATIO * others
     if not too_large and not too_long:
         return metis

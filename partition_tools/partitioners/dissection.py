@@ -60,15 +60,13 @@ def _directed(edges: Edges, hubs: np.ndarray | None, nodes: np.ndarray) -> scipy
     row = np.repeat(np.arange(len(edges.indptr) - 1, dtype=edges.indices.dtype), np.diff(edges.indptr))
     keep = edges.indices != row
     keep[1:] &= (edges.indices[1:] != edges.indices[:-1]) | (row[1:] != row[:-1])
-    indices, number = edges.indices, None
     if hubs is not None:
-        number = numbers(nodes, len(edges.indptr) - 1)
-        keep &= ~(hubs[number[row]] & hubs[number[indices]])
+        keep &= ~(hubs[row] & hubs[edges.indices])
     del row
     indptr = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[edges.indptr]
-    indices = indices[keep]
-    if number is not None:
-        indptr, indices = np.concatenate([[0], indptr[nodes + 1]]), number[indices]
+    indices = edges.indices[keep]
+    if hubs is not None:
+        indptr, indices = np.concatenate([[0], indptr[nodes + 1]]), numbers(nodes, len(hubs))[indices]
     return scipy.sparse.csr_matrix((np.ones(len(indices), bool), indices, indptr), shape=(len(nodes),) * 2)
 
 

@@ -18,13 +18,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hpcgnn.graphfile.ranges import row_blocks
+from hpcgnn.graphfile.ranges import edge_rows, row_blocks
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.skew import is_skewed
 
 BRANCHES = 8
 WEIGHT, KEPT, FEW = 16, 1 - 1 / BRANCHES, 256  # of an edge to a leaf; what a further neighbour leaves of it; degrees
-HUB = 1  # times the mean degree of nodes with edges; not fewer edges than make the weight of one nothing
 OTHERS = 4  # edges to others than hubs: a hub with fewer keeps all edges
 LARGER = 2  # clusters of nodes without edges, against the mean
 FEWEST_CLUSTERS = 512  # with fewer, nodes without edges are dealt to all: a rank may get few clusters
@@ -34,8 +33,8 @@ BLOCK = 1 << 22  # edges that are looked at together
 @dataclass(frozen=True)
 class Weighed:
     """The nodes of a graph that are split. nodes: int64 (m,), rising. weights: int64 (m,). pull: uint8 (m,), what each
-    adds to the weights of its edges; hubs: bool (m,), those with no edges among each other. None where all edges are
-    there and alike.
+    adds to the weights of its edges; hubs: bool (n,), of all nodes those with no edges among each other. None where all
+    edges are there and alike.
     """
 
     nodes: np.ndarray
@@ -45,36 +44,38 @@ class Weighed:
 
 
 def weigh(degrees: np.ndarray) -> Weighed:
-    """What takes part in a split, and its weights. degrees: int (n,), edges of each node in both directions."""
+    """What takes part in a split, and its weights. degrees: int (n,), edges of each node in both directions.
+
+    A hub has more edges than the mean of the nodes with edges, and so many that they weigh nothing by themselves.
+    """
     degrees = np.asarray(degrees, np.int64)
     if not is_skewed(degrees):
         return Weighed(np.arange(len(degrees)), np.ones(len(degrees), np.int64), None, None)
-    mean = degrees.sum() / len(degrees)
     nodes = np.flatnonzero(degrees)
-    degrees = degrees[nodes]
     alone = np.rint(WEIGHT * KEPT ** np.maximum(np.arange(FEW) - 1, 0)).astype(np.uint8)
     pull = alone[np.minimum(degrees, FEW - 1)]
-    return Weighed(nodes, degrees + max(round(mean), 1), pull, (pull == 0) & (degrees > HUB * degrees.mean()))
+    hubs = (pull == 0) & (degrees > degrees.sum() / len(nodes))
+    return Weighed(nodes, degrees[nodes] + max(round(degrees.mean()), 1), pull[nodes], hubs)
 
 
 def weigh_graph(edges: Edges, edges_out: Edges | None) -> Weighed:
     """`weigh` for a graph, in which hubs without OTHERS are hubs no more. edges, edges_out: as in `GraphData`; indices
-    may be anything that slices. Memory: 40 bytes per node.
+    may be anything that slices. Memory: 40 bytes per node, and blocks of edges.
     """
     directions = [edges] if edges_out is None else [edges, edges_out]
-    weighed, n = weigh(np.sum([np.diff(each.indptr) for each in directions], axis=0)), len(edges.indptr) - 1
-    if weighed.hubs is None:
+    weighed = weigh(np.sum([np.diff(each.indptr) for each in directions], axis=0))
+    hubs = weighed.hubs
+    if hubs is None:
         return weighed
-    hub, others = np.zeros(n, bool), np.zeros(n, np.int64)
-    hub[weighed.nodes] = weighed.hubs
+    others = np.zeros(len(hubs), np.int64)
     for each in directions:
         for first, last in row_blocks(each.indptr, BLOCK):
-            if not hub[first:last].any():
+            if not hubs[first:last].any():
                 continue
             ends = np.asarray(each.indptr[first : last + 1])
-            plain = np.cumsum(~hub[np.asarray(each.indices[ends[0] : ends[-1]])])
+            plain = np.cumsum(~hubs[np.asarray(each.indices[ends[0] : ends[-1]])])
             others[first:last] += np.diff(np.concatenate([[0], plain])[ends - ends[0]])
-    return replace(weighed, hubs=weighed.hubs & (others[weighed.nodes] >= OTHERS))
+    return replace(weighed, hubs=hubs & (others >= OTHERS))
 
 
 def most_edges(degrees: np.ndarray) -> float:
@@ -82,25 +83,17 @@ def most_edges(degrees: np.ndarray) -> float:
     `weigh`.
     """
     hubs = weigh(degrees).hubs
-    if hubs is None:
-        return 1.0
-    degrees = np.asarray(degrees, np.int64)
-    degrees = degrees[degrees > 0]
-    return min(1.0, 2 * int(degrees[~hubs].sum()) / int(degrees.sum()))
+    return 1.0 if hubs is None else min(1.0, 2 * int(degrees[~hubs].sum()) / int(degrees.sum()))
 
 
 def edge_weights(
     pull: np.ndarray, indptr: np.ndarray, blocks: Iterable[np.ndarray]
 ) -> Iterator[tuple[int, np.ndarray]]:
     """(number of the first edge, weights uint8) for each block of neighbours of a CSR matrix. pull: see `Weighed`."""
-    start, rows = 0, len(indptr) - 1
+    start = 0
     for block in blocks:
         stop = start + len(block)
-        first, last = np.searchsorted(indptr, [start, stop], side="right") - 1
-        last = min(int(last), rows - 1)
-        counts = np.diff(np.clip(indptr[first : last + 2], start, stop))
-        weights = np.repeat(pull[first : last + 1], counts) + pull[block]
-        yield start, np.maximum(weights, 1)
+        yield start, np.maximum(pull[edge_rows(indptr, start, stop)] + pull[block], 1)
         start = stop
 
 

@@ -190,7 +190,7 @@ def test_weights_of_nodes_and_edges():
     skewed = weigh(degrees)
     assert skewed.nodes.tolist() == [*range(1, 1003), 1004]
     np.testing.assert_array_equal(skewed.weights, degrees[skewed.nodes] + 8)  # the mean degree
-    assert np.flatnonzero(skewed.hubs).tolist() == [0, 1, 1002] and skewed.pull[0] == 0 < skewed.pull[2]
+    assert np.flatnonzero(skewed.hubs).tolist() == [1, 2, 1004] and skewed.pull[1] == 0 < skewed.pull[3]
     assert most_edges(degrees) == pytest.approx(4000 / 8030) and most_edges(np.full(9, 3)) == 1.0
     assert is_skewed(np.array([10_000] + [1] * 9999)) and not is_skewed(np.full(100, 7)) and not is_skewed(np.zeros(5))
 

@@ -5,6 +5,7 @@ more is killed. Elsewhere the memory is measured and nothing is limited.
 """
 
 import contextlib
+import itertools
 import os
 import subprocess
 import threading
@@ -67,7 +68,6 @@ class Group:
 def measure(command, group, folder, log, **environment):
     """`Measured` of a command, whose output goes to the file `log`. folder: whose disk space is watched."""
     peak = {"anonymous": 0, "disk": used(folder)}
-    over = threading.Event()
     start, before = time.monotonic(), os.times()
     with open(log, "wb") as output:
         process = subprocess.Popen(
@@ -79,30 +79,41 @@ def measure(command, group, folder, log, **environment):
             env={**os.environ, **environment},
         )
 
-        def watch():
-            looks = 0
-            while not over.wait(INTERVAL):
-                peak["anonymous"] = max(
-                    peak["anonymous"], sum(map(anonymous, [process.pid, *descendants(process.pid)]))
-                )
-                looks += 1
-                if looks % 20 == 0:
-                    peak["disk"] = max(peak["disk"], used(folder))
+        looks = itertools.count(1)
 
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            code = process.wait()
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            over.set()
-            watcher.join()
+        def look():
+            peak["anonymous"] = max(peak["anonymous"], anonymous_of_all(process.pid))
+            if next(looks) % 20 == 0:
+                peak["disk"] = max(peak["disk"], used(folder))
+
+        with watching(look, INTERVAL):
+            try:
+                code = process.wait()
+            except BaseException:
+                process.kill()
+                raise
     after = os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     disk = max(peak["disk"], used(folder))
     return Measured(time.monotonic() - start, cpu, peak["anonymous"], disk, code)
+
+
+@contextlib.contextmanager
+def watching(look, interval):
+    """Calls look() every `interval` seconds, in a thread, until the body ends."""
+    over = threading.Event()
+
+    def watch():
+        while not over.wait(interval):
+            look()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def used(folder):
@@ -113,6 +124,11 @@ def used(folder):
             with contextlib.suppress(OSError):  # gone meanwhile
                 total += os.stat(os.path.join(place, name), follow_symlinks=False).st_blocks * 512
     return total
+
+
+def anonymous_of_all(pid):
+    """`anonymous` of a process and its descendants together."""
+    return sum(map(anonymous, [pid, *descendants(pid)]))
 
 
 def anonymous(pid):
