@@ -13,7 +13,7 @@ from .activation import bias_gradient, elu, elu_gradient, relu_gradient
 from .aggregation import check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .extreme import gather_largest, gather_matching
-from .library import describe
+from .library import describe, watched
 from .loss import cross_entropy
 from .masking import dropout, dropout_entries, kept_scale
 from .products import multiply
@@ -45,4 +45,5 @@ __all__ = [
     "random_words",
     "relu_gradient",
     "stream_key",
+    "watched",
 ]

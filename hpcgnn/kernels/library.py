@@ -15,13 +15,16 @@ A library that was built from other sources than lie beside it would be called w
 is never used: what differs, and the remedy, is the error.
 """
 
+import contextlib
 import ctypes
 import os
 import sysconfig
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -57,7 +60,11 @@ class Loaded:
         return replace(self, kernels=Native(self.library, vector_path, multiplies, rounds), vector_path=vector_path)
 
 
+#: watch(name of a kernel, its arguments): what is entered while the kernel runs.
+Watch = Callable[[str, tuple[Any, ...]], AbstractContextManager[object]]
+
 _serving: Loaded | None = None
+_watched: Kernels | None = None
 
 
 def load() -> Loaded:
@@ -130,7 +137,35 @@ def _difference(library: ctypes.CDLL) -> str | None:
 
 def kernels() -> Kernels:
     """The module or object whose functions do the work; see `Loaded`."""
-    return load().kernels
+    return load().kernels if _watched is None else _watched
+
+
+@contextlib.contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """While the body runs, every kernel is called within `watch(its name in `Kernels`, its arguments)`."""
+    global _watched
+    before, _watched = _watched, cast(Kernels, _Watched(load().kernels, watch))
+    try:
+        yield
+    finally:
+        _watched = before
+
+
+class _Watched:
+    """Kernels that someone looks at."""
+
+    def __init__(self, served: Kernels, watch: Watch) -> None:
+        self._served, self._watch = served, watch
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = getattr(self._served, name)
+
+        def call(*arguments: Any) -> Any:
+            with self._watch(name, arguments):
+                return function(*arguments)
+
+        setattr(self, name, call)
+        return call
 
 
 def describe() -> dict[str, Any]:

@@ -6,7 +6,7 @@ by step, with results between the steps: the caller then lends memory for them, 
 (`one_pass` tells).
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
@@ -14,7 +14,7 @@ from . import checks, masking
 from .activation import bias_gradient, elu_gradient
 from .activation import elu as elu_of
 from .functions import RowRule
-from .library import load
+from .library import kernels, load
 from .native import Native
 from .products import multiply
 from .randomness import checked_key
@@ -40,7 +40,8 @@ def one_pass(dtype: torch.dtype) -> bool:
 def _one_pass(dtype: torch.dtype) -> Native | None:
     """The kernels that make such projections."""
     native = load().kernels
-    return native if isinstance(native, Native) and native.factors(dtype) is not None else None
+    fits = isinstance(native, Native) and native.factors(dtype) is not None
+    return cast(Native, kernels()) if fits else None  # which may be watched
 
 
 def project(

@@ -1,5 +1,6 @@
 """Loading: which kernels serve, what the environment can force, and that one OpenMP runtime is in the process."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import h5py.h5
 import pytest
+import torch
 
+from hpcgnn import kernels
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.kernels import describe, library
 
@@ -165,3 +168,26 @@ def test_wrong_choice_of_kernels(monkeypatch):
 
 def test_description_is_plain():
     assert json.loads(json.dumps(describe())) == describe()
+
+
+def test_who_watches_sees_every_kernel_and_its_arguments():
+    """The body of the watch is around the kernel; without one, and after it, the kernels are as they were."""
+    seen = []
+
+    @contextlib.contextmanager
+    def watch(name, arguments):
+        before = out.clone()
+        yield
+        seen.append((name, len(arguments), not torch.equal(before, out)))
+
+    x, weight, out = torch.ones(3, 2), torch.ones(2, 4), torch.zeros(3, 4)
+    served = library.kernels()
+    with kernels.watched(watch):
+        kernels.multiply(out, x, weight)
+        kernels.project(out, x + 1, weight)
+        kernels.relu_gradient(torch.empty(3, 2), x, x, 1.0)
+    assert [each[0] for each in seen] in (
+        ["multiply", "project", "relu_gradient"],
+        ["multiply", "multiply", "relu_gradient"],  # where products are torch's
+    )
+    assert [each[2] for each in seen] == [True, True, False] and library.kernels() is served
