@@ -22,12 +22,14 @@ class HaloBuffers:
     """limit: bytes for all buffers together. nbytes: what has been needed, and therefore allocated, so far.
 
     widest_row: bytes of the widest row that was declared, with a third of what it takes to return something for it
-    and to widen it. arena: the rank's other large memory, for the operators that work from these buffers.
+    and to widen it. arena: the rank's other large memory, for the operators that work from these buffers. streams: those
+    that have cut something from the memory, and are there still.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit, self.widest_row, self.arena = limit, 0, Arena()
         self._memory = torch.empty(0, dtype=torch.uint8)
+        self.streams: weakref.WeakSet[object] = weakref.WeakSet()
         self._cuts: weakref.WeakKeyDictionary[object, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
     @property
@@ -64,7 +66,10 @@ class HaloBuffers:
         """A dict for what a stream has cut from the memory and uses again. It is gone with the stream, and empty when
         more memory has been needed: what was there before must not be held.
         """
-        return self._cuts.setdefault(stream, {})
+        if stream not in self._cuts:
+            self.streams.add(stream)
+            self._cuts[stream] = {}
+        return self._cuts[stream]
 
 
 class Lease:

@@ -8,9 +8,10 @@ The adjoint direction of the same transfer: with `returns`, whatever the consume
 that it was given) travels to the owner of that row and is added there.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import torch
 
@@ -49,11 +50,19 @@ class Returns:
     narrow: int = 0
 
 
+class Use(NamedTuple):
+    """What a stream is used for: the kind of its traffic, and the Forms of the rows and of what returns (or None)."""
+
+    kind: str
+    rows: Form
+    back: Form | None
+
+
 class Stream(Generic[EdgesT]):
     """Streams rows along one direction of the edges.
 
     own: the block of edges between own nodes; halo: one block per round; wire: how rows are sent (as they are, if left
-    out).
+    out). uses: how often it was used for what.
     """
 
     def __init__(
@@ -67,6 +76,7 @@ class Stream(Generic[EdgesT]):
     ) -> None:
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
         self.wire, self.edges = wire or Wire(), OwnEdges(own, halo)
+        self.uses: Counter[Use] = Counter()
         self._turns_by_cap: dict[int, list[Turn]] = {}
         self._longest = plan.longest_round
 
@@ -82,7 +92,9 @@ class Stream(Generic[EdgesT]):
         x = rows.x
         total = None if returns is None else returns.total
         sent_scale = rows.scale if rows.sent_scale is None else rows.sent_scale
-        transfers = self._transfers(*self._forms(rows, returns))
+        form, back = self._forms(rows, returns)
+        transfers = self._transfers(form, back)
+        self.uses[Use(kind, form, None if returns is None else back)] += 1
         draw = self.wire.next_draw() if rows.draw is None else rows.draw
         if transfers:
             transfers[0].begin(x, sent_scale, draw, kind)

@@ -1,0 +1,160 @@
+"""A small copy of a rank: as many nodes, edges, halo rows and training nodes for each other as the rank has.
+
+Which edges there are is drawn by chance. What a step takes does not depend on that: memory and traffic follow from the
+numbers, and work nearly so.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hpcgnn.estimate.ghost import GhostCommunicator
+from hpcgnn.exchange.compact import agree_on_compact
+from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
+from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+from hpcgnn.graphfile.schema import SPLITS
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.placement.order import FoundEdges, LocalOrder
+
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of the edges of a rank. own, remote: edges; received, sent: rows; most: the rows of all ring
+    offsets, each as many as the rank has that receives most at it.
+    """
+
+    own: int
+    remote: int
+    received: int
+    sent: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Size:
+    """What one rank holds. outer: nodes with an edge from or to another rank; entries: stored features of a node, where
+    features are sparse. outward: None for an undirected graph.
+    """
+
+    ranks: int
+    nodes: int
+    train: int
+    outer: int
+    inward: Direction
+    outward: Direction | None
+    entries: float = 0.0
+
+    def scaled(self, factor: float) -> "Size":
+        """The same rank, smaller."""
+
+        def part(value: int) -> int:
+            return max(min(value, 1), round(value * factor))
+
+        def direction(of: Direction | None) -> Direction | None:
+            return None if of is None else Direction(*(part(value) for value in vars(of).values()))
+
+        inward, nodes = direction(self.inward), max(1, part(self.nodes))
+        assert inward is not None
+        numbers = (min(nodes, part(self.train)), min(nodes, part(self.outer)))
+        return Size(self.ranks, nodes, *numbers, inward, direction(self.outward), self.entries)
+
+
+def make_copy(
+    size: Size,
+    degrees: np.ndarray,
+    spec: ModelSpec,
+    multi_label: bool,
+    cap: int,
+    self_loops: str,
+    keep_edges: bool,
+    comm: GhostCommunicator,
+) -> LocalGraph:
+    """The LocalGraph of a rank of this size. degrees: int, of a sample of nodes, by which edges are dealt to rows. Other
+    arguments as of `load_local_graph`.
+    """
+    draw = np.random.default_rng(_SEED)
+    n = size.nodes
+    share = draw.choice(degrees, n).astype(np.float64) + 1e-3
+
+    def adjacency(of: Direction) -> Adjacency:
+        edges = _edges(of, n, size, share, spec, draw)
+        _let_want(comm, of, size.outer)
+        kinds = (edges, LocalOrder(), comm, cap, self_loops, spec.dtype, keep_edges, spec.edge_types)
+        return build_adjacency(*kinds)
+
+    inward = adjacency(size.inward)
+    outward = inward if size.outward is None else adjacency(size.outward)
+    comm.wanted.clear()
+    comm.most.clear()
+    features: torch.Tensor | SparseRows
+    if spec.sparse_input:
+        indptr = np.round(np.arange(n + 1) * size.entries).astype(np.int64)
+        columns = np.concatenate([np.arange(count) for count in np.diff(indptr)]) % spec.d_in if n else np.zeros(0)
+        ones = np.ones(len(columns), np.float32)
+        features = sparse_rows(indptr, columns.astype(np.int32), ones, spec.d_in, spec.dtype)
+    else:
+        features = torch.ones(n, spec.d_in, dtype=spec.dtype)
+    split = np.full(n, SPLITS["test"], np.uint8)
+    split[draw.permutation(n)[: size.train]] = SPLITS["train"]
+    return LocalGraph(
+        inward=inward,
+        outward=outward,
+        features=features,
+        labels=torch.zeros(n, spec.classes) if multi_label else torch.zeros(n, dtype=torch.int64),
+        split=torch.from_numpy(split),
+        original_id=torch.arange(n),
+        num_nodes=n,
+        num_classes=spec.classes,
+        multi_label=multi_label,
+        node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
+        compact=None if spec.sparse_input else agree_on_compact(features, inward.plan, comm),
+    )
+
+
+def _edges(
+    of: Direction, n: int, size: Size, share: np.ndarray, spec: ModelSpec, draw: np.random.Generator
+) -> FoundEdges:
+    """Own edges among all rows, remote ones into the first `outer` rows, each halo row at least once."""
+    outer = max(1, min(n, size.outer))
+    own, remote = _dealt(of.own, share, draw), np.zeros(n, np.int64)
+    if of.remote:
+        remote[:outer] = 1 if of.remote >= outer else 0
+        remote[:outer] += _dealt(of.remote - int(remote.sum()), share[:outer], draw)
+    counts = own + remote
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    total = int(indptr[-1])
+    owner = np.zeros(total, np.min_scalar_type(max(1, size.ranks - 1)))
+    local_id = draw.integers(0, max(1, n), total).astype(np.int32)
+    # The last edges of a row are the remote ones.
+    ends = np.repeat(indptr[1:], remote) - 1 - _places(remote)
+    received = min(of.received, of.remote)
+    ids = np.concatenate([np.arange(received), draw.integers(0, max(1, received), of.remote - received)])
+    owner[ends], local_id[ends] = size.ranks - 1, draw.permutation(ids)
+    weight = np.ones(total, np.float32) if spec.weighted else None
+    kinds = draw.integers(0, spec.edge_types, total).astype(np.int32) if spec.edge_types else None
+    return FoundEdges(indptr, owner, local_id, weight, kinds)
+
+
+def _dealt(edges: int, share: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """int64: so many edges dealt to rows by their shares."""
+    exact = share * (edges / share.sum())
+    counts = np.floor(exact).astype(np.int64)
+    rest = edges - int(counts.sum())
+    counts[draw.permutation(len(counts))[:rest]] += 1
+    return counts
+
+
+def _places(counts: np.ndarray) -> np.ndarray:
+    """0, 1, … for each count."""
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def _let_want(comm: GhostCommunicator, of: Direction, outer: int) -> None:
+    """Let the peer at ring offset 1 ask for the rows that the rank sends."""
+    if comm.size > 1:
+        rows = np.sort(np.arange(of.sent) % max(1, outer)) if of.sent > outer else np.arange(of.sent)
+        comm.wanted[1] = torch.from_numpy(rows.astype(np.int32))
+        comm.most[1] = of.most

@@ -1,0 +1,183 @@
+"""What follows from two small copies for a rank of full size, and from the ranks for the job."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpcgnn.estimate.copy import Direction, Size
+from hpcgnn.estimate.operations import Operation
+from hpcgnn.estimate.shares import HaloCounts, Shares
+from hpcgnn.estimate.traffic import Traffic, halo_traffic
+from hpcgnn.estimate.trial import Experiment, Place, Trial
+
+# The larger copy has at most so many nodes and edges, the smaller one half of them.
+NODES, EDGES = 20_000, 400_000
+# A rank is tried at its full size where that is not much larger than the copies.
+NEARLY = 0.7
+# Ranks that differ by less in all that they hold are taken for the same.
+ALIKE = 1.01
+# What training takes besides what the account has: workspace inside of libraries, and small objects.
+OUTSIDE = 4 << 20
+#: {item of the account (train/account.py): part of the table}.
+PARTS = {
+    "features": "features",
+    "labels, split and ids": "structure",
+    "graph structure and plan": "structure",
+    "masks, scales and halo ids": "structure",
+    "kept input aggregate": "activations",
+    "activations and workspace": "activations",
+    "arena, resident but not in use then": "activations",
+    "tensors outside the arena": "activations",
+    "parameters, gradients, optimizer": "gradients",
+    "halo buffers": "halo_buffers",
+    "shared memory of MPI": "libraries",
+}
+#: layers(worthwhile, prunable) -> {(layer, direction): HaloCounts} of layers that compute some rows only.
+Layers = Callable[[list[float], int], Mapping[Place, HaloCounts]]
+
+
+@dataclass
+class Rank:
+    """One rank. loaded: bytes of the graph; growth: bytes that training adds; parts: {part: bytes} when it holds most.
+    work: {Operation: amounts} of an epoch; evaluation: of an evaluation.
+    """
+
+    loaded: int
+    growth: int
+    parts: dict[str, int]
+    work: dict[Operation, np.ndarray]
+    evaluation: dict[Operation, np.ndarray]
+
+
+@dataclass
+class Forecast:
+    """A job on so many ranks. largest: Rank that holds most; busiest: that of most edges; mean: of mean numbers.
+    halo: {kind: Traffic} of an epoch; others: {kind: (messages, bytes)} that every rank sends besides; evaluation:
+    {kind: Traffic} of an evaluation. counted: whether bytes of layers that compute some rows only are counted from the
+    graph, or follow from the copy.
+    """
+
+    shares: Shares
+    largest: Rank
+    busiest: Rank
+    mean: Rank
+    halo: dict[str, Traffic]
+    others: dict[str, tuple[int, int]]
+    evaluation: dict[str, Traffic]
+    parameters: int
+    counted: bool
+
+
+class Forecaster:
+    """Makes Forecasts of an Experiment for any number of ranks."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+
+    def forecast(self, shares: Shares, layers: Layers | None = None) -> Forecast:
+        """The Forecast of a job with these Shares. layers: None where nobody can count them."""
+        mean, trial = self.rank(_mean(shares), shares.degrees)
+        ranks = {index: self.rank(_size(shares, index), shares.degrees)[0] for index in _candidates(shares)}
+        largest = max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded)
+        busiest = ranks.get(int((shares.own + shares.remote).argmax()), mean)
+        halos: dict[Place, HaloCounts] = {(None, "inward"): shares.inward, (None, "outward"): shares.outward}
+        found = {} if layers is None or not trial.prunable else layers(trial.worthwhile, trial.prunable)
+        counted = True
+        for place in trial.uses:
+            if place not in halos and place in found:
+                halos[place] = found[place]
+            elif place not in halos:  # as much smaller as the copy's
+                whole = halos[None, place[1]]
+                halos[place] = whole.scaled(trial.halo[place] / max(1, trial.halo[None, place[1]]))
+                counted = False
+        assert trial.evaluation is not None
+        wires = self.experiment.row_bytes, self.experiment.limit
+        return Forecast(
+            shares,
+            largest,
+            busiest,
+            mean,
+            halo_traffic(trial.uses, halos, *wires),
+            {kind: each for kind, each in trial.sent.items() if not kind.startswith("halo")},
+            halo_traffic(trial.evaluation.uses, halos, *wires),
+            trial.parameters,
+            counted,
+        )
+
+    def rank(self, size: Size, degrees: np.ndarray) -> tuple[Rank, Trial]:
+        """A Rank of this size, and the larger Trial that it follows from."""
+        edges = size.inward.own + size.inward.remote
+        factor = min(1.0, NODES / max(1, size.nodes), EDGES / max(1, edges))
+        if factor > NEARLY:
+            large = small = self.experiment.try_out(size, degrees)
+            factor = 1.0
+        else:
+            large, small = (self.experiment.try_out(size, degrees, each) for each in (factor, factor / 2))
+
+        def line(a: Any, b: Any) -> Any:
+            """At 1, the straight line through a at `factor` and b at half of it."""
+            return a + (a - b) * ((1 - factor) / (factor / 2))
+
+        account = {
+            phase: {item: max(0, round(line(value, small.account[phase][item]))) for item, value in items.items()}
+            for phase, items in large.account.items()
+        }
+        for items in account.values():
+            items["halo buffers"] = min(items["halo buffers"], self.experiment.limit)
+        work = _work(large.work, small.work, line)
+        assert large.evaluation is not None and small.evaluation is not None
+        evaluation = _work(large.evaluation.work, small.evaluation.work, line)
+        loaded = round(line(large.loaded, small.loaded))
+        if not self.experiment.config.run.eval_every:
+            del account["evaluation"]
+        items = max(account.values(), key=lambda each: sum(each.values()))
+        parts = dict.fromkeys(PARTS.values(), 0)
+        for item, value in items.items():
+            parts[PARTS[item]] += value
+        del parts["libraries"]
+        return Rank(loaded, sum(items.values()) - loaded + OUTSIDE, parts, work, evaluation), large
+
+
+def _work(
+    large: dict[Operation, np.ndarray], small: dict[Operation, np.ndarray], line: Callable[[Any, Any], Any]
+) -> dict[Operation, np.ndarray]:
+    zero = np.zeros(3)
+    names = large.keys() | small.keys()
+    return {name: np.maximum(0, line(large.get(name, zero), small.get(name, zero))) for name in names}
+
+
+def _candidates(shares: Shares) -> list[int]:
+    """Ranks of which one holds most or has most to do: with the most nodes, the most edges, the largest halo; without
+    those that are hardly more than the mean.
+    """
+    edges = shares.own + shares.remote
+    columns = (shares.nodes, edges, shares.inward.received)
+    return sorted({int(each.argmax()) for each in columns if each.max() > ALIKE * each.mean()})
+
+
+def _size(shares: Shares, rank: int) -> Size:
+    """What a rank holds."""
+
+    def direction(own: np.ndarray, remote: np.ndarray, halo: HaloCounts) -> Direction:
+        received, sent = halo.received[rank], halo.sent[rank]
+        return Direction(*map(int, (own[rank], remote[rank], received, sent, halo.most.sum())))
+
+    inward = direction(shares.own, shares.remote, shares.inward)
+    outward = direction(shares.own_out, shares.remote_out, shares.outward) if shares.directed else None
+    nodes, train, outer = (int(each[rank]) for each in (shares.nodes, shares.train, shares.outer))
+    return Size(shares.ranks, nodes, train, outer, inward, outward, shares.entries)
+
+
+def _mean(shares: Shares) -> Size:
+    """What a rank would hold that is as all together."""
+
+    def direction(own: np.ndarray, remote: np.ndarray, halo: HaloCounts) -> Direction:
+        means = (own.mean(), remote.mean(), halo.received.mean(), halo.sent.mean(), halo.most.sum())
+        return Direction(*(round(float(value)) for value in means))
+
+    inward = direction(shares.own, shares.remote, shares.inward)
+    outward = direction(shares.own_out, shares.remote_out, shares.outward) if shares.directed else None
+    nodes, train, outer = (round(float(each.mean())) for each in (shares.nodes, shares.train, shares.outer))
+    return Size(shares.ranks, nodes, train, outer, inward, outward, shares.entries)

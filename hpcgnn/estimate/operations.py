@@ -1,0 +1,121 @@
+"""The operations that an epoch is made of: what kind, of what width, and how much of it.
+
+The amounts of an operation are summed over its calls. They grow in a straight line with the rows and edges of a rank;
+the width of rows and the shape of products do not.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Operation(NamedTuple):
+    """name: of a kernel, or `torch` or `product`; type: of its numbers; width, depth: columns of a row, or of a product
+    (rows, depth) times (depth, width); for attention, columns and heads."""
+
+    name: str
+    type: str
+    width: int = 0
+    depth: int = 0
+
+
+#: An Operation and what is added to its amounts besides one call: rows, and edges or bytes.
+Told = tuple[Operation, tuple[float, float]]
+# Operations of torch that only look at memory another way.
+_VIEWS = {"view", "_unsafe_view", "t", "transpose", "expand", "slice", "select", "as_strided", "detach", "alias"}
+_VIEWS |= {"unsqueeze", "squeeze", "permute", "split", "split_with_sizes", "reshape", "empty", "empty_like", "set_"}
+_VIEWS |= {"new_empty", "_local_scalar_dense", "lift_fresh", "is_same_size", "unbind", "empty_strided", "resize_"}
+_PRODUCTS = {"mm": 0, "addmm": 1, "addmm_": 1, "bmm": 0, "_addmm_activation": 1}
+
+
+def of_kernel(name: str, arguments: tuple[Any, ...]) -> Told:
+    """What a call of a kernel (kernels/functions.py) is."""
+    return _KERNELS.get(name, _elementwise)(name, arguments)
+
+
+def _type(tensor: torch.Tensor) -> str:
+    return {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16"}.get(tensor.dtype, "other")
+
+
+def _gather(name: str, arguments: tuple[Any, ...]) -> Told:
+    """y, x, indptr first; or y, count or own, x, indptr."""
+    tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
+    pointer = next(index for index, each in enumerate(tensors) if each.dtype == torch.int64 and each.dim() == 1)
+    x, indptr = tensors[pointer - 1], tensors[pointer]
+    edges = int(indptr[-1] - indptr[0])
+    return Operation(name, _type(x), x.shape[1]), (len(indptr) - 1, edges)
+
+
+def _pack(name: str, arguments: tuple[Any, ...]) -> Told:
+    out, x = arguments[0], arguments[1]
+    return Operation(name, _type(x), x.shape[1]), (len(out), 0.0)
+
+
+def _attend(name: str, arguments: tuple[Any, ...]) -> Told:
+    """attend_forward(y, …, source, indptr, indices, heads, …), attend_backward(gz, …, remote, indptr, indices, heads)."""
+    indptr, heads = arguments[5], arguments[7]
+    columns = arguments[0].shape[1]
+    return Operation(name, _type(arguments[0]), columns, heads), (len(indptr) - 1, int(indptr[-1] - indptr[0]))
+
+
+def _multiply(name: str, arguments: tuple[Any, ...]) -> Told:
+    _, x, weight = arguments[:3]
+    return Operation(name, _type(x), weight.shape[1], weight.shape[0]), (len(x), 0.0)
+
+
+def _project(name: str, arguments: tuple[Any, ...]) -> Told:
+    _, x, weight, rule = arguments[:4]
+    return Operation(name + ("" if rule is None else "_elu"), _type(x), weight.shape[1], weight.shape[0]), (len(x), 0.0)
+
+
+def _project_backward(name: str, arguments: tuple[Any, ...]) -> Told:
+    _, x, weight, rule, gx = arguments[:5]
+    kind = name + ("" if rule is None else "_elu") + ("" if gx is not None else "_weights")
+    return Operation(kind, _type(x), weight.shape[1], weight.shape[0]), (len(x), 0.0)
+
+
+def _elementwise(name: str, arguments: tuple[Any, ...]) -> Told:
+    """Anything that goes over rows: by the largest tensor that is given."""
+    tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
+    most = max(tensors, key=torch.Tensor.numel)
+    return Operation(name, _type(most)), (float(most.numel()), 0.0)
+
+
+_KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
+    "gather": _gather,
+    "gather_largest": _gather,
+    "gather_matching": _gather,
+    "pack": _pack,
+    "attend_forward": _attend,
+    "attend_backward": _attend,
+    "multiply": _multiply,
+    "project": _project,
+    "project_backward": _project_backward,
+}
+
+
+def of_torch(operation: Any, args: tuple[Any, ...], result: Any) -> Told | None:
+    """What an operation of torch is: a product, or so many bytes that are read and written; None for views."""
+    name = operation.__name__.split(".")[0]
+    if name in _VIEWS:
+        return None
+    if name in _PRODUCTS:
+        left, right = (args[_PRODUCTS[name]], args[_PRODUCTS[name] + 1])
+        rows, depth, width = math.prod(left.shape[:-1]), left.shape[-1], right.shape[-1]
+        # The gradient of weights sums over rows: the long side is the depth.
+        rows, depth = (depth, rows) if depth > rows else (rows, depth)
+        return Operation("product", _type(left), width, depth), (rows, 0.0)
+    moved = sum(each.nbytes for each in (*_flat(args), *_flat((result,))))
+    return Operation("torch", ""), (0.0, float(moved))
+
+
+def _flat(values: Any) -> list[torch.Tensor]:
+    found = []
+    for each in values:
+        if isinstance(each, torch.Tensor):
+            found.append(each)
+        elif isinstance(each, (list, tuple)):
+            found += _flat(each)
+    return found

@@ -1,0 +1,232 @@
+"""What each rank of a job will hold and receive, counted from the graph file and a map, one rank after another.
+
+Nothing is trained, and no more is in memory than a rank's indices and a bit for each node.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from hpcgnn.exchange.rounds import Segment, rounds
+from hpcgnn.graph.load import read_indptr
+from hpcgnn.graphfile.ranges import edge_rows
+from hpcgnn.graphfile.schema import SPLITS
+from hpcgnn.graphfile.storage import SLAB_ROWS, GraphFile
+from hpcgnn.placement.ownership import Ownership
+
+# Nodes whose degrees stand for all.
+SAMPLE = 1 << 16
+
+
+@dataclass(frozen=True)
+class HaloCounts:
+    """How many rows each rank receives from each: of one direction of the edges, or of what a layer needs of it.
+
+    ranks: P. receiver, offset, rows: int64 (pairs,), of the pairs of ranks that have anything to send, by receiver; the
+    sender is receiver - offset (modulo P).
+    """
+
+    ranks: int
+    receiver: np.ndarray
+    offset: np.ndarray
+    rows: np.ndarray
+
+    @cached_property
+    def received(self) -> np.ndarray:
+        """int64 (P,): the halo rows of each rank."""
+        return np.bincount(self.receiver, self.rows, self.ranks).astype(np.int64)
+
+    @cached_property
+    def sent(self) -> np.ndarray:
+        """int64 (P,): the rows that each rank sends."""
+        return np.bincount((self.receiver - self.offset) % self.ranks, self.rows, self.ranks).astype(np.int64)
+
+    @cached_property
+    def peers(self) -> np.ndarray:
+        """int64 (P,): from how many ranks each receives."""
+        return np.bincount(self.receiver, minlength=self.ranks)
+
+    @cached_property
+    def most(self) -> np.ndarray:
+        """int64 (P - 1,): by ring offset, the most rows that any rank receives."""
+        found = np.zeros(self.ranks, np.int64)
+        np.maximum.at(found, self.offset, self.rows)
+        return found[1:]
+
+    def scaled(self, factor: float) -> "HaloCounts":
+        """So much of each."""
+        rows = np.rint(self.rows * factor).astype(np.int64)
+        return HaloCounts(self.ranks, self.receiver[rows > 0], self.offset[rows > 0], rows[rows > 0])
+
+    def rounds(self, cap: int) -> list[tuple[Segment, ...]]:
+        """The rounds that the ranks agree on for buffers of `cap` rows."""
+        return rounds(self.most.tolist(), cap)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What the ranks of a job hold. All arrays: (P,).
+
+    nodes; train: nodes of the training split; outer: nodes with an edge from or to another rank; own, remote: in-edges
+    from own nodes and from others'. own_out, remote_out: out-edges likewise. inward, outward: HaloCounts of the
+    directions, the same for an undirected graph. degrees: in-degrees of a sample of all nodes. entries: stored features
+    of a node in the mean, where features are sparse. val: share of the validation nodes.
+    """
+
+    nodes: np.ndarray
+    train: np.ndarray
+    outer: np.ndarray
+    own: np.ndarray
+    remote: np.ndarray
+    own_out: np.ndarray
+    remote_out: np.ndarray
+    inward: HaloCounts
+    outward: HaloCounts
+    degrees: np.ndarray
+    entries: float = 0.0
+
+    @property
+    def ranks(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def directed(self) -> bool:
+        return self.outward is not self.inward
+
+
+class Counter:
+    """Counts what the ranks of a graph file and a map receive. Holds a byte for each node.
+
+    cluster_to_rank: int32 (K,), or (n,) for single nodes.
+    """
+
+    def __init__(self, file: GraphFile, cluster_to_rank: np.ndarray, ranks: int) -> None:
+        nodes = file.meta.num_nodes
+        single = len(cluster_to_rank) == nodes != file.meta.num_clusters
+        offsets = np.arange(nodes + 1) if single else file.read("clusters/offsets", dtype=np.int64)
+        self.file, self.ranks, self.ownership = file, ranks, Ownership(offsets, cluster_to_rank, ranks)
+
+    def shares(self, beat: Callable[[], None] = lambda: None) -> Shares:
+        """Count all. beat: called after each rank."""
+        file, empty = self.file, np.zeros(self.ranks, np.int64)
+        train, outer, own, remote = (empty.copy() for _ in range(4))
+        own_out, remote_out = (own, remote) if file.meta.undirected else (empty.copy(), empty.copy())
+        inward, outward = _Pairs(self.ranks), _Pairs(self.ranks)
+        for rank in range(self.ranks):
+            ranges = self.ownership.ranges(rank)
+            there = np.zeros(int(self.ownership.counts[rank]), bool)
+            for suffix, mine, others, pairs in self._directions(own, remote, own_out, remote_out, inward, outward):
+                for indptr, indices, owner, rows in self._edges(suffix, rank, ranges):
+                    away = owner != rank
+                    there[rows[away]] = True
+                    others[rank] += int(np.count_nonzero(away))
+                    mine[rank] += len(away) - int(np.count_nonzero(away))
+                    pairs.add(rank, owner[away], indices[away])
+            outer[rank] = np.count_nonzero(there)
+            if ranges:
+                train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
+            beat()
+        counted = inward.counts()
+        entries = file.shape("nodes/features_csr/indices")[0] / max(1, file.meta.num_nodes) if _sparse(file) else 0.0
+        return Shares(
+            *(self.ownership.counts, train, outer, own, remote, own_out, remote_out),
+            *(counted, counted if file.meta.undirected else outward.counts()),
+            *(_degrees(file), entries),
+        )
+
+    def needed(self, worthwhile: Sequence[float], prunable: int) -> list[np.ndarray]:
+        """bool (n,) in the order of the file: the nodes that the last layers compute in training, the last first; see
+        graph/pruning.py, which has the arguments.
+        """
+        file, nodes = self.file, self.file.meta.num_nodes
+        found: list[np.ndarray] = []
+        while len(found) < prunable:
+            if not found:
+                mask = file.read("nodes/split", dtype=np.uint8) == SPLITS["train"]
+                labels = file.read("nodes/labels")
+                mask &= labels >= 0 if labels.ndim == 1 else True
+            else:
+                mask = found[-1].copy()
+                for first in range(0, nodes, SLAB_ROWS):
+                    indptr, spans = read_indptr(file, "topology", [(first, min(nodes, first + SLAB_ROWS))])
+                    rows = edge_rows(indptr, 0, int(indptr[-1]))
+                    mask[np.asarray(file.read("topology/indices", spans))[found[-1][first + rows]]] = True
+            if np.count_nonzero(mask) > worthwhile[len(worthwhile) - 1 - len(found)] * nodes:
+                break
+            found.append(mask)
+        return found
+
+    def layers(
+        self, shares: Shares, keeps_input: bool, worthwhile: Sequence[float], prunable: int
+    ) -> dict[tuple[int | None, str], HaloCounts]:
+        """{(layer, direction): HaloCounts} of the layers that compute some rows only; see graph/pruning.py."""
+        sets, found = self.needed(worthwhile, prunable), dict[tuple[int | None, str], HaloCounts]()
+        for back, outputs in enumerate(sets):
+            layer = len(worthwhile) - 1 - back
+            inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else np.ones_like(outputs)
+            whole = layer == 0 and keeps_input
+            halo = (shares.inward, shares.outward) if whole else self.halo(inputs, outputs)
+            found[layer, "inward"], found[layer, "outward"] = halo
+        return found
+
+    def halo(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[HaloCounts, HaloCounts]:
+        """(inward, outward) HaloCounts of the edges from nodes in inputs to nodes in outputs: bool (n,)."""
+        inward, outward = _Pairs(self.ranks), _Pairs(self.ranks)
+        suffix = "" if self.file.meta.undirected else "_out"
+        for rank in range(self.ranks):
+            ranges = self.ownership.ranges(rank)
+            mine = np.concatenate([np.arange(*each) for each in ranges]) if ranges else np.zeros(0, np.int64)
+            for name, pairs, rows_in, columns_in in (("", inward, outputs, inputs), (suffix, outward, inputs, outputs)):
+                for _, indices, owner, rows in self._edges(name, rank, ranges):
+                    taken = (owner != rank) & rows_in[mine[rows]] & columns_in[indices]
+                    pairs.add(rank, owner[taken], indices[taken])
+        return inward.counts(), outward.counts()
+
+    def _directions(self, *columns: object) -> Iterator[tuple]:
+        own, remote, own_out, remote_out, inward, outward = columns
+        yield "", own, remote, inward
+        if not self.file.meta.undirected:
+            yield "_out", own_out, remote_out, outward
+
+    def _edges(self, suffix: str, rank: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, ...]]:
+        if not ranges:
+            return
+        indptr, spans = read_indptr(self.file, f"topology{suffix}", ranges)
+        indices = np.asarray(self.file.read(f"topology{suffix}/indices", spans))
+        owner, _ = self.ownership.locate(indices)
+        yield indptr, indices, owner, edge_rows(indptr, 0, len(indices))
+
+
+class _Pairs:
+    """Collects the different nodes that each rank receives, by the rank that they come from."""
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks, self._found = ranks, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+
+    def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray) -> None:
+        _, first = np.unique(nodes, return_index=True)
+        rows = np.bincount((rank - owner[first].astype(np.int64)) % self._ranks, minlength=self._ranks)
+        offsets = np.flatnonzero(rows)
+        self._found.append((np.full(len(offsets), rank), offsets, rows[offsets]))
+
+    def counts(self) -> HaloCounts:
+        parts = zip(*self._found) if self._found else [[np.zeros(0, np.int64)]] * 3
+        return HaloCounts(self._ranks, *(np.concatenate(part) for part in parts))
+
+
+def _sparse(file: GraphFile) -> bool:
+    return file.meta.sparse_features
+
+
+def _degrees(file: GraphFile) -> np.ndarray:
+    """int64, in-degrees of at most SAMPLE nodes, drawn in stretches from all over the file."""
+    nodes = file.meta.num_nodes
+    stretch = max(1, SAMPLE // 256)
+    firsts = np.unique(np.linspace(0, max(0, nodes - stretch), 256, dtype=np.int64))
+    found = [
+        np.diff(file.read("topology/indptr", [(int(first), min(nodes, int(first) + stretch) + 1)], np.int64))
+        for first in firsts
+    ]
+    return np.concatenate(found)

@@ -1,0 +1,88 @@
+"""Bytes and messages of an epoch, exactly: from what streams are used for, and what each rank receives from each.
+
+Rounds and turns are cut by the functions that cut them in a run (exchange/rounds.py, exchange/buffers.py).
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcgnn.estimate.shares import HaloCounts
+from hpcgnn.estimate.trial import Place
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.rounds import coalesce, merge
+from hpcgnn.exchange.stream import Use
+from hpcgnn.exchange.wire import Form
+
+
+@dataclass
+class Traffic:
+    """Of one kind. bytes, messages: int64 (P,), sent by each rank. turns: how often all ranks wait for each other's
+    rows.
+    """
+
+    bytes: np.ndarray
+    messages: np.ndarray
+    turns: int = 0
+
+
+def halo_traffic(
+    uses: Mapping[Place, Counter[Use]], halos: Mapping[Place, HaloCounts], row_bytes: int, limit: int
+) -> dict[str, Traffic]:
+    """{kind: Traffic}. row_bytes: of the widest row; limit: bytes of the halo buffers."""
+    found: dict[str, Traffic] = {}
+    for place, used in uses.items():
+        halo = halos[place]
+        rounds = halo.rounds(_cap(row_bytes, limit))
+        if place[0] is not None:  # a share's rounds are at most as long as the longest of the whole halo
+            whole = halos[None, place[1]]
+            rounds = halo.rounds(max(1, _longest(whole.rounds(_cap(row_bytes, limit)))))
+        for use, times in used.items():
+            kind = found.setdefault(use.kind, Traffic(*(np.zeros(halo.ranks, np.int64) for _ in range(2))))
+            offsets, starts, turns = _segments(rounds, _turn_cap(use, limit, _longest(rounds)))
+            there, back = _messages(halo, offsets, starts)
+            kind.turns += times * turns
+            if use.rows.row_bytes:
+                kind.bytes += times * use.rows.row_bytes * halo.sent
+                kind.messages += times * there
+            if use.back is not None:
+                kind.bytes += times * use.back.row_bytes * halo.received
+                kind.messages += times * back
+    return found
+
+
+def _cap(row_bytes: int, limit: int) -> int:
+    return max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
+
+
+def _longest(rounds: list) -> int:
+    return max((sum(each.stop - each.start for each in round_) for round_ in rounds), default=0)
+
+
+def _turn_cap(use: Use, limit: int, longest: int) -> int:
+    """Rows of a turn, as Stream has it."""
+    back = use.back or Form(0, 0, use.rows.dtype, use.rows.dtype)
+    summed = back.width * back.dtype.itemsize if back.narrow else 0
+    widened = max(use.rows.widened_bytes, back.widened_bytes)
+    return HaloBuffers(limit).cap(use.rows.message_bytes(1), back.message_bytes(1), summed, widened, longest)
+
+
+def _segments(rounds: list, cap: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """(ring offset, first row) of the segments of all turns, and how many turns there are."""
+    groups = coalesce(rounds, cap)
+    merged = [merge(each for index in group for each in rounds[index]) for group in groups]
+    segments = [(each.offset, each.start) for turn in merged for each in turn]
+    offsets, starts = np.array(segments, np.int64).reshape(-1, 2).T
+    return offsets, starts, len(groups)
+
+
+def _messages(halo: HaloCounts, offsets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """int64 (P,) twice: the messages with rows that each rank sends, and those that it sends back."""
+    size = 1 + int(max(halo.rows.max(initial=0), starts.max(initial=0)))
+    keys = np.sort(offsets * size + starts)
+    first = np.searchsorted(keys, halo.offset * size)
+    counts = np.searchsorted(keys, halo.offset * size + halo.rows) - first
+    sender = (halo.receiver - halo.offset) % halo.ranks
+    return tuple(np.bincount(who, counts, halo.ranks).astype(np.int64) for who in (sender, halo.receiver))

@@ -1,0 +1,210 @@
+"""The real program on a small copy of a rank: one epoch to begin with, one that is looked at, one evaluation.
+
+What it holds is counted as in a profile of memory (train/account.py), what it sends by the streams and the ledger, and
+what it computes by the calls of kernels and of torch's operations.
+"""
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hpcgnn import kernels
+from hpcgnn.config import Config
+from hpcgnn.estimate.copy import Size, make_copy
+from hpcgnn.estimate.ghost import GhostCommunicator
+from hpcgnn.estimate.operations import Operation, of_kernel, of_torch
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.stream import Stream, Use
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.pruning import WORTHWHILE
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.train.account import held_bytes, make_account
+from hpcgnn.train.clock import unwatched
+from hpcgnn.train.epochs import costs_of_epoch
+from hpcgnn.train.live_tensors import LiveTensors
+from hpcgnn.train.loop import Trainer
+from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory
+from hpcgnn.train.toy import toy_step
+
+#: (the layer whose share of the graph rows go along, None for all of it; 'inward' or 'outward').
+Place = tuple[int | None, str]
+#: Told of an operation, its amounts and its seconds.
+Add = Callable[[Operation, tuple[float, float], float], None]
+
+
+@dataclass
+class Trial:
+    """What a copy took.
+
+    account: {phase: {item: bytes}}, see train/account.py. loaded: bytes of the graph, before the trainer is made. uses:
+    {(layer or None, direction): {Use: times}} of streams in one epoch. sent: {kind: (messages, bytes)} of the ledger.
+    work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds}.
+    evaluation: uses, sent and work of one evaluation. halo: {place: rows} as uses. prunable, worthwhile: see
+    graph/pruning.py; nothing where the schedule does not prune. parameters: numbers.
+    """
+
+    account: dict[str, dict[str, int]] = field(default_factory=dict)
+    loaded: int = 0
+    uses: dict[Place, Counter[Use]] = field(default_factory=dict)
+    sent: dict[str, tuple[int, int]] = field(default_factory=dict)
+    work: dict[Operation, np.ndarray] = field(default_factory=dict)
+    seconds: dict[Operation, float] = field(default_factory=dict)
+    evaluation: "Trial | None" = None
+    halo: dict[Place, int] = field(default_factory=dict)
+    prunable: int = 0
+    worthwhile: list[float] = field(default_factory=list)
+    parameters: int = 0
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is tried out: a model and a configuration. row_bytes: of the widest row that is exchanged."""
+
+    spec: ModelSpec
+    config: Config
+    multi_label: bool
+    row_bytes: int
+
+    @classmethod
+    def of(cls, spec: ModelSpec, config: Config, multi_label: bool) -> "Experiment":
+        """With the width of rows that a toy graph shows."""
+        return cls(spec, config, multi_label, toy_step(spec, config, multi_label))
+
+    @property
+    def limit(self) -> int:
+        """Bytes of the halo buffers."""
+        return int(self.config.schedule.halo_buffer * 2**20)
+
+    def trainer(self, size: Size, degrees: np.ndarray, factor: float = 1.0, profiled: bool = False) -> "Prepared":
+        """A Trainer on a copy of so much of a rank of this size. degrees: of a sample of nodes."""
+        buffers = HaloBuffers(max(round(self.limit * factor), 8 * self.row_bytes))
+        buffers.declare(max(1, self.row_bytes))
+        cap, comm = max(1, buffers.cap(buffers.widest_row)), GhostCommunicator(size.ranks)
+        model, wanted = MODELS[self.spec.model], self.config.data.self_loops
+        loops = model.self_loops if wanted == "auto" else wanted
+        edges = model.edges(self.spec)
+        local = make_copy(size.scaled(factor), degrees, self.spec, self.multi_label, cap, loops, edges, comm)
+        profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors(buffers.arena)) if profiled else None
+        loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
+        trainer = Trainer(local, self.spec, self.config, comm, buffers, profile or unwatched)
+        return Prepared(trainer, local, profile, loaded + local.original_id.nbytes)
+
+    def try_out(self, size: Size, degrees: np.ndarray, factor: float = 1.0) -> Trial:
+        """The Trial of a copy of so much of a rank of this size."""
+        prepared = self.trainer(size, degrees, factor, profiled=True)
+        trainer, local, profile = prepared.trainer, prepared.local, prepared.profile
+        assert profile is not None
+        trainer.step(0)
+        with looking(trainer, local) as found:
+            trainer.step(1)
+        with looking(trainer, local) as closing:
+            costs_of_epoch(trainer)
+        for kind, (messages, sent) in closing.sent.items():
+            before = found.sent.get(kind, (0, 0))
+            found.sent[kind] = before[0] + messages, before[1] + sent
+        with looking(trainer, local) as found.evaluation:
+            trainer.evaluate()
+        found.account, found.loaded = make_account(trainer, local, profile), prepared.loaded
+        found.parameters = sum(p.numel() for p in trainer.model.parameters())
+        for layer, share in [(None, local), *enumerate(trainer.shares)]:
+            if share is not None:
+                found.halo[layer, "inward"] = share.inward.plan.num_halo
+                found.halo[layer, "outward"] = share.outward.plan.num_halo
+        if trainer.schedule.prunes:
+            found.prunable = getattr(trainer.model, "prunable_layers", 0)
+            found.worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in trainer.model.convs]
+        return found
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A Trainer, its graph, the profile of its memory, if there is one, and the bytes of the graph."""
+
+    trainer: Trainer
+    local: LocalGraph
+    profile: MemoryProfile | None
+    loaded: int
+
+
+@contextlib.contextmanager
+def looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
+    """A Trial of what the body does: uses, sent, work and seconds."""
+    found, before = Trial(), _uses(trainer)
+    trainer.comm.ledger.take()
+
+    def add(operation: Operation, amounts: tuple[float, ...], seconds: float) -> None:
+        found.work[operation] = found.work.get(operation, 0) + np.array([1.0, *amounts])
+        found.seconds[operation] = found.seconds.get(operation, 0.0) + seconds
+
+    with kernels.watched(_Recorder(add)), _TorchOperations(add):
+        yield found
+    found.sent = {kind: (each.messages, each.bytes_sent) for kind, each in trainer.comm.ledger.take().items()}
+    for stream, uses in _uses(trainer).items():
+        place = _place(stream, trainer, local)
+        used = uses - before.get(stream, Counter())
+        if place is not None and used:
+            found.uses[place] = found.uses.get(place, Counter()) + used
+
+
+def _uses(trainer: Trainer) -> dict[Stream[Any], Counter[Use]]:
+    return {each: each.uses.copy() for each in trainer.buffers.streams if isinstance(each, Stream)}
+
+
+def _place(stream: Stream[Any], trainer: Trainer, local: LocalGraph) -> Place | None:
+    """(the layer whose share of the graph a stream goes along, None for all of it; its direction)."""
+    for layer, share in [(None, local), *enumerate(trainer.shares)]:
+        for name in ("inward", "outward"):
+            if share is not None and getattr(share, name).plan is stream.plan:
+                return layer, name
+    return None
+
+
+class _Recorder:
+    """The watch of kernels."""
+
+    def __init__(self, add: Add) -> None:
+        self._add = add
+
+    @contextlib.contextmanager
+    def __call__(self, name: str, arguments: tuple[Any, ...]) -> Iterator[None]:
+        told = of_kernel(name, arguments)
+        with torch.utils._python_dispatch._disable_current_modes():
+            start = time.thread_time()
+            yield
+            self._add(*told, time.thread_time() - start)
+
+
+class _TorchOperations(TorchDispatchMode):
+    """Tells of torch's operations that read or write numbers."""
+
+    def __init__(self, add: Add) -> None:
+        super().__init__()
+        self._add = add
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """See LiveTensors."""
+        return False
+
+    def __torch_dispatch__(
+        self,
+        operation: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        start = time.thread_time()
+        result = operation(*args, **(kwargs or {}))
+        seconds = time.thread_time() - start
+        told = of_torch(operation, args, result)
+        if told is not None:
+            self._add(*told, seconds)
+        return result
