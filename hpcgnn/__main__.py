@@ -1,4 +1,4 @@
-"""The command line: `hpcgnn train`, `hpcgnn evaluate`, `hpcgnn report` and `hpcgnn doctor`.
+"""The command line: `hpcgnn train`, `evaluate`, `report`, `estimate`, `bench` and `doctor`.
 
 Sub-commands name one function each. torch is imported only after the allocator and the waiting policy of OpenMP are
 set, for both are read when its libraries load.
@@ -16,6 +16,7 @@ from hpcgnn.arguments import about_unknown, real, whole
 from hpcgnn.config import SECTION_OF, SECTIONS, Choices, make_config, read_toml
 from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.estimate.arguments import add_bench, add_estimate
 from hpcgnn.report import command as report_command
 
 # Commands that read files only and must run where neither torch nor MPI is installed.
@@ -95,6 +96,7 @@ def build_parser(choices: Choices | None) -> Parser:
     report_command.add_arguments(report)
     report.set_defaults(process=process_report)
     _add_evaluate(commands, choices)
+    _add_estimate(commands, choices)
     doctor = commands.add_parser(
         "doctor",
         help="check this installation and machine; say what is wrong and how to mend it",
@@ -150,6 +152,22 @@ def _add_evaluate(commands: "argparse._SubParsersAction[Parser]", choices: Choic
     for declared in (f for kind in SECTIONS.values() for f in fields(kind) if f.name in EVALUATION_OPTIONS):
         _add_option(evaluate, declared, choices)
     evaluate.set_defaults(process=process_evaluate)
+
+
+def _add_estimate(commands: "argparse._SubParsersAction[Parser]", choices: Choices | None) -> None:
+    estimate = commands.add_parser(
+        "estimate", allow_abbrev=False, help="what a job will take on any number of ranks: memory, messages, time"
+    )
+    add_estimate(estimate, _rank_counts)
+    estimate.add_argument("--config", metavar="FILE.toml", help="read options from this file, as for `hpcgnn train`")
+    for section, kind in SECTIONS.items() if choices is not None else ():
+        group = estimate.add_argument_group(section)
+        for declared in fields(kind):
+            _add_option(group, declared, choices)
+    estimate.set_defaults(process=process_estimate)
+    bench = commands.add_parser("bench", allow_abbrev=False, help="measure a machine for estimates")
+    add_bench(bench)
+    bench.set_defaults(process=process_bench)
 
 
 def _add_option(group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None) -> None:
@@ -221,6 +239,27 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
         return _dry_run(arguments.dry_run, lambda: check_training(config, arguments.dry_run, **remarks))
     with_advice = advising(lambda session: train(config, session, **remarks), config)
     return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
+
+
+def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
+    """Say what a job will take."""
+    from hpcgnn.estimate.command import estimate
+
+    filed, typed = read_toml(arguments.config) if arguments.config else {}, _options(arguments)
+    given = {**filed, **typed}
+    if arguments.stats and typed.get("graph"):
+        raise ConfigError("expected --graph or --stats, got both; leave one out")
+    if arguments.stats:
+        given["graph"] = "--stats"
+    return estimate(make_config(given, choices, arguments.config or "the command line"), arguments)
+
+
+def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:
+    """Measure the machine on the ranks it was started on."""
+    from hpcgnn.comm.launch import run
+    from hpcgnn.estimate.command import bench
+
+    return run(lambda session: bench(session, choices, arguments.output, arguments.name))
 
 
 def process_report(arguments: argparse.Namespace, choices: Choices | None) -> int:

@@ -72,8 +72,8 @@ def make_copy(
     keep_edges: bool,
     comm: GhostCommunicator,
 ) -> LocalGraph:
-    """The LocalGraph of a rank of this size. degrees: int, of a sample of nodes, by which edges are dealt to rows. Other
-    arguments as of `load_local_graph`.
+    """The LocalGraph of a rank of this size. degrees: int, of a sample of nodes, by which edges are dealt to rows.
+    Other arguments as of `load_local_graph`.
     """
     draw = np.random.default_rng(_SEED)
     n = size.nodes
@@ -110,7 +110,7 @@ def make_copy(
         num_classes=spec.classes,
         multi_label=multi_label,
         node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
-        compact=None if spec.sparse_input else agree_on_compact(features, inward.plan, comm),
+        compact=None if isinstance(features, SparseRows) else agree_on_compact(features, inward.plan, comm),
     )
 
 

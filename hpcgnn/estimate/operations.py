@@ -21,6 +21,8 @@ class Operation(NamedTuple):
     depth: int = 0
 
 
+#: Kernels whose unit is an edge, for which a row is read at random. That of products is a row, that of others a number.
+EDGE_KERNELS = {"gather", "gather_largest", "gather_matching", "attend_forward", "attend_backward"}
 #: An Operation and what is added to its amounts besides one call: rows, and edges or bytes.
 Told = tuple[Operation, tuple[float, float]]
 # Operations of torch that only look at memory another way.
@@ -54,7 +56,7 @@ def _pack(name: str, arguments: tuple[Any, ...]) -> Told:
 
 
 def _attend(name: str, arguments: tuple[Any, ...]) -> Told:
-    """attend_forward(y, …, source, indptr, indices, heads, …), attend_backward(gz, …, remote, indptr, indices, heads)."""
+    """attend_forward(y, …, indptr, indices, heads, …), attend_backward(gz, …, indptr, indices, heads, …)."""
     indptr, heads = arguments[5], arguments[7]
     columns = arguments[0].shape[1]
     return Operation(name, _type(arguments[0]), columns, heads), (len(indptr) - 1, int(indptr[-1] - indptr[0]))

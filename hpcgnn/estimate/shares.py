@@ -72,7 +72,8 @@ class Shares:
     nodes; train: nodes of the training split; outer: nodes with an edge from or to another rank; own, remote: in-edges
     from own nodes and from others'. own_out, remote_out: out-edges likewise. inward, outward: HaloCounts of the
     directions, the same for an undirected graph. degrees: in-degrees of a sample of all nodes. entries: stored features
-    of a node in the mean, where features are sparse. val: share of the validation nodes.
+    of a node in the mean, where features are sparse. locality: (rows (m,), shares (m,)) rising and falling: so large is
+    the share of edges whose source is not among that many different sources before it.
     """
 
     nodes: np.ndarray
@@ -86,6 +87,7 @@ class Shares:
     outward: HaloCounts
     degrees: np.ndarray
     entries: float = 0.0
+    locality: tuple[np.ndarray, np.ndarray] = (np.array([1.0]), np.array([1.0]))
 
     @property
     def ranks(self) -> int:
@@ -118,7 +120,7 @@ class Counter:
             ranges = self.ownership.ranges(rank)
             there = np.zeros(int(self.ownership.counts[rank]), bool)
             for suffix, mine, others, pairs in self._directions(own, remote, own_out, remote_out, inward, outward):
-                for indptr, indices, owner, rows in self._edges(suffix, rank, ranges):
+                for indices, owner, rows in self._edges(suffix, rank, ranges):
                     away = owner != rank
                     there[rows[away]] = True
                     others[rank] += int(np.count_nonzero(away))
@@ -128,13 +130,28 @@ class Counter:
             if ranges:
                 train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
             beat()
-        counted = inward.counts()
+        counted, largest = inward.counts(), int(self.ownership.counts.argmax())
         entries = file.shape("nodes/features_csr/indices")[0] / max(1, file.meta.num_nodes) if _sparse(file) else 0.0
         return Shares(
             *(self.ownership.counts, train, outer, own, remote, own_out, remote_out),
             *(counted, counted if file.meta.undirected else outward.counts()),
-            *(_degrees(file), entries),
+            degrees=_degrees(file),
+            entries=entries,
+            locality=self._locality(largest),
         )
+
+    def _locality(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
+        """See Shares: from stretches of the own edges of a rank, each twice as long as the one before."""
+        rows, shares = [1.0], [1.0]
+        for indices, owner, _ in self._edges("", rank, self.ownership.ranges(rank)):
+            own, length = indices[owner == rank], 256
+            while len(own) and length < 2 * len(own):
+                firsts = np.linspace(0, max(0, len(own) - length), 8 if length < len(own) else 1, dtype=np.int64)
+                different = np.mean([len(np.unique(own[first : first + length])) for first in firsts])
+                rows.append(max(rows[-1], float(different)))
+                shares.append(min(shares[-1], float(different) / min(length, len(own))))
+                length *= 2
+        return np.array(rows), np.array(shares)
 
     def needed(self, worthwhile: Sequence[float], prunable: int) -> list[np.ndarray]:
         """bool (n,) in the order of the file: the nodes that the last layers compute in training, the last first; see
@@ -179,7 +196,7 @@ class Counter:
             ranges = self.ownership.ranges(rank)
             mine = np.concatenate([np.arange(*each) for each in ranges]) if ranges else np.zeros(0, np.int64)
             for name, pairs, rows_in, columns_in in (("", inward, outputs, inputs), (suffix, outward, inputs, outputs)):
-                for _, indices, owner, rows in self._edges(name, rank, ranges):
+                for indices, owner, rows in self._edges(name, rank, ranges):
                     taken = (owner != rank) & rows_in[mine[rows]] & columns_in[indices]
                     pairs.add(rank, owner[taken], indices[taken])
         return inward.counts(), outward.counts()
@@ -196,7 +213,7 @@ class Counter:
         indptr, spans = read_indptr(self.file, f"topology{suffix}", ranges)
         indices = np.asarray(self.file.read(f"topology{suffix}/indices", spans))
         owner, _ = self.ownership.locate(indices)
-        yield indptr, indices, owner, edge_rows(indptr, 0, len(indices))
+        yield indices, owner, edge_rows(indptr, 0, len(indices))
 
 
 class _Pairs:

@@ -40,7 +40,8 @@ def halo_traffic(
             whole = halos[None, place[1]]
             rounds = halo.rounds(max(1, _longest(whole.rounds(_cap(row_bytes, limit)))))
         for use, times in used.items():
-            kind = found.setdefault(use.kind, Traffic(*(np.zeros(halo.ranks, np.int64) for _ in range(2))))
+            empty = np.zeros(halo.ranks, np.int64)
+            kind = found.setdefault(use.kind, Traffic(empty.copy(), empty.copy()))
             offsets, starts, turns = _segments(rounds, _turn_cap(use, limit, _longest(rounds)))
             there, back = _messages(halo, offsets, starts)
             kind.turns += times * turns
@@ -85,4 +86,5 @@ def _messages(halo: HaloCounts, offsets: np.ndarray, starts: np.ndarray) -> tupl
     first = np.searchsorted(keys, halo.offset * size)
     counts = np.searchsorted(keys, halo.offset * size + halo.rows) - first
     sender = (halo.receiver - halo.offset) % halo.ranks
-    return tuple(np.bincount(who, counts, halo.ranks).astype(np.int64) for who in (sender, halo.receiver))
+    there, back = (np.bincount(who, counts, halo.ranks).astype(np.int64) for who in (sender, halo.receiver))
+    return there, back

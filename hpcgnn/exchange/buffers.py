@@ -22,8 +22,8 @@ class HaloBuffers:
     """limit: bytes for all buffers together. nbytes: what has been needed, and therefore allocated, so far.
 
     widest_row: bytes of the widest row that was declared, with a third of what it takes to return something for it
-    and to widen it. arena: the rank's other large memory, for the operators that work from these buffers. streams: those
-    that have cut something from the memory, and are there still.
+    and to widen it. arena: the rank's other large memory, for the operators that work from these buffers. streams:
+    those that have cut something from the memory, and are there still.
     """
 
     def __init__(self, limit: int) -> None:

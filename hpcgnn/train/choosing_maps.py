@@ -38,6 +38,12 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
     return name, comm.broadcast_array(found, length, np.int32)
 
 
+def map_of_one_process(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarray]:
+    """What `choose_map` gives the ranks of a job, for who is none of them."""
+    name, found = find_map(file, config, ranks)
+    return name, _made(file, file.cluster_graph(), ranks, config.run.seed % 2**31) if found is None else found
+
+
 def _made(file: GraphFile, graph: Csr, ranks: int, seed: int) -> np.ndarray:
     """A map that balances nodes and in-edges, as `partition` makes it by default: int32 (K,)."""
 

@@ -21,7 +21,7 @@ FLOORS = [
     ["nn"],
     ["schedules"],
     ["train"],
-    ["doctor"],
+    ["doctor", "estimate"],
     ["__main__"],
 ]
 MAY_IMPORT = {

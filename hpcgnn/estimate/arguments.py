@@ -1,0 +1,98 @@
+"""The options of `hpcgnn estimate` and `hpcgnn bench`, and how their words are read. Imports no torch."""
+
+import argparse
+from typing import NamedTuple
+
+DESCRIPTION = """\
+What a job will take on any number of ranks, before it is queued: the memory of the largest rank by part, bytes and
+messages, seconds of an epoch and node-hours; and how few ranks will do.
+
+    hpcgnn estimate --graph graph.h5 --ranks 1,2,4,8,16 --model sage --layers 3 --hidden 256
+    hpcgnn estimate --graph graph.h5 --ranks 32,64,128 --machine jobs/machines/NAME.toml --model gat --json out.json
+    hpcgnn estimate --stats 111e6,3.2e9,128,172,2.3 --ranks 32,64,128 --machine … --model sage --norm batch
+
+From a graph file halo rows are counted for the very map that training would use, so bytes and messages are exact.
+From --stats they follow from what is said of cut edges and degrees. Memory and work come from the real program: it runs
+an epoch on two small copies of a rank, and what it takes grows in a straight line with them; so every model, schedule
+and option has its estimate. Seconds need a machine file: measure a node with `mpiexec -n CORES hpcgnn bench machine -o
+FILE`. One process, no MPI."""
+
+
+class Stats(NamedTuple):
+    """A graph by numbers. edges: directed ones; exponent: of the degrees' power law, 0 for equal degrees."""
+
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    exponent: float = 0.0
+
+
+def read_stats(text: str) -> Stats:
+    """`nodes,edges,features,classes[,exponent]`."""
+    try:
+        values = [float(word) for word in text.split(",")]
+        if len(values) not in (4, 5) or min(values[:4]) < 1:
+            raise ValueError
+        stats = Stats(*(int(value) for value in values[:4]), *values[4:])
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected nodes,edges,features,classes[,exponent], such as 111e6,3.2e9,128,172,2.3, got {text!r}"
+        ) from None
+    if len(values) == 5 and not 1 < stats.exponent < 10:
+        raise argparse.ArgumentTypeError(f"expected an exponent between 1 and 10, such as 2.3, got {values[4]:g}")
+    return stats
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, got {text!r}")
+    return value
+
+
+def add_estimate(parser: argparse.ArgumentParser, ranks: object) -> None:
+    """Declare `hpcgnn estimate`, besides the options of training. ranks: reads a list of numbers of ranks."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = DESCRIPTION
+    own = parser.add_argument_group("estimate")
+    own.add_argument(
+        "--stats",
+        type=read_stats,
+        metavar="N,E,F,C[,A]",
+        help="instead of --graph: nodes, directed edges, features, classes, and the exponent of the degrees' power law "
+        "(left out: all nodes have the same degree)",
+    )
+    own.add_argument(
+        "--cut-share",
+        type=share,
+        default=0.3,
+        metavar="X",
+        help="with --stats: share of the edges between ranks on very many ranks; on P ranks it is X (1 - 1/P) "
+        "(default: 0.3)",
+    )
+    own.add_argument(
+        "--train-share", type=share, default=0.1, metavar="X", help="with --stats: training nodes (default: 0.1)"
+    )
+    own.add_argument("--ranks", type=ranks, required=True, metavar="P[,P]", help="numbers of ranks, such as 1,2,4,8")  # type: ignore[arg-type]
+    own.add_argument("--machine", metavar="FILE.toml", help="how fast the nodes are; without it there are no seconds")
+    own.add_argument(
+        "--ranks-per-node", type=int, metavar="N", help="ranks on a node (default: as the machine file has it)"
+    )
+    own.add_argument("--json", metavar="FILE", help="write the estimate: a list with an object per number of ranks")
+    own.add_argument("--plot", metavar="FILE.png", help="draw memory and seconds over the number of ranks")
+
+
+def add_bench(parser: argparse.ArgumentParser) -> None:
+    """Declare `hpcgnn bench`."""
+    parser.description = (
+        "Measure this machine for `hpcgnn estimate`: gathers, products, torch's operations, messages. Start it as "
+        "training is started, with as many ranks on a node: mpiexec -n 16 hpcgnn bench machine -o node.toml"
+    )
+    parser.add_argument("what", choices=["machine"], help="what is measured")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE.toml", help="the machine file to be written")
+    parser.add_argument("--name", default="", help="of the kind of machine (default: the host's)")

@@ -1,0 +1,82 @@
+"""Shares of a graph of which only a few numbers are known.
+
+All ranks are alike. Sources of cut edges are drawn by their degrees, so hubs are wanted everywhere and count once for
+each rank.
+"""
+
+import numpy as np
+
+from hpcgnn.estimate.arguments import Stats
+from hpcgnn.estimate.shares import SAMPLE, HaloCounts, Shares
+from hpcgnn.graphfile.schema import GraphMeta
+
+
+def assumed_meta(stats: Stats) -> GraphMeta:
+    """What the file of such a graph would say of it: undirected, dense features, one label for a node."""
+    return GraphMeta(
+        num_nodes=stats.nodes,
+        num_edges=stats.edges,
+        num_clusters=stats.nodes,
+        num_classes=stats.classes,
+        num_features=stats.features,
+        num_self_loops=0,
+        undirected=True,
+        multi_label=False,
+        sparse_features=False,
+        weighted=False,
+        typed=False,
+        uuid="",
+        source="--stats",
+        seed=0,
+        versions={},
+        num_edge_types=0,
+        num_node_types=0,
+        type_names={},
+    )
+
+
+def assumed_shares(stats: Stats, ranks: int, cut_share: float, train_share: float) -> Shares:
+    """The Shares of a balanced map that cuts so many of the edges."""
+    degrees = _degrees(stats)
+    nodes, edges = stats.nodes / ranks, stats.edges / ranks
+    cut = cut_share * (1 - 1 / ranks)
+    remote = edges * cut
+    # A node of degree d is the source of a cut edge into this rank with the chance of d among all.
+    others = stats.nodes - nodes
+    chance = remote * degrees / max(1.0, float(degrees.mean()) * max(1.0, others))
+    received = min(remote, others * float(np.mean(-np.expm1(-chance))))
+    outer = nodes * float(np.mean(-np.expm1(degrees * np.log1p(-min(cut, 1 - 1e-9)))))
+
+    def each(value: float) -> np.ndarray:
+        return np.full(ranks, round(value), np.int64)
+
+    halo = _even(ranks, received)
+    own, far = each(edges - remote), each(remote)
+    stretch = np.geomspace(1.0, max(2.0, nodes), 16)
+    locality = stretch, np.linspace(1.0, 0.3, 16)
+    return Shares(
+        *(each(nodes), each(nodes * train_share), each(outer), own, far, own, far, halo, halo),
+        degrees=degrees.astype(np.int64),
+        locality=locality,
+    )
+
+
+def _even(ranks: int, received: float) -> HaloCounts:
+    """Every rank receives as much from each other."""
+    rows = received / max(1, ranks - 1)
+    receiver, offset = np.divmod(np.arange(ranks * (ranks - 1)), max(1, ranks - 1))
+    # Less than a row from each: some of them send one.
+    whole = np.full(len(receiver), int(rows)) + (((receiver + offset) * (rows % 1)) % 1 < rows % 1)
+    there = whole > 0
+    return HaloCounts(ranks, receiver[there], offset[there] + 1, whole[there].astype(np.int64))
+
+
+def _degrees(stats: Stats) -> np.ndarray:
+    """A sample with the right mean: equal, or by a power law."""
+    mean = stats.edges / stats.nodes
+    if not stats.exponent:
+        return np.full(SAMPLE, mean)
+    chance = (np.arange(SAMPLE) + 0.5) / SAMPLE
+    drawn = (1 - chance) ** (-1 / (stats.exponent - 1))
+    drawn = np.minimum(drawn, stats.nodes)
+    return drawn * (mean / drawn.mean())

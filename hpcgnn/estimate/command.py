@@ -1,0 +1,149 @@
+"""`hpcgnn estimate`: memory, messages and time of a job on any number of ranks; and `hpcgnn bench machine`."""
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Choices, Config
+from hpcgnn.errors import ConfigError
+from hpcgnn.estimate.assumed import assumed_meta, assumed_shares
+from hpcgnn.estimate.forecast import Forecast, Forecaster
+from hpcgnn.estimate.machine import Machine, read_machine
+from hpcgnn.estimate.measure import measure
+from hpcgnn.estimate.results import Place, as_values, draw, table
+from hpcgnn.estimate.seconds import seconds
+from hpcgnn.estimate.shares import Counter
+from hpcgnn.estimate.trial import Experiment
+from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graphfile.storage import GraphFile, replacing
+from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.train.choosing_maps import map_of_one_process
+from hpcgnn.train.job import check_lost_ranks, model_spec
+from hpcgnn.train.shortage import advice
+
+# What loading and starting MPI adds to a process that has torch, where no machine file says it.
+_MPI = 40 << 20
+
+
+def estimate(config: Config, arguments: argparse.Namespace) -> int:
+    """Print the table of an estimate, write what was asked for, and recommend a number of ranks."""
+    for path in filter(None, (arguments.json, arguments.plot)):
+        if not Path(path).absolute().parent.is_dir():
+            raise ConfigError(f"cannot write {path}: there is no directory {Path(path).parent}; make it first")
+    machine = None if arguments.machine is None else _machine(arguments, config)
+    rows, place = [], None
+    for forecast in forecasts(config, arguments):
+        place = place or _place(machine)
+        timed = None if machine is None else seconds(forecast, machine)
+        rows.append(as_values(forecast, timed, machine, place, config.optim.epochs))
+    assert place is not None
+    print(table(rows))
+    for line in _remarks(rows, config, machine, place, arguments):
+        print(line)
+    if arguments.json:
+        _write(arguments.json, json.dumps(rows, indent=1) + "\n")
+    if arguments.plot:
+        draw(rows, arguments.plot)
+    return 0
+
+
+def forecasts(config: Config, arguments: argparse.Namespace) -> Iterator[Forecast]:
+    """A Forecast for each number of ranks."""
+    with contextlib.ExitStack() as stack:
+        file = None if arguments.stats else stack.enter_context(GraphFile(config.data.graph))
+        if file is not None:
+            check_trainable(file)
+        meta = assumed_meta(arguments.stats) if file is None else file.meta
+        spec = model_spec(meta, config)
+        forecaster = Forecaster(Experiment.of(spec, config, meta.multi_label))
+        for ranks in tqdm(arguments.ranks, unit="estimate", leave=False, disable=not sys.stderr.isatty()):
+            check_lost_ranks(config, ranks)
+            if file is None:
+                stats = arguments.stats
+                yield forecaster.forecast(assumed_shares(stats, ranks, arguments.cut_share, arguments.train_share))
+                continue
+            counter = Counter(file, map_of_one_process(file, config, ranks)[1], ranks)
+            shares = counter.shares()
+            yield forecaster.forecast(
+                shares,
+                lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable),
+            )
+
+
+def _machine(arguments: argparse.Namespace, config: Config) -> Machine:
+    machine = read_machine(arguments.machine)
+    ranks, threads = arguments.ranks_per_node or machine.ranks, config.run.threads or machine.threads
+    if arguments.ranks_per_node and not config.run.threads:
+        threads = max(1, machine.cores // ranks)
+    return replace(machine, ranks=ranks, threads=threads)
+
+
+def _place(machine: Machine | None) -> Place:
+    if machine is None:
+        return Place(resident_bytes() + _MPI, None, None)
+    return Place(machine.libraries, machine.ranks, machine.memory)
+
+
+def _remarks(
+    rows: list[dict[str, Any]], config: Config, machine: Machine | None, place: Place, arguments: argparse.Namespace
+) -> Iterator[str]:
+    """What the table does not say by itself."""
+    if arguments.stats:
+        yield (
+            f"assumed: --cut-share {arguments.cut_share:g} of the edges between ranks, --train-share "
+            f"{arguments.train_share:g}, all ranks alike"
+        )
+    if not all(row["bytes_counted"] for row in rows):
+        yield "bytes of layers that compute some rows only follow from a small copy of the graph"
+    missing = sorted({name for row in rows for name in row.get("not_measured", ())})
+    if missing:
+        yield f"without a rate in {arguments.machine}: {', '.join(missing)}; their time is left out"
+    if machine is None or place.memory is None:
+        yield "no seconds and no recommendation: --machine FILE says what the nodes are like"
+        return
+    fitting = [row for row in rows if row["fits"]]
+    if not fitting:
+        yield f"none fits nodes of {place.memory / 2**30:.0f} GiB with {machine.ranks} ranks on each; {advice(config)}"
+        return
+    first = fitting[0]
+    cheapest = min(fitting, key=lambda row: row["node_hours"])
+    fastest = min(fitting, key=lambda row: row["epoch_seconds"]["median"])
+    yield (
+        f"fewest ranks that fit: {first['ranks']} on {first['nodes']} nodes of {machine.ranks} ranks × "
+        f"{machine.threads} threads, {first['node_bytes'] / 2**30:.1f} of {place.memory / 2**30:.1f} GiB"
+    )
+    yield (
+        f"fewest node-hours: {cheapest['ranks']} ranks, {cheapest['node_hours']:.3g} for {config.optim.epochs} epochs; "
+        f"shortest epoch: {fastest['ranks']} ranks, {fastest['epoch_seconds']['median']:.3g} s"
+    )
+
+
+def _write(path: str, text: str) -> None:
+    with replacing(path) as temporary:
+        Path(temporary).write_text(text, encoding="utf-8")
+
+
+def bench(session: Session, choices: Choices, output: str, name: str) -> None:
+    """`hpcgnn bench machine`: measure on all ranks of the session, and write the machine file. Collective."""
+    comm = session.comm
+    with comm.together("looking for a place for the machine file"):
+        if comm.rank == 0 and not Path(output).absolute().parent.is_dir():
+            raise ConfigError(f"cannot write {output}: there is no directory {Path(output).parent}; make it first")
+
+    def say(text: str) -> None:
+        if comm.rank == 0:
+            print(text, file=sys.stderr, flush=True)
+
+    machine = measure(session, choices, say)
+    with comm.together("writing the machine file", on_one=True):
+        if comm.rank == 0:
+            _write(output, replace(machine, name=name or machine.name).to_toml())
+            print(f"{output}: {machine.ranks} ranks × {machine.threads} threads on {machine.cores} cores", flush=True)

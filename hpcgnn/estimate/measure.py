@@ -1,0 +1,244 @@
+"""`hpcgnn bench machine`: how fast this machine does what training consists of, measured on all ranks at once.
+
+Reference models run on a made-up graph in every rank, by itself (with a GhostCommunicator), while the others do the
+same: cores share their memory's bandwidth, so a rate of one core alone would promise too much. Every kernel and every
+operation of torch is timed by processor time, on one thread.
+"""
+
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Choices, make_config
+from hpcgnn.estimate.copy import Direction, Size
+from hpcgnn.estimate.machine import Machine, Miss, Network, Rate
+from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
+from hpcgnn.estimate.trial import Experiment, looking
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.train.job import model_spec
+from hpcgnn.train.matmul import set_matmul
+
+NODES, DEGREE = 16_000, 12
+# {options} of models that between them use all kernels, at widths that span what is usual.
+MODELS: list[dict[str, object]] = [
+    {"model": model, "hidden": hidden // (4 if "heads" in others else 1), **others}
+    for model, widths, others in (
+        ("sage", (16, 64, 256), {}),
+        ("gcn", (64, 256), {"precision": "mixed"}),
+        ("gat", (16, 64, 256), {"heads": 4}),
+        ("rgcn", (64, 256), {}),
+        ("gin", (64,), {"norm": "batch"}),
+    )
+    for hidden in widths
+]
+ROW_BYTES = [16, 64, 256, 1024]
+EPOCHS = 2
+_EDGES = 1 << 18
+_MESSAGE, _MESSAGES = 1 << 20, 32
+
+
+def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> Machine:
+    """The Machine that the ranks run on. Collective. Rates are means over the ranks."""
+    comm = session.comm
+    libraries = resident_bytes()
+    torch.set_num_threads(1)
+    near, last, sharers = _caches()
+    miss = _misses(near, last, comm)
+    say("reading rows at random: measured")
+    amounts: dict[Operation, np.ndarray] = {}
+    seconds: dict[Operation, float] = {}
+    calls = beside = 0.0
+    for options in MODELS:
+        comm.barrier()
+        found_calls, found_beside = _run(_experiment(options, choices), amounts, seconds)
+        calls, beside = calls + found_calls, beside + found_beside
+        say(f"{' '.join(str(value) for value in options.values())}: measured")
+    call = beside / calls
+    rates = [Rate(*operation, _per_unit(operation, amounts[operation], seconds[operation])) for operation in amounts]
+    torch_calls, _, torch_bytes = amounts.pop(Operation("torch", ""))
+    mine = Machine(
+        name=platform.node(),
+        source=f"measured by `hpcgnn bench machine` with {comm.size} ranks on {platform.machine()}",
+        cores=len(os.sched_getaffinity(0)),
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        ranks=comm.size,
+        threads=session.threads,
+        near_cache=near,
+        last_cache=last,
+        sharers=sharers,
+        libraries=libraries,
+        call=call,
+        torch_call=call,
+        torch_byte=seconds[Operation("torch", "")] / torch_bytes,
+        second_thread=0.9,
+        network=_network(comm),
+        miss=miss,
+        rates=[rate for rate in rates if rate.name != "torch"],
+    )
+    return _mean(comm.allgather_object(mine))
+
+
+def _experiment(options: dict[str, object], choices: Choices) -> Experiment:
+    config = make_config({"graph": "none", "layers": 3, "dropout": 0.5, **options}, choices, "bench machine")
+    meta = GraphMeta(
+        num_nodes=NODES,
+        num_edges=NODES * DEGREE,
+        num_features=128,
+        num_classes=40,
+        num_clusters=1,
+        undirected=True,
+        multi_label=False,
+        weighted=False,
+        sparse_features=False,
+        typed=config.model.model == "rgcn",
+        num_self_loops=0,
+        uuid="",
+        source="",
+        seed=0,
+        versions={},
+        type_names={},
+        num_edge_types=3 if config.model.model == "rgcn" else 0,
+        num_node_types=0,
+    )
+    return Experiment.of(model_spec(meta, config), config, False)
+
+
+def _run(
+    experiment: Experiment, amounts: dict[Operation, np.ndarray], seconds: dict[Operation, float]
+) -> tuple[float, float]:
+    """Add what an experiment's operations take. Returns (calls of one epoch; the seconds that are in no operation)."""
+    set_matmul(experiment.config.run.matmul)
+    edges = NODES * DEGREE
+    half = Direction(edges // 2, edges // 2, NODES, NODES, NODES)
+    size = Size(2, NODES, NODES // 2, NODES * 3 // 4, half, None)
+    prepared = experiment.trainer(size, np.array([DEGREE]))
+    trainer = prepared.trainer
+    trainer.step(0)
+    plain, inside, calls = [], [], 0.0
+    for epoch in range(1, EPOCHS + 1):
+        start = time.thread_time()
+        trainer.step(epoch)
+        plain.append(time.thread_time() - start)
+        with looking(trainer, prepared.local) as found:
+            trainer.step(epoch + EPOCHS)
+        for operation, amount in found.work.items():
+            amounts[operation] = amounts.get(operation, 0) + amount
+            seconds[operation] = seconds.get(operation, 0.0) + found.seconds[operation]
+        inside.append(sum(found.seconds.values()))
+        calls = sum(float(amount[0]) for amount in found.work.values())
+    return calls, max(0.0, min(plain) - min(inside))
+
+
+def _per_unit(operation: Operation, amounts: np.ndarray, seconds: float) -> float:
+    return seconds / max(1.0, amounts[2] if operation.name in EDGE_KERNELS else amounts[1])
+
+
+def _misses(near: int, last: int, comm: Communicator) -> Miss:
+    """Seconds per row of gathers from matrices that fit the near cache, the last one, and neither."""
+    sizes = {"near": near // 2, "last": max(2 * near, last // (4 * comm.size)), "memory": 4 * last}
+    found: dict[str, list[float]] = {}
+    for level, size in sizes.items():
+        found[level] = []
+        for row_bytes in ROW_BYTES:
+            comm.barrier()
+            found[level].append(_gather_seconds(size, row_bytes))
+    return Miss(ROW_BYTES, **found)
+
+
+def _gather_seconds(size: int, row_bytes: int) -> float:
+    """Of each row that is read at random from a matrix of so many bytes."""
+    width, degree = row_bytes // 4, 16
+    x = torch.ones(max(2, size // row_bytes), width)
+    y = torch.empty(1024, width)
+    indptr = torch.arange(0, 1024 * degree + 1, degree)
+    draw = np.random.default_rng(0)
+    times = []
+    for _ in range(max(3, _EDGES // (1024 * degree) // max(1, row_bytes // 256))):
+        indices = torch.from_numpy(draw.integers(0, len(x), 1024 * degree, dtype=np.int32))
+        start = time.thread_time()
+        kernels.gather(y, x, indptr, indices)
+        times.append((time.thread_time() - start) / len(indices))
+    return float(np.median(times))
+
+
+def _network(comm: Communicator) -> Network:
+    """What messages between ranks take. On one node they go through its memory."""
+    if comm.size == 1:
+        return Network(1e-6, 1e10, 1.0, 1e-10, 1e-6)
+    before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+
+    def times(size: int) -> tuple[float, float]:
+        sent, received = torch.ones(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8)
+        comm.barrier()
+        start, used = time.perf_counter(), _processor()
+        for _ in range(_MESSAGES):
+            comm.exchange([(after, sent)], [(before, received)], "bench").finish()
+        return (time.perf_counter() - start) / _MESSAGES, (_processor() - used) / _MESSAGES
+
+    times(_MESSAGE)
+    latency, cpu = times(8)
+    seconds, cpu_long = times(_MESSAGE)
+    slower = max(1e-12, seconds - latency)
+    return Network(latency, _MESSAGE / slower * comm.size, 1.0, max(0.0, cpu_long - cpu) / _MESSAGE, cpu)
+
+
+def _processor() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _caches() -> tuple[int, int, int]:
+    """(bytes of the second level's cache, bytes of the last level's, how many cores share that)."""
+    found = sorted(_kernel_caches())
+    if not found:
+        return 1 << 20, 32 << 20, 8
+    return next((size for level, size, _ in found if level == 2), found[-1][1]), *found[-1][1:]
+
+
+def _kernel_caches() -> Iterator[tuple[int, int, int]]:
+    """(level, bytes, cores that share it) of the data caches of core 0."""
+    folder = "/sys/devices/system/cpu/cpu0/cache"
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        try:
+            level, size, kind, shared = (
+                open(f"{folder}/{name}/{item}").read().strip() for item in ("level", "size", "type", "shared_cpu_list")
+            )
+        except OSError:
+            continue
+        if kind != "Instruction":
+            unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
+            cores = sum(int(part.split("-")[-1]) - int(part.split("-")[0]) + 1 for part in shared.split(","))
+            yield int(level), int(size.rstrip("KM")) * unit, cores
+
+
+def _mean(machines: list[Machine]) -> Machine:
+    """The mean of what the ranks measured."""
+
+    def mean(values: Iterable[float]) -> float:
+        return float(np.mean(list(values)))
+
+    def means(columns: Iterable[Sequence[float]]) -> list[float]:
+        return [mean(column) for column in zip(*columns)]
+
+    first, misses = machines[0], [each.miss for each in machines]
+    near, last, memory = (means(getattr(each, level) for each in misses) for level in ("near", "last", "memory"))
+    by_shape = [{rate[:4]: rate.seconds for rate in each.rates} for each in machines]
+    rates = [rate._replace(seconds=mean(each[rate[:4]] for each in by_shape)) for rate in first.rates]
+    return replace(
+        first,
+        call=mean(each.call for each in machines),
+        torch_call=mean(each.torch_call for each in machines),
+        torch_byte=mean(each.torch_byte for each in machines),
+        miss=replace(first.miss, near=near, last=last, memory=memory),
+        rates=rates,
+    )

@@ -1,0 +1,158 @@
+"""An estimate as plain values, with the keys of `summary.json`, and as a table and a picture."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from hpcgnn.estimate.forecast import Forecast
+from hpcgnn.estimate.machine import Machine
+from hpcgnn.estimate.seconds import Seconds
+from hpcgnn.report.style import bar_styles, drawing, legend
+
+MIB = 2**20
+# Of a node's memory that is left to the system.
+SPARE = 0.05
+PARTS = {
+    "features": "features",
+    "structure": "structure",
+    "activations": "activations",
+    "gradients": "parameters, gradients, optimizer",
+    "halo_buffers": "halo buffers",
+    "libraries": "libraries",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job would run. libraries: bytes of a rank before it reads a graph; memory: bytes of a node, if known."""
+
+    libraries: int
+    ranks_per_node: int | None
+    memory: int | None
+
+
+def as_values(forecast: Forecast, timed: Seconds | None, machine: Machine | None, place: Place, epochs: int) -> dict:
+    """One number of ranks. Bytes in full; seconds on the machine, and None without one."""
+    shares, ranks = forecast.shares, forecast.shares.ranks
+    peak_max = place.libraries + forecast.largest.loaded + forecast.largest.growth
+    peak_mean = place.libraries + forecast.mean.loaded + forecast.mean.growth
+    per_node = min(ranks, place.ranks_per_node or ranks)
+    on_node = (per_node - 1) * peak_mean + peak_max
+    nodes = -(-ranks // per_node)
+    evaluation = sum(int(each.bytes.sum()) for each in forecast.evaluation.values())
+    values: dict[str, Any] = {
+        "ranks": ranks,
+        "nodes": nodes if place.ranks_per_node else None,
+        "training_growth_bytes": _spread(forecast.largest.growth, forecast.mean.growth, ranks),
+        "loaded_bytes": _spread(forecast.largest.loaded, forecast.mean.loaded, ranks),
+        "peak_rss_bytes": _spread(peak_max, peak_mean, ranks),
+        "libraries_rss_bytes": _spread(place.libraries, place.libraries, ranks),
+        "memory_parts": {
+            "max": _parts(forecast.largest.parts, peak_max),
+            "mean": _parts(forecast.mean.parts, peak_mean),
+        },
+        "node_bytes": on_node,
+        "fits": None if place.memory is None else on_node <= (1 - SPARE) * place.memory,
+        "halo_bytes_per_epoch": sum(int(each.bytes.sum()) for each in forecast.halo.values()),
+        "halo_messages_per_epoch": sum(int(each.messages.sum()) for each in forecast.halo.values()),
+        "allreduce_bytes_per_epoch": ranks * forecast.others.get("allreduce", (0, 0))[1],
+        "bytes_per_epoch": {
+            **{kind: int(each.bytes.sum()) for kind, each in forecast.halo.items()},
+            **{kind: ranks * size for kind, (_, size) in forecast.others.items()},
+        },
+        "messages_per_epoch": {
+            **{kind: int(each.messages.sum()) for kind, each in forecast.halo.items()},
+            **{kind: ranks * messages for kind, (messages, _) in forecast.others.items()},
+        },
+        "evaluation_bytes": evaluation,
+        "bytes_counted": forecast.counted,
+        "halo_rows_total": int(shares.inward.received.sum()),
+        "halo_rows_per_node": float(shares.inward.received.sum() / max(1, shares.nodes.sum())),
+        "peers": {"max": int(shares.inward.peers.max()), "mean": float(shares.inward.peers.mean())},
+        "imbalance_nodes": _imbalance(shares.nodes),
+        "imbalance_edges": _imbalance(shares.own + shares.remote),
+        "parameters": forecast.parameters,
+        "epoch_seconds": None,
+    }
+    if timed is not None and machine is not None:
+        values |= {
+            "threads_per_rank": machine.threads,
+            "epoch_seconds": {"median": timed.epoch},
+            "evaluation_seconds": timed.evaluation,
+            "seconds": timed.parts,
+            "cpu_seconds_per_epoch": timed.cpu,
+            "node_hours": nodes * timed.epoch * epochs / 3600,
+            "not_measured": timed.unknown,
+        }
+    return values
+
+
+def _spread(most: float, mean: float, ranks: int) -> dict[str, int]:
+    return {"max": round(most), "mean": round(mean), "sum": round(mean * ranks)}
+
+
+def _parts(parts: dict[str, int], peak: int) -> dict[str, int]:
+    """With what is not in them: libraries, and what is outside of the account."""
+    return {**parts, "libraries": peak - sum(parts.values())}
+
+
+def _imbalance(values: Any) -> float:
+    return float(values.max() * len(values) / max(1, values.sum()))
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The estimate for people: memory of the largest rank by part in MiB, then traffic, then time."""
+    headers = ["ranks", "largest\nrank", "mean\nrank", *(name.replace("_", "\n") for name in PARTS)]
+    headers += ["sent per\nepoch", "messages"]
+    timed = any(row["epoch_seconds"] for row in rows)
+    headers += ["s/epoch", "gather", "products", "messages\n+ waits", "node-\nhours"] if timed else []
+    headers += ["fits"] if any(row["fits"] is not None for row in rows) else []
+    lines = []
+    for row in rows:
+        peak, parts = row["peak_rss_bytes"], row["memory_parts"]["max"]
+        line = [row["ranks"], _size(peak["max"]), _size(peak["mean"]), *(_size(parts[name]) for name in PARTS)]
+        line += [_size(sum(row["bytes_per_epoch"].values())), f"{sum(row['messages_per_epoch'].values()):,}"]
+        if timed:
+            seconds = row["seconds"]
+            line += [f"{row['epoch_seconds']['median']:.3g}"]
+            line += [f"{seconds[name]:.3g}" for name in ("gather", "products", "messages")]
+            line += [f"{row['node_hours']:.3g}"]
+        if row["fits"] is not None:
+            line += ["yes" if row["fits"] else "no"]
+        lines.append(line)
+    return tabulate(lines, headers, tablefmt="simple", disable_numparse=True, stralign="right")
+
+
+def _size(value: float) -> str:
+    """Bytes in the largest unit that leaves at least 1."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = 0 if value < 1 else min(int(math.log2(value)) // 10, len(units) - 1)
+    return f"{value / 1024**power:.3g} {units[power]}"
+
+
+def draw(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
+    """A picture of the memory of the largest rank by part, and, where it is known, of the seconds of an epoch."""
+    with drawing() as plt:
+        timed = all(row["epoch_seconds"] for row in rows)
+        figure, axes = plt.subplots(1, 2 if timed else 1, figsize=(11.0 if timed else 6.5, 3.6), squeeze=False)
+        ranks = [str(row["ranks"]) for row in rows]
+        _stacked(axes[0][0], ranks, [row["memory_parts"]["max"] for row in rows], MIB)
+        axes[0][0].set_ylabel("memory of the largest rank (MiB)")
+        if timed:
+            _stacked(axes[0][1], ranks, [row["seconds"] for row in rows], 1)
+            axes[0][1].set_ylabel("seconds of an epoch")
+        figure.savefig(path, dpi=150)
+
+
+def _stacked(axis: Any, ranks: list[str], columns: list[dict[str, float]], unit: float) -> None:
+    below = [0.0] * len(ranks)
+    for name, style in bar_styles(columns[0]).items():
+        heights = [column[name] / unit for column in columns]
+        axis.bar(ranks, heights, bottom=below, label=PARTS.get(name, name), **style)
+        below = [low + high for low, high in zip(below, heights)]
+    axis.set_xlabel("MPI ranks")
+    legend(axis, wide=True)

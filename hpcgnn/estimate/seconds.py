@@ -1,0 +1,149 @@
+"""Seconds of an epoch on a machine: what operations take, what messages take, and how much of these is hidden."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcgnn.estimate.forecast import Forecast
+from hpcgnn.estimate.machine import Machine
+from hpcgnn.estimate.measure import NODES
+from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
+from hpcgnn.estimate.shares import Shares
+from hpcgnn.estimate.traffic import Traffic
+
+PRODUCTS = {"multiply", "product", "project", "project_elu", "project_backward", "project_backward_elu"}
+PRODUCTS |= {"project_backward_weights", "project_backward_elu_weights"}
+SIZES = {"fp32": 4, "fp64": 8, "bf16": 2, "": 4, "other": 4}
+
+
+@dataclass
+class Seconds:
+    """Of an epoch on the rank with most to do. parts: wall seconds by part, which add up to `epoch`; cpu: processor
+    seconds of all ranks together; cpu_parts: of that rank.
+    """
+
+    epoch: float
+    parts: dict[str, float]
+    cpu: float
+    cpu_parts: dict[str, float]
+    evaluation: float
+    unknown: list[str]
+
+
+def seconds(forecast: Forecast, machine: Machine) -> Seconds:
+    """What an epoch takes, and an evaluation."""
+    shares, unknown = forecast.shares, set[str]()
+    ranks = shares.ranks
+    on_node = min(ranks, machine.ranks)
+    nodes = -(-ranks // machine.ranks)
+    busiest = _computing(forecast.busiest.work, shares, machine, unknown)
+    mean = _computing(forecast.mean.work, shares, machine, unknown)
+    messages = _message_cpu(forecast.halo, machine) + _reductions_cpu(forecast, machine)
+    # Threads that are more than the cores take turns; further ones of a rank add less than the first.
+    threads = 1 + (machine.threads - 1) * machine.second_thread
+    crowd = max(1.0, on_node * machine.threads / machine.cores)
+    speed = threads / crowd
+    work, slowest = sum(mean.values()), sum(busiest.values())
+    # Ranks that share cores share them evenly enough: who is done leaves its core to the others.
+    slowest = work if crowd > 1 else max(slowest, work)
+    network, hidden = _network(forecast, machine, nodes, on_node), work / speed
+    parts = {name: value / speed for name, value in mean.items()}
+    parts["imbalance"] = (slowest - work) / speed
+    parts["messages"] = float(messages.mean()) / speed + max(0.0, network - hidden)
+    parts["reduction"] = _reduction(forecast, machine, nodes)
+    evaluation = sum(_computing(forecast.mean.evaluation, shares, machine, unknown).values()) / speed
+    evaluation += max(0.0, _wire_seconds(forecast.evaluation, machine, nodes, on_node) - evaluation)
+    return Seconds(
+        sum(parts.values()),
+        parts,
+        work * ranks + float(messages.sum()),
+        busiest,
+        evaluation,
+        sorted(unknown),
+    )
+
+
+def _computing(
+    work: dict[Operation, np.ndarray], shares: Shares, machine: Machine, unknown: set[str]
+) -> dict[str, float]:
+    """{part: processor seconds} of a rank."""
+    parts = {"gather": 0.0, "products": 0.0, "others": 0.0}
+    for operation, (calls, rows, edges) in work.items():
+        if operation.name == "torch":
+            parts["others"] += calls * machine.torch_call + edges * machine.torch_byte
+            continue
+        each = machine.seconds_per_unit(operation)
+        if each is None:
+            unknown.add(operation.name)
+            continue
+        if operation.name in EDGE_KERNELS:
+            part, total = "gather", edges * max(0.0, each + _beside(operation, shares, machine))
+        else:
+            part, total = "products" if operation.name in PRODUCTS else "others", rows * each
+        parts[part] += total + calls * machine.call
+    return parts
+
+
+def _beside(operation: Operation, shares: Shares, machine: Machine) -> float:
+    """What reading a row takes more, or less, than where the machine was measured: in random order on NODES rows."""
+    row = max(1, operation.width) * SIZES[operation.type]
+    last = machine.last_cache / min(machine.sharers, max(1, machine.ranks * machine.threads))
+    beyond_near = _missed(shares, machine.near_cache / row)
+    beyond_last = min(beyond_near, _missed(shares, last / row))
+    near, far, memory = (machine.miss_seconds(row, level) for level in ("near", "last", "memory"))
+    expected = (1 - beyond_near) * near + (beyond_near - beyond_last) * far + beyond_last * memory
+    return expected - (near if NODES * row < machine.near_cache else far)
+
+
+def _missed(shares: Shares, rows: float) -> float:
+    """The share of edges whose source is not among so many different ones before it."""
+    sources, missed = shares.locality
+    return float(np.interp(math.log(max(1.0, rows)), np.log(sources), missed))
+
+
+def _message_cpu(halo: dict[str, Traffic], machine: Machine) -> np.ndarray:
+    """float (P,): processor seconds for messages."""
+    total = sum(
+        machine.network.cpu_seconds_per_byte * each.bytes + machine.network.cpu_seconds_per_message * each.messages
+        for each in halo.values()
+    )
+    return np.asarray(total, np.float64) + 0.0
+
+
+def _reductions_cpu(forecast: Forecast, machine: Machine) -> float:
+    """Processor seconds of a rank for all that is reduced."""
+    network = machine.network
+    if forecast.shares.ranks == 1:
+        return 0.0
+    return sum(
+        messages * network.cpu_seconds_per_message + size * network.cpu_seconds_per_byte
+        for messages, size in forecast.others.values()
+    )
+
+
+def _network(forecast: Forecast, machine: Machine, nodes: int, on_node: int) -> float:
+    return _wire_seconds(forecast.halo, machine, nodes, on_node)
+
+
+def _wire_seconds(traffic: dict[str, Traffic], machine: Machine, nodes: int, on_node: int) -> float:
+    """What messages take that leave a node, as if nothing were computed meanwhile."""
+    if nodes == 1:
+        return 0.0
+    network, away = machine.network, (nodes - 1) / nodes
+    total = 0.0
+    for each in traffic.values():
+        size = float(each.bytes.max()) * on_node * away
+        total += size / (network.bandwidth * network.bisection) + each.turns * network.latency
+    return total
+
+
+def _reduction(forecast: Forecast, machine: Machine, nodes: int) -> float:
+    """Wall seconds of what is reduced: twice its bytes, and the logarithm of the ranks in latencies."""
+    ranks = forecast.shares.ranks
+    if ranks == 1:
+        return 0.0
+    network = machine.network
+    size = sum(size for _, size in forecast.others.values())
+    calls = sum(messages for messages, _ in forecast.others.values())
+    return 2 * size / network.bandwidth * (nodes > 1) + calls * math.ceil(math.log2(ranks)) * network.latency
