@@ -26,7 +26,7 @@ class Result:
         return [line for line in self.err.splitlines() if line.startswith("hpcgnn: error")]
 
 
-def command_and_environment(ranks, *arguments, **environment):
+def command_and_environment(ranks, *arguments, python=(sys.executable,), **environment):
     """(words, variables) that run `python ARGUMENTS` on so many ranks (0: without launcher)."""
     launcher = [str(LAUNCHER if LAUNCHER.exists() else "mpiexec"), "-n", str(ranks)] if ranks else []
     # The tests themselves may have been started by a launcher, or by a batch system.
@@ -36,7 +36,7 @@ def command_and_environment(ranks, *arguments, **environment):
         if not name.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))
     }
     clean.update(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", **environment)
-    return [*launcher, sys.executable, *map(str, arguments)], clean
+    return [*launcher, *map(str, (*python, *arguments))], clean
 
 
 def start(ranks, *arguments, cwd=ROOT, limit=LIMIT_SECONDS, **environment):

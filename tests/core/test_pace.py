@@ -11,7 +11,7 @@ from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
-from .launching import train
+from .forked import train
 
 
 def lines(epochs, seconds, every=0, begun=0, scored=1, early=False):

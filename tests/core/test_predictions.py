@@ -8,7 +8,7 @@ from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
-from .launching import start, train
+from .forked import start, train
 
 
 @pytest.fixture(scope="module")

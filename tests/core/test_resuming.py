@@ -10,7 +10,7 @@ from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
-from .launching import train
+from .forked import train
 
 OPTIONS = "--model sage --hidden 8 --layers 2 --seed 3 --lr 0.02 --dropout 0.1 --eval-every 2".split()
 

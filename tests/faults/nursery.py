@@ -11,6 +11,7 @@ import ctypes
 import gc
 import json
 import os
+import runpy
 import selectors
 import signal
 import socket
@@ -50,6 +51,21 @@ def receive(connection):
     return json.loads(data), list(descriptors)
 
 
+def run(arguments, folder):
+    """What the stub was started with: `-m hpcgnn …` or `-c PROGRAM …`, read as Python reads them, or a fault and its
+    job.
+    """
+    if arguments[0] not in ("-m", "-c"):
+        return run_with_fault(arguments)
+    sys.path[0], sys.argv = folder, [arguments[0], *arguments[2:]]
+    if arguments[0] == "-m":
+        sys.modules.pop(f"{arguments[1]}.__main__", None)  # or runpy warns of it
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
+    return 0
+
+
 def live(said, descriptors, server):
     """Be the rank; never returns."""
     code = 1
@@ -63,7 +79,7 @@ def live(said, descriptors, server):
         if len(descriptors) > 3:
             os.environ["PMI_FD"] = str(descriptors[3])
         os.chdir(said["folder"])
-        code = run_with_fault(said["arguments"]) or 0
+        code = run(said["arguments"], said["folder"]) or 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:

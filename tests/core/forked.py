@@ -1,0 +1,34 @@
+"""Starting parallel jobs for tests that are not about the start: `launching`, without the seconds for loading torch.
+
+Launcher, environment, output and exit codes are the same; the ranks are forked from a process that has loaded what a
+rank imports (`tests/faults/nursery.py`).
+"""
+
+import atexit
+import contextlib
+import functools
+import sys
+
+from faults import harness
+
+from . import launching
+
+STUB = (sys.executable, "-ISs", harness.HERE / "stub.py")
+
+
+@functools.cache
+def server():
+    """The socket of the process that forks the ranks: one for all tests, from the first that needs it on."""
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return str(stack.enter_context(harness.nursery()))
+
+
+def start(ranks, *arguments, **options):
+    """`launching.start`; arguments: `-m hpcgnn …` or `-c PROGRAM …`."""
+    return launching.start(ranks, *arguments, python=STUB, FAULT_NURSERY=server(), **options)
+
+
+def train(ranks, *options, **environment):
+    """Run `hpcgnn train OPTIONS`."""
+    return start(ranks, "-m", "hpcgnn", "train", *options, **environment)
