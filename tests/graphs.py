@@ -1,6 +1,7 @@
 """Small graphs with every oddity that real ones have, and their files with chosen maps of clusters to ranks."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -236,9 +237,30 @@ def write_file(file_path, graph, where, ranks, sparse=False):
     return file_path
 
 
+# What `load` has loaded: many tests begin with the same share of the same small graph, and opening files takes long.
+_loaded = {}
+
+
 def load(file_path, cluster_to_rank, comm, *, cap=1 << 20, self_loops="keep", dtype=torch.float64, keep_edges=False):
-    """This rank's LocalGraph of a file; cluster_to_rank None puts everything on one rank (of a SoloCommunicator)."""
-    with GraphFile(file_path) as file:
-        if cluster_to_rank is None:
-            comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)
-        return load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep_edges)
+    """This rank's LocalGraph of a file; cluster_to_rank None puts everything on one rank (of a SoloCommunicator). Who
+    asks for the same again gets the same object: nothing may write to it.
+    """
+    state, layout = Path(file_path).stat(), None if cluster_to_rank is None else np.asarray(cluster_to_rank).tobytes()
+    key = (
+        str(file_path),
+        state.st_ino,
+        state.st_mtime_ns,
+        state.st_size,
+        layout,
+        comm,
+        cap,
+        self_loops,
+        dtype,
+        keep_edges,
+    )
+    if key not in _loaded:
+        with GraphFile(file_path) as file:
+            if cluster_to_rank is None:
+                comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)
+            _loaded[key] = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep_edges)
+    return _loaded[key]
