@@ -7,6 +7,8 @@
 setup_environment plot,import,kaminpar,test,docs
 cd "$project"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive HPCGNN_KERNELS=${HPCGNN_KERNELS:-native}
+# Hundreds of processes import the same files: the first compiles them, whatever this shell is used to.
+unset PYTHONDONTWRITEBYTECODE
 # Nothing can hang for longer than this, whatever happens inside (seconds).
 limit=1800
 
@@ -14,8 +16,19 @@ echo "== style"
 ruff check --quiet .
 ruff format --quiet --diff .
 mypy --no-error-summary hpcgnn partition_tools
-# Two lanes, one for each core, which take about as long: the tests of the package itself and the parallel ones at 1 rank, and
-# beside them the other serial ones and those of the jobs, which mostly wait.
+# Operators and curves at every number of ranks, schedules at 1, 2 and 4, whole jobs and runs, which take most of the time, and what
+# does not hang on the number of ranks at 1 and 2. (Those of the job scripts and of faults have more ranks.)
+whole_jobs="agreement bad_input batch_norm_runs evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
+declare -A left_out=([1]="" [2]="" [3]="$whole_jobs large_memory lazy pipegcn stale tma" [4]="$whole_jobs")
+parallel() {
+    local ranks=$1 ignored=() name
+    shift
+    echo "== parallel tests, $ranks rank$([ "$ranks" = 1 ] || echo s)"
+    for name in ${left_out[$ranks]}; do ignored+=("--ignore=tests/mpi/test_$name.py"); done
+    timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
+}
+# Two lanes, one for each core, which take about as long: the tests of the package itself and the parallel ones at 1 and 3 ranks, and
+# beside them those of the jobs, which mostly wait, the other serial ones and the parallel ones at 2 ranks.
 beside() {
     echo "== kernels under sanitizers"
     timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@"
@@ -27,6 +40,7 @@ beside() {
     echo "== serial tests of kernels, tools, reports and pages"
     timeout "$limit" python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
         --ignore=tests/kernels/test_sanitized.py "$@"
+    parallel 2 "$@"
 }
 said=$(mktemp)
 (set -e; beside "$@") > "$said" 2>&1 < /dev/null &
@@ -35,22 +49,14 @@ trap 'pkill -INT -P "$other"; wait "$other"; rm -f "$said"; exit 130' INT TERM
 code=0
 echo "== serial tests of the package"
 timeout "$limit" python -m pytest tests/core "$@" || code=$?
-echo "== parallel tests, 1 rank"
-timeout "$limit" mpiexec -n 1 python -m pytest tests/mpi "$@" || code=$?
+parallel 1 "$@" || code=$?
+parallel 3 "$@" || code=$?
 wait "$other" || code=$?
 cat "$said"
 rm -f "$said"
 [ "$code" = 0 ] || exit "$code"
-# Operators and curves at every number of ranks, schedules at 1, 2 and 4, whole jobs and runs, which take most of the time, and what
-# does not hang on the number of ranks at 1 and 2. (Those of the job scripts and of faults have more ranks.)
-whole_jobs="agreement bad_input batch_norm_runs evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
-declare -A left_out=([2]="" [3]="$whole_jobs large_memory lazy pipegcn stale tma" [4]="$whole_jobs")
-for ranks in 2 3 4; do
-    echo "== parallel tests, $ranks ranks"
-    ignored=()
-    for name in ${left_out[$ranks]}; do ignored+=("--ignore=tests/mpi/test_$name.py"); done
-    timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
-done
+# By themselves: they take both cores.
+parallel 4 "$@"
 echo "== faults"
 # By themselves: they have a watchdog of seconds.
 timeout "$limit" python -m pytest tests/faults "$@"
