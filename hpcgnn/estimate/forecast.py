@@ -94,12 +94,20 @@ class Forecaster:
                 counted = False
         assert trial.evaluation is not None
         wires = self.experiment.row_bytes, self.experiment.limit
+        halo = halo_traffic(trial.uses, halos, *wires)
+        for kind in ("halo_forward", "halo_backward"):
+            sent = trial.sent.get(kind, (0, 0))
+            if kind not in halo and sent[1]:  # not all of the halo is sent: as the copy had it
+                rows = shares.inward.sent / max(1, trial.boundary[0])
+                messages = sent[0] * shares.inward.peers
+                halo[kind] = Traffic(np.rint(sent[1] * rows).astype(np.int64), messages, sent[0])
+                counted = False
         return Forecast(
             shares,
             largest,
             busiest,
             mean,
-            halo_traffic(trial.uses, halos, *wires),
+            halo,
             {kind: each for kind, each in trial.sent.items() if not kind.startswith("halo")},
             halo_traffic(trial.evaluation.uses, halos, *wires),
             trial.parameters,
@@ -130,9 +138,9 @@ class Forecaster:
         assert large.evaluation is not None and small.evaluation is not None
         evaluation = _work(large.evaluation.work, small.evaluation.work, line)
         loaded = round(line(large.loaded, small.loaded))
-        if not self.experiment.config.run.eval_every:
-            del account["evaluation"]
-        items = max(account.values(), key=lambda each: sum(each.values()))
+        evaluated = self.experiment.config.run.eval_every > 0
+        held = [items for (_, phase), items in account.items() if evaluated or phase != "evaluation"]
+        items = max(held, key=lambda each: sum(each.values()))
         parts = dict.fromkeys(PARTS.values(), 0)
         for item, value in items.items():
             parts[PARTS[item]] += value

@@ -42,16 +42,17 @@ Add = Callable[[Operation, tuple[float, float], float], None]
 
 @dataclass
 class Trial:
-    """What a copy took.
+    """What a copy took. Of several stages, `work` is the mean epoch, uses and sent are those of the last stage.
 
-    account: {phase: {item: bytes}}, see train/account.py. loaded: bytes of the graph, before the trainer is made. uses:
+    account: {(stage, phase): {item: bytes}}, see train/account.py. loaded: bytes of the graph, before the trainer is made. uses:
     {(layer or None, direction): {Use: times}} of streams in one epoch. sent: {kind: (messages, bytes)} of the ledger.
     work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds}.
-    evaluation: uses, sent and work of one evaluation. halo: {place: rows} as uses. prunable, worthwhile: see
+    evaluation: uses, sent and work of one evaluation. halo: {place: rows} as uses. boundary: (rows sent, rows received)
+    in one pass. prunable, worthwhile: see
     graph/pruning.py; nothing where the schedule does not prune. parameters: numbers.
     """
 
-    account: dict[str, dict[str, int]] = field(default_factory=dict)
+    account: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
     loaded: int = 0
     uses: dict[Place, Counter[Use]] = field(default_factory=dict)
     sent: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Trial:
     seconds: dict[Operation, float] = field(default_factory=dict)
     evaluation: "Trial | None" = None
     halo: dict[Place, int] = field(default_factory=dict)
+    boundary: tuple[int, int] = (0, 0)
     prunable: int = 0
     worthwhile: list[float] = field(default_factory=list)
     parameters: int = 0
@@ -102,17 +104,27 @@ class Experiment:
         prepared = self.trainer(size, degrees, factor, profiled=True)
         trainer, local, profile = prepared.trainer, prepared.local, prepared.profile
         assert profile is not None
-        trainer.step(0)
-        with looking(trainer, local) as found:
-            trainer.step(1)
+        whole, work = sum(stage.epochs for stage in trainer.plan), dict[Operation, np.ndarray]()
+        account: dict[tuple[int, str], dict[str, int]] = {}
+        for number, stage in enumerate(trainer.plan):
+            trainer.begin_stage(number, 0)
+            trainer.step(0)
+            with looking(trainer, local) as found:
+                trainer.step(1)
+            for operation, amounts in found.work.items():
+                work[operation] = work.get(operation, 0) + amounts * (stage.epochs / whole)
+            with looking(trainer, local) as evaluation:
+                trainer.evaluate()
+            account |= {(number, phase): items for phase, items in make_account(trainer, local, profile).items()}
+            profile.taken.clear()
         with looking(trainer, local) as closing:
             costs_of_epoch(trainer)
         for kind, (messages, sent) in closing.sent.items():
             before = found.sent.get(kind, (0, 0))
             found.sent[kind] = before[0] + messages, before[1] + sent
-        with looking(trainer, local) as found.evaluation:
-            trainer.evaluate()
-        found.account, found.loaded = make_account(trainer, local, profile), prepared.loaded
+        found.account, found.evaluation = account, evaluation
+        found.work, found.boundary = work, (local.inward.plan.num_boundary, local.inward.plan.num_halo)
+        found.loaded = prepared.loaded
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
         for layer, share in [(None, local), *enumerate(trainer.shares)]:
             if share is not None:

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""How good is `hpcgnn estimate`? Each case is estimated, and then run, and both stand side by side.
+
+A case is a graph, a model, a precision and a number of ranks. The columns are what was estimated, less what was
+measured, in percent of that; `=` where bytes or messages of an epoch are the very numbers of the run's ledger.
+
+  growth     what training adds to the memory of the largest rank
+  peak       the largest rank's high-water mark of resident memory
+  processor  processor seconds of an epoch on all ranks together: the least of the epochs after the first
+  wall       seconds of an epoch: the least of the epochs after the first
+
+The machine is measured first, unless --machine names a file: on as many ranks as there are cores. Other work on the
+machine spoils the last two columns, and the machine's file.
+"""
+
+import argparse
+import csv
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tabulate import tabulate
+
+EPILOG = """examples:
+  python jobs/bench/estimated.py --graph g1.h5 facebook.h5 --out estimated.csv
+  python jobs/bench/estimated.py --graph g1.h5 --model gat --ranks 1,4 --machine jobs/machines/NAME.toml -- --hidden 64
+"""
+MIXED = {"gcn", "sage"}
+COLUMNS = ["graph", "model", "precision", "ranks", "bytes", "messages", "growth", "peak", "processor", "wall"]
+
+
+def main():
+    """Entry point; returns the exit code."""
+    options = arguments()
+    cores = len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as folder:
+        machine = options.machine
+        if machine is None:
+            machine = f"{folder}/machine.toml"
+            run(launched(cores, "bench", "machine", "-o", machine))
+        rows = []
+        for case in itertools.product(options.graph, options.model, options.precision, options.ranks):
+            if case[2] == "mixed" and case[1] not in MIXED:
+                continue
+            rows.append(compare(*case, machine, cores, options, Path(folder)))
+            print("  ".join(f"{rows[-1][name]}" for name in COLUMNS), flush=True)
+            if options.out:
+                write(options.out, rows)
+    print(tabulate([[row[name] for name in COLUMNS] for row in rows], COLUMNS))
+    return 0
+
+
+def compare(graph, model, precision, ranks, machine, cores, options, folder):
+    """The row of one case."""
+    chosen = ["--graph", graph, "--model", model, "--precision", precision, "--epochs", options.epochs, *options.more]
+    path, run_dir = folder / "estimate.json", folder / f"run-{len(list(folder.iterdir()))}"
+    run(
+        [sys.executable, "-m", "hpcgnn", "estimate", *chosen, "--ranks", ranks, "--machine", machine]
+        + ["--ranks-per-node", ranks, "--threads", 1, "--json", path]
+    )
+    run(launched(ranks, "train", *chosen, "--threads", 1, "--auto-partition", "--run-dir", run_dir))
+    estimated = json.loads(path.read_text())[0]
+    summary = json.loads((run_dir / "summary.json").read_text())
+    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()][1:]
+    kinds = ("halo_forward", "halo_backward", "allreduce")
+
+    def same(name, found):
+        return all(estimated[name].get(kind, 0) == found.get(kind, {"sum": 0})["sum"] for kind in kinds)
+
+    processor = min(
+        sum(record["cpu"][name]["sum"] for name in ("user_seconds", "system_seconds")) for record in records
+    )
+    wall = min(record["seconds"]["epoch"]["max"] for record in records)
+    return {
+        "graph": Path(graph).stem,
+        "model": model,
+        "precision": precision,
+        "ranks": ranks,
+        "bytes": "=" if ranks == 1 or same("bytes_per_epoch", records[-1]["bytes"]) else "differ",
+        "messages": "=" if ranks == 1 or same("messages_per_epoch", records[-1]["messages"]) else "differ",
+        "growth": percent(estimated["training_growth_bytes"]["max"], summary["training_growth_bytes"]["max"]),
+        "peak": percent(estimated["peak_rss_bytes"]["max"], summary["peak_rss_bytes"]["max"]),
+        "processor": percent(estimated["cpu_seconds_per_epoch"], processor),
+        "wall": percent(estimated["epoch_seconds"]["median"], wall),
+    }
+
+
+def percent(estimated, measured):
+    return f"{100 * (estimated / measured - 1):+.1f}"
+
+
+def launched(ranks, *command):
+    """The command line of a parallel job."""
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    launcher = str(mpiexec) if mpiexec.exists() else "mpiexec"
+    return [launcher, "-n", ranks, sys.executable, "-m", "hpcgnn", *command]
+
+
+def run(command):
+    """Run a command that says nothing unless it fails."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))} ended with code {done.returncode}:\n{done.stderr[-2000:]}")
+
+
+def write(path, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def arguments():
+    def numbers(text):
+        return [int(word) for word in text.split(",")]
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG
+    )
+    parser.add_argument("--graph", nargs="+", required=True, metavar="FILE.h5")
+    parser.add_argument("--model", nargs="+", default=["gcn", "sage", "gat", "rgcn"], metavar="NAME")
+    parser.add_argument("--precision", nargs="+", default=["fp32", "mixed"], choices=["fp32", "mixed"])
+    parser.add_argument("--ranks", type=numbers, default=[1, 2, 4, 8, 16], metavar="P[,P]")
+    parser.add_argument("--machine", metavar="FILE.toml", help="do not measure, take this file")
+    parser.add_argument("--epochs", type=int, default=5, help="of each run")
+    parser.add_argument("--out", metavar="FILE.csv", help="write the table, too")
+    parser.add_argument("more", nargs="*", metavar="-- OPTION", help="options of `hpcgnn train`, after --")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
