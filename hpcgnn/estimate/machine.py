@@ -6,7 +6,6 @@ all cores are at work.
 
 import math
 import tomllib
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,13 +32,20 @@ class Rate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Miss:
-    """Seconds to read a row of so many bytes at random: from the nearest large cache, the last cache, and memory."""
+class Reading:
+    """Seconds to read a row at random. row_bytes (R,), footprints (F,): sizes of rows, and of what they are drawn from,
+    rising. seconds: (F, R).
+    """
 
     row_bytes: list[int]
-    near: list[float]
-    last: list[float]
-    memory: list[float]
+    footprints: list[int]
+    seconds: list[list[float]]
+
+    def of(self, row_bytes: float, footprints: np.ndarray) -> np.ndarray:
+        """float, of each footprint (bytes): between those that were measured, by their logarithms."""
+        sizes = self.row_bytes
+        of_row = [float(np.interp(row_bytes, sizes, times)) * max(1.0, row_bytes / sizes[-1]) for times in self.seconds]
+        return np.interp(np.log(np.maximum(footprints, 1.0)), np.log(self.footprints), of_row)
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Network:
 class Machine:
     """A kind of node. cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. near_cache: of
     a core, last_cache: of all cores that share one, in bytes; sharers: how many do. libraries: bytes of a rank before
-    the graph is read. call, torch_call: seconds of a kernel's or a torch operation's call itself; torch_byte: of each
+    the graph is read. reading: of rows at random. call, torch_call: seconds of a kernel's or a torch operation's call itself; torch_byte: of each
     byte that torch's operations read or write; second_thread: what each further thread of a rank adds to its speed.
     """
 
@@ -79,7 +85,7 @@ class Machine:
     torch_byte: float
     second_thread: float
     network: Network
-    miss: Miss
+    reading: Reading
     rates: list[Rate] = field(default_factory=list)
 
     @cached_property
@@ -101,13 +107,6 @@ class Machine:
         shares = [1 / (distances[index] + 1e-3) for index in order]
         near = [known[index].seconds / _numbers(known[index]) for index in order]
         return numbers * sum(share * each for share, each in zip(shares, near)) / sum(shares)
-
-    def miss_seconds(self, row_bytes: float, level: str) -> float:
-        """Of reading a row at random from a level: 'near', 'last' or 'memory'."""
-        sizes, times = self.miss.row_bytes, getattr(self.miss, level)
-        if row_bytes > sizes[-1]:
-            return times[-1] * row_bytes / sizes[-1]
-        return float(np.interp(row_bytes, sizes, times))
 
     def to_toml(self) -> str:
         return tomli_w.dumps(asdict(self))
@@ -151,9 +150,9 @@ def read_machine(path: str | Path) -> Machine:
 
 
 def _machine(values: dict[str, Any]) -> Machine:
-    network, miss = Network(**values.pop("network")), Miss(**values.pop("miss"))
+    network, reading = Network(**values.pop("network")), Reading(**values.pop("reading"))
     rates = [Rate(*each) for each in values.pop("rates", [])]
-    machine = Machine(network=network, miss=miss, rates=rates, **values)
+    machine = Machine(network=network, reading=reading, rates=rates, **values)
     for name in ("cores", "memory", "ranks", "threads"):
         if not isinstance(getattr(machine, name), int) or getattr(machine, name) < 1:
             raise ValueError(f"expected {name} to be a whole number of at least 1, got {getattr(machine, name)!r}")
@@ -163,16 +162,12 @@ def _machine(values: dict[str, Any]) -> Machine:
 def _faster(machine: Machine, factor: float) -> Machine:
     """A machine whose cores do everything so much faster, and whose memory does."""
 
-    def divided(times: Sequence[float]) -> list[float]:
-        return [each / factor for each in times]
-
-    miss = machine.miss
-    miss = replace(miss, near=divided(miss.near), last=divided(miss.last), memory=divided(miss.memory))
+    reading = replace(machine.reading, seconds=[[each / factor for each in times] for times in machine.reading.seconds])
     return replace(
         machine,
         call=machine.call / factor,
         torch_call=machine.torch_call / factor,
         torch_byte=machine.torch_byte / factor,
-        miss=miss,
+        reading=reading,
         rates=[rate._replace(seconds=rate.seconds / factor) for rate in machine.rates],
     )

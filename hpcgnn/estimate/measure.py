@@ -20,13 +20,14 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices, make_config
 from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.machine import Machine, Miss, Network, Rate
+from hpcgnn.estimate.machine import Machine, Network, Rate, Reading
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 from hpcgnn.estimate.trial import Experiment, looking
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.train.job import model_spec
 from hpcgnn.train.matmul import set_matmul
+from hpcgnn.train.memory_profile import trim_heap
 
 NODES, DEGREE = 16_000, 12
 # {options} of models that between them use all kernels, at widths that span what is usual.
@@ -50,20 +51,21 @@ _MESSAGE, _MESSAGES = 1 << 20, 32
 def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> Machine:
     """The Machine that the ranks run on. Collective. Rates are means over the ranks."""
     comm = session.comm
-    libraries = resident_bytes()
     torch.set_num_threads(1)
+    experiments = [_experiment(options, choices) for options in MODELS]  # each of which makes a step on a toy graph
+    trim_heap()
+    libraries = resident_bytes()
     near, last, sharers = _caches()
-    miss = _misses(near, last, comm)
+    reading = _reading(near, last, comm)
     say("reading rows at random: measured")
     amounts: dict[Operation, np.ndarray] = {}
     seconds: dict[Operation, float] = {}
-    calls = beside = 0.0
-    for options in MODELS:
+    beside: list[float] = []
+    for options, experiment in zip(MODELS, experiments):
         comm.barrier()
-        found_calls, found_beside = _run(_experiment(options, choices), amounts, seconds)
-        calls, beside = calls + found_calls, beside + found_beside
+        beside.append(_run(experiment, amounts, seconds))
         say(f"{' '.join(str(value) for value in options.values())}: measured")
-    call = beside / calls
+    call = float(np.median(beside))
     rates = [Rate(*operation, _per_unit(operation, amounts[operation], seconds[operation])) for operation in amounts]
     torch_calls, _, torch_bytes = amounts.pop(Operation("torch", ""))
     mine = Machine(
@@ -82,7 +84,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         torch_byte=seconds[Operation("torch", "")] / torch_bytes,
         second_thread=0.9,
         network=_network(comm),
-        miss=miss,
+        reading=reading,
         rates=[rate for rate in rates if rate.name != "torch"],
     )
     return _mean(comm.allgather_object(mine))
@@ -113,10 +115,8 @@ def _experiment(options: dict[str, object], choices: Choices) -> Experiment:
     return Experiment.of(model_spec(meta, config), config, False)
 
 
-def _run(
-    experiment: Experiment, amounts: dict[Operation, np.ndarray], seconds: dict[Operation, float]
-) -> tuple[float, float]:
-    """Add what an experiment's operations take. Returns (calls of one epoch; the seconds that are in no operation)."""
+def _run(experiment: Experiment, amounts: dict[Operation, np.ndarray], seconds: dict[Operation, float]) -> float:
+    """Add what an experiment's operations take. Returns, of a call, the seconds that are in no operation."""
     set_matmul(experiment.config.run.matmul)
     edges = NODES * DEGREE
     half = Direction(edges // 2, edges // 2, NODES, NODES, NODES)
@@ -136,23 +136,23 @@ def _run(
             seconds[operation] = seconds.get(operation, 0.0) + found.seconds[operation]
         inside.append(sum(found.seconds.values()))
         calls = sum(float(amount[0]) for amount in found.work.values())
-    return calls, max(0.0, min(plain) - min(inside))
+    return max(0.0, min(plain) - min(inside)) / calls
 
 
 def _per_unit(operation: Operation, amounts: np.ndarray, seconds: float) -> float:
     return seconds / max(1.0, amounts[2] if operation.name in EDGE_KERNELS else amounts[1])
 
 
-def _misses(near: int, last: int, comm: Communicator) -> Miss:
-    """Seconds per row of gathers from matrices that fit the near cache, the last one, and neither."""
-    sizes = {"near": near // 2, "last": max(2 * near, last // (4 * comm.size)), "memory": 4 * last}
-    found: dict[str, list[float]] = {}
-    for level, size in sizes.items():
-        found[level] = []
+def _reading(near: int, last: int, comm: Communicator) -> Reading:
+    """Of gathers from matrices that fit the near cache, some of the last one, most of it, and none."""
+    footprints = sorted({near // 2, max(near, last // 8), max(near, last // 2), 4 * last})
+    seconds: list[list[float]] = []
+    for size in footprints:
+        seconds.append([])
         for row_bytes in ROW_BYTES:
             comm.barrier()
-            found[level].append(_gather_seconds(size, row_bytes))
-    return Miss(ROW_BYTES, **found)
+            seconds[-1].append(_gather_seconds(size, row_bytes))
+    return Reading(ROW_BYTES, footprints, seconds)
 
 
 def _gather_seconds(size: int, row_bytes: int) -> float:
@@ -230,8 +230,7 @@ def _mean(machines: list[Machine]) -> Machine:
     def means(columns: Iterable[Sequence[float]]) -> list[float]:
         return [mean(column) for column in zip(*columns)]
 
-    first, misses = machines[0], [each.miss for each in machines]
-    near, last, memory = (means(getattr(each, level) for each in misses) for level in ("near", "last", "memory"))
+    first, readings = machines[0], [each.reading.seconds for each in machines]
     by_shape = [{rate[:4]: rate.seconds for rate in each.rates} for each in machines]
     rates = [rate._replace(seconds=mean(each[rate[:4]] for each in by_shape)) for rate in first.rates]
     return replace(
@@ -239,6 +238,6 @@ def _mean(machines: list[Machine]) -> Machine:
         call=mean(each.call for each in machines),
         torch_call=mean(each.torch_call for each in machines),
         torch_byte=mean(each.torch_byte for each in machines),
-        miss=replace(first.miss, near=near, last=last, memory=memory),
+        reading=replace(first.reading, seconds=[means(level) for level in zip(*readings)]),
         rates=rates,
     )

@@ -88,18 +88,11 @@ def _computing(
 def _beside(operation: Operation, shares: Shares, machine: Machine) -> float:
     """What reading a row takes more, or less, than where the machine was measured: in random order on NODES rows."""
     row = max(1, operation.width) * SIZES[operation.type]
-    last = machine.last_cache / min(machine.sharers, max(1, machine.ranks * machine.threads))
-    beyond_near = _missed(shares, machine.near_cache / row)
-    beyond_last = min(beyond_near, _missed(shares, last / row))
-    near, far, memory = (machine.miss_seconds(row, level) for level in ("near", "last", "memory"))
-    expected = (1 - beyond_near) * near + (beyond_near - beyond_last) * far + beyond_last * memory
-    return expected - (near if NODES * row < machine.near_cache else far)
-
-
-def _missed(shares: Shares, rows: float) -> float:
-    """The share of edges whose source is not among so many different ones before it."""
-    sources, missed = shares.locality
-    return float(np.interp(math.log(max(1.0, rows)), np.log(sources), missed))
+    rows, missed = shares.locality
+    # An edge whose source was among the last r different ones costs what a row of a matrix of r rows does.
+    share = np.append(-np.diff(missed), missed[-1])
+    costs = machine.reading.of(row, np.append(rows[1:], 4 * rows[-1]) * row)
+    return float(share @ costs) - float(machine.reading.of(row, np.array([NODES * row]))[0])
 
 
 def _message_cpu(halo: dict[str, Traffic], machine: Machine) -> np.ndarray:

@@ -44,8 +44,9 @@ Add = Callable[[Operation, tuple[float, float], float], None]
 class Trial:
     """What a copy took. Of several stages, `work` is the mean epoch, uses and sent are those of the last stage.
 
-    account: {(stage, phase): {item: bytes}}, see train/account.py. loaded: bytes of the graph, before the trainer is made. uses:
-    {(layer or None, direction): {Use: times}} of streams in one epoch. sent: {kind: (messages, bytes)} of the ledger.
+    account: {(stage, phase): {item: bytes}}, see train/account.py. loaded: bytes of the graph, before the trainer is
+    made. uses: {(layer or None, direction): {Use: times}} of streams in one epoch. sent: {kind: (messages, bytes)} of
+    the ledger.
     work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds}.
     evaluation: uses, sent and work of one evaluation. halo: {place: rows} as uses. boundary: (rows sent, rows received)
     in one pass. prunable, worthwhile: see

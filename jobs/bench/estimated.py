@@ -25,6 +25,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from hpcgnn.graphfile.storage import GraphFile
+
 EPILOG = """examples:
   python jobs/bench/estimated.py --graph g1.h5 facebook.h5 --out estimated.csv
   python jobs/bench/estimated.py --graph g1.h5 --model gat --ranks 1,4 --machine jobs/machines/NAME.toml -- --hidden 64
@@ -44,7 +46,7 @@ def main():
             run(launched(cores, "bench", "machine", "-o", machine))
         rows = []
         for case in itertools.product(options.graph, options.model, options.precision, options.ranks):
-            if case[2] == "mixed" and case[1] not in MIXED:
+            if case[2] == "mixed" and case[1] not in MIXED or case[1] == "rgcn" and not typed(case[0]):
                 continue
             rows.append(compare(*case, machine, cores, options, Path(folder)))
             print("  ".join(f"{rows[-1][name]}" for name in COLUMNS), flush=True)
@@ -71,9 +73,8 @@ def compare(graph, model, precision, ranks, machine, cores, options, folder):
     def same(name, found):
         return all(estimated[name].get(kind, 0) == found.get(kind, {"sum": 0})["sum"] for kind in kinds)
 
-    processor = min(
-        sum(record["cpu"][name]["sum"] for name in ("user_seconds", "system_seconds")) for record in records
-    )
+    parts = "user_seconds", "system_seconds"
+    processor = min(sum(record["cpu"][part]["sum"] for part in parts) for record in records)
     wall = min(record["seconds"]["epoch"]["max"] for record in records)
     return {
         "graph": Path(graph).stem,
@@ -87,6 +88,12 @@ def compare(graph, model, precision, ranks, machine, cores, options, folder):
         "processor": percent(estimated["cpu_seconds_per_epoch"], processor),
         "wall": percent(estimated["epoch_seconds"]["median"], wall),
     }
+
+
+def typed(graph):
+    """Whether the graph has types of edges, which rgcn needs."""
+    with GraphFile(graph) as file:
+        return file.meta.num_edge_types > 0
 
 
 def percent(estimated, measured):
