@@ -183,6 +183,7 @@ def _add_option(group: argparse._ActionsContainer, declared: Field[Any], choices
         assert choices is not None, f"{flag} has choices that a registry offers"
         allowed = choices[allowed]
     default = "" if declared.default == "" else f" (default: {declared.default})"
+    optional = {} if rules["bare"] is None else {"nargs": "?", "const": rules["bare"]}
     group.add_argument(
         flag,
         type=_READERS[kind],
@@ -190,6 +191,7 @@ def _add_option(group: argparse._ActionsContainer, declared: Field[Any], choices
         default=None,
         help=help_text + default,
         metavar=None if allowed else {int: "N", float: "X", str: "TEXT"}[kind],
+        **optional,
     )
 
 

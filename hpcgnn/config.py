@@ -72,6 +72,7 @@ def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the 
     config = Config(**parts)
     check_schedule(config)
     check_precision(config)
+    epochs_to_trace(config.run.trace)
     return config
 
 
@@ -168,6 +169,21 @@ def check_schedule(config: Config) -> None:
             f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to its {averages} "
             "averages"
         )
+
+
+def epochs_to_trace(text: str) -> tuple[int, int]:
+    """(first, last) epoch of --trace, from 1; the last is 0 where there is none. Raises ConfigError."""
+    first, dash, last = text.partition("-")
+    ends = [int(word) if word.isascii() and word.isdigit() else 0 for word in (first, last)]
+    if not text:
+        return 1, 0
+    if not dash:  # a number of epochs: the first makes what lasts, and is like no other
+        ends = [2, ends[0] + 1]
+    if not 1 <= ends[0] <= ends[1]:
+        raise ConfigError(
+            f"--trace: expected a number of epochs, such as 3, or the first and the last as in 2-4, got {text!r}"
+        )
+    return ends[0], ends[1]
 
 
 def listed(flag: str, text: str, kind: type[Number], least: float) -> list[Number]:

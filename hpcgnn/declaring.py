@@ -63,6 +63,7 @@ def option(
     needs: Mapping[str, Container[Any]] | None = None,
     strict: bool = False,
     on_resume: str = "said",
+    bare: str | None = None,
 ) -> Any:
     """A documented field. choices: allowed values, or a name that the program resolves; least/below/most: the valid
     range.
@@ -70,8 +71,10 @@ def option(
     What an option needs to have an effect: schedules: the names of the schedules that read it; by_model: a model that
     names it (`uses` in nn/registry.py); needs: {another option: its values}, one of which is enough. An option
     without effect gives a warning, a strict one an error (see effects.py). on_resume: `said` where a resumed run may
-    change the value, and says so; `same` where it must keep it.
+    change the value, and says so; `same` where it must keep it. bare: what the option means on the command line without
+    a value; None: it needs one.
     """
     rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
     effect = {"schedules": schedules, "by_model": by_model, "needs": needs or {}, "strict": strict}
-    return field(default=default, metadata={"help": help, **rules, **effect, "on_resume": on_resume})
+    words = {"help": help, "on_resume": on_resume, "bare": bare}
+    return field(default=default, metadata={**words, **rules, **effect})

@@ -339,6 +339,13 @@ class RunConfig:
         "record the high-water mark of memory of every phase on every rank, and an account of it; costs about half "
         "a millisecond per epoch",
     )
+    trace: str = option(
+        "",
+        "record what every rank does, and when, in a few epochs: phases, turns of the halo, kernels, waits, reductions; "
+        "for https://ui.perfetto.dev, in trace/ of the run directory, and drawn by `hpcgnn report`. A number of epochs "
+        "after the first, or the epochs themselves as in 3-4 or 7-7; without a value 2-4",
+        bare="2-4",
+    )
     stop_before: float = option(
         0.0,
         "stop with a checkpoint and exit code 85 when the batch job has fewer seconds left than this, as SIGUSR1 makes "

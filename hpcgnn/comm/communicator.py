@@ -8,7 +8,7 @@ of one process by itself, `mpi.py` that over mpi4py. tests/mpi/test_communicator
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,6 +17,10 @@ from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.pulse import Pulse
 from hpcgnn.errors import HpcgnnError, RemoteError, memory_shortage
 from hpcgnn.listing import ranges
+
+if TYPE_CHECKING:
+    from hpcgnn.comm.tape import Tape
+
 
 #: A rank, and the tensor that goes there or comes from there.
 Message = tuple[int, torch.Tensor]
@@ -65,13 +69,14 @@ class Finished(Exchange):
 class Communicator:
     """The verbs. Unless said otherwise every one is collective: all ranks call it, in the same order.
 
-    ledger: of this rank's traffic; pulse: to be told of long work.
+    ledger: of this rank's traffic; pulse: to be told of long work; tape: while a trace is recorded, else None.
     """
 
     rank: int
     size: int
     ledger: Ledger
     pulse: Pulse
+    tape: "Tape | None" = None
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
         """Begin to send and to receive contiguous tensors: the one verb for messages between two ranks.

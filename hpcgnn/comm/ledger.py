@@ -22,12 +22,18 @@ class Entry:
 
 
 class Ledger:
-    """Counts by kind of traffic since the last `take()`, and in total."""
+    """Counts by kind of traffic since the last `take()`, and in total.
+
+    seconds_waited: wall time of all waits so far; seconds_waited_on_core: how much of it the waiting thread ran (it
+    spins where ranks share no cores); exchanges: how often messages to or from other ranks were begun.
+    """
 
     def __init__(self) -> None:
         self._since: dict[str, Entry] = {}
         self._total: dict[str, Entry] = {}
         self._alias: str | None = None
+        self.seconds_waited = self.seconds_waited_on_core = 0.0
+        self.exchanges = 0
 
     @contextlib.contextmanager
     def booked_as(self, kind: str) -> Iterator[None]:
@@ -44,6 +50,7 @@ class Ledger:
     ) -> None:
         """Book traffic of one kind. Seconds are wall time spent waiting for it."""
         kind = self._alias or kind
+        self.seconds_waited += seconds_waiting
         for book in (self._since, self._total):
             entry = book.get(kind)
             if entry is None:

@@ -67,6 +67,7 @@ class MpiCommunicator(Communicator):
         sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
         if outgoing or incoming:
             self.ledger.add(kind, messages=len(outgoing), bytes_sent=sent, bytes_received=received)
+            self.ledger.exchanges += 1
         return _MpiExchange(self, receives, sends, kind)
 
     def advance(self, requests: list[MPI.Request]) -> None:
@@ -82,11 +83,15 @@ class MpiCommunicator(Communicator):
         start = time.perf_counter()
         self._progress.release(requests)
         self.complete(requests, kind)
-        self.ledger.add(kind, seconds_waiting=time.perf_counter() - start)
+        end = time.perf_counter()
+        self.ledger.add(kind, seconds_waiting=end - start)
+        if self.tape is not None:
+            self.tape.add("wait", "wait", start, end, {"kind": kind})
 
     def complete(self, requests: list[MPI.Request], kind: str) -> None:
         """Wait for these requests, without a core where ranks share cores."""
         self.pulse.arrive(self.pulse.at if kind == "control" else kind)
+        ran = time.thread_time()
         if not self._polite:
             MPI.Request.Waitall(requests)
         else:
@@ -98,14 +103,16 @@ class MpiCommunicator(Communicator):
                 else:
                     time.sleep(pause)
                     pause = min(pause + 2e-5, _POLL_SECONDS)
+        self.ledger.seconds_waited_on_core += time.thread_time() - ran
         self.pulse.leave()
 
     def _collective(self, request: MPI.Request, kind: str, size: int) -> None:
         start = time.perf_counter()
         self.complete([request], kind)
-        self.ledger.add(
-            kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=time.perf_counter() - start
-        )
+        end = time.perf_counter()
+        self.ledger.add(kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=end - start)
+        if self.tape is not None:
+            self.tape.add("all ranks", "reduction", start, end, {"kind": kind, "bytes": size})
 
     def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
         if tensor.numel():

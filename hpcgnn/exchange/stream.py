@@ -8,6 +8,7 @@ The adjoint direction of the same transfer: with `returns`, whatever the consume
 that it was given) travels to the owner of that row and is added there.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce, merge
 from hpcgnn.exchange.transfer import Transfer, Turn
 from hpcgnn.exchange.wire import Form, Wire
+
+# In place of a span where no tape runs.
+_UNSEEN = contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
@@ -98,21 +102,25 @@ class Stream(Generic[EdgesT]):
         draw = self.wire.next_draw() if rows.draw is None else rows.draw
         if transfers:
             transfers[0].begin(x, sent_scale, draw, kind)
-        own = self.edges.pieces(max(1, len(transfers)) if pieces else 1)
-        yield own[0], x, rows.scale, total
+        own, tape = self.edges.pieces(max(1, len(transfers)) if pieces else 1), self.comm.tape
+        number = 0 if tape is None else tape.begin_stream()
+        with _UNSEEN if tape is None else tape.span("own edges", "turn", {"kind": kind, "stream": number}):
+            yield own[0], x, rows.scale, total
         for turn, transfer in enumerate(transfers):
-            transfer.finish()
-            if turn + 1 < len(transfers):
-                transfers[turn + 1].begin(x, sent_scale, draw, kind)
-            if returns is not None:
-                transfer.open_returns()
-            yield from self._blocks(transfer)
-            for piece in own[turn + 1 : turn + 2]:
-                yield piece, x, rows.scale, total
-            if total is not None:
-                if turn > 0:
-                    transfers[turn - 1].finish_returns(total)
-                transfer.begin_returns(draw, kind)
+            about = None if tape is None else transfer.describe(kind, number, len(transfers))
+            with _UNSEEN if tape is None else tape.span("turn", "turn", about):
+                transfer.finish()
+                if turn + 1 < len(transfers):
+                    transfers[turn + 1].begin(x, sent_scale, draw, kind)
+                if returns is not None:
+                    transfer.open_returns()
+                yield from self._blocks(transfer)
+                for piece in own[turn + 1 : turn + 2]:
+                    yield piece, x, rows.scale, total
+                if total is not None:
+                    if turn > 0:
+                        transfers[turn - 1].finish_returns(total)
+                    transfer.begin_returns(draw, kind)
         if transfers and total is not None:
             transfers[-1].finish_returns(total)
 

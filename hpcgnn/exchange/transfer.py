@@ -5,6 +5,7 @@ once or when they are through.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -77,6 +78,18 @@ class Transfer:
         self._given, self._taken = _to(self._giving, self.plan.source), _to(self._arriving, self.plan.dest)
         if form.row_bytes == 0:
             self._sent = self._received = []
+
+    def describe(self, kind: str, stream: int, turns: int) -> dict[str, Any]:
+        """What a trace says of this turn, one of `turns` of stream number `stream`."""
+        return {
+            "kind": kind,
+            "stream": stream,
+            "turn": f"{self.turn.number + 1} of {turns}",
+            "rows_received": self.num_received,
+            "bytes_received": sum(part.nbytes for _, part in self._received),
+            "bytes_sent": sum(part.nbytes for _, part in self._sent),
+            "bytes_returned": sum(part.nbytes for _, part in self._given),
+        }
 
     def begin(self, x: torch.Tensor, scale: torch.Tensor | None, draw: int, kind: str) -> None:
         """Pack own rows x (n_p, F), scaled by scale (n_p,), and begin to send and receive. draw: key of the

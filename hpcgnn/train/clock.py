@@ -6,19 +6,29 @@ profile) watches the clock.
 """
 
 import contextlib
-import resource
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 from hpcgnn.comm.pulse import Pulse
+from hpcgnn.train.tally import Tally
 
 PHASES = ("forward", "backward", "reduction", "step")
-COSTS = {"user_seconds": "ru_utime", "system_seconds": "ru_stime", "minor_faults": "ru_minflt"}
+COSTS = ("user_seconds", "system_seconds", "minor_faults")
 
 
 # Told of the phase that begins, it gives what is entered for it.
 Watch = Callable[[str], AbstractContextManager[None]]
+
+
+def both(one: Watch, other: Watch) -> Watch:
+    """The watch of two who want to know; the second one's time is not the first one's."""
+
+    @contextlib.contextmanager
+    def watch(phase: str) -> Iterator[None]:
+        with one(phase), other(phase):
+            yield
+
+    return watch
 
 
 def unwatched(phase: str) -> AbstractContextManager[None]:
@@ -31,11 +41,12 @@ class Clock:
 
     `take_costs()` does the same for {user_seconds, system_seconds, minor_faults} of the phases of training together;
     the threads of the process all count. watch(phase) -> context manager: entered for every phase, outside of what is
-    timed. pulse: told of the phase, for those who ask where a rank stands.
+    timed. pulse: told of the phase, for those who ask where a rank stands. tally: to which all is added that a phase
+    took.
     """
 
-    def __init__(self, watch: Watch = unwatched, pulse: Pulse | None = None) -> None:
-        self._watch, self._pulse = watch, pulse or Pulse()
+    def __init__(self, watch: Watch = unwatched, pulse: Pulse | None = None, tally: Tally | None = None) -> None:
+        self._watch, self._pulse, self.tally = watch, pulse or Pulse(), tally or Tally()
         self._seconds = dict.fromkeys((*PHASES, "evaluation"), 0.0)
         self._costs: dict[str, float] = dict.fromkeys(COSTS, 0)
 
@@ -44,15 +55,14 @@ class Clock:
         self._pulse.at = phase
         self._pulse.beat()  # steps that send nothing are a way to get on, too
         with self._watch(phase):
-            before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+            before = self.tally.read()
             try:
                 yield
             finally:
-                self._seconds[phase] += time.perf_counter() - start
-                if phase in PHASES:
-                    after = resource.getrusage(resource.RUSAGE_SELF)
-                    for name, field in COSTS.items():
-                        self._costs[name] += getattr(after, field) - getattr(before, field)
+                spent = self.tally.book(phase, before)
+                self._seconds[phase] += spent["seconds"]
+                for name in COSTS if phase in PHASES else ():
+                    self._costs[name] += spent[name]
 
     def take(self) -> dict[str, float]:
         seconds, self._seconds = self._seconds, dict.fromkeys(self._seconds, 0.0)

@@ -1,5 +1,6 @@
 """The only `for epoch in …`: step, evaluate when due, record, checkpoint when due, stop when asked to."""
 
+import contextlib
 import copy
 import logging
 import math
@@ -17,6 +18,7 @@ from hpcgnn.train.clock import PHASES
 from hpcgnn.train.pace import Pace
 from hpcgnn.train.rundir import RunDir, terminal
 from hpcgnn.train.stopping import StopRequest
+from hpcgnn.train.trace import Tracer
 
 if TYPE_CHECKING:
     from hpcgnn.train.loop import Trainer
@@ -51,11 +53,13 @@ def run_epochs(
     run_dir: RunDir | None,
     best_state: dict[str, torch.Tensor] | None = None,
     stop: StopRequest | None = None,
+    tracer: Tracer | None = None,
 ) -> bool:
     """Train from `progress.epoch` to the end of the schedule's last stage. Collective; run_dir is None on all ranks but
     0.
 
     stop: StopRequest of this rank; what one rank saw stops all of them after the same epoch, with a checkpoint.
+    tracer: of this rank, if epochs are to be traced.
     Returns whether all epochs are done.
     """
     every = config.run
@@ -66,7 +70,7 @@ def run_epochs(
         disable=run_dir is None or not terminal(),
         dynamic_ncols=True,
     )
-    pace = Pace(every.log_every, progress.epoch)
+    pace, tally = Pace(every.log_every, progress.epoch), trainer.clock.tally
     last = stopping = False
     while not (stopping or last):
         if _over(trainer, progress):
@@ -74,30 +78,49 @@ def run_epochs(
                 break  # the checkpoint was of a run that is done
             best_state = _next_stage(trainer, progress, best_state)
         epoch = progress.epoch
-        loss = trainer.step(epoch)
-        record = {"epoch": epoch + 1, "loss": loss, "lr": trainer.learning_rate(epoch), **trainer.stage.note}
-        progress.epoch = epoch + 1
-        if every.eval_every and (_over(trainer, progress) or (epoch + 1) % every.eval_every == 0):
-            record.update(trainer.evaluate())
-            if _better(record["val"], progress.best):
-                progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
-                best_state = copy.deepcopy(trainer.model.state_dict())
-        last = _over(trainer, progress) and progress.stage + 1 == len(trainer.plan)
-        costs, stopping = costs_of_epoch(trainer, stop is not None and stop.is_due())
-        record.update(costs)
-        due = last or stopping or bool(every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0)
-        state = trainer.schedule.sync.state(trainer.optimizers) if due else {}
-        if due:
-            rank_state.save(trainer, config, epoch + 1)
-        with trainer.comm.together("writing the run directory"):
-            if run_dir is not None:
-                run_dir.append(record)
-                if due:
-                    run_dir.flush_to_disk()
-                    save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress), state)
+        with tally.epoch(epoch + 1), tracer.epoch(epoch + 1) if tracer else contextlib.nullcontext():
+            loss = trainer.step(epoch)
+            record = {"epoch": epoch + 1, "loss": loss, "lr": trainer.learning_rate(epoch), **trainer.stage.note}
+            progress.epoch = epoch + 1
+            if every.eval_every and (_over(trainer, progress) or (epoch + 1) % every.eval_every == 0):
+                record.update(trainer.evaluate())
+                if _better(record["val"], progress.best):
+                    progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
+                    best_state = copy.deepcopy(trainer.model.state_dict())
+            last = _over(trainer, progress) and progress.stage + 1 == len(trainer.plan)
+            costs, stopping = costs_of_epoch(trainer, stop is not None and stop.is_due())
+            record.update(costs)
+            due = last or stopping or bool(every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0)
+            if due:
+                with tally.part("checkpoint"), tracer.span("checkpoint") if tracer else contextlib.nullcontext():
+                    _write(trainer, config, progress, run_dir, record, best_state)
+            else:
+                with trainer.comm.together("writing the run directory"):
+                    if run_dir is not None:
+                        run_dir.append(record)
         _show(record, bar, pace, trainer, progress, last or stopping)
+        if tracer:
+            tracer.finish(epoch + 1, last or stopping)
     bar.close()
     return last or not stopping
+
+
+def _write(
+    trainer: "Trainer",
+    config: Config,
+    progress: Progress,
+    run_dir: RunDir | None,
+    record: dict[str, Any],
+    best_state: dict[str, torch.Tensor] | None,
+) -> None:
+    """The record of an epoch, and a checkpoint. Collective."""
+    state = trainer.schedule.sync.state(trainer.optimizers)
+    rank_state.save(trainer, config, progress.epoch)
+    with trainer.comm.together("writing the run directory"):
+        if run_dir is not None:
+            run_dir.append(record)
+            run_dir.flush_to_disk()
+            save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress), state)
 
 
 def _over(trainer: "Trainer", progress: Progress) -> bool:

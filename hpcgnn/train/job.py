@@ -37,7 +37,7 @@ from hpcgnn.train.checkpoint import (
     restore,
 )
 from hpcgnn.train.choosing_maps import MADE_MAPS, choose_map
-from hpcgnn.train.clock import unwatched
+from hpcgnn.train.clock import both, unwatched
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.live_tensors import LiveTensors
@@ -50,6 +50,7 @@ from hpcgnn.train.splits import check_splits
 from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.train.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.train.toy import toy_step
+from hpcgnn.train.trace import Tracer
 from hpcgnn.train.weights import check_weights
 
 log = logging.getLogger("hpcgnn")
@@ -139,7 +140,7 @@ def _train(
     trim_heap()
     peak, before_graph, shared, code = PeakMemory(), resident_bytes(), shared_bytes(), file_bytes()
     profile = MemoryProfile(peak, buffers.arena, LiveTensors(buffers.arena)) if config.run.profile_memory else None
-    watch = profile or unwatched
+    watch, tracer = profile or unwatched, Tracer(config, comm) if config.run.trace else None
     keep_edges = MODELS[spec.model].edges(spec)
     local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch)
     check_weights(local, spec, comm)
@@ -155,7 +156,7 @@ def _train(
     baseline = resident_bytes()
     if not peak.begin_span():
         log.warning("the kernel does not let the memory's high-water mark be reset: training_growth_bytes is unknown")
-    trainer = Trainer(local, spec, config, comm, buffers, watch)
+    trainer = Trainer(local, spec, config, comm, buffers, both(watch, tracer.span) if tracer else watch)
     check_splits(trainer.evaluator.counts, config, comm.rank)
     trim_heap()
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir)
@@ -176,7 +177,7 @@ def _train(
         )
     seconds_loading = time.perf_counter() - started
     with stop.of_ctrl_c(speaks=comm.rank == 0):
-        done = run_epochs(trainer, config, progress, run_dir, best_state, stop)
+        done = run_epochs(trainer, config, progress, run_dir, best_state, stop, tracer)
     if not done:
         log.info(
             "stopped after epoch %d of %d (%s); a checkpoint is written: continue with --resume --run-dir %s",

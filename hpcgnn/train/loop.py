@@ -25,6 +25,7 @@ from hpcgnn.train.evaluate import Evaluator
 from hpcgnn.train.gradients import FlatGradients
 from hpcgnn.train.objective import Objective
 from hpcgnn.train.optim import Optimizer, Stack, build_optimizer, learning_rate, set_learning_rate
+from hpcgnn.train.tally import Tally
 
 
 class Trainer:
@@ -42,7 +43,7 @@ class Trainer:
         buffers: HaloBuffers,
         watch: Watch = unwatched,
     ) -> None:
-        self.comm, self.clock, self.buffers = comm, Clock(watch, comm.pulse), buffers
+        self.comm, self.clock, self.buffers = comm, Clock(watch, comm.pulse, Tally(comm.ledger)), buffers
         self.random = Randomness(config.run.seed)
         self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
         self.constants: dict[str, torch.Tensor] = {}

@@ -1,0 +1,96 @@
+"""What a rank does and when, for a trace: spans of time with a name, written down while a tape is in the communicator.
+
+The ledger counts and forgets when; a tape remembers when, for the few epochs that somebody wants to look at. Whoever
+records asks `comm.tape` first, which is None in all other epochs: then nothing is recorded, and nothing is paid but
+that question, once for each turn of a stream and each wait.
+
+Spans are those of one thread, so one lies inside another or beside it. Their times are of this rank's clock;
+`offset_to_first` finds what is to be added to make them those of rank 0's.
+"""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator
+
+#: Spans that a rank keeps at the most, some 300 bytes each.
+MOST_SPANS = 100_000
+_ROUNDS = 8
+
+clock = time.perf_counter
+
+
+class Tape:
+    """Spans of this rank: [(name, category, begin, end, what else is known of it)], seconds of `clock`.
+
+    most: how many are kept; the later ones are only counted, in `lost`.
+    """
+
+    def __init__(self, most: int = MOST_SPANS) -> None:
+        self.spans: list[tuple[str, str, float, float, dict[str, Any] | None]] = []
+        self.lost, self._most = 0, most
+        self.streams = 0  # of the present phase
+
+    def add(self, name: str, category: str, begin: float, end: float, about: dict[str, Any] | None = None) -> None:
+        """Write down what was done from `begin` to `end`."""
+        if len(self.spans) < self._most:
+            self.spans.append((name, category, begin, end, about))
+        else:
+            self.lost += 1
+
+    def span(self, name: str, category: str, about: dict[str, Any] | None = None) -> "_Span":
+        """A context manager: its body is the span."""
+        return _Span(self, name, category, about)
+
+    def begin_phase(self) -> None:
+        """Streams are numbered from 1 in every phase."""
+        self.streams = 0
+
+    def begin_stream(self) -> int:
+        """The number of the stream that begins."""
+        self.streams += 1
+        return self.streams
+
+
+class _Span:
+    """A plain class: a generator's context manager takes longer than a small kernel."""
+
+    __slots__ = ("_about", "_begin", "_category", "_name", "_tape")
+
+    def __init__(self, tape: Tape, name: str, category: str, about: dict[str, Any] | None) -> None:
+        self._tape, self._name, self._category, self._about = tape, name, category, about
+
+    def __enter__(self) -> None:
+        self._begin = clock()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tape.add(self._name, self._category, self._begin, clock(), self._about)
+
+
+def offset_to_first(comm: Communicator, now: Callable[[], float] = clock) -> tuple[float, float]:
+    """(seconds to add to this rank's clock to have rank 0's, how far that may be off at the most). Collective.
+
+    Each rank in turn asks rank 0 some times what its clock says; the quickest answer is taken, and was right somewhere
+    between question and answer (Cristian, 1989).
+    """
+    word, best = torch.zeros(1, dtype=torch.float64), (0.0, float("inf"))
+    for rank in range(1, comm.size):
+        for _ in range(_ROUNDS):
+            if comm.rank == 0:
+                comm.exchange([], [(rank, word)], "control").finish()
+                comm.exchange([(rank, word.fill_(now()))], [], "control").finish()
+            elif comm.rank == rank:
+                asked = now()
+                comm.exchange([(0, word)], [], "control").finish()
+                comm.exchange([], [(0, word)], "control").finish()
+                answered = now()
+                half = (answered - asked) / 2
+                if half < best[1]:
+                    best = float(word) - (asked + half), half
+    return best if comm.rank else (0.0, 0.0)

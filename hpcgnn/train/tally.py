@@ -1,0 +1,96 @@
+"""What the epochs of a run took on one rank, part by part: the sums that the loss report (report/losses.py) is made of.
+
+A part is a phase of the clock, the evaluation, the writing of checkpoints, or what is between them: the loss of all
+ranks, the records. Of each part it is known how long it took, how much of that the rank waited for others, and how
+long it neither waited for them nor ran: then something else had its core, or it waited for a file.
+
+The first epoch of a process makes what lasts and is like no other; it counts only where there is no second.
+"""
+
+import contextlib
+import resource
+import time
+from collections.abc import Iterator
+
+from hpcgnn.comm.ledger import Ledger
+
+#: What is summed, in the order of a reading.
+SUMS = (
+    *("seconds", "waiting_seconds", "main_thread_seconds", "waiting_on_core_seconds"),
+    *("user_seconds", "system_seconds", "minor_faults", "exchanges"),
+)
+Reading = tuple[float, ...]
+BETWEEN = "between"
+
+
+class Tally:
+    """{part: {sum: number}} of this rank, of some epochs. ledger: of its waits and exchanges."""
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger or Ledger()
+        self.first = self.last = 0
+        self._parts: dict[str, dict[str, float]] = {}
+
+    def read(self) -> Reading:
+        """Where all that is summed stands now."""
+        ledger, used = self._ledger, resource.getrusage(resource.RUSAGE_SELF)
+        return (
+            *(time.perf_counter(), ledger.seconds_waited, time.thread_time(), ledger.seconds_waited_on_core),
+            *(used.ru_utime, used.ru_stime, used.ru_minflt, ledger.exchanges),
+        )
+
+    def book(self, part: str, before: Reading) -> dict[str, float]:
+        """Add what has come since a reading to a part; returns it."""
+        spent = {name: now - then for name, now, then in zip(SUMS, self.read(), before)}
+        sums = self._parts.setdefault(part, dict.fromkeys(SUMS, 0.0))
+        for name, value in spent.items():
+            sums[name] += value
+        return spent
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """The body is of this part."""
+        before = self.read()
+        try:
+            yield
+        finally:
+            self.book(name, before)
+
+    @contextlib.contextmanager
+    def epoch(self, number: int) -> Iterator[None]:
+        """The body is epoch `number`, from 1; what is of no other part in it is `between`."""
+        if self.first == self.last:  # none yet, or one, which another one takes the place of
+            self.first, self._parts = number, {}
+        others = self._sums()
+        before = self.read()
+        yield
+        spent = self.book(BETWEEN, before)
+        between = self._parts[BETWEEN]
+        for name, value in self._sums().items():
+            between[name] -= value - others[name] - spent[name]
+        self.last = number
+
+    def _sums(self) -> dict[str, float]:
+        """Of all parts together."""
+        return {name: sum(part[name] for part in self._parts.values()) for name in SUMS}
+
+    def record(self) -> dict[str, object]:
+        """{'epochs': [first, last], 'parts': {part: {seconds, waiting_seconds, off_core_seconds, system_seconds,
+        minor_faults, exchanges}}}.
+        """
+        return {"epochs": [self.first, self.last], "parts": {part: _told(sums) for part, sums in self._parts.items()}}
+
+
+def _told(sums: dict[str, float]) -> dict[str, float]:
+    """What is told of the sums of a part."""
+    seconds, waiting = sums["seconds"], sums["waiting_seconds"]
+    ran = sums["main_thread_seconds"] - sums["waiting_on_core_seconds"]
+    return {
+        "seconds": seconds,
+        "waiting_seconds": waiting,
+        "off_core_seconds": max(0.0, seconds - waiting - ran),
+        "processor_seconds": sums["user_seconds"] + sums["system_seconds"],
+        "system_seconds": sums["system_seconds"],
+        "minor_faults": int(sums["minor_faults"]),
+        "exchanges": int(sums["exchanges"]),
+    }
