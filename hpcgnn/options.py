@@ -341,9 +341,9 @@ class RunConfig:
     )
     trace: str = option(
         "",
-        "record what every rank does, and when, in a few epochs: phases, turns of the halo, kernels, waits, reductions; "
-        "for https://ui.perfetto.dev, in trace/ of the run directory, and drawn by `hpcgnn report`. A number of epochs "
-        "after the first, or the epochs themselves as in 3-4 or 7-7; without a value 2-4",
+        "record what every rank does, and when, in a few epochs: phases, turns of the halo, kernels, waits, "
+        "reductions; for https://ui.perfetto.dev, in trace/ of the run directory, and drawn by `hpcgnn report`. A "
+        "number of epochs after the first, or the epochs themselves as in 3-4 or 7-7; without a value 2-4",
         bare="2-4",
     )
     stop_before: float = option(

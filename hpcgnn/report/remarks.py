@@ -6,7 +6,7 @@ than a larger one. Both look like results in a figure of efficiency, so they are
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,8 +22,13 @@ def crowds(run: "Run") -> list[tuple[int, int, int]] | None:
     """[(ranks, threads of each, cores)] for every set of ranks of a host that had fewer cores than threads; None if the
     records do not tell. Ranks that may run on a common core belong together.
     """
+    return crowds_of(run.ranks)
+
+
+def crowds_of(ranks: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int]] | None:
+    """As `crowds`, of the records of all ranks."""
     sets: list[tuple[set[tuple[str, int]], list[int]]] = []
-    for rank in run.ranks:
+    for rank in ranks:
         if not rank.get("cores") or not rank.get("threads"):
             return None
         own = {(rank["host"], core) for core in rank["cores"]}

@@ -4,7 +4,7 @@ config.toml     the resolved configuration            summary.json   the result,
 plugin.py       the file of --plugin, as it was run
 metrics.jsonl   one record per epoch                   log.txt        what was said, with times
 ranks/          one record per rank                    curves.png     loss and metrics over the epochs
-checkpoints/    the last two
+checkpoints/    the last two                           trace/         what each rank did, with --trace (written by it)
 """
 
 import contextlib

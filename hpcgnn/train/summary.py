@@ -22,6 +22,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
 from hpcgnn.report.curves import draw_curves
+from hpcgnn.report.losses import find_losses, loss_lines
 from hpcgnn.train.epochs import Progress
 from hpcgnn.train.matmul import bf16_instructions
 
@@ -111,6 +112,7 @@ def gather_rank_records(trainer: "Trainer", local: LocalGraph, memory: dict[str,
         "training_growth_bytes": memory["growth"],
         "memory_profile": memory.get("profile"),
         "traffic": comm.ledger.total(),
+        "losses": trainer.clock.tally.record(),
     }
     return comm.allgather_object(mine)
 
@@ -183,6 +185,7 @@ def summarise(
             {"rank": record["rank"], **{kind: _content(kind, entry) for kind, entry in record["traffic"].items()}}
             for record in ranks
         ]
+    summary["losses"] = find_losses(ranks, summary)
     run_dir.write("summary.json", to_json(summary, indent=1))
     return summary
 
@@ -263,6 +266,8 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
         ),
     ]
     print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True), flush=True)
+    for line in loss_lines(summary["losses"]):
+        log.info("%s", line)
     picture = draw_curves(run_dir.path)
     print(
         f"results in {run_dir.path}/: summary.json, metrics.jsonl" + (f", {picture.name}" if picture else ""),

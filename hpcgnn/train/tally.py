@@ -28,7 +28,7 @@ class Tally:
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger or Ledger()
-        self.first = self.last = 0
+        self.first = self.last = self._begun = 0
         self._parts: dict[str, dict[str, float]] = {}
 
     def read(self) -> Reading:
@@ -59,7 +59,8 @@ class Tally:
     @contextlib.contextmanager
     def epoch(self, number: int) -> Iterator[None]:
         """The body is epoch `number`, from 1; what is of no other part in it is `between`."""
-        if self.first == self.last:  # none yet, or one, which another one takes the place of
+        self._begun += 1
+        if self._begun <= 2:
             self.first, self._parts = number, {}
         others = self._sums()
         before = self.read()

@@ -97,9 +97,7 @@ class Tracer:
         self._written, comm, tape = True, self._comm, self._tape
         if tape is None:
             if comm.rank == 0:
-                log.warning(
-                    "nothing was traced: --trace %d-%d names no epoch of this run", self._first, self._last
-                )
+                log.warning("nothing was traced: --trace %d-%d names no epoch of this run", self._first, self._last)
             return
         with comm.together("writing the trace"):
             self._folder.mkdir(exist_ok=True)
@@ -108,9 +106,9 @@ class Tracer:
         lost, uncertain = (max(column) for column in zip(*comm.allgather_object((tape.lost, self._uncertain))))
         if comm.rank == 0:
             log.info(
-                "trace of epochs %d-%d: %s/rank-*.json.gz (open them with https://ui.perfetto.dev); clocks agree to "
-                "%.0f microseconds",
-                *(self.epochs[0], self.epochs[-1], self._folder, uncertain * 1e6),
+                "trace of epochs %d-%d: %s/rank-*.json.gz, for https://ui.perfetto.dev%s",
+                *(self.epochs[0], self.epochs[-1], self._folder),
+                f"; clocks of hosts agree to {uncertain * 1e6:.0f} microseconds" if uncertain else "",
             )
             if lost:
                 log.warning(
