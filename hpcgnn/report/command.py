@@ -26,13 +26,14 @@ EPILOG = """\
 what it leaves in --out:
   report.html              the whole report in one file that needs no network
   report.md                its tables
-  TABLE.md .csv .tex       each table: scaling, cost, breakdown, bytes, memory, baseline, runs, problems
-  FIGURE.png .svg          each figure: epoch_time, speedup, efficiency, memory, bytes, imbalance, breakdown, loss,
-                           validation, accuracy_bytes, accuracy_seconds, memory_phases, memory_account
+  TABLE.md .csv .tex       each table: scaling, cost, losses, remedies, breakdown, bytes, memory, baseline, runs,
+                           problems
+  FIGURE.png .svg          each figure: epoch_time, speedup, efficiency, memory, bytes, imbalance, breakdown, timeline,
+                           loss, validation, accuracy_bytes, accuracy_seconds, memory_phases, memory_account
   captions.md              how to read each figure
   graph-NAME/              these, for each study, where there are several
 Files that do not apply are left out; those of an earlier report in the same folder are replaced. memory* tables and
-figures need runs made with --profile-memory.
+figures need runs made with --profile-memory, and timeline one made with --trace.
 
 exit code:
   0  the report is written, and every run that was named was good; what was found below a folder and is unfinished,

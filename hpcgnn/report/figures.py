@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hpcgnn.report import learning, memory_tables, plots
+from hpcgnn.report import learning, memory_tables, plots, timeline
 from hpcgnn.report.captions import caption
 from hpcgnn.report.coincide import merge_coinciding
 from hpcgnn.report.remarks import remarks
@@ -59,6 +59,7 @@ FIGURES = (
     Figure("bytes", "Bytes sent per epoch", plots.bytes_sent, _sends),
     Figure("imbalance", "Load imbalance", plots.imbalances, wide=True),
     Figure("breakdown", "Where the time of an epoch goes", plots.breakdown, wide=True),
+    Figure("timeline", "What the ranks did in an epoch", timeline.timeline, timeline.has_trace, wide=True),
     Figure("loss", "Training loss", learning.loss, wide=True),
     Figure("validation", "Validation metric", learning.validation, learning.has_metrics, True),
     Figure("accuracy_bytes", "Accuracy against bytes", learning.accuracy_against_bytes, learning.has_traffic, True),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpcgnn.report.measures import PARTS
-from hpcgnn.report.remarks import remarks
-from hpcgnn.report.style import IDEAL, Series, bar_styles, line_styles, log_axis, note_below, ranks_axis
+from hpcgnn.report.remarks import SHARED, remarks
+from hpcgnn.report.style import IDEAL, WARNING, Series, bar_styles, line_styles, log_axis, note_below, ranks_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,6 +67,7 @@ def epoch_time(study: "Study", axis: "Axes") -> Series:
         _ideal(study, axis, _shrinking(study, "epoch_seconds"))
     drawn = curves(study, axis, "epoch_seconds")
     log_axis(axis.yaxis)
+    _mark_shared(study, axis, "epoch_seconds")
     axis.set_ylabel("time of an epoch, slowest rank (s)")
     note_below(axis, remarks(study))
     return drawn
@@ -81,6 +82,7 @@ def speedup(study: "Study", axis: "Axes") -> Series:
     below = [2.0**-k for k in range(1, 8) if 2.0 ** (1 - k) > least]  # slower than on the fewest ranks
     axis.set_yticks([*below, *ranks], [f"{tick:g}" for tick in (*below, *ranks)])
     axis.minorticks_off()
+    _mark_shared(study, axis, "speedup")
     axis.set_ylabel("speed-up" if study.mode == "strong" else "scaled speed-up")
     note_below(axis, remarks(study))
     return drawn
@@ -91,9 +93,18 @@ def efficiency(study: "Study", axis: "Axes") -> Series:
     _ideal(study, axis, lambda curve: (curve["ranks"], 100 + 0 * curve["ranks"]))
     drawn = curves(study, axis, "efficiency", 100)
     axis.set_ylim(bottom=0)
+    _mark_shared(study, axis, "efficiency", 100)
     axis.set_ylabel("parallel efficiency (%)")
     note_below(axis, remarks(study))
     return drawn
+
+
+def _mark_shared(study: "Study", axis: "Axes", name: str, scale: float = 1.0) -> None:
+    """A dagger beside each point whose ranks shared cores; the note below says what it means."""
+    for _, point in study.points.iterrows():
+        if point["threads_per_core_max"] > 1 and point[name] == point[name]:  # NaN: there is no point
+            place = (point["ranks"], point[name] * scale)
+            axis.annotate(SHARED, place, (4, 3), textcoords="offset points", fontsize=10, color=WARNING, weight="bold")
 
 
 def memory(study: "Study", axis: "Axes") -> Series:

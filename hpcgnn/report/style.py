@@ -35,6 +35,7 @@ SHADES = (
 )
 HATCHES = ("", "//", "", "..", "", "xx", "", "\\\\", "", "++", "", "oo")
 IDEAL: dict[str, Any] = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 1}
+WARNING = "#B22222"  # of what must not be overlooked
 NOTE_LETTERS = 96  # of small print that fit below a figure
 SETTINGS: dict[str, Any] = {
     "font.size": 9,
@@ -125,7 +126,8 @@ def note_below(axis: "Axes", lines: Sequence[str]) -> None:
     """Small print under a figure."""
     if lines:
         text = "\n".join(textwrap.fill(line, NOTE_LETTERS) for line in lines)
-        axis.figure.supxlabel(text, fontsize=7, color="#444444", x=0.01, ha="left")
+        colour = WARNING if "†" in text else "#444444"
+        axis.figure.supxlabel(text, fontsize=7, color=colour, x=0.01, ha="left")
 
 
 def ranks_axis(axis: "Axes", ranks: Iterable[int]) -> None:
