@@ -58,7 +58,8 @@ CAPTIONS = {
     "above the mean.",
     "timeline": "A lane for each rank. Across: milliseconds of one traced epoch, on rank 0's clock; the colour says "
     "what took most of each moment. Work is blue and green, waiting is orange-red: a rank with less of it than the "
-    "others is the one that they wait for. Pale colours are what a phase has besides. {timeline}",
+    "others is the one that they wait for. The strip above a lane shows its phases; their pale colours in the lane are "
+    "what a phase has besides. {timeline}",
     "loss": "Across: epochs, from 1. Up: mean loss over the training nodes, with dropout. Lower is better. "
     "{repeated} An "
     "exact schedule has the same curve on any number of ranks.",

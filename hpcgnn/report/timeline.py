@@ -44,7 +44,6 @@ ACTIVITIES = {
     "wait": ("waiting for messages", "#D55E00"),
     "all ranks": ("all-reduce and alike", "#CC79A7"),
 }
-NOTHING = ("between the phases", "#FFFFFF")
 
 
 @dataclass(frozen=True)
@@ -166,17 +165,15 @@ def timeline(study: "Study", axis: "Axes") -> None:
         axis.text(0.5, 0.5, "no epoch is whole in the traces", ha="center", transform=axis.transAxes)
         return
     length = max(lane.end for lane in lanes)
-    looks, width = {"": NOTHING, **PHASES, **ACTIVITIES}, 1e3 * length / PIECES
-    drawn: dict[str, bool] = {}
-    for place, lane in enumerate(lanes):
-        bars: dict[str, list[tuple[float, float]]] = {}
-        for what, first, count in pieces_of(lane, length):
-            if what:
-                bars.setdefault(what, []).append((first * width, count * width))
-        for what, ranges in bars.items():
-            label = "_nolegend_" if what in drawn else looks[what][0]
-            drawn[what] = True
-            axis.broken_barh(ranges, (place - 0.4, 0.8), facecolor=looks[what][1], linewidth=0, label=label)
+    width, bars = 1e3 * length / PIECES, [pieces_of(lane, length) for lane in lanes]
+    for what, (label, colour) in {**PHASES, **ACTIVITIES}.items():
+        for place, (lane, pieces) in enumerate(zip(lanes, bars)):
+            strip = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in lane.spans.get(what, ()) if what in PHASES]
+            axis.broken_barh(strip, (place - 0.45, 0.1), facecolor=colour, linewidth=0)
+            done = [(first * width, count * width) for kind, first, count in pieces if kind == what]
+            if done:
+                axis.broken_barh(done, (place - 0.33, 0.76), facecolor=colour, linewidth=0, label=label)
+                label = "_nolegend_"
     axis.set_yticks(range(len(lanes)), [str(lane.rank) for lane in lanes])
     axis.invert_yaxis()
     axis.set_xlim(0, 1e3 * length)
