@@ -67,9 +67,11 @@ def test_every_kind_of_span_is_there(comm, traced):
     phases = {span["name"] for span in spans if span["cat"] == "phase"}
     assert phases == {"forward", "backward", "reduction", "step", "evaluation", "checkpoint"}
     wanted = {"gather", "product"} | ({"pack", "wait", "turn", "reduction"} if comm.size > 1 else set())
-    assert wanted <= {span["cat"] for span in spans} <= {"epoch", "phase", *CATEGORIES.values(), "kernel"} | {
-        *("turn", "wait", "reduction")
-    }
+    assert (
+        wanted
+        <= {span["cat"] for span in spans}
+        <= {"epoch", "phase", *CATEGORIES.values(), "kernel"} | {*("turn", "wait", "reduction")}
+    )
     for span in spans:
         if span["name"] == "turn":
             about = span["args"]
