@@ -212,7 +212,7 @@ def _waits(known: _Ranks, summary: Mapping[str, Any], way: str, share: float) ->
     each = sent / len(known.records) / max(1, summary["epochs"]) / 2**20
     return Loss(
         *(f"wait_{way}", PARTS[f"wait_{way}"], share, share),
-        f"a rank sends {each:.3g} MiB an epoch that way, which do not hide behind its work",
+        f"a rank sends {each:.3g} MiB an epoch that way, and its work does not hide all of them",
         ", ".join(means),
     )
 

@@ -85,16 +85,16 @@ def bad_map(session):
         return name, ranks
 
     # With more to compute, so that it counts beside what a busy machine does to a rank.
-    return mock.patch.object(job, "choose_map", uneven), {"hidden": 512, "prune": "none"}
+    return mock.patch.object(job, "choose_map", uneven), {"hidden": 512, "prune": "none", "epochs": 8}
 
 
 SLOWDOWNS = {
     "nothing": lambda session: (contextlib.nullcontext(), {}),
-    "shared cores": lambda session: (contextlib.nullcontext(), {"hidden": 256}),
+    "shared cores": lambda session: (contextlib.nullcontext(), {"hidden": 256, "epochs": 8}),
     "slow rank": slow_rank,
     "slow link": slow_link,
     "bad map": bad_map,
-    "tiny buffers": lambda session: (contextlib.nullcontext(), {"halo_buffer": 0.005}),
+    "tiny buffers": lambda session: (contextlib.nullcontext(), {"halo_buffer": 0.005, "layers": 3}),
     "slow evaluation": lambda session: (
         before("hpcgnn.train.evaluate:Evaluator.scores", pause),
         {"eval_every": 1},

@@ -164,8 +164,6 @@ def test_real_runs_have_one(runs):
 def test_reports_have_the_tables(copied, tmp_path):
     old, new = copied("p1-a"), copied("p2-a")
     change(old, "summary.json", lambda value: value.pop("losses"))
-    for number in range(2):
-        change(new, f"ranks/rank-{number:05d}.json", lambda value: None)
     write_report(build_study(read_runs([old, new])[0]), [], tmp_path / "out")
     table = (tmp_path / "out/losses.md").read_text()
     assert "| p2-a" in table and "| p1-a" not in table, "runs of earlier versions have none"
