@@ -19,7 +19,7 @@ RUNS = {
     "p1-a": ("small", 1, {"seed": 0}),
     "p1-b": ("small", 1, {"seed": 1}),
     "p2-a": ("small", 2, {"seed": 0}),
-    "p2-b": ("small", 2, {"seed": 1}),
+    "p2-b": ("small", 2, {"seed": 1, "trace": "2-4"}),
     "fine-p2": ("small", 2, {"halo_buffer": 0.05}),
     "tight-p2": ("small", 2, {"halo_buffer": 0.005}),
     "gcn-p2": ("small", 2, {"model": "gcn"}),
