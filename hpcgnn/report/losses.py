@@ -107,12 +107,14 @@ class _Ranks:
         return sum(self.mean(name, what) for name in TRAINING)
 
 
-def find_losses(ranks: Records, summary: Mapping[str, Any]) -> dict[str, Any]:
+def find_losses(ranks: Records, summary: Mapping[str, Any]) -> dict[str, Any] | None:
     """{'epochs': [first, last], 'seconds': of one, in the mean, 'parts': {name of `PARTS`: share}, 'inside': {name:
-    share}, 'lines': Losses as dictionaries, those with the most to gain first}.
+    share}, 'lines': Losses as dictionaries, those with the most to gain first}. None where no epoch was run.
 
     ranks: records of all ranks (ranks/*.json), with `losses`; summary: `summary.json`.
     """
+    if not ranks[0]["losses"]["parts"]:
+        return None
     known = _Ranks(ranks)
     parts = _parts(known)
     lines = [

@@ -266,7 +266,7 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
         ),
     ]
     print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True), flush=True)
-    for line in loss_lines(summary["losses"]) if "losses" in summary else ():
+    for line in loss_lines(losses) if (losses := summary.get("losses")) else ():
         log.info("%s", line)
     picture = draw_curves(run_dir.path)
     print(

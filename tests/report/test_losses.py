@@ -143,6 +143,10 @@ def test_page_faults_are_no_more_than_system_time():
     assert named(losses) == ["page_faults"] and losses["lines"][0]["share"] == pytest.approx(0.05)
 
 
+def test_a_run_that_was_done_already():
+    assert find_losses([{"losses": {"epochs": [0, 0], "parts": {}}}], summary()) is None
+
+
 def test_reference_kernels():
     about = summary()
     about["kernels"]["native"] = False
