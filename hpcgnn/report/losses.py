@@ -30,6 +30,9 @@ FAULT_SECONDS = 2.5e-6
 # What a turn of the halo takes whatever it carries: its messages, and calls of kernels for few rows. That is what an
 # epoch with a tiny --halo-buffer takes above one with a large one, for each exchange.
 TURN_SECONDS = 2e-4
+# Exchanges of fewer bytes take as long as shorter ones.
+SHORT_BYTES = 2**16
+HALO = ("halo_forward", "halo_backward")
 TRAINING = ("forward", "backward", "reduction", "step", "between")
 WAITS = {
     "forward": "forward",
@@ -202,20 +205,20 @@ def _shared_cores(known: _Ranks, share: float) -> Loss:
 
 
 def _waits(known: _Ranks, summary: Mapping[str, Any], way: str, share: float) -> Loss:
-    config = _config(summary)
+    config, sent = _config(summary), summary.get("bytes_total", {})
     dtype = "bf16" if summary["config"]["run"].get("precision") == "mixed" else config.get("halo_dtype", "fp32")
-    means = ["a map with fewer cut edges (`--partition`)", "a faster network, fewer ranks"]
-    if _rounds(known) > 1:
-        means.insert(0, "a larger `--halo-buffer`")
+    per_epoch = {kind: sent.get(kind, 0) / len(known.records) / max(1, summary["epochs"]) for kind in HALO}
+    exchanges = known.mean_of_training("exchanges") / known.count
     narrower = {"fp32": "`--halo-dtype bf16` (half of the bytes)", "bf16": "`--halo-dtype int8` (half of the bytes)"}
-    if dtype in narrower and config.get("schedule") in ("sar", "bns", "stale"):
-        means.insert(0, narrower[dtype])
-    sent = summary.get("bytes_total", {}).get(f"halo_{way}", 0)  # of all ranks and epochs
-    each = sent / len(known.records) / max(1, summary["epochs"]) / 2**20
+    fewer = [narrower[dtype]] if dtype in narrower and config.get("schedule") in ("sar", "bns", "stale") else []
+    larger = ["a larger `--halo-buffer`"] if _rounds(known) > 1 else []
+    # Of short messages it is their number that costs.
+    means = larger + fewer if sum(per_epoch.values()) < SHORT_BYTES * exchanges else fewer + larger
     return Loss(
         *(f"wait_{way}", PARTS[f"wait_{way}"], share, share),
-        f"a rank sends {each:.3g} MiB an epoch that way, and its work does not hide all of them",
-        ", ".join(means),
+        f"a rank sends {per_epoch[f'halo_{way}'] / 2**20:.3g} MiB an epoch that way, in {exchanges:,.0f} exchanges of "
+        "both ways, and its work does not hide all of them",
+        ", ".join([*means, "a map with fewer cut edges (`--partition`)", "a faster network", "fewer ranks"]),
     )
 
 

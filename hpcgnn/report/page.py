@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hpcgnn.report.remarks import SHARED
+
 if TYPE_CHECKING:
     from hpcgnn.report.figures import Drawn
     from hpcgnn.report.study import Study
@@ -28,6 +30,7 @@ th, td {{ padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; text-align: ri
 th:first-child, td:first-child {{ text-align: left; }}
 thead th {{ border-bottom: 2px solid #444; vertical-align: bottom; }}
 .wide {{ overflow-x: auto; }} .note {{ color: #555; font-size: 0.85rem; }}
+.note.shared {{ color: #9b1c1c; }}
 .problems td {{ text-align: left; }} .problems h2 {{ color: #9b1c1c; }}
 .figures {{ display: flex; flex-wrap: wrap; gap: 1rem; }}
 figure {{ margin: 0; flex: 1 1 26rem; }} figure img {{ width: 100%; max-width: 46rem; }}
@@ -70,7 +73,8 @@ def _study(study: "Study", tables: list["Table"], figures: list["Drawn"]) -> lis
 
 
 def _section(table: "Table", kind: str = "") -> str:
-    note = f'<p class="note">{html.escape(table.note)}</p>' if table.note else ""
+    look = "note shared" if SHARED in table.note else "note"
+    note = f'<p class="{look}">{html.escape(table.note)}</p>' if table.note else ""
     body = f'<div class="wide">{table.html()}</div>{note}'
     return f'<section class="{kind}"><h2>{html.escape(table.title)}</h2>\n{body}</section>'
 
