@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hpcgnn.report.remarks import SHARED
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -126,7 +128,7 @@ def note_below(axis: "Axes", lines: Sequence[str]) -> None:
     """Small print under a figure."""
     if lines:
         text = "\n".join(textwrap.fill(line, NOTE_LETTERS) for line in lines)
-        colour = WARNING if "†" in text else "#444444"
+        colour = WARNING if SHARED in text else "#444444"
         axis.figure.supxlabel(text, fontsize=7, color=colour, x=0.01, ha="left")
 
 
