@@ -69,7 +69,7 @@ class RunDir:
 
     def _sweep(self) -> None:
         """Remove what writers that were killed left half-written; nobody else writes here now."""
-        for folder in (self.path, self.path / "checkpoints", self.path / "ranks"):
+        for folder in (self.path, self.path / "checkpoints", self.path / "ranks", self.path / "trace"):
             for left in folder.glob(".*.part"):
                 left.unlink()
 

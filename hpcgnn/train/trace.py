@@ -101,6 +101,8 @@ class Tracer:
             return
         with comm.together("writing the trace"):
             self._folder.mkdir(exist_ok=True)
+            if comm.rank == 0:
+                self._remove_others()
             text = to_json(self._document(tape))
             write_atomically(self._folder / f"rank-{comm.rank:05d}.json.gz", gzip.compress(text.encode(), 5, mtime=0))
         lost, uncertain = (max(column) for column in zip(*comm.allgather_object((tape.lost, self._uncertain))))
@@ -117,6 +119,12 @@ class Tracer:
                     *(f"{lost:,}", f"{len(tape.spans):,}"),
                 )
         self._tape = None
+
+    def _remove_others(self) -> None:
+        """Files of ranks that there are no longer: the run began on more of them."""
+        for file in self._folder.glob("rank-[0-9]*.json.gz"):
+            if int(file.name[5:].split(".")[0]) >= self._comm.size:
+                file.unlink()
 
     def _document(self, tape: Tape) -> dict[str, Any]:
         """What is written."""

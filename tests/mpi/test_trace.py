@@ -31,6 +31,11 @@ def traced(comm, session_path):
     options = {"epochs": EPOCHS, "eval_every": 2, "checkpoint_every": 3, "halo_buffer": 0.01, "hidden": 8}
     for name, more in (("untraced", {}), ("traced", {"trace": "2-3"})):
         config = configure(graph, run_dir=str(session_path / name), **options, **more)
+        if comm.rank == 0 and more:  # of an earlier start on more ranks
+            (run_dir / "trace").mkdir(parents=True)
+            (run_dir / "trace" / f"rank-{comm.size:05d}.json.gz").touch()
+            config = config.replace(resume=True)
+        config = comm.broadcast_object(config)
         assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
     comm.barrier()
     return run_dir
@@ -39,6 +44,11 @@ def traced(comm, session_path):
 def test_the_same_is_learned(traced):
     assert losses(traced) == losses(traced.parent / "untraced")
     assert not (traced.parent / "untraced" / "trace").exists()
+
+
+def test_there_are_files_of_these_ranks_alone(comm, traced):
+    names = sorted(path.name for path in (traced / "trace").iterdir())
+    assert names == [f"rank-{rank:05d}.json.gz" for rank in range(comm.size)]
 
 
 def test_each_rank_has_a_file_that_says_who_it_is(comm, traced):
