@@ -242,17 +242,23 @@ def _evaluation(share: float, summary: Mapping[str, Any]) -> Loss:
     every = summary["config"]["run"].get("eval_every", 1)
     return Loss(
         *("evaluation", PARTS["evaluation"], share, share),
-        f"every {every} epochs" if every != 1 else "after every epoch",
+        _every(every),
         f"`--eval-every {max(10, 10 * every)}` (a tenth of it remains), 0 never",
     )
 
 
+def _every(epochs: int) -> str:
+    return f"every {epochs} epochs" if epochs > 1 else "after every epoch"
+
+
 def _checkpoints(share: float, summary: Mapping[str, Any]) -> Loss:
     every = summary["config"]["run"].get("checkpoint_every", 50)
-    several = 0 < every < summary["epochs"]
+    several, found = 0 < every < summary["epochs"], "one, after the last epoch"
+    if several:
+        found = _every(every) if every == 1 else f"{_every(every)}, and after the last"
     return Loss(
         *("checkpoints", PARTS["checkpoints"], share, share),
-        f"every {every} epochs, and after the last" if several else "one, after the last epoch",
+        found,
         ("`--checkpoint-every` less often, " if several else "more epochs (a run has at least one checkpoint), ")
         + "a `--run-dir` on a faster file system",
     )

@@ -80,6 +80,8 @@ def test_a_bad_map(summaries):
 def test_tiny_buffers(summaries):
     found = line(summaries["tiny buffers"], "short_rounds")
     assert "--halo-buffer" in found["remedy"]
+    waits = [each for each in summaries["tiny buffers"]["losses"]["lines"] if each["name"].startswith("wait_forward")]
+    assert all(each["remedy"].startswith("a larger `--halo-buffer`") for each in waits), "narrower rows would not help"
     assert "short_rounds" not in [each["name"] for each in summaries["slow rank"]["losses"]["lines"]]
 
 
