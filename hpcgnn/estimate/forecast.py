@@ -13,7 +13,7 @@ from hpcgnn.estimate.traffic import Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Place, Trial
 
 # The larger copy has at most so many nodes and edges, the smaller one half of them.
-NODES, EDGES = 20_000, 400_000
+NODES, EDGES = 40_000, 1_000_000
 # A rank is tried at its full size where that is not much larger than the copies.
 NEARLY = 0.7
 # Ranks that differ by less in all that they hold are taken for the same.

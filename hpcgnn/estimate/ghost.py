@@ -64,6 +64,7 @@ class GhostCommunicator(Communicator):
             for offset, rows in self.most.items():
                 tensor[offset - 1] = max(rows, int(tensor[offset - 1]))
         if tensor.numel():
+            tensor.copy_(torch.empty_like(tensor).copy_(tensor))  # what a transport takes for it
             self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
         return tensor
 

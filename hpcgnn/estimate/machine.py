@@ -64,10 +64,13 @@ class Network:
 
 @dataclass(frozen=True)
 class Machine:
-    """A kind of node. cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. near_cache: of
-    a core, last_cache: of all cores that share one, in bytes; sharers: how many do. libraries: bytes of a rank before
-    the graph is read. reading: of rows at random. call, torch_call: seconds of a kernel's or a torch operation's call itself; torch_byte: of each
-    byte that torch's operations read or write; second_thread: what each further thread of a rank adds to its speed.
+    """A kind of node.
+
+    cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. near_cache: of a core, last_cache:
+    of all cores that share one, in bytes; sharers: how many do. libraries: bytes of a rank before the graph is read.
+    call, torch_call: seconds of a kernel's or a torch operation's call itself; torch_byte: of each byte that torch's
+    operations read or write; second_thread: what each further thread of a rank adds to its speed. reading: of rows at
+    random.
     """
 
     name: str

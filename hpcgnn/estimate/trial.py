@@ -95,7 +95,7 @@ class Experiment:
         loops = model.self_loops if wanted == "auto" else wanted
         edges = model.edges(self.spec)
         local = make_copy(size.scaled(factor), degrees, self.spec, self.multi_label, cap, loops, edges, comm)
-        profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors(buffers.arena)) if profiled else None
+        profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         trainer = Trainer(local, self.spec, self.config, comm, buffers, profile or unwatched)
         return Prepared(trainer, local, profile, loaded + local.original_id.nbytes)
