@@ -21,7 +21,7 @@ from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 class Rate(NamedTuple):
     """What an operation takes for each of its units: an edge of a gather, a row of a product, a number of all others.
 
-    name, type, width, depth: as of Operation.
+    name, type, width, depth: as of Operation. row_seconds: of gathers, for each row of sums besides.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Rate(NamedTuple):
     width: int
     depth: int
     seconds: float
+    row_seconds: float
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,10 @@ class Machine:
             found.setdefault((rate.name, rate.type), []).append(rate)
         return found
 
-    def seconds_per_unit(self, operation: Operation) -> float | None:
-        """Of a unit of this operation, from the rates of the nearest shapes; None where nothing alike was measured."""
+    def seconds_per_unit(self, operation: Operation) -> tuple[float, float] | None:
+        """(of a unit, of a row besides) of this operation, from the rates of the nearest shapes; None where nothing
+        alike was measured.
+        """
         known = self._by_kind.get((operation.name, operation.type)) or self._by_kind.get((operation.name, "fp32"))
         if not known:
             return None
@@ -108,8 +111,9 @@ class Machine:
         distances = [abs(math.log(_numbers(rate) / numbers)) + 0.2 * _unlike(rate, operation) for rate in known]
         order = np.argsort(distances, kind="stable")[:2]
         shares = [1 / (distances[index] + 1e-3) for index in order]
-        near = [known[index].seconds / _numbers(known[index]) for index in order]
-        return numbers * sum(share * each for share, each in zip(shares, near)) / sum(shares)
+        near = [(share / sum(shares) / _numbers(known[index]), known[index]) for share, index in zip(shares, order)]
+        each = numbers * sum(share * rate.seconds for share, rate in near)
+        return each, numbers * sum(share * rate.row_seconds for share, rate in near)
 
     def to_toml(self) -> str:
         return tomli_w.dumps(asdict(self))
@@ -172,5 +176,8 @@ def _faster(machine: Machine, factor: float) -> Machine:
         torch_call=machine.torch_call / factor,
         torch_byte=machine.torch_byte / factor,
         reading=reading,
-        rates=[rate._replace(seconds=rate.seconds / factor) for rate in machine.rates],
+        rates=[
+            rate._replace(seconds=rate.seconds / factor, row_seconds=rate.row_seconds / factor)
+            for rate in machine.rates
+        ],
     )

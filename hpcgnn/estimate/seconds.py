@@ -78,21 +78,21 @@ def _computing(
             unknown.add(operation.name)
             continue
         if operation.name in EDGE_KERNELS:
-            part, total = "gather", edges * max(0.0, each + _beside(operation, shares, machine))
+            part, total = "gather", edges * each[0] * _relative(operation, shares, machine) + rows * each[1]
         else:
-            part, total = "products" if operation.name in PRODUCTS else "others", rows * each
+            part, total = "products" if operation.name in PRODUCTS else "others", rows * each[0]
         parts[part] += total + calls * machine.call
     return parts
 
 
-def _beside(operation: Operation, shares: Shares, machine: Machine) -> float:
-    """What reading a row takes more, or less, than where the machine was measured: in random order on NODES rows."""
+def _relative(operation: Operation, shares: Shares, machine: Machine) -> float:
+    """How much longer reading a row takes than where the machine was measured: in random order on NODES rows."""
     row = max(1, operation.width) * SIZES[operation.type]
     rows, missed = shares.locality
     # An edge whose source was among the last r different ones costs what a row of a matrix of r rows does.
     share = np.append(-np.diff(missed), missed[-1])
     costs = machine.reading.of(row, np.append(rows[1:], 4 * rows[-1]) * row)
-    return float(share @ costs) - float(machine.reading.of(row, np.array([NODES * row]))[0])
+    return float(share @ costs) / float(machine.reading.of(row, np.array([NODES * row]))[0])
 
 
 def _message_cpu(halo: dict[str, Traffic], machine: Machine) -> np.ndarray:
