@@ -23,6 +23,7 @@ class Operation(NamedTuple):
 
 #: Kernels whose unit is an edge, for which a row is read at random. That of products is a row, that of others a number.
 EDGE_KERNELS = {"gather", "gather_largest", "gather_matching", "attend_forward", "attend_backward"}
+EDGE_KERNELS |= {"attend_forward_complete", "attend_backward_complete"}
 #: An Operation and what is added to its amounts besides one call: rows, and edges or bytes.
 Told = tuple[Operation, tuple[float, float]]
 # Operations of torch that only look at memory another way.
@@ -59,7 +60,9 @@ def _attend(name: str, arguments: tuple[Any, ...]) -> Told:
     """attend_forward(y, …, indptr, indices, heads, …), attend_backward(gz, …, indptr, indices, heads, …)."""
     indptr, heads = arguments[5], arguments[7]
     columns = arguments[0].shape[1]
-    return Operation(name, _type(arguments[0]), columns, heads), (len(indptr) - 1, int(indptr[-1] - indptr[0]))
+    complete = arguments[12 if name == "attend_forward" else 14]  # rows are then written once
+    kind = name + ("_complete" if complete else "")
+    return Operation(kind, _type(arguments[0]), columns, heads), (len(indptr) - 1, int(indptr[-1] - indptr[0]))
 
 
 def _multiply(name: str, arguments: tuple[Any, ...]) -> Told:
