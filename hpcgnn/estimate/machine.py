@@ -17,6 +17,9 @@ import tomli_w
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 
+# What rates of gathers belong to: rows in random order from a matrix of so many.
+ROWS = 16_000
+
 
 class Rate(NamedTuple):
     """What an operation takes for each of its units: an edge of a gather, a row of a product, a number of all others.

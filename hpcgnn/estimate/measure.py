@@ -21,7 +21,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices, make_config
 from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.machine import Machine, Network, Rate, Reading
+from hpcgnn.estimate.machine import ROWS, Machine, Network, Rate, Reading
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 from hpcgnn.estimate.trial import Experiment, looking
 from hpcgnn.graphfile.schema import GraphMeta
@@ -30,7 +30,7 @@ from hpcgnn.train.job import model_spec
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.memory_profile import trim_heap
 
-NODES, DEGREES = 16_000, (6, 24)
+DEGREES = 6, 24
 # {options} of models that between them use all kernels, at widths that span what is usual.
 MODELS: list[dict[str, object]] = [
     {"model": model, "hidden": hidden // (4 if "heads" in others else 1), **others}
@@ -95,8 +95,8 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
 def _experiment(options: dict[str, object], choices: Choices) -> Experiment:
     config = make_config({"graph": "none", "layers": 3, "dropout": 0.5, **options}, choices, "bench machine")
     meta = GraphMeta(
-        num_nodes=NODES,
-        num_edges=NODES * max(DEGREES),
+        num_nodes=ROWS,
+        num_edges=ROWS * max(DEGREES),
         num_features=128,
         num_classes=40,
         num_clusters=1,
@@ -122,9 +122,9 @@ def _run(experiment: Experiment, degree: int, samples: dict[Operation, list[tupl
     operation.
     """
     set_matmul(experiment.config.run.matmul)
-    edges = NODES * degree
-    half = Direction(edges // 2, edges // 2, NODES, NODES, NODES)
-    size = Size(2, NODES, NODES // 2, NODES * 3 // 4, half, None)
+    edges = ROWS * degree
+    half = Direction(edges // 2, edges // 2, ROWS, ROWS, ROWS)
+    size = Size(2, ROWS, ROWS // 2, ROWS * 3 // 4, half, None)
     prepared = experiment.trainer(size, np.array([degree]))
     trainer = prepared.trainer
     trainer.step(0)

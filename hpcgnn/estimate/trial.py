@@ -36,6 +36,8 @@ from hpcgnn.train.toy import toy_step
 
 #: (the layer whose share of the graph rows go along, None for all of it; 'inward' or 'outward').
 Place = tuple[int | None, str]
+# A copy cuts its halo into so many rounds at most: very many take minutes, and no other work but their calls.
+ROUNDS = 64
 #: Told of an operation, its amounts and its seconds.
 Add = Callable[[Operation, tuple[float, float], float], None]
 
@@ -88,13 +90,16 @@ class Experiment:
 
     def trainer(self, size: Size, degrees: np.ndarray, factor: float = 1.0, profiled: bool = False) -> "Prepared":
         """A Trainer on a copy of so much of a rank of this size. degrees: of a sample of nodes."""
-        buffers = HaloBuffers(max(round(self.limit * factor), 8 * self.row_bytes))
+        small = size.scaled(factor)
+        most = max(small.inward.most, small.outward.most if small.outward else 0)
+        least = 3 * self.row_bytes * max(3, -(-most // ROUNDS))
+        buffers = HaloBuffers(max(round(self.limit * factor), least))
         buffers.declare(max(1, self.row_bytes))
         cap, comm = max(1, buffers.cap(buffers.widest_row)), GhostCommunicator(size.ranks)
         model, wanted = MODELS[self.spec.model], self.config.data.self_loops
         loops = model.self_loops if wanted == "auto" else wanted
         edges = model.edges(self.spec)
-        local = make_copy(size.scaled(factor), degrees, self.spec, self.multi_label, cap, loops, edges, comm)
+        local = make_copy(small, degrees, self.spec, self.multi_label, cap, loops, edges, comm)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         trainer = Trainer(local, self.spec, self.config, comm, buffers, profile or unwatched)
