@@ -21,8 +21,8 @@ def place_of_job() -> Place:
 
 
 def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> Iterator[str]:
-    """A line for each number of ranks. place: from `place_of_job`. Raises ConfigError where the batch system says what memory the nodes of the job
-    give, and it is less than their ranks will hold.
+    """A line for each number of ranks. place: from `place_of_job`. Raises ConfigError where the batch system says what
+    memory the nodes of the job give, and it is less than their ranks will hold.
     """
     with GraphFile(config.data.graph) as file:
         if file.meta.num_edges > MOST_EDGES:
