@@ -21,6 +21,10 @@ from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 ROWS = 16_000
 
 
+# Operations that no reference model has, and which take for a number what others do.
+AS = {"dropout_entries": "dropout", "random_words": "dropout"}
+
+
 class Rate(NamedTuple):
     """What an operation takes for each of its units: an edge of a gather, a row of a product, a number of all others.
 
@@ -106,7 +110,8 @@ class Machine:
         """(of a unit, of a row besides) of this operation, from the rates of the nearest shapes; None where nothing
         alike was measured.
         """
-        known = self._by_kind.get((operation.name, operation.type)) or self._by_kind.get((operation.name, "fp32"))
+        name = AS.get(operation.name, operation.name)
+        known = self._by_kind.get((name, operation.type)) or self._by_kind.get((name, "fp32"))
         if not known:
             return None
         # By number, what an operation takes changes slowly with its shape.

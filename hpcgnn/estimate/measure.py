@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 
 from hpcgnn import kernels
 from hpcgnn.comm.communicator import Communicator
@@ -144,6 +143,8 @@ def _run(experiment: Experiment, degree: int, samples: dict[Operation, list[tupl
 
 def _per_unit(operation: Operation, samples: list[tuple[np.ndarray, float]]) -> tuple[float, float]:
     """(seconds of a unit, of a row besides). Those of gathers are told apart by graphs of few and of many edges."""
+    from scipy.optimize import nnls  # here, for it would be counted with the libraries of a rank
+
     amounts, seconds = np.array([each for each, _ in samples]), np.array([each for _, each in samples])
     if operation.name not in EDGE_KERNELS:
         return float(seconds.sum() / max(1.0, amounts[:, 1].sum())), 0.0
