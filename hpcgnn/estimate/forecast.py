@@ -95,12 +95,13 @@ class Forecaster:
         assert trial.evaluation is not None
         wires = self.experiment.row_bytes, self.experiment.limit
         halo = halo_traffic(trial.uses, halos, *wires)
-        for kind in ("halo_forward", "halo_backward"):
-            sent = trial.sent.get(kind, (0, 0))
-            if kind not in halo and sent[1]:  # not all of the halo is sent: as the copy had it
-                rows = shares.inward.sent / max(1, trial.boundary[0])
-                messages = sent[0] * shares.inward.peers
-                halo[kind] = Traffic(np.rint(sent[1] * rows).astype(np.int64), messages, sent[0])
+        inward = shares.inward  # gradients go back to those whose rows were received
+        there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
+        for kind, (rows, peers), of_copy in zip(("halo_forward", "halo_backward"), (there, back), trial.boundary):
+            messages, sent = trial.sent.get(kind, (0, 0))
+            if kind not in halo and sent:  # not all of the halo is sent: as the copy had it
+                size = np.rint(sent * (rows / max(1, of_copy))).astype(np.int64)
+                halo[kind] = Traffic(size, messages * peers, messages)
                 counted = False
         return Forecast(
             shares,
