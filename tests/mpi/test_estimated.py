@@ -11,6 +11,7 @@ import torch
 
 from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.shares import Counter
+from hpcgnn.estimate.traffic import Traffic
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.train.epochs import costs_of_epoch
@@ -62,13 +63,13 @@ def check(comm, config, map_name):
     comm.ledger.take()  # what asking for all took
     costs_of_epoch(trainer)
     closing = of_ranks(comm, comm.ledger.take())
-    nothing = np.zeros(comm.size, np.int64)
+    nothing = np.zeros((2, comm.size), np.int64)
     for kind in {*step, *forecast.halo} - {*forecast.others}:
-        sent, messages = step.get(kind, (nothing, nothing))
-        assert sent.tolist() == forecast.halo[kind].bytes.tolist() if kind in forecast.halo else not sent.any(), kind
-        assert messages.tolist() == forecast.halo[kind].messages.tolist() if kind in forecast.halo else True, kind
+        expected = forecast.halo.get(kind, Traffic(*nothing))
+        found = np.array(step.get(kind, nothing))
+        assert found.tolist() == [expected.bytes.tolist(), expected.messages.tolist()], kind
     for kind, (messages, sent) in forecast.others.items():
-        found = np.array(step.get(kind, (nothing,) * 2)) + np.array(closing.get(kind, (nothing,) * 2))
+        found = np.array(step.get(kind, nothing)) + np.array(closing.get(kind, nothing))
         assert found.tolist() == [[sent] * comm.size, [messages] * comm.size], kind
     check_evaluation(comm, forecast, trainer)
     return forecast, trainer
