@@ -32,6 +32,10 @@ _VIEWS |= {"unsqueeze", "squeeze", "permute", "split", "split_with_sizes", "resh
 _VIEWS |= {"new_empty", "_local_scalar_dense", "lift_fresh", "is_same_size", "unbind", "empty_strided", "resize_"}
 _PRODUCTS = {"mm": 0, "addmm": 1, "addmm_": 1, "bmm": 0, "_addmm_activation": 1}
 
+# Operations that read, or change, only some rows of their first tensor: as many as there are in the others.
+_SOME_ROWS = {"index_select", "index", "gather", "searchsorted"}
+_SOME_ROWS |= {"index_add_", "index_copy_", "index_put_", "_index_put_impl_", "scatter_", "scatter_add_"}
+
 
 def of_kernel(name: str, arguments: tuple[Any, ...]) -> Told:
     """What a call of a kernel (kernels/functions.py) is."""
@@ -112,7 +116,12 @@ def of_torch(operation: Any, args: tuple[Any, ...], result: Any) -> Told | None:
         # The gradient of weights sums over rows: the long side is the depth.
         rows, depth = (depth, rows) if depth > rows else (rows, depth)
         return Operation("product", _type(left), width, depth), (rows, 0.0)
-    moved = sum(each.nbytes for each in (*_flat(args), *_flat((result,))))
+    if name in _SOME_ROWS:
+        given, made = _flat(args[1:]), _flat((result,))
+        inside = name.endswith("_")  # what is put there is read, and so is what was there
+        moved = sum(each.nbytes for each in given) + sum(each.nbytes for each in (given if inside else 2 * made))
+    else:
+        moved = sum(each.nbytes for each in (*_flat(args), *_flat((result,))))
     return Operation("torch", ""), (0.0, float(moved))
 
 
