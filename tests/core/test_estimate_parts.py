@@ -95,6 +95,18 @@ TORCH = {
         (50, 0),
     ),
     "sum of two": (ATEN.add.Tensor, (torch.ones(5, 2), torch.ones(5, 2)), ("torch", ""), (0, 3 * 40)),
+    "some rows": (
+        ATEN.index_select.default,
+        (torch.ones(90, 2), 0, torch.tensor([1, 8])),
+        ("torch", ""),
+        (0, 16 + 2 * 16),
+    ),
+    "added to some rows": (
+        ATEN.index_add_.default,
+        (torch.ones(90, 2), 0, torch.tensor([1, 8]), torch.ones(2, 2)),
+        ("torch", ""),
+        (0, 2 * (16 + 16)),
+    ),
     "list": (ATEN.cat.default, ([torch.ones(5), torch.ones(3).double()[:2].float()],), ("torch", ""), (0, 56)),
 }
 
