@@ -6,7 +6,7 @@ all cores are at work.
 
 import math
 import tomllib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,10 +137,11 @@ def _unlike(rate: Rate, operation: Operation) -> float:
     return sum(abs(math.log(max(1, one) / max(1, other))) for one, other in ratios)
 
 
-def read_machine(path: str | Path) -> Machine:
-    """The Machine of a file. `like` names another file beside it whose values hold where this one has none; `faster`
-    divides its times. Raises ConfigError.
+def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
+    """The Machine of a file. `like` names another file beside it whose values hold where this one has none, also inside
+    of a table; `faster` divides its times. before: files that are like this one. Raises ConfigError.
     """
+    path = Path(path)
     try:
         with open(path, "rb") as file:
             values = tomllib.load(file)
@@ -151,27 +152,71 @@ def read_machine(path: str | Path) -> Machine:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    like, faster = values.pop("like", None), values.pop("faster", 1.0)
-    base: dict[str, Any] = {}
-    if like is not None:
-        base = asdict(_faster(read_machine(Path(path).parent / like), faster))
     try:
+        like, faster = values.pop("like", None), values.pop("faster", 1.0)
+        _check_number("faster", float, faster)
+        base: dict[str, Any] = {}
+        if like is not None:
+            if not isinstance(like, str) or path.parent / like in (path, *before):
+                raise ValueError(f"expected like to be the name of another machine file, got {like!r}")
+            base = asdict(_faster(read_machine(path.parent / like, (path, *before)), faster))
+        for name in {"network", "reading"} & base.keys() & values.keys():
+            values[name] = base[name] | values[name]
         return _machine(base | values)
-    except (TypeError, KeyError, ValueError) as error:
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
         raise ConfigError(
             f"{path} is no machine file: {error}; compare it with those of jobs/machines/, or measure the machine "
             "with `hpcgnn bench machine -o FILE`"
         ) from error
 
 
+# Numbers of which nothing is not enough.
+_ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "near_cache", "last_cache", "sharers", "faster"}
+_ABOVE_NOTHING |= {"bandwidth", "bisection"}
+
+
 def _machine(values: dict[str, Any]) -> Machine:
-    network, reading = Network(**values.pop("network")), Reading(**values.pop("reading"))
-    rates = [Rate(*each) for each in values.pop("rates", [])]
-    machine = Machine(network=network, reading=reading, rates=rates, **values)
-    for name in ("cores", "memory", "ranks", "threads"):
-        if not isinstance(getattr(machine, name), int) or getattr(machine, name) < 1:
-            raise ValueError(f"expected {name} to be a whole number of at least 1, got {getattr(machine, name)!r}")
-    return machine
+    """A Machine of plain values, checked. Raises ValueError or TypeError."""
+    machine: Machine = _made(Machine, values)
+    network, reading = _made(Network, values["network"]), _made(Reading, values["reading"])
+    shape, rising = (len(reading.footprints), len(reading.row_bytes)), (reading.footprints, reading.row_bytes)
+    if np.shape(reading.seconds) != shape or any(min(each) <= 0 or np.any(np.diff(each) <= 0) for each in rising):
+        raise ValueError(
+            "expected rising row_bytes and footprints in reading, and its seconds a row for each footprint"
+        )
+    rates = []
+    for each in machine.rates:
+        if len(each) != len(Rate._fields):
+            raise ValueError(f"expected rates of {', '.join(Rate._fields)}, got {each!r}")
+        rates.append(Rate(*each))
+        for name, value in zip(Rate._fields[2:], each[2:]):
+            _check_number(f"{name} in rates", float, value)
+    return replace(machine, network=network, reading=reading, rates=rates)
+
+
+def _made(kind: Any, values: Any) -> Any:
+    """An instance of a dataclass, with all its fields and no others."""
+    if not isinstance(values, dict):
+        raise ValueError(f"expected {kind.__name__.lower()} to be a table, got {values!r}")
+    names = [each.name for each in fields(kind)]
+    unknown, missing = values.keys() - {*names}, [name for name in names if name not in {*values, "rates"}]
+    if unknown or missing:
+        what = f"{sorted(unknown)[0]!r} is no key of it" if unknown else f"{missing[0]!r} is missing"
+        raise ValueError(what)
+    for each in fields(kind):
+        if each.type in (int, float):
+            _check_number(each.name, each.type, values[each.name])
+    return kind(**values)
+
+
+def _check_number(name: str, kind: Any, value: Any) -> None:
+    least = name in _ABOVE_NOTHING
+    good = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
+    if not good or not 0 <= value < math.inf or least and value == 0:
+        what = ("a whole number" if kind is int else "a number") + (" above 0" if least else " of at least 0")
+        raise ValueError(f"expected {name} to be {what}, got {value!r}")
 
 
 def _faster(machine: Machine, factor: float) -> Machine:
