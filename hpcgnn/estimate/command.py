@@ -29,6 +29,7 @@ from hpcgnn.train.shortage import advice
 
 # What loading and starting MPI adds to a process that has torch, where no machine file says it.
 _MPI = 40 << 20
+PICTURES = ".png", ".pdf", ".svg"
 
 
 def estimate(config: Config, arguments: argparse.Namespace) -> int:
@@ -36,6 +37,8 @@ def estimate(config: Config, arguments: argparse.Namespace) -> int:
     for path in filter(None, (arguments.json, arguments.plot)):
         if not Path(path).absolute().parent.is_dir():
             raise ConfigError(f"cannot write {path}: there is no directory {Path(path).parent}; make it first")
+    if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
+        raise ConfigError(f"cannot draw {arguments.plot}: expected a name that ends in {', '.join(PICTURES)}")
     machine = None if arguments.machine is None else _machine(arguments, config)
     rows, place = [], place_of(machine)  # before anything is tried out
     if arguments.stats:
