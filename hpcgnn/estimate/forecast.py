@@ -79,11 +79,16 @@ class Forecaster:
     def forecast(self, shares: Shares, layers: Layers | None = None) -> Forecast:
         """The Forecast of a job with these Shares. layers: None where nobody can count them."""
         mean, trial = self.rank(_mean(shares), shares.degrees)
-        ranks = {index: self.rank(_size(shares, index), shares.degrees)[0] for index in _candidates(shares)}
+        found = {} if layers is None or not trial.prunable else layers(trial.worthwhile, trial.prunable)
+        pruned = None
+        if layers is not None and trial.prunable:
+            pruned = len({layer for layer, _ in found})
+            if pruned != trial.pruned:  # neighbourhoods in the graph are not those in a copy
+                mean, trial = self.rank(_mean(shares), shares.degrees, pruned)
+        ranks = {index: self.rank(_size(shares, index), shares.degrees, pruned)[0] for index in _candidates(shares)}
         largest = max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded)
         busiest = ranks.get(int((shares.own + shares.remote).argmax()), mean)
         halos: dict[Place, HaloCounts] = {(None, "inward"): shares.inward, (None, "outward"): shares.outward}
-        found = {} if layers is None or not trial.prunable else layers(trial.worthwhile, trial.prunable)
         counted = True
         for place in trial.uses:
             if place not in halos and place in found:
@@ -115,15 +120,15 @@ class Forecaster:
             counted,
         )
 
-    def rank(self, size: Size, degrees: np.ndarray) -> tuple[Rank, Trial]:
-        """A Rank of this size, and the larger Trial that it follows from."""
+    def rank(self, size: Size, degrees: np.ndarray, pruned: int | None = None) -> tuple[Rank, Trial]:
+        """A Rank of this size, and the larger Trial that it follows from. pruned: see `Experiment.trainer`."""
         edges = size.inward.own + size.inward.remote
         factor = min(1.0, NODES / max(1, size.nodes), EDGES / max(1, edges))
         if factor > NEARLY:
-            large = small = self.experiment.try_out(size, degrees)
+            large = small = self.experiment.try_out(size, degrees, pruned=pruned)
             factor = 1.0
         else:
-            large, small = (self.experiment.try_out(size, degrees, each) for each in (factor, factor / 2))
+            large, small = (self.experiment.try_out(size, degrees, each, pruned) for each in (factor, factor / 2))
 
         def line(a: Any, b: Any) -> Any:
             """At 1, the straight line through a at `factor` and b at half of it."""
