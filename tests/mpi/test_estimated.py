@@ -222,7 +222,7 @@ def test_pruning_as_the_graph_has_it(comm, session_path):
     path = session_path / "estimated-rings.h5"
     if comm.rank == 0:
         graph = graphs.with_task(graphs.rings(count=4, n=100))
-        split = np.where(np.arange(graph.num_nodes) % 100 < 12, graphs.TRAIN, graphs.TEST).astype(np.uint8)
+        split = np.where(np.arange(graph.num_nodes) % 100 < 24, graphs.TRAIN, graphs.TEST).astype(np.uint8)
         labels = np.zeros(graph.num_nodes, np.int64)
         graphs.write_file(path, replace(graph, split=split, labels=labels), graphs.layout(graph, comm.size), comm.size)
     comm.barrier()
