@@ -101,7 +101,6 @@ def paths(comm, session_path):
         "few train": {"train": 1 / 40, "degree": 3},
         "few train, directed": {"train": 1 / 40, "degree": 3, "directed": True},
         "typed": {"edge_types": 3},
-        "weighted": {"weighted": True},
     }.items():
         made[name] = session_path / f"estimated-{name.replace(' ', '-')}.h5"
         if comm.rank == 0:
@@ -117,7 +116,6 @@ MODELS = {
     "sage": {"model": "sage", "norm": "batch"},
     "sage max": {"model": "sage", "aggregator": "max"},
     "gat": {"model": "gat", "heads": 2, "hidden": 8, "attention_dropout": 0.3},
-    "gatv2": {"model": "gatv2", "heads": 2, "hidden": 8},
     "gin": {"model": "gin", "residual": True},
     "sgc": {"model": "sgc"},
     "pna": {"model": "pna"},
@@ -127,7 +125,7 @@ MODELS = {
 
 
 CASES = [("undirected", kind) for kind in MODELS]
-CASES += [("directed multi-label", kind) for kind in ("sage", "gat", "sage max", "transformer")]
+CASES += [("directed multi-label", kind) for kind in ("sage", "gat", "sage max")]
 
 
 @pytest.mark.parametrize("graph, model", CASES)
@@ -155,7 +153,7 @@ WIRES = {
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_ways_to_send(comm, paths, wire):
-    check(comm, configure(paths["weighted"], layers=2, **WIRES[wire]), MAP)
+    check(comm, configure(paths["directed multi-label"], layers=2, **WIRES[wire]), MAP)
 
 
 PRUNED = {
@@ -167,8 +165,10 @@ PRUNED = {
 }
 
 
-@pytest.mark.parametrize("graph", ["few train", "few train, directed"])
-@pytest.mark.parametrize("kind", PRUNED)
+@pytest.mark.parametrize(
+    "graph, kind",
+    [("few train", kind) for kind in PRUNED] + [("few train, directed", "sage"), ("few train, directed", "gat")],
+)
 def test_pruned_layers(comm, paths, kind, graph):
     """Layers that compute some rows only: the estimate counts what they send from the file."""
     forecast, trainer = check(comm, configure(paths[graph], **{"prune": "auto", **PRUNED[kind]}), MAP)
@@ -192,8 +192,9 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.parametrize("graph", ["undirected", "directed multi-label"])
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    "graph, schedule", [("undirected", each) for each in SCHEDULES] + [("directed multi-label", "stale")]
+)
 def test_a_delayed_halo(comm, paths, schedule, graph):
     check(comm, configure(paths[graph], layers=2, **SCHEDULES[schedule]), MAP)
 
