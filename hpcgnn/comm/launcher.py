@@ -32,6 +32,12 @@ def job_end_time() -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def slurm_step() -> str | None:
+    """'JOB.STEP' of SLURM that this process belongs to, or None outside of one."""
+    job, step = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_STEP_ID", "")
+    return f"{job}.{step}" if job.isdigit() and step.isdigit() else None
+
+
 def threads_per_rank(cores: int, sharers: int) -> int:
     """Threads for a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its cores divided by the ranks that share
     them.
