@@ -115,7 +115,7 @@ class Meter:
 
     @classmethod
     def of(cls, comm: Communicator) -> "Meter":
-        """That of this rank. Collective. Virtual nodes on one machine count as one node: they have the same counters."""
+        """This rank's. Collective. Virtual nodes on one machine count as one: their counters are the same."""
         kernels = comm.allgather_object(_kernel())
         return cls(reads=kernels.index(kernels[comm.rank]) == comm.rank, may_ask=comm.rank == 0)
 
