@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from hpcgnn.report.read import Run
 
 NOT_RECORDED = "not recorded by the version that wrote them"
+MOST_REASONS = 3
 
 
 def energy_line(energy: Mapping[str, Any]) -> str:
@@ -23,8 +24,8 @@ def joules_per_epoch(run: "Run") -> float | None:
 
 
 def energy_note(runs: Sequence["Run"]) -> str:
-    """What the joules of a table of these runs cover, and why runs have none; '' for runs of before energy was
-    recorded.
+    """What the joules of a table of these runs cover, and the most frequent reasons why runs have none; '' for
+    runs of before energy was recorded.
     """
     told = [run.summary.get("energy") or {} for run in runs]
     if not any(told):
@@ -32,7 +33,7 @@ def energy_note(runs: Sequence["Run"]) -> str:
     covered = list(dict.fromkeys(one["covers"] for one in told if one.get("joules") is not None))
     missing = Counter(one.get("reason", NOT_RECORDED) for one in told if one.get("joules") is None)
     parts = [f"Energy is of {what}." for what in covered]
-    for reason, count in missing.items():
+    for reason, count in missing.most_common(MOST_REASONS):
         which = "" if count == len(runs) else f" ({count} of {len(runs)} runs)"
         parts.append(f"Energy{which}: {reason}.")
     return " ".join(parts)

@@ -91,9 +91,7 @@ class Accounting:
         try:
             return int(said.split()[0])
         except (IndexError, ValueError) as error:
-            raise NotAvailable(
-                f"SLURM's sstat has no energy of step {self._step} (it said: {said.strip()!r})"
-            ) from error
+            raise NotAvailable(f"SLURM's sstat has no energy of the running step (it said {said.strip()!r})") from error
 
     def end(self) -> int:
         """Joules on all nodes of the step. Raises NotAvailable."""

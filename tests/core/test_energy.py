@@ -176,7 +176,7 @@ def test_slurm_counts_the_step():
         (None, ("acct_gather_energy/rapl",), "SLURM did not start these ranks"),
         ("7.0", ("acct_gather_energy/none",), "AcctGatherEnergyType is acct_gather_energy/none"),
         ("7.0", ("(null)",), "does not count energy"),
-        ("7.0", ("acct_gather_energy/rapl", ""), "has no energy of step 7.0"),
+        ("7.0", ("acct_gather_energy/rapl", ""), "has no energy of the running step"),
         ("7.0", ("acct_gather_energy/rapl", NotAvailable("SLURM's sstat is not there")), "sstat is not there"),
         ("7.0", ("acct_gather_energy/rapl", "5", "5"), "took no sample"),
     ],
