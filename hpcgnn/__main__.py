@@ -236,9 +236,17 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     remark = without_effect(config, typed, {**saved, **filed}, choices["models"])
     remarks = {"remarks": [remark]} if remark else {}
     if arguments.dry_run is not None:
+        from hpcgnn.estimate.fitting import memory_lines, place_of_job
         from hpcgnn.train.precheck import check_training
 
-        return _dry_run(arguments.dry_run, lambda: check_training(config, arguments.dry_run, **remarks))
+        place = place_of_job()
+
+        def check() -> None:
+            check_training(config, arguments.dry_run, **remarks)
+            for line in memory_lines(config, arguments.dry_run, place):
+                print(line)
+
+        return _dry_run(arguments.dry_run, check)
     with_advice = advising(lambda session: train(config, session, **remarks), config)
     return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
 
@@ -259,7 +267,7 @@ def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
 def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:
     """Measure the machine on the ranks it was started on."""
     from hpcgnn.comm.launch import run
-    from hpcgnn.estimate.command import bench
+    from hpcgnn.estimate.bench import bench
 
     return run(lambda session: bench(session, choices, arguments.output, arguments.name))
 

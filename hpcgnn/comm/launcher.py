@@ -38,6 +38,18 @@ def slurm_step() -> str | None:
     return f"{job}.{step}" if job.isdigit() and step.isdigit() else None
 
 
+def node_of_job() -> tuple[int | None, int | None]:
+    """(bytes that a node of this job gives, ranks on a node), each None where the batch system does not say."""
+    found = {}
+    for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE", "NTASKS_PER_NODE"):
+        text = os.environ.get(f"SLURM_{name}", "")
+        found[name] = int(text) if text.isdigit() and int(text) > 0 else None
+    memory, each, cores = found["MEM_PER_NODE"], found["MEM_PER_CPU"], found["CPUS_ON_NODE"]
+    if memory is None and each is not None and cores is not None:
+        memory = each * cores
+    return None if memory is None else memory << 20, found["NTASKS_PER_NODE"]
+
+
 def threads_per_rank(cores: int, sharers: int) -> int:
     """Threads for a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its cores divided by the ranks that share
     them.

@@ -32,7 +32,7 @@ def read_stats(text: str) -> Stats:
     """`nodes,edges,features,classes[,exponent]`."""
     try:
         values = [float(word) for word in text.split(",")]
-        if len(values) not in (4, 5) or min(values[:4]) < 1:
+        if len(values) not in (4, 5) or not all(1 <= value < 2**63 for value in values[:4]):
             raise ValueError
         stats = Stats(*(int(value) for value in values[:4]), *values[4:])
     except ValueError:
@@ -42,6 +42,14 @@ def read_stats(text: str) -> Stats:
     if len(values) == 5 and not 1 < stats.exponent < 10:
         raise argparse.ArgumentTypeError(f"expected an exponent between 1 and 10, such as 2.3, got {values[4]:g}")
     return stats
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1."""
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= value < 2**31:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return value
 
 
 def share(text: str) -> float:
@@ -81,7 +89,7 @@ def add_estimate(parser: argparse.ArgumentParser, ranks: object) -> None:
     own.add_argument("--ranks", type=ranks, required=True, metavar="P[,P]", help="numbers of ranks, such as 1,2,4,8")  # type: ignore[arg-type]
     own.add_argument("--machine", metavar="FILE.toml", help="how fast the nodes are; without it there are no seconds")
     own.add_argument(
-        "--ranks-per-node", type=int, metavar="N", help="ranks on a node (default: as the machine file has it)"
+        "--ranks-per-node", type=count, metavar="N", help="ranks on a node (default: as the machine file has it)"
     )
     own.add_argument("--json", metavar="FILE", help="write the estimate: a list with an object per number of ranks")
     own.add_argument("--plot", metavar="FILE.png", help="draw memory and seconds over the number of ranks")

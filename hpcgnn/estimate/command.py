@@ -1,23 +1,21 @@
-"""`hpcgnn estimate`: memory, messages and time of a job on any number of ranks; and `hpcgnn bench machine`."""
+"""`hpcgnn estimate`: memory, messages and time of a job on any number of ranks."""
 
 import argparse
-import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from hpcgnn.comm.session import Session
-from hpcgnn.config import Choices, Config
+from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
+from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.assumed import assumed_meta, assumed_shares
 from hpcgnn.estimate.forecast import Forecast, Forecaster
 from hpcgnn.estimate.machine import Machine, read_machine
-from hpcgnn.estimate.measure import measure
 from hpcgnn.estimate.results import Place, as_values, draw, table
 from hpcgnn.estimate.seconds import seconds
 from hpcgnn.estimate.shares import Counter
@@ -31,6 +29,7 @@ from hpcgnn.train.shortage import advice
 
 # What loading and starting MPI adds to a process that has torch, where no machine file says it.
 _MPI = 40 << 20
+PICTURES = ".png", ".pdf", ".svg"
 
 
 def estimate(config: Config, arguments: argparse.Namespace) -> int:
@@ -38,44 +37,56 @@ def estimate(config: Config, arguments: argparse.Namespace) -> int:
     for path in filter(None, (arguments.json, arguments.plot)):
         if not Path(path).absolute().parent.is_dir():
             raise ConfigError(f"cannot write {path}: there is no directory {Path(path).parent}; make it first")
+    if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
+        raise ConfigError(f"cannot draw {arguments.plot}: expected a name that ends in {', '.join(PICTURES)}")
     machine = None if arguments.machine is None else _machine(arguments, config)
-    rows, place = [], None
-    for forecast in forecasts(config, arguments):
-        place = place or _place(machine)
+    rows, place = [], place_of(machine)  # before anything is tried out
+    if arguments.stats:
+        known = arguments.stats, arguments.cut_share, arguments.train_share
+        found = assumed_forecasts(config, arguments.ranks, *known)
+    else:
+        found = forecasts(config, arguments.ranks)
+    for forecast in found:
         timed = None if machine is None else seconds(forecast, machine)
         rows.append(as_values(forecast, timed, machine, place, config.optim.epochs))
-    assert place is not None
     print(table(rows))
     for line in _remarks(rows, config, machine, place, arguments):
         print(line)
     if arguments.json:
-        _write(arguments.json, json.dumps(rows, indent=1) + "\n")
+        write(arguments.json, json.dumps(rows, indent=1) + "\n")
     if arguments.plot:
         draw(rows, arguments.plot)
     return 0
 
 
-def forecasts(config: Config, arguments: argparse.Namespace) -> Iterator[Forecast]:
-    """A Forecast for each number of ranks."""
-    with contextlib.ExitStack() as stack:
-        file = None if arguments.stats else stack.enter_context(GraphFile(config.data.graph))
-        if file is not None:
-            check_trainable(file)
-        meta = assumed_meta(arguments.stats) if file is None else file.meta
-        spec = model_spec(meta, config)
-        forecaster = Forecaster(Experiment.of(spec, config, meta.multi_label))
-        for ranks in tqdm(arguments.ranks, unit="estimate", leave=False, disable=not sys.stderr.isatty()):
+def forecasts(config: Config, rank_counts: Iterable[int]) -> Iterator[Forecast]:
+    """A Forecast of the configuration's graph for each number of ranks."""
+    with GraphFile(config.data.graph) as file:
+        check_trainable(file)
+        spec = model_spec(file.meta, config)
+        forecaster = Forecaster(Experiment.of(spec, config, file.meta.multi_label))
+        for ranks in _shown(rank_counts):
             check_lost_ranks(config, ranks)
-            if file is None:
-                stats = arguments.stats
-                yield forecaster.forecast(assumed_shares(stats, ranks, arguments.cut_share, arguments.train_share))
-                continue
             counter = Counter(file, map_of_one_process(file, config, ranks)[1], ranks)
             shares = counter.shares()
             yield forecaster.forecast(
                 shares,
                 lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable),
             )
+
+
+def assumed_forecasts(
+    config: Config, rank_counts: Iterable[int], stats: Stats, cut_share: float, train_share: float
+) -> Iterator[Forecast]:
+    """A Forecast for each number of ranks of a graph that is known by these numbers."""
+    forecaster = Forecaster(Experiment.of(model_spec(assumed_meta(stats), config), config, False))
+    for ranks in _shown(rank_counts):
+        check_lost_ranks(config, ranks)
+        yield forecaster.forecast(assumed_shares(stats, ranks, cut_share, train_share))
+
+
+def _shown(rank_counts: Iterable[int]) -> Iterable[int]:
+    return tqdm(rank_counts, unit="estimate", leave=False, disable=not sys.stderr.isatty())
 
 
 def _machine(arguments: argparse.Namespace, config: Config) -> Machine:
@@ -86,9 +97,10 @@ def _machine(arguments: argparse.Namespace, config: Config) -> Machine:
     return replace(machine, ranks=ranks, threads=threads)
 
 
-def _place(machine: Machine | None) -> Place:
+def place_of(machine: Machine | None, memory: int | None = None, ranks_per_node: int | None = None) -> Place:
+    """Where a job would run. memory, ranks_per_node: of a node, where they are known without a machine."""
     if machine is None:
-        return Place(resident_bytes() + _MPI, None, None)
+        return Place(resident_bytes() + _MPI, ranks_per_node, memory)
     return Place(machine.libraries, machine.ranks, machine.memory)
 
 
@@ -126,24 +138,6 @@ def _remarks(
     )
 
 
-def _write(path: str, text: str) -> None:
+def write(path: str, text: str) -> None:
     with replacing(path) as temporary:
         Path(temporary).write_text(text, encoding="utf-8")
-
-
-def bench(session: Session, choices: Choices, output: str, name: str) -> None:
-    """`hpcgnn bench machine`: measure on all ranks of the session, and write the machine file. Collective."""
-    comm = session.comm
-    with comm.together("looking for a place for the machine file"):
-        if comm.rank == 0 and not Path(output).absolute().parent.is_dir():
-            raise ConfigError(f"cannot write {output}: there is no directory {Path(output).parent}; make it first")
-
-    def say(text: str) -> None:
-        if comm.rank == 0:
-            print(text, file=sys.stderr, flush=True)
-
-    machine = measure(session, choices, say)
-    with comm.together("writing the machine file", on_one=True):
-        if comm.rank == 0:
-            _write(output, replace(machine, name=name or machine.name).to_toml())
-            print(f"{output}: {machine.ranks} ranks × {machine.threads} threads on {machine.cores} cores", flush=True)

@@ -58,7 +58,8 @@ class Size:
 
         inward, nodes = direction(self.inward), max(1, part(self.nodes))
         assert inward is not None
-        numbers = (min(nodes, part(self.train)), min(nodes, part(self.outer)))
+        # Others may have the training nodes that this one has not: a mean over none would not be a number.
+        numbers = (min(nodes, max(1, part(self.train))), min(nodes, part(self.outer)))
         return Size(self.ranks, nodes, *numbers, inward, direction(self.outward), self.entries)
 
 

@@ -13,7 +13,7 @@ from hpcgnn.estimate.traffic import Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Place, Trial
 
 # The larger copy has at most so many nodes and edges, the smaller one half of them.
-NODES, EDGES = 20_000, 400_000
+NODES, EDGES = 40_000, 1_000_000
 # A rank is tried at its full size where that is not much larger than the copies.
 NEARLY = 0.7
 # Ranks that differ by less in all that they hold are taken for the same.
@@ -79,11 +79,16 @@ class Forecaster:
     def forecast(self, shares: Shares, layers: Layers | None = None) -> Forecast:
         """The Forecast of a job with these Shares. layers: None where nobody can count them."""
         mean, trial = self.rank(_mean(shares), shares.degrees)
-        ranks = {index: self.rank(_size(shares, index), shares.degrees)[0] for index in _candidates(shares)}
+        found = {} if layers is None or not trial.prunable else layers(trial.worthwhile, trial.prunable)
+        pruned = None
+        if layers is not None and trial.prunable:
+            pruned = len({layer for layer, _ in found})
+            if pruned != trial.pruned:  # neighbourhoods in the graph are not those in a copy
+                mean, trial = self.rank(_mean(shares), shares.degrees, pruned)
+        ranks = {index: self.rank(_size(shares, index), shares.degrees, pruned)[0] for index in _candidates(shares)}
         largest = max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded)
         busiest = ranks.get(int((shares.own + shares.remote).argmax()), mean)
         halos: dict[Place, HaloCounts] = {(None, "inward"): shares.inward, (None, "outward"): shares.outward}
-        found = {} if layers is None or not trial.prunable else layers(trial.worthwhile, trial.prunable)
         counted = True
         for place in trial.uses:
             if place not in halos and place in found:
@@ -95,12 +100,13 @@ class Forecaster:
         assert trial.evaluation is not None
         wires = self.experiment.row_bytes, self.experiment.limit
         halo = halo_traffic(trial.uses, halos, *wires)
-        for kind in ("halo_forward", "halo_backward"):
-            sent = trial.sent.get(kind, (0, 0))
-            if kind not in halo and sent[1]:  # not all of the halo is sent: as the copy had it
-                rows = shares.inward.sent / max(1, trial.boundary[0])
-                messages = sent[0] * shares.inward.peers
-                halo[kind] = Traffic(np.rint(sent[1] * rows).astype(np.int64), messages, sent[0])
+        inward = shares.inward  # gradients go back to those whose rows were received
+        there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
+        for kind, (rows, peers), of_copy in zip(("halo_forward", "halo_backward"), (there, back), trial.boundary):
+            messages, sent = trial.sent.get(kind, (0, 0))
+            if kind not in halo and sent:  # not all of the halo is sent: as the copy had it
+                size = np.rint(sent * (rows / max(1, of_copy))).astype(np.int64)
+                halo[kind] = Traffic(size, messages * peers, messages)
                 counted = False
         return Forecast(
             shares,
@@ -114,15 +120,15 @@ class Forecaster:
             counted,
         )
 
-    def rank(self, size: Size, degrees: np.ndarray) -> tuple[Rank, Trial]:
-        """A Rank of this size, and the larger Trial that it follows from."""
+    def rank(self, size: Size, degrees: np.ndarray, pruned: int | None = None) -> tuple[Rank, Trial]:
+        """A Rank of this size, and the larger Trial that it follows from. pruned: see `Experiment.trainer`."""
         edges = size.inward.own + size.inward.remote
         factor = min(1.0, NODES / max(1, size.nodes), EDGES / max(1, edges))
         if factor > NEARLY:
-            large = small = self.experiment.try_out(size, degrees)
+            large = small = self.experiment.try_out(size, degrees, pruned=pruned)
             factor = 1.0
         else:
-            large, small = (self.experiment.try_out(size, degrees, each) for each in (factor, factor / 2))
+            large, small = (self.experiment.try_out(size, degrees, each, pruned) for each in (factor, factor / 2))
 
         def line(a: Any, b: Any) -> Any:
             """At 1, the straight line through a at `factor` and b at half of it."""

@@ -50,7 +50,7 @@ class GhostCommunicator(Communicator):
             self._told.remove(rank)
             rows = self.wanted.get(rank)
             tensor.copy_(torch.arange(len(tensor)) % self._columns if rows is None else rows)
-        elif given is None or not given.numel():
+        elif given is None or not given.numel() or _torn(given, tensor):
             tensor.fill_(tensor.dtype.is_floating_point)
         else:
             tensor.copy_(_mirrored(given, tensor))
@@ -64,6 +64,7 @@ class GhostCommunicator(Communicator):
             for offset, rows in self.most.items():
                 tensor[offset - 1] = max(rows, int(tensor[offset - 1]))
         if tensor.numel():
+            tensor.copy_(torch.empty_like(tensor).copy_(tensor))  # what a transport takes for it
             self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
         return tensor
 
@@ -73,6 +74,13 @@ class GhostCommunicator(Communicator):
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         return tensor
+
+
+def _torn(own: torch.Tensor, like: torch.Tensor) -> bool:
+    """Whether the own message would be cut, or repeated: the parts of narrowed rows (exchange/wire.py) would then be
+    taken for each other, and numbers that are none be computed with.
+    """
+    return own.dtype == torch.uint8 and own.numel() != like.numel()
 
 
 def _mirrored(own: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ all cores are at work.
 
 import math
 import tomllib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +17,18 @@ import tomli_w
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 
+# What rates of gathers belong to: rows in random order from a matrix of so many.
+ROWS = 16_000
+
+
+# Operations that no reference model has, and which take for a number what others do.
+AS = {"dropout_entries": "dropout", "random_words": "dropout"}
+
 
 class Rate(NamedTuple):
     """What an operation takes for each of its units: an edge of a gather, a row of a product, a number of all others.
 
-    name, type, width, depth: as of Operation.
+    name, type, width, depth: as of Operation. row_seconds: of gathers, for each row of sums besides.
     """
 
     name: str
@@ -29,6 +36,7 @@ class Rate(NamedTuple):
     width: int
     depth: int
     seconds: float
+    row_seconds: float
 
 
 @dataclass(frozen=True)
@@ -64,10 +72,13 @@ class Network:
 
 @dataclass(frozen=True)
 class Machine:
-    """A kind of node. cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. near_cache: of
-    a core, last_cache: of all cores that share one, in bytes; sharers: how many do. libraries: bytes of a rank before
-    the graph is read. reading: of rows at random. call, torch_call: seconds of a kernel's or a torch operation's call itself; torch_byte: of each
-    byte that torch's operations read or write; second_thread: what each further thread of a rank adds to its speed.
+    """A kind of node.
+
+    cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. near_cache: of a core, last_cache:
+    of all cores that share one, in bytes; sharers: how many do. libraries: bytes of a rank before the graph is read.
+    call, torch_call: seconds of a kernel's or a torch operation's call itself; torch_byte: of each byte that torch's
+    operations read or write; second_thread: what each further thread of a rank adds to its speed. reading: of rows at
+    random.
     """
 
     name: str
@@ -95,9 +106,12 @@ class Machine:
             found.setdefault((rate.name, rate.type), []).append(rate)
         return found
 
-    def seconds_per_unit(self, operation: Operation) -> float | None:
-        """Of a unit of this operation, from the rates of the nearest shapes; None where nothing alike was measured."""
-        known = self._by_kind.get((operation.name, operation.type)) or self._by_kind.get((operation.name, "fp32"))
+    def seconds_per_unit(self, operation: Operation) -> tuple[float, float] | None:
+        """(of a unit, of a row besides) of this operation, from the rates of the nearest shapes; None where nothing
+        alike was measured.
+        """
+        name = AS.get(operation.name, operation.name)
+        known = self._by_kind.get((name, operation.type)) or self._by_kind.get((name, "fp32"))
         if not known:
             return None
         # By number, what an operation takes changes slowly with its shape.
@@ -105,8 +119,9 @@ class Machine:
         distances = [abs(math.log(_numbers(rate) / numbers)) + 0.2 * _unlike(rate, operation) for rate in known]
         order = np.argsort(distances, kind="stable")[:2]
         shares = [1 / (distances[index] + 1e-3) for index in order]
-        near = [known[index].seconds / _numbers(known[index]) for index in order]
-        return numbers * sum(share * each for share, each in zip(shares, near)) / sum(shares)
+        near = [(share / sum(shares) / _numbers(known[index]), known[index]) for share, index in zip(shares, order)]
+        each = numbers * sum(share * rate.seconds for share, rate in near)
+        return each, numbers * sum(share * rate.row_seconds for share, rate in near)
 
     def to_toml(self) -> str:
         return tomli_w.dumps(asdict(self))
@@ -122,10 +137,11 @@ def _unlike(rate: Rate, operation: Operation) -> float:
     return sum(abs(math.log(max(1, one) / max(1, other))) for one, other in ratios)
 
 
-def read_machine(path: str | Path) -> Machine:
-    """The Machine of a file. `like` names another file beside it whose values hold where this one has none; `faster`
-    divides its times. Raises ConfigError.
+def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
+    """The Machine of a file. `like` names another file beside it whose values hold where this one has none, also inside
+    of a table; `faster` divides its times. before: files that are like this one. Raises ConfigError.
     """
+    path = Path(path)
     try:
         with open(path, "rb") as file:
             values = tomllib.load(file)
@@ -136,27 +152,71 @@ def read_machine(path: str | Path) -> Machine:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    like, faster = values.pop("like", None), values.pop("faster", 1.0)
-    base: dict[str, Any] = {}
-    if like is not None:
-        base = asdict(_faster(read_machine(Path(path).parent / like), faster))
     try:
+        like, faster = values.pop("like", None), values.pop("faster", 1.0)
+        _check_number("faster", float, faster)
+        base: dict[str, Any] = {}
+        if like is not None:
+            if not isinstance(like, str) or path.parent / like in (path, *before):
+                raise ValueError(f"expected like to be the name of another machine file, got {like!r}")
+            base = asdict(_faster(read_machine(path.parent / like, (path, *before)), faster))
+        for name in {"network", "reading"} & base.keys() & values.keys():
+            values[name] = base[name] | values[name]
         return _machine(base | values)
-    except (TypeError, KeyError, ValueError) as error:
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
         raise ConfigError(
             f"{path} is no machine file: {error}; compare it with those of jobs/machines/, or measure the machine "
             "with `hpcgnn bench machine -o FILE`"
         ) from error
 
 
+# Numbers of which nothing is not enough.
+_ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "near_cache", "last_cache", "sharers", "faster"}
+_ABOVE_NOTHING |= {"bandwidth", "bisection"}
+
+
 def _machine(values: dict[str, Any]) -> Machine:
-    network, reading = Network(**values.pop("network")), Reading(**values.pop("reading"))
-    rates = [Rate(*each) for each in values.pop("rates", [])]
-    machine = Machine(network=network, reading=reading, rates=rates, **values)
-    for name in ("cores", "memory", "ranks", "threads"):
-        if not isinstance(getattr(machine, name), int) or getattr(machine, name) < 1:
-            raise ValueError(f"expected {name} to be a whole number of at least 1, got {getattr(machine, name)!r}")
-    return machine
+    """A Machine of plain values, checked. Raises ValueError or TypeError."""
+    machine: Machine = _made(Machine, values)
+    network, reading = _made(Network, values["network"]), _made(Reading, values["reading"])
+    shape, rising = (len(reading.footprints), len(reading.row_bytes)), (reading.footprints, reading.row_bytes)
+    if np.shape(reading.seconds) != shape or any(min(each) <= 0 or np.any(np.diff(each) <= 0) for each in rising):
+        raise ValueError(
+            "expected rising row_bytes and footprints in reading, and its seconds a row for each footprint"
+        )
+    rates = []
+    for each in machine.rates:
+        if len(each) != len(Rate._fields):
+            raise ValueError(f"expected rates of {', '.join(Rate._fields)}, got {each!r}")
+        rates.append(Rate(*each))
+        for name, value in zip(Rate._fields[2:], each[2:]):
+            _check_number(f"{name} in rates", float, value)
+    return replace(machine, network=network, reading=reading, rates=rates)
+
+
+def _made(kind: Any, values: Any) -> Any:
+    """An instance of a dataclass, with all its fields and no others."""
+    if not isinstance(values, dict):
+        raise ValueError(f"expected {kind.__name__.lower()} to be a table, got {values!r}")
+    names = [each.name for each in fields(kind)]
+    unknown, missing = values.keys() - {*names}, [name for name in names if name not in {*values, "rates"}]
+    if unknown or missing:
+        what = f"{sorted(unknown)[0]!r} is no key of it" if unknown else f"{missing[0]!r} is missing"
+        raise ValueError(what)
+    for each in fields(kind):
+        if each.type in (int, float):
+            _check_number(each.name, each.type, values[each.name])
+    return kind(**values)
+
+
+def _check_number(name: str, kind: Any, value: Any) -> None:
+    least = name in _ABOVE_NOTHING
+    good = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
+    if not good or not 0 <= value < math.inf or least and value == 0:
+        what = ("a whole number" if kind is int else "a number") + (" above 0" if least else " of at least 0")
+        raise ValueError(f"expected {name} to be {what}, got {value!r}")
 
 
 def _faster(machine: Machine, factor: float) -> Machine:
@@ -169,5 +229,8 @@ def _faster(machine: Machine, factor: float) -> Machine:
         torch_call=machine.torch_call / factor,
         torch_byte=machine.torch_byte / factor,
         reading=reading,
-        rates=[rate._replace(seconds=rate.seconds / factor) for rate in machine.rates],
+        rates=[
+            rate._replace(seconds=rate.seconds / factor, row_seconds=rate.row_seconds / factor)
+            for rate in machine.rates
+        ],
     )

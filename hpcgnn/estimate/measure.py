@@ -20,7 +20,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices, make_config
 from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.machine import Machine, Network, Rate, Reading
+from hpcgnn.estimate.machine import ROWS, Machine, Network, Rate, Reading
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 from hpcgnn.estimate.trial import Experiment, looking
 from hpcgnn.graphfile.schema import GraphMeta
@@ -29,7 +29,7 @@ from hpcgnn.train.job import model_spec
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.memory_profile import trim_heap
 
-NODES, DEGREE = 16_000, 12
+DEGREES = 6, 24
 # {options} of models that between them use all kernels, at widths that span what is usual.
 MODELS: list[dict[str, object]] = [
     {"model": model, "hidden": hidden // (4 if "heads" in others else 1), **others}
@@ -52,22 +52,23 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     """The Machine that the ranks run on. Collective. Rates are means over the ranks."""
     comm = session.comm
     torch.set_num_threads(1)
-    experiments = [_experiment(options, choices) for options in MODELS]  # each of which makes a step on a toy graph
+    first = _experiment(MODELS[0], choices)  # which makes a step on a toy graph, as a job does before it loads its own
     trim_heap()
     libraries = resident_bytes()
+    experiments = [first, *(_experiment(options, choices) for options in MODELS[1:])]
     near, last, sharers = _caches()
     reading = _reading(near, last, comm)
     say("reading rows at random: measured")
-    amounts: dict[Operation, np.ndarray] = {}
-    seconds: dict[Operation, float] = {}
+    samples: dict[Operation, list[tuple[np.ndarray, float]]] = {}
     beside: list[float] = []
     for options, experiment in zip(MODELS, experiments):
-        comm.barrier()
-        beside.append(_run(experiment, amounts, seconds))
+        for degree in DEGREES:
+            comm.barrier()
+            beside.append(_run(experiment, degree, samples))
         say(f"{' '.join(str(value) for value in options.values())}: measured")
     call = float(np.median(beside))
-    rates = [Rate(*operation, _per_unit(operation, amounts[operation], seconds[operation])) for operation in amounts]
-    torch_calls, _, torch_bytes = amounts.pop(Operation("torch", ""))
+    torch_samples = samples.pop(Operation("torch", ""))
+    rates = [Rate(*operation, *_per_unit(operation, found)) for operation, found in samples.items()]
     mine = Machine(
         name=platform.node(),
         source=f"measured by `hpcgnn bench machine` with {comm.size} ranks on {platform.machine()}",
@@ -81,11 +82,11 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         libraries=libraries,
         call=call,
         torch_call=call,
-        torch_byte=seconds[Operation("torch", "")] / torch_bytes,
+        torch_byte=sum(seconds for _, seconds in torch_samples) / sum(float(each[2]) for each, _ in torch_samples),
         second_thread=0.9,
         network=_network(comm),
         reading=reading,
-        rates=[rate for rate in rates if rate.name != "torch"],
+        rates=rates,
     )
     return _mean(comm.allgather_object(mine))
 
@@ -93,8 +94,8 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
 def _experiment(options: dict[str, object], choices: Choices) -> Experiment:
     config = make_config({"graph": "none", "layers": 3, "dropout": 0.5, **options}, choices, "bench machine")
     meta = GraphMeta(
-        num_nodes=NODES,
-        num_edges=NODES * DEGREE,
+        num_nodes=ROWS,
+        num_edges=ROWS * max(DEGREES),
         num_features=128,
         num_classes=40,
         num_clusters=1,
@@ -115,13 +116,15 @@ def _experiment(options: dict[str, object], choices: Choices) -> Experiment:
     return Experiment.of(model_spec(meta, config), config, False)
 
 
-def _run(experiment: Experiment, amounts: dict[Operation, np.ndarray], seconds: dict[Operation, float]) -> float:
-    """Add what an experiment's operations take. Returns, of a call, the seconds that are in no operation."""
+def _run(experiment: Experiment, degree: int, samples: dict[Operation, list[tuple[np.ndarray, float]]]) -> float:
+    """Add what an experiment's operations take, (amounts, seconds). Returns, of a call, the seconds that are in no
+    operation.
+    """
     set_matmul(experiment.config.run.matmul)
-    edges = NODES * DEGREE
-    half = Direction(edges // 2, edges // 2, NODES, NODES, NODES)
-    size = Size(2, NODES, NODES // 2, NODES * 3 // 4, half, None)
-    prepared = experiment.trainer(size, np.array([DEGREE]))
+    edges = ROWS * degree
+    half = Direction(edges // 2, edges // 2, ROWS, ROWS, ROWS)
+    size = Size(2, ROWS, ROWS // 2, ROWS * 3 // 4, half, None)
+    prepared = experiment.trainer(size, np.array([degree]))
     trainer = prepared.trainer
     trainer.step(0)
     plain, inside, calls = [], [], 0.0
@@ -132,15 +135,21 @@ def _run(experiment: Experiment, amounts: dict[Operation, np.ndarray], seconds: 
         with looking(trainer, prepared.local) as found:
             trainer.step(epoch + EPOCHS)
         for operation, amount in found.work.items():
-            amounts[operation] = amounts.get(operation, 0) + amount
-            seconds[operation] = seconds.get(operation, 0.0) + found.seconds[operation]
+            samples.setdefault(operation, []).append((amount, found.seconds[operation]))
         inside.append(sum(found.seconds.values()))
         calls = sum(float(amount[0]) for amount in found.work.values())
     return max(0.0, min(plain) - min(inside)) / calls
 
 
-def _per_unit(operation: Operation, amounts: np.ndarray, seconds: float) -> float:
-    return seconds / max(1.0, amounts[2] if operation.name in EDGE_KERNELS else amounts[1])
+def _per_unit(operation: Operation, samples: list[tuple[np.ndarray, float]]) -> tuple[float, float]:
+    """(seconds of a unit, of a row besides). Those of gathers are told apart by graphs of few and of many edges."""
+    from scipy.optimize import nnls  # here, for it would be counted with the libraries of a rank
+
+    amounts, seconds = np.array([each for each, _ in samples]), np.array([each for _, each in samples])
+    if operation.name not in EDGE_KERNELS:
+        return float(seconds.sum() / max(1.0, amounts[:, 1].sum())), 0.0
+    found, _ = nnls(amounts[:, 2:0:-1] / seconds[:, None], np.ones(len(seconds)))  # all count alike
+    return float(found[0]), float(found[1])
 
 
 def _reading(near: int, last: int, comm: Communicator) -> Reading:
@@ -231,8 +240,8 @@ def _mean(machines: list[Machine]) -> Machine:
         return [mean(column) for column in zip(*columns)]
 
     first, readings = machines[0], [each.reading.seconds for each in machines]
-    by_shape = [{rate[:4]: rate.seconds for rate in each.rates} for each in machines]
-    rates = [rate._replace(seconds=mean(each[rate[:4]] for each in by_shape)) for rate in first.rates]
+    by_shape = [{rate[:4]: rate[4:] for rate in each.rates} for each in machines]
+    rates = [Rate(*rate[:4], *means(each[rate[:4]] for each in by_shape)) for rate in first.rates]
     return replace(
         first,
         call=mean(each.call for each in machines),

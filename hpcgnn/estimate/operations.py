@@ -23,6 +23,7 @@ class Operation(NamedTuple):
 
 #: Kernels whose unit is an edge, for which a row is read at random. That of products is a row, that of others a number.
 EDGE_KERNELS = {"gather", "gather_largest", "gather_matching", "attend_forward", "attend_backward"}
+EDGE_KERNELS |= {"attend_forward_complete", "attend_backward_complete"}
 #: An Operation and what is added to its amounts besides one call: rows, and edges or bytes.
 Told = tuple[Operation, tuple[float, float]]
 # Operations of torch that only look at memory another way.
@@ -30,6 +31,10 @@ _VIEWS = {"view", "_unsafe_view", "t", "transpose", "expand", "slice", "select",
 _VIEWS |= {"unsqueeze", "squeeze", "permute", "split", "split_with_sizes", "reshape", "empty", "empty_like", "set_"}
 _VIEWS |= {"new_empty", "_local_scalar_dense", "lift_fresh", "is_same_size", "unbind", "empty_strided", "resize_"}
 _PRODUCTS = {"mm": 0, "addmm": 1, "addmm_": 1, "bmm": 0, "_addmm_activation": 1}
+
+# Operations that read, or change, only some rows of their first tensor: as many as there are in the others.
+_SOME_ROWS = {"index_select", "index", "gather", "searchsorted"}
+_SOME_ROWS |= {"index_add_", "index_copy_", "index_put_", "_index_put_impl_", "scatter_", "scatter_add_"}
 
 
 def of_kernel(name: str, arguments: tuple[Any, ...]) -> Told:
@@ -59,7 +64,9 @@ def _attend(name: str, arguments: tuple[Any, ...]) -> Told:
     """attend_forward(y, …, indptr, indices, heads, …), attend_backward(gz, …, indptr, indices, heads, …)."""
     indptr, heads = arguments[5], arguments[7]
     columns = arguments[0].shape[1]
-    return Operation(name, _type(arguments[0]), columns, heads), (len(indptr) - 1, int(indptr[-1] - indptr[0]))
+    complete = arguments[12 if name == "attend_forward" else 14]  # rows are then written once
+    kind = name + ("_complete" if complete else "")
+    return Operation(kind, _type(arguments[0]), columns, heads), (len(indptr) - 1, int(indptr[-1] - indptr[0]))
 
 
 def _multiply(name: str, arguments: tuple[Any, ...]) -> Told:
@@ -109,7 +116,12 @@ def of_torch(operation: Any, args: tuple[Any, ...], result: Any) -> Told | None:
         # The gradient of weights sums over rows: the long side is the depth.
         rows, depth = (depth, rows) if depth > rows else (rows, depth)
         return Operation("product", _type(left), width, depth), (rows, 0.0)
-    moved = sum(each.nbytes for each in (*_flat(args), *_flat((result,))))
+    if name in _SOME_ROWS:
+        given, made = _flat(args[1:]), _flat((result,))
+        inside = name.endswith("_")  # what is put there is read, and so is what was there
+        moved = sum(each.nbytes for each in given) + sum(each.nbytes for each in (given if inside else 2 * made))
+    else:
+        moved = sum(each.nbytes for each in (*_flat(args), *_flat((result,))))
     return Operation("torch", ""), (0.0, float(moved))
 
 

@@ -114,8 +114,13 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         peak, parts = row["peak_rss_bytes"], row["memory_parts"]["max"]
-        line = [row["ranks"], _size(peak["max"]), _size(peak["mean"]), *(_size(parts[name]) for name in PARTS)]
-        line += [_size(sum(row["bytes_per_epoch"].values())), f"{sum(row['messages_per_epoch'].values()):,}"]
+        line = [
+            row["ranks"],
+            size_in_words(peak["max"]),
+            size_in_words(peak["mean"]),
+            *(size_in_words(parts[name]) for name in PARTS),
+        ]
+        line += [size_in_words(sum(row["bytes_per_epoch"].values())), f"{sum(row['messages_per_epoch'].values()):,}"]
         if timed:
             seconds = row["seconds"]
             line += [f"{row['epoch_seconds']['median']:.3g}"]
@@ -127,7 +132,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return tabulate(lines, headers, tablefmt="simple", disable_numparse=True, stralign="right")
 
 
-def _size(value: float) -> str:
+def size_in_words(value: float) -> str:
     """Bytes in the largest unit that leaves at least 1."""
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     power = 0 if value < 1 else min(int(math.log2(value)) // 10, len(units) - 1)

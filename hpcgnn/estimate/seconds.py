@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.machine import Machine
-from hpcgnn.estimate.measure import NODES
+from hpcgnn.estimate.machine import ROWS, Machine
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 from hpcgnn.estimate.shares import Shares
 from hpcgnn.estimate.traffic import Traffic
 
 PRODUCTS = {"multiply", "product", "project", "project_elu", "project_backward", "project_backward_elu"}
 PRODUCTS |= {"project_backward_weights", "project_backward_elu_weights"}
+CALLS_OF_TURN = 6  # to pack, to send and receive, to wait, to compute
 SIZES = {"fp32": 4, "fp64": 8, "bf16": 2, "": 4, "other": 4}
 
 
@@ -49,6 +49,8 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     slowest = work if crowd > 1 else max(slowest, work)
     network, hidden = _network(forecast, machine, nodes, on_node), work / speed
     parts = {name: value / speed for name, value in mean.items()}
+    rounds = sum(max(0, each.turns - each.turns_tried) for each in forecast.halo.values())
+    parts["others"] += rounds * CALLS_OF_TURN * machine.call / speed
     parts["imbalance"] = (slowest - work) / speed
     parts["messages"] = float(messages.mean()) / speed + max(0.0, network - hidden)
     parts["reduction"] = _reduction(forecast, machine, nodes)
@@ -78,21 +80,21 @@ def _computing(
             unknown.add(operation.name)
             continue
         if operation.name in EDGE_KERNELS:
-            part, total = "gather", edges * max(0.0, each + _beside(operation, shares, machine))
+            part, total = "gather", edges * each[0] * _relative(operation, shares, machine) + rows * each[1]
         else:
-            part, total = "products" if operation.name in PRODUCTS else "others", rows * each
+            part, total = "products" if operation.name in PRODUCTS else "others", rows * each[0]
         parts[part] += total + calls * machine.call
     return parts
 
 
-def _beside(operation: Operation, shares: Shares, machine: Machine) -> float:
-    """What reading a row takes more, or less, than where the machine was measured: in random order on NODES rows."""
+def _relative(operation: Operation, shares: Shares, machine: Machine) -> float:
+    """How much longer reading a row takes than where the machine was measured: in random order on ROWS rows."""
     row = max(1, operation.width) * SIZES[operation.type]
     rows, missed = shares.locality
     # An edge whose source was among the last r different ones costs what a row of a matrix of r rows does.
     share = np.append(-np.diff(missed), missed[-1])
     costs = machine.reading.of(row, np.append(rows[1:], 4 * rows[-1]) * row)
-    return float(share @ costs) - float(machine.reading.of(row, np.array([NODES * row]))[0])
+    return float(share @ costs) / float(machine.reading.of(row, np.array([ROWS * row]))[0])
 
 
 def _message_cpu(halo: dict[str, Traffic], machine: Machine) -> np.ndarray:

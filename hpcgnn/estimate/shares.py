@@ -49,6 +49,11 @@ class HaloCounts:
         return np.bincount(self.receiver, minlength=self.ranks)
 
     @cached_property
+    def takers(self) -> np.ndarray:
+        """int64 (P,): to how many ranks each sends."""
+        return np.bincount((self.receiver - self.offset) % self.ranks, minlength=self.ranks)
+
+    @cached_property
     def most(self) -> np.ndarray:
         """int64 (P - 1,): by ring offset, the most rows that any rank receives."""
         found = np.zeros(self.ranks, np.int64)

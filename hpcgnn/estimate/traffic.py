@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcgnn.estimate.shares import HaloCounts
-from hpcgnn.estimate.trial import Place
+from hpcgnn.estimate.trial import ROUNDS, Place
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.rounds import coalesce, merge
 from hpcgnn.exchange.stream import Use
@@ -20,12 +20,13 @@ from hpcgnn.exchange.wire import Form
 @dataclass
 class Traffic:
     """Of one kind. bytes, messages: int64 (P,), sent by each rank. turns: how often all ranks wait for each other's
-    rows.
+    rows; turns_tried: in the small copy.
     """
 
     bytes: np.ndarray
     messages: np.ndarray
     turns: int = 0
+    turns_tried: int = 0
 
 
 def halo_traffic(
@@ -45,6 +46,7 @@ def halo_traffic(
             offsets, starts, turns = _segments(rounds, _turn_cap(use, limit, _longest(rounds)))
             there, back = _messages(halo, offsets, starts)
             kind.turns += times * turns
+            kind.turns_tried += times * min(turns, ROUNDS)
             if use.rows.row_bytes:
                 kind.bytes += times * use.rows.row_bytes * halo.sent
                 kind.messages += times * there

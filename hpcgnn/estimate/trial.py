@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -36,6 +36,8 @@ from hpcgnn.train.toy import toy_step
 
 #: (the layer whose share of the graph rows go along, None for all of it; 'inward' or 'outward').
 Place = tuple[int | None, str]
+# A copy cuts its halo into so many rounds at most: very many take minutes, and no other work but their calls.
+ROUNDS = 64
 #: Told of an operation, its amounts and its seconds.
 Add = Callable[[Operation, tuple[float, float], float], None]
 
@@ -49,8 +51,8 @@ class Trial:
     the ledger.
     work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds}.
     evaluation: uses, sent and work of one evaluation. halo: {place: rows} as uses. boundary: (rows sent, rows received)
-    in one pass. prunable, worthwhile: see
-    graph/pruning.py; nothing where the schedule does not prune. parameters: numbers.
+    in one pass. prunable, worthwhile: see graph/pruning.py; nothing where the schedule does not prune. pruned: how many
+    of the last layers compute some rows only. parameters: numbers.
     """
 
     account: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
@@ -64,6 +66,7 @@ class Trial:
     boundary: tuple[int, int] = (0, 0)
     prunable: int = 0
     worthwhile: list[float] = field(default_factory=list)
+    pruned: int = 0
     parameters: int = 0
 
 
@@ -86,23 +89,36 @@ class Experiment:
         """Bytes of the halo buffers."""
         return int(self.config.schedule.halo_buffer * 2**20)
 
-    def trainer(self, size: Size, degrees: np.ndarray, factor: float = 1.0, profiled: bool = False) -> "Prepared":
-        """A Trainer on a copy of so much of a rank of this size. degrees: of a sample of nodes."""
-        buffers = HaloBuffers(max(round(self.limit * factor), 8 * self.row_bytes))
+    def trainer(
+        self,
+        size: Size,
+        degrees: np.ndarray,
+        factor: float = 1.0,
+        profiled: bool = False,
+        pruned: int | None = None,
+    ) -> "Prepared":
+        """A Trainer on a copy of so much of a rank of this size. degrees: of a sample of nodes. pruned: so many of the
+        last layers compute some rows only, where the schedule prunes; None leaves it to the copy.
+        """
+        small = size.scaled(factor)
+        most = max(small.inward.most, small.outward.most if small.outward else 0)
+        least = 3 * self.row_bytes * max(3, -(-most // ROUNDS))
+        buffers = HaloBuffers(max(round(self.limit * factor), least))
         buffers.declare(max(1, self.row_bytes))
         cap, comm = max(1, buffers.cap(buffers.widest_row)), GhostCommunicator(size.ranks)
         model, wanted = MODELS[self.spec.model], self.config.data.self_loops
         loops = model.self_loops if wanted == "auto" else wanted
         edges = model.edges(self.spec)
-        local = make_copy(size.scaled(factor), degrees, self.spec, self.multi_label, cap, loops, edges, comm)
-        profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors(buffers.arena)) if profiled else None
+        local = make_copy(small, degrees, self.spec, self.multi_label, cap, loops, edges, comm)
+        profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
-        trainer = Trainer(local, self.spec, self.config, comm, buffers, profile or unwatched)
+        arguments = local, self.spec, self.config, comm, buffers, profile or unwatched
+        trainer = Trainer(*arguments) if pruned is None else _Pruning(pruned, *arguments)
         return Prepared(trainer, local, profile, loaded + local.original_id.nbytes)
 
-    def try_out(self, size: Size, degrees: np.ndarray, factor: float = 1.0) -> Trial:
-        """The Trial of a copy of so much of a rank of this size."""
-        prepared = self.trainer(size, degrees, factor, profiled=True)
+    def try_out(self, size: Size, degrees: np.ndarray, factor: float = 1.0, pruned: int | None = None) -> Trial:
+        """The Trial of a copy of so much of a rank of this size. Other arguments as of `trainer`."""
+        prepared = self.trainer(size, degrees, factor, True, pruned)
         trainer, local, profile = prepared.trainer, prepared.local, prepared.profile
         assert profile is not None
         whole, work = sum(stage.epochs for stage in trainer.plan), dict[Operation, np.ndarray]()
@@ -134,7 +150,21 @@ class Experiment:
         if trainer.schedule.prunes:
             found.prunable = getattr(trainer.model, "prunable_layers", 0)
             found.worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in trainer.model.convs]
+            found.pruned = sum(share is not None for share in trainer.shares)
         return found
+
+
+class _Pruning(Trainer):
+    """A Trainer of which so many of the last layers compute some rows only, whatever share of all rows that is."""
+
+    def __init__(self, pruned: int, *arguments: Any) -> None:
+        self._pruned = pruned
+        super().__init__(*arguments)
+
+    def _prune(self, local: LocalGraph, spec: ModelSpec) -> None:
+        for back, conv in enumerate(reversed(self.model.convs)):
+            cast(Any, conv).worthwhile = 1.0 if back < self._pruned else -1.0
+        super()._prune(local, spec)
 
 
 @dataclass(frozen=True)

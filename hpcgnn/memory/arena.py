@@ -61,6 +61,12 @@ class Arena:
         """An uninitialised contiguous tensor of x's shape and dtype."""
         return self.empty(*x.shape, dtype=x.dtype)
 
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether the memory of a tensor is of this arena."""
+        place = tensor.untyped_storage().data_ptr()
+        starts = ((_address(piece), len(piece)) for piece in self._pieces if piece is not None)
+        return any(start <= place < start + size for start, size in starts)
+
     def piece_sizes(self) -> list[int]:
         """The bytes of all pieces."""
         return [len(piece) for piece in self._pieces if piece is not None]
@@ -104,6 +110,10 @@ class Arena:
             else:
                 joined.append(space)
         self._free = joined
+
+
+def _address(piece: mmap.mmap) -> int:
+    return int(np.frombuffer(piece, np.uint8).__array_interface__["data"][0])
 
 
 def _new_piece(size: int) -> mmap.mmap:

@@ -50,7 +50,8 @@ def make_account(
         lasting[item] = held_bytes(root, seen)
     lasting[MPI] = mpi_bytes
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
-    kept = sum(constant.nbytes for constant in trainer.constants.values())  # it has a line of its own
+    # It has a line of its own.
+    kept = sum(constant.nbytes for constant in trainer.constants.values() if arena.holds(constant))
     account = {}
     for phase in (*PHASES, "evaluation"):
         taken = profile.taken.get(phase, 0)

@@ -140,7 +140,7 @@ def _train(
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()
     peak, before_graph, shared, code = PeakMemory(), resident_bytes(), shared_bytes(), file_bytes()
-    profile = MemoryProfile(peak, buffers.arena, LiveTensors(buffers.arena)) if config.run.profile_memory else None
+    profile = MemoryProfile(peak, buffers.arena, LiveTensors()) if config.run.profile_memory else None
     watch, tracer = profile or unwatched, Tracer(config, comm) if config.run.trace else None
     keep_edges = MODELS[spec.model].edges(spec)
     local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch)

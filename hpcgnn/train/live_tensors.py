@@ -12,18 +12,17 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hpcgnn.memory.arena import Arena
-
 
 class LiveTensors(TorchDispatchMode):
     """While it is entered: counts the tensors that operations make, until they go.
 
-    height: bytes of them that were alive when they and what was taken of the arena were the most since `begin`.
+    height: the most bytes of them that were alive together since `begin`. The arena keeps its memory, so they come on
+    top of all of it, whatever is taken of it at that moment.
     """
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._arena, self._most, self.height = arena, 0, 0
+        self.height = 0
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
 
     @classmethod
@@ -37,7 +36,7 @@ class LiveTensors(TorchDispatchMode):
         """Start a phase. afresh: forget the tensors made before; what lasts from step to step is counted by others."""
         if afresh:
             self._alive.clear()
-        self._most = self.height = 0
+        self.height = 0
         self._look()
 
     def __torch_dispatch__(
@@ -58,9 +57,7 @@ class LiveTensors(TorchDispatchMode):
 
     def _look(self) -> None:
         self._alive = {key: entry for key, entry in self._alive.items() if not entry[0].expired()}
-        now = sum(size for _, size in self._alive.values())
-        if now + self._arena.taken > self._most:
-            self._most, self.height = now + self._arena.taken, now
+        self.height = max(self.height, sum(size for _, size in self._alive.values()))
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:

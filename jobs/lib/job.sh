@@ -134,4 +134,19 @@ dry_run() {
     per_node=$(value_of --ntasks-per-node "" "${words[@]}")
     ranks=$(value_of --ntasks n "${words[@]}")
     [ -n "$ranks" ] || ranks=$((${nodes:-1} * ${per_node:-$(default_ranks_per_node "$(value_of --partition p $1)")}))
+    # What the check of memory looks at, as a job would have it.
+    SLURM_NTASKS_PER_NODE=${per_node:-$(((ranks + ${nodes:-1} - 1) / ${nodes:-1}))}
+    SLURM_MEM_PER_NODE=$(mebibytes "$(value_of --mem "" "${words[@]}")")
+    export SLURM_NTASKS_PER_NODE SLURM_MEM_PER_NODE
+}
+
+# mebibytes SIZE: a size as sbatch takes it (64G, 500M; M if nothing is said); nothing for nothing
+mebibytes() {
+    case $1 in
+        *[Kk]) echo $((${1%?} / 1024)) ;;
+        *[Mm]) echo "${1%?}" ;;
+        *[Gg]) echo $((${1%?} * 1024)) ;;
+        *[Tt]) echo $((${1%?} * 1048576)) ;;
+        *) echo "$1" ;;
+    esac
 }

@@ -31,7 +31,7 @@ def test_each_storage_counts_once():
 def test_what_operations_make_counts_while_it_lives():
     """Views and results in place are nothing new; the backward pass counts; what the arena has is not counted twice."""
     arena = Arena()
-    live, x = LiveTensors(arena), torch.ones(MIB // 4, requires_grad=True)
+    live, x = LiveTensors(), torch.ones(MIB // 4, requires_grad=True)
     live.begin(afresh=True)
     with live:
         y = x * 2
@@ -55,7 +55,7 @@ def test_what_operations_make_counts_while_it_lives():
 def test_what_is_watched_gives_the_same():
     """Settings by name reach the operation, also where it has none by place."""
     x = torch.arange(6.0).view(2, 3)
-    with LiveTensors(Arena()):
+    with LiveTensors():
         found = [
             torch.full((2,), 3.0, dtype=torch.float64),
             torch.std(x, dim=1, correction=0),
@@ -71,7 +71,7 @@ def test_profiling_loads_no_compiler():
         "import sys, torch\n"
         "from hpcgnn.memory.arena import Arena\n"
         "from hpcgnn.train.live_tensors import LiveTensors\n"
-        "with LiveTensors(Arena()):\n    torch.ones(3) + 1\n"
+        "with LiveTensors():\n    torch.ones(3) + 1\n"
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
@@ -82,7 +82,7 @@ def test_marks_belong_to_their_phase():
     size, peak, arena = 64 << 20, PeakMemory(), Arena()
     if not peak.begin_span():
         pytest.skip("this kernel does not let the high-water mark be reset")
-    watch = MemoryProfile(peak, arena, LiveTensors(arena))
+    watch = MemoryProfile(peak, arena, LiveTensors())
     with watch("forward"):
         torch.ones(size // 4)
     with watch("step"):

@@ -1,0 +1,29 @@
+"""`hpcgnn bench machine`: a machine file of the nodes that it runs on."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Choices
+from hpcgnn.errors import ConfigError
+from hpcgnn.estimate.command import write
+from hpcgnn.estimate.measure import measure
+
+
+def bench(session: Session, choices: Choices, output: str, name: str) -> None:
+    """`hpcgnn bench machine`: measure on all ranks of the session, and write the machine file. Collective."""
+    comm = session.comm
+    with comm.together("looking for a place for the machine file"):
+        if comm.rank == 0 and not Path(output).absolute().parent.is_dir():
+            raise ConfigError(f"cannot write {output}: there is no directory {Path(output).parent}; make it first")
+
+    def say(text: str) -> None:
+        if comm.rank == 0:
+            print(text, file=sys.stderr, flush=True)
+
+    machine = measure(session, choices, say)
+    with comm.together("writing the machine file", on_one=True):
+        if comm.rank == 0:
+            write(output, replace(machine, name=name or machine.name).to_toml())
+            print(f"{output}: {machine.ranks} ranks × {machine.threads} threads on {machine.cores} cores", flush=True)

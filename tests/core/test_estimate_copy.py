@@ -1,0 +1,107 @@
+"""Small copies of a rank: they hold exactly what is asked for, and what they take grows in a straight line."""
+
+import numpy as np
+import pytest
+
+from hpcgnn.config import make_config
+from hpcgnn.estimate import forecast
+from hpcgnn.estimate.arguments import Stats
+from hpcgnn.estimate.assumed import assumed_meta
+from hpcgnn.estimate.copy import Direction, Size, make_copy
+from hpcgnn.estimate.forecast import Forecaster
+from hpcgnn.estimate.ghost import GhostCommunicator
+from hpcgnn.estimate.trial import Experiment
+from hpcgnn.graphfile.storage import SPLITS
+from hpcgnn.nn.norm import NORM_LAYERS
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.train.job import model_spec
+
+CHOICES = {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
+META = assumed_meta(Stats(1000, 8000, 16, 5))
+
+
+def configure(**options):
+    return make_config({"graph": "none", "hidden": 16, "layers": 2, **options}, CHOICES)
+
+
+SIZES = {
+    "usual": Size(4, 100, 30, 60, Direction(400, 200, 80, 70, 90), None),
+    "no halo": Size(4, 100, 30, 0, Direction(400, 0, 0, 0, 0), None),
+    "nobody else": Size(1, 100, 30, 0, Direction(400, 0, 0, 0, 0), None),
+    "more halo rows than nodes": Size(8, 20, 5, 20, Direction(40, 500, 300, 310, 320), None),
+    "one node": Size(3, 1, 1, 1, Direction(0, 7, 7, 2, 7), None),
+    "one node, no edge": Size(3, 1, 1, 0, Direction(0, 0, 0, 0, 0), None),
+    "only sends": Size(3, 50, 10, 20, Direction(100, 0, 0, 25, 30), Direction(90, 40, 25, 0, 30)),
+    "directed": Size(3, 50, 10, 40, Direction(100, 60, 35, 25, 40), Direction(90, 70, 30, 36, 50)),
+    "others receive more": Size(5, 60, 10, 40, Direction(100, 60, 10, 25, 400), None),
+}
+
+
+@pytest.mark.parametrize("cap", [7, 10_000])
+@pytest.mark.parametrize("name", SIZES)
+def test_a_copy_holds_what_is_asked_for(name, cap):
+    size = SIZES[name]
+    spec, comm = model_spec(META, configure(model="gcn")), GhostCommunicator(size.ranks)
+    local = make_copy(size, np.array([3, 8, 20]), spec, False, cap, "keep", False, comm)
+    assert local.num_owned == size.nodes and local.features.shape == (size.nodes, spec.d_in)
+    assert int((local.split == SPLITS["train"]).sum()) == size.train
+    assert (local.outward is local.inward) == (size.outward is None)
+    for adjacency, asked in ((local.inward, size.inward), (local.outward, size.outward or size.inward)):
+        plan = adjacency.plan
+        assert adjacency.own.num_edges == asked.own
+        assert sum(block.num_edges for block in adjacency.halo) == asked.remote
+        assert (plan.num_halo, plan.num_boundary) == (asked.received, asked.sent)
+        assert len(plan.rounds) == -(-asked.most // cap)
+        assert len(np.unique(np.concatenate([np.zeros(0), *(rows.numpy() for rows in plan.send_rows)]))) == min(
+            asked.sent, max(1, size.outer)
+        )
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5, 0.01, 1e-9])
+def test_a_smaller_copy_has_at_least_one_of_what_there_is(factor):
+    for size in SIZES.values():
+        smaller = size.scaled(factor)
+        for name, value in vars(size.inward).items():
+            assert (getattr(smaller.inward, name) > 0) == (value > 0)
+            assert abs(getattr(smaller.inward, name) - factor * value) <= 1
+        assert 1 <= smaller.train <= smaller.nodes and smaller.outer <= smaller.nodes
+        assert (smaller.outward is None) == (size.outward is None)
+    assert SIZES["directed"].scaled(1.0) == SIZES["directed"]
+
+
+WHOLE = Size(4, 48_000, 16_000, 24_000, Direction(240_000, 96_000, 36_000, 36_000, 108_000), None)
+KINDS = {
+    "sage": {"model": "sage", "norm": "batch"},
+    "gat": {"model": "gat", "heads": 2, "hidden": 8, "dropout": 0.0},
+    "gcn, mixed": {"model": "gcn", "precision": "mixed"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_copies_foretell_the_rank(kind, monkeypatch):
+    """Memory in all, that of the large parts, and work, within 2 %."""
+    config = configure(**KINDS[kind])
+    forecaster, degrees = Forecaster(Experiment.of(model_spec(META, config), config, False)), np.array([4, 7, 10])
+    monkeypatch.setattr(forecast, "NODES", WHOLE.nodes)
+    whole, _ = forecaster.rank(WHOLE, degrees)
+    monkeypatch.setattr(forecast, "NODES", 24_000)
+    told, trial = forecaster.rank(WHOLE, degrees)
+    assert trial.boundary[0] < 0.6 * WHOLE.inward.sent, "it was a smaller copy"
+    assert told.loaded == pytest.approx(whole.loaded, rel=0.02)
+    outside = forecast.OUTSIDE
+    assert told.growth - outside == pytest.approx(whole.growth - outside, rel=0.02)
+    for part, size in whole.parts.items():
+        assert told.parts[part] == pytest.approx(size, rel=0.02, abs=0.01 * whole.growth), part
+    assert told.parts["halo_buffers"] <= forecaster.experiment.limit
+    for found, expected in ((told.work, whole.work), (told.evaluation, whole.evaluation)):
+        for operation, amounts in expected.items():
+            # calls follow from the turns of exchanges, which smaller buffers have as many of
+            assert found[operation][1:] == pytest.approx(amounts[1:], rel=0.02, abs=100), operation
+
+
+def test_a_rank_without_training_nodes_is_tried_out():
+    config = configure(model="sage")
+    size = Size(3, 50, 0, 40, Direction(100, 60, 35, 25, 40), None)
+    rank, _ = Forecaster(Experiment.of(model_spec(META, config), config, False)).rank(size, np.array([4]))
+    assert rank.growth > rank.parts["gradients"] > 0

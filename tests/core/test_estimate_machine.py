@@ -1,0 +1,112 @@
+"""Machine files: what is written is read again, one may build on another, and what is wrong is said in one line."""
+
+import tomllib
+
+import pytest
+import tomli_w
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.estimate.machine import read_machine
+from hpcgnn.estimate.operations import Operation
+
+from .machines import made_up
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "base.toml").write_text(made_up().to_toml())
+    return tmp_path
+
+
+def write(folder, text, name="other.toml"):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def test_what_is_written_is_read(folder):
+    assert read_machine(folder / "base.toml") == made_up()
+
+
+def test_one_that_is_like_another(folder):
+    machine = read_machine(write(folder, 'like = "base.toml"\nname = "faster"\ncores = 64\nfaster = 2\n'))
+    base = made_up()
+    assert (machine.name, machine.cores, machine.memory) == ("faster", 64, base.memory)
+    assert (machine.call, machine.torch_byte) == (base.call / 2, base.torch_byte / 2)
+    assert machine.reading.seconds == [[each / 2 for each in times] for times in base.reading.seconds]
+    operation = Operation("gather", "fp32", 64)
+    assert machine.seconds_per_unit(operation) == pytest.approx([x / 2 for x in base.seconds_per_unit(operation)])
+    assert machine.network == base.network, "a faster core is no faster network"
+
+
+def test_part_of_a_table_that_is_like_anothers(folder):
+    machine = read_machine(write(folder, 'like = "base.toml"\n[network]\nbandwidth = 5e10\n'))
+    assert machine.network.bandwidth == 5e10 and machine.network.latency == made_up().network.latency
+
+
+def test_rates_of_the_nearest_shapes():
+    machine = made_up()
+    assert machine.seconds_per_unit(Operation("gather", "fp32", 64)) == pytest.approx((2e-8, 1e-8))
+    assert machine.seconds_per_unit(Operation("gather", "fp32", 128))[0] == pytest.approx(4e-8)
+    assert machine.seconds_per_unit(Operation("gather", "bf16", 64)) is not None, "as fp32, where nothing is known"
+    assert machine.seconds_per_unit(Operation("unheard of", "fp32", 64)) is None
+
+
+def refused(path):
+    """The message of the one line that is printed."""
+    with pytest.raises(ConfigError) as caught:
+        read_machine(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_no_file(folder):
+    message = refused(folder / "absent.toml")
+    assert str(folder / "absent.toml") in message and "hpcgnn bench machine -o FILE" in message
+    message = refused(write(folder, 'like = "absent.toml"\n'))
+    assert "absent.toml" in message
+
+
+@pytest.mark.parametrize("text", ["cores = ", "[network", "cores = 3\ncores = 4", "\x00"])
+def test_no_toml(folder, text):
+    assert f"{folder / 'other.toml'} is not valid TOML" in refused(write(folder, text))
+
+
+@pytest.mark.parametrize("key", ["cores", "name", "call", "reading", "network", "libraries"])
+def test_missing_keys(folder, key):
+    values = tomllib.loads(made_up().to_toml())
+    del values[key]
+    message = refused(write(folder, tomli_w.dumps(values)))
+    assert "other.toml is no machine file" in message and repr(key) in message and "jobs/machines/" in message
+
+
+WRONG = {
+    "a name that is none": ("coers = 4", "coers"),
+    "no cores": ("cores = 0", "cores"),
+    "cores in words": ('cores = "many"', "cores"),
+    "half a rank": ("ranks = 1.5", "ranks"),
+    "a latency in words": ('[network]\nlatency = "low"', "latency"),
+    "no bandwidth": ("[network]\nbandwidth = 0", "bandwidth"),
+    "no network": ("network = 3", "network"),
+    "a call in words": ('call = "short"', "call"),
+    "not a number": ("torch_byte = nan", "torch_byte"),
+    "less than nothing": ("torch_call = -1e-6", "torch_call"),
+    "rates of something else": ('rates = [["gather", "fp32"]]', "rates"),
+    "a rate in words": ('rates = [["gather", "fp32", 64, 0, "fast", 0.0]]', "rates"),
+    "a table of another shape": ("[reading]\nseconds = [[1e-9]]", "reading"),
+    "no faster": ("faster = 0", "faster"),
+    "faster in words": ('faster = "twice"', "faster"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_values(folder, name):
+    text, said = WRONG[name]
+    message = refused(write(folder, f'like = "base.toml"\n{text}\n'))
+    assert "other.toml is no machine file" in message and said in message and "jobs/machines/" in message
+
+
+@pytest.mark.parametrize("like", ["3", '"other.toml"', '["base.toml"]'])
+def test_like_something_that_is_no_other_file(folder, like):
+    message = refused(write(folder, f"like = {like}\n"))
+    assert "other.toml is no machine file" in message and "like" in message

@@ -1,0 +1,231 @@
+"""An estimate and a job: every rank sends what was foretold, byte for byte and message for message, and holds the
+shares that were counted from the file.
+"""
+
+from dataclasses import replace
+
+import graphs
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.estimate.forecast import Forecaster
+from hpcgnn.estimate.shares import Counter
+from hpcgnn.estimate.traffic import Traffic
+from hpcgnn.estimate.trial import Experiment
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.train.epochs import costs_of_epoch
+from hpcgnn.train.job import model_spec
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
+
+from .small import stored
+from .training import CLASSES, build_trainer, configure
+
+SMALL = ("star", "two cliques", "no edges", "random undirected weighted", "random directed weighted")
+
+
+def foretold(comm, config, map_name):
+    """The Forecast of a job on a stored map, made by rank 0 for all. Collective."""
+    made = None
+    with comm.together("estimating", on_one=True):
+        if comm.rank == 0:
+            made = _foretold(config, map_name, comm.size)
+    return comm.broadcast_object(made)
+
+
+def _foretold(config, map_name, ranks):
+    with GraphFile(config.data.graph) as file:
+        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks)
+        spec, shares = model_spec(file.meta, config), counter.shares()
+        return Forecaster(Experiment.of(spec, config, file.meta.multi_label)).forecast(
+            shares, lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable)
+        )
+
+
+def of_ranks(comm, traffic):
+    """{kind: (bytes (P,), messages (P,))} of what all ranks' ledgers took. Collective."""
+    ranks = comm.allgather_object({kind: (each.bytes_sent, each.messages) for kind, each in traffic.items()})
+    kinds = sorted(set().union(*ranks))
+    return {kind: tuple(np.array([each.get(kind, (0, 0)) for each in ranks]).T) for kind in kinds}
+
+
+def check(comm, config, map_name):
+    """Train and evaluate; hold the ledger of the second epoch, and of the evaluation after it, against the Forecast.
+    Returns (the Forecast, the Trainer).
+    """
+    forecast, trainer = foretold(comm, config, map_name), build_trainer(comm, config, map_name)
+    trainer.step(0)
+    comm.ledger.take()
+    trainer.step(1)
+    step = of_ranks(comm, comm.ledger.take())
+    comm.ledger.take()  # what asking for all took
+    costs_of_epoch(trainer)
+    closing = of_ranks(comm, comm.ledger.take())
+    nothing = np.zeros((2, comm.size), np.int64)
+    for kind in {*step, *forecast.halo} - {*forecast.others}:
+        expected = forecast.halo.get(kind, Traffic(*nothing))
+        found = np.array(step.get(kind, nothing))
+        assert found.tolist() == [expected.bytes.tolist(), expected.messages.tolist()], kind
+    for kind, (messages, sent) in forecast.others.items():
+        found = np.array(step.get(kind, nothing)) + np.array(closing.get(kind, nothing))
+        assert found.tolist() == [[sent] * comm.size, [messages] * comm.size], kind
+    check_evaluation(comm, forecast, trainer)
+    return forecast, trainer
+
+
+def check_evaluation(comm, forecast, trainer):
+    """The halo of an evaluation: what is sent besides the metric's own sums. What is asked once comes before."""
+    trainer.evaluate()
+    comm.ledger.take()
+    trainer.evaluate()
+    evaluation = of_ranks(comm, comm.ledger.take()).get("evaluation", (0, 0))
+    comm.ledger.take()
+    with comm.ledger.booked_as("evaluation"):
+        trainer.evaluator.scores(torch.zeros(len(trainer.graph.ids), trainer.model.spec.classes))
+    counting = of_ranks(comm, comm.ledger.take()).get("evaluation", (0, 0))
+    comm.ledger.take()
+    for index, name in enumerate(("bytes", "messages")):
+        expected = sum((getattr(each, name) for each in forecast.evaluation.values()), np.zeros(comm.size, np.int64))
+        assert (evaluation[index] - counting[index]).tolist() == expected.tolist(), name
+
+
+@pytest.fixture(scope="module")
+def paths(comm, session_path):
+    """{name: path}: graphs of 240 nodes, few of which train; 'typed' has types of edges."""
+    made, common = {}, {"nodes": 240, "degree": 6, "features": 12, "classes": CLASSES, "seed": 3}
+    for name, options in {
+        "undirected": {},
+        "directed multi-label": {"directed": True, "multi_label": True, "weighted": True},
+        "few train": {"train": 1 / 40, "degree": 3},
+        "few train, directed": {"train": 1 / 40, "degree": 3, "directed": True},
+        "typed": {"edge_types": 3},
+    }.items():
+        made[name] = session_path / f"estimated-{name.replace(' ', '-')}.h5"
+        if comm.rank == 0:
+            generate_graph("planted", made[name], Spec(**{**common, **options}))
+            partition_graph(made[name], [1, 2, 3, 4], method="random-clusters", num_clusters=32)
+    comm.barrier()
+    return made
+
+
+MAP = "random-clusters"
+MODELS = {
+    "gcn": {},
+    "sage": {"model": "sage", "norm": "batch"},
+    "sage max": {"model": "sage", "aggregator": "max"},
+    "gat": {"model": "gat", "heads": 2, "hidden": 8, "attention_dropout": 0.3},
+    "gin": {"model": "gin", "residual": True},
+    "sgc": {"model": "sgc"},
+    "pna": {"model": "pna"},
+    "transformer": {"model": "transformer", "heads": 2, "hidden": 8},
+    "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
+}
+
+
+CASES = [("undirected", kind) for kind in MODELS]
+CASES += [("directed multi-label", kind) for kind in ("sage", "gat", "sage max")]
+
+
+@pytest.mark.parametrize("graph, model", CASES)
+def test_models(comm, paths, graph, model):
+    forecast, trainer = check(comm, configure(paths[graph], **{"layers": 2, **MODELS[model]}), MAP)
+    assert forecast.parameters == sum(each.numel() for each in trainer.model.parameters())
+
+
+@pytest.mark.parametrize("model", ["rgcn", "transformer"])
+def test_typed_edges(comm, paths, model):
+    check(comm, configure(paths["typed"], model=model, layers=2), MAP)
+
+
+WIRES = {
+    "gcn, bf16": {"halo_dtype": "bf16"},
+    "gcn, tiny buffer": {"halo_buffer": 0.01},
+    "gcn, mixed": {"precision": "mixed"},
+    "gcn, fp64": {"precision": "fp64"},
+    "gat, int8": {"model": "gat", "halo_dtype": "int8"},
+    "gat, tiny buffer, bf16": {"model": "gat", "halo_dtype": "bf16", "halo_buffer": 0.02},
+    "sage, tiny buffer, int8": {"model": "sage", "halo_dtype": "int8", "halo_buffer": 0.01},
+    "sage, tiny buffer, mixed": {"model": "sage", "precision": "mixed", "halo_buffer": 0.01},
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_ways_to_send(comm, paths, wire):
+    check(comm, configure(paths["directed multi-label"], layers=2, **WIRES[wire]), MAP)
+
+
+PRUNED = {
+    "sage": {"model": "sage"},
+    "sage, tiny buffer": {"model": "sage", "halo_buffer": 0.01},
+    "gat": {"model": "gat", "heads": 2, "hidden": 8, "dropout": 0.0},
+    "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
+    "all rows": {"model": "sage", "prune": "none"},
+}
+
+
+@pytest.mark.parametrize(
+    "graph, kind",
+    [("few train", kind) for kind in PRUNED] + [("few train, directed", "sage"), ("few train, directed", "gat")],
+)
+def test_pruned_layers(comm, paths, kind, graph):
+    """Layers that compute some rows only: the estimate counts what they send from the file."""
+    forecast, trainer = check(comm, configure(paths[graph], **{"prune": "auto", **PRUNED[kind]}), MAP)
+    assert forecast.counted and any(trainer.shares) == (kind != "all rows")
+
+
+ODD = [(name, "one empty") for name in SMALL] + [("star", "all on last"), ("random directed weighted", "dealt")]
+
+
+@pytest.mark.parametrize("name, map_name", ODD)
+def test_odd_graphs(comm, session_path, name, map_name):
+    """Ranks without nodes, nodes without edges, hubs, maps that cut nothing."""
+    check(comm, configure(stored(comm, session_path, name)[2]), map_name)
+
+
+SCHEDULES = {
+    "stale": {"schedule": "stale"},
+    "stale, int8": {"schedule": "stale", "halo_dtype": "int8", "stale_epochs": 2},
+    "stale, no delay": {"schedule": "stale", "stale_epochs": 0},
+    "stale, gat": {"schedule": "stale", "model": "gat", "heads": 2, "hidden": 8},
+}
+
+
+@pytest.mark.parametrize(
+    "graph, schedule", [("undirected", each) for each in SCHEDULES] + [("directed multi-label", "stale")]
+)
+def test_a_delayed_halo(comm, paths, schedule, graph):
+    check(comm, configure(paths[graph], layers=2, **SCHEDULES[schedule]), MAP)
+
+
+APPROXIMATE = {
+    "lazy": {"schedule": "lazy", "epochs": 5},
+    "lazy, gat": {"schedule": "lazy", "model": "gat", "layer_epochs": "2,3", "finetune": 2},
+    "lazy, fetched anew": {"schedule": "lazy", "model": "gat", "frozen_halo": "refetch"},
+    "bns": {"schedule": "bns", "boundary_rate": 0.5},
+    "tma": {"schedule": "tma", "average_steps": 3, "epochs": 6},
+    "tma, corrected": {"schedule": "tma", "average_steps": 2, "epochs": 6, "correct_every": 2},
+}
+
+
+@pytest.mark.parametrize("schedule", APPROXIMATE)
+def test_other_schedules(comm, paths, schedule):
+    """They have a Forecast, with memory for every part; a step of it adds up gradients or parameters."""
+    forecast = foretold(comm, configure(paths["undirected"], layers=2, **APPROXIMATE[schedule]), MAP)
+    assert forecast.largest.growth > 0 and forecast.largest.loaded > 0
+    assert forecast.others.keys() & {"allreduce", "average"}
+    assert forecast.mean.work and all(len(each.bytes) == comm.size for each in forecast.halo.values())
+
+
+def test_pruning_as_the_graph_has_it(comm, session_path):
+    """Where training nodes are neighbours, their neighbourhoods are small, which those of a random copy are not."""
+    path = session_path / "estimated-rings.h5"
+    if comm.rank == 0:
+        graph = graphs.with_task(graphs.rings(count=4, n=100))
+        split = np.where(np.arange(graph.num_nodes) % 100 < 24, graphs.TRAIN, graphs.TEST).astype(np.uint8)
+        labels = np.zeros(graph.num_nodes, np.int64)
+        graphs.write_file(path, replace(graph, split=split, labels=labels), graphs.layout(graph, comm.size), comm.size)
+    comm.barrier()
+    _, trainer = check(comm, configure(path, prune="auto", model="sage"), "dealt")
+    assert sum(share is not None for share in trainer.shares) == 3
