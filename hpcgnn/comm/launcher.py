@@ -32,6 +32,12 @@ def job_end_time() -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def slurm_step() -> str | None:
+    """'JOB.STEP' of SLURM that this process belongs to, or None outside of one."""
+    job, step = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_STEP_ID", "")
+    return f"{job}.{step}" if job.isdigit() and step.isdigit() else None
+
+
 def node_of_job() -> tuple[int | None, int | None]:
     """(bytes that a node of this job gives, ranks on a node), each None where the batch system does not say."""
     found = {}

@@ -38,6 +38,7 @@ from hpcgnn.train.checkpoint import (
 )
 from hpcgnn.train.choosing_maps import MADE_MAPS, choose_map
 from hpcgnn.train.clock import both, unwatched
+from hpcgnn.train.energy import Meter, find_energy
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.live_tensors import LiveTensors
@@ -176,7 +177,8 @@ def _train(
             ", ".join(f"{n:,}" for n in rows),
         )
     seconds_loading = time.perf_counter() - started
-    with stop.of_ctrl_c(speaks=comm.rank == 0):
+    begun, meter = progress.epoch, Meter.of(comm)
+    with stop.of_ctrl_c(speaks=comm.rank == 0), meter.watching():
         done = run_epochs(trainer, config, progress, run_dir, best_state, stop, tracer)
     if not done:
         log.info(
@@ -204,11 +206,12 @@ def _train(
             "phase_peak_bytes": profile.marks,
             "account_bytes": make_account(trainer, local, profile, shared_bytes() - shared),
         }
-    ranks = gather_rank_records(trainer, local, memory)
+    ranks = gather_rank_records(trainer, local, memory, meter.reading)
     with comm.together("writing the results"):
         if run_dir is not None:
+            energy = find_energy([rank["energy"] for rank in ranks], (begun + 1, progress.epoch))
             summary = summarise(
-                trainer, config, session, file.meta, spec, progress, quality, ranks, seconds_loading, run_dir
+                trainer, config, session, file.meta, spec, progress, quality, ranks, seconds_loading, energy, run_dir
             )
             with comm.pulse.computing():
                 show_result(summary, run_dir)

@@ -22,6 +22,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
 from hpcgnn.report.curves import draw_curves
+from hpcgnn.report.energy import energy_line
 from hpcgnn.report.losses import find_losses, loss_lines
 from hpcgnn.train.epochs import Progress
 from hpcgnn.train.matmul import bf16_instructions
@@ -82,9 +83,11 @@ def versions() -> dict[str, str]:
     return found
 
 
-def gather_rank_records(trainer: "Trainer", local: LocalGraph, memory: dict[str, Any]) -> list[dict[str, Any]]:
+def gather_rank_records(
+    trainer: "Trainer", local: LocalGraph, memory: dict[str, Any], energy: dict[str, Any] | None
+) -> list[dict[str, Any]]:
     """What each rank measured, by rank. Collective. memory: {baseline, growth, peak, libraries, code} in bytes, of this
-    rank; `profile` besides, where memory was profiled.
+    rank; `profile` besides, where memory was profiled. energy: the reading of its Meter.
     """
     comm = trainer.comm
     adjacencies = [each for part in (local, *filter(None, trainer.shares)) for each in (part.inward, part.outward)]
@@ -113,6 +116,7 @@ def gather_rank_records(trainer: "Trainer", local: LocalGraph, memory: dict[str,
         "memory_profile": memory.get("profile"),
         "traffic": comm.ledger.total(),
         "losses": trainer.clock.tally.record(),
+        "energy": energy,
     }
     return comm.allgather_object(mine)
 
@@ -127,9 +131,12 @@ def summarise(
     quality: dict[str, Any],
     ranks: list[dict[str, Any]],
     seconds_loading: float,
+    energy: dict[str, Any],
     run_dir: "RunDir",
 ) -> dict[str, Any]:
-    """Write the rank records and `summary.json`, and return the summary. Rank 0. ranks: from `gather_rank_records`."""
+    """Write the rank records and `summary.json`, and return the summary. Rank 0. ranks: from `gather_rank_records`;
+    energy: from `find_energy`.
+    """
     comm = trainer.comm
     for record in ranks:
         run_dir.write(f"ranks/rank-{record['rank']:05d}.json", to_json(record, indent=1))
@@ -168,6 +175,7 @@ def summarise(
             for phase in records[-1]["seconds"]
         },
         "seconds_loading": seconds_loading,
+        "energy": energy,
         "halo_buffer_bytes": max(r["halo_buffer_bytes"] for r in ranks),
         "halo_kept_bytes": max(r["halo_kept_bytes"] for r in ranks),
         "partition": quality,
@@ -265,7 +273,11 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
             f"{summary['halo_bytes_per_epoch'] / mib:.2f} MiB sent per epoch",
         ),
     ]
+    if (energy := summary.get("energy") or {}).get("joules") is not None:
+        rows.append(("energy", energy_line(energy)))
     print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True), flush=True)
+    if energy.get("reason"):
+        log.info("energy: %s", energy["reason"])
     for line in loss_lines(losses) if (losses := summary.get("losses")) else ():
         log.info("%s", line)
     picture = draw_curves(run_dir.path)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = sorted(path for pattern in ("*.sh", "*.sbatch", "bench/*.sh") for path in (ROOT / "jobs").glob(pattern))
+SCRIPTS = sorted(
+    path for pattern in ("*.sh", "*.sbatch", "*/run.sh", "bench/*.sh") for path in (ROOT / "jobs").glob(pattern)
+)
 
 
 def call(*words, cwd):

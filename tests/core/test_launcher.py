@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from hpcgnn.comm.launcher import expected_ranks, job_end_time, launched_rank, threads_per_rank
+from hpcgnn.comm.launcher import expected_ranks, job_end_time, launched_rank, slurm_step, threads_per_rank
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_NTASKS": "8"}
 HYDRA = {"PMI_SIZE": "4", "PMI_RANK": "3"}
@@ -89,3 +89,19 @@ def test_job_end_time(environment, text, expected):
 def test_threads_per_rank(environment, variables, cores, sharers, expected):
     environment(variables)
     assert threads_per_rank(cores, sharers) == expected
+
+
+@pytest.mark.parametrize(
+    "variables, expected",
+    [
+        ({"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}, "12.0"),
+        # The batch script, or ranks that a launcher has started in it without srun.
+        ({"SLURM_JOB_ID": "12"}, None),
+        ({"SLURM_STEP_ID": "0"}, None),
+        ({}, None),
+    ],
+    ids=str,
+)
+def test_slurm_step(environment, variables, expected):
+    environment(variables)
+    assert slurm_step() == expected

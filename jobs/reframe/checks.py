@@ -1,0 +1,243 @@
+"""What the program costs on a site, compared with what it cost there before: a suite of ReFrame.
+
+Each system of a site file (sites/) has a table in references.toml: the graph, the margins, and the figures to compare
+with. A figure without a reference is recorded and not judged. `bash jobs/reframe/run.sh` runs the suite.
+"""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import reframe as rfm
+import reframe.utility.sanity as sn
+from reframe.core.backends import getlauncher
+from reframe.core.builtins import (
+    fixture,
+    parameter,
+    performance_function,
+    run_after,
+    run_before,
+    sanity_function,
+    variable,
+)
+
+HERE = Path(__file__).resolve().parent
+REFERENCES = tomllib.loads((HERE / "references.toml").read_text(encoding="utf-8"))
+# Units say which margin holds, and to which side: bytes and seconds may be fewer, rates may be more.
+MARGINS = {"s": ("time", 1), "B": ("memory", 1), "GB/s": ("rate", -1), "ratio": ("rate", -1)}
+# Compared by sanity checks, to the byte.
+EXACT = {"halo_bytes_per_epoch", "sent_plan"}
+
+
+class Measurement(rfm.RunOnlyRegressionTest):
+    """A test with references. launched: whether the launcher of the site starts it."""
+
+    valid_systems = ["*"]
+    valid_prog_environs = ["hpcgnn"]
+    sourcesdir = None
+    executable = "python"
+    exclusive_access = True
+    time_limit = "30m"
+    launched = variable(bool, value=True)
+    ranks_wanted = 1
+
+    @property
+    def system_table(self):
+        """That of this system in references.toml."""
+        return REFERENCES.get(self.current_system.name, REFERENCES["default"])
+
+    @property
+    def figures(self):
+        """{name: reference} of this test on this system."""
+        return self.system_table.get(self.name.split()[0], {}).get(str(self.ranks_wanted), {})
+
+    @run_after("setup")
+    def take_what_the_site_gives(self):
+        """Ranks, ranks of a node and threads; references and margins."""
+        extras = self.current_partition.extras
+        self.num_tasks = self.ranks_wanted
+        self.num_tasks_per_node = min(self.num_tasks, extras.get("ranks_per_node", 1))
+        self.num_cpus_per_task = extras.get("threads", 1)
+        self.env_vars["OMP_NUM_THREADS"] = self.num_cpus_per_task
+
+    @run_before("run")
+    def start_without_launcher(self):
+        """What is one process, or starts its own ranks."""
+        if not self.launched:
+            self.job.launcher = getlauncher("local")()
+
+    @run_before("performance")
+    def compare_with_references(self):
+        """Set `reference` from references.toml, by the unit of each figure."""
+        bounds = {}
+        for name, value in self.figures.items():
+            if name in self.perf_variables and name not in EXACT:
+                unit = self.perf_variables[name].unit
+                kind, side = MARGINS[unit]
+                margin = self.system_table["margins"][kind]
+                bounds[name] = (value, None, margin, unit) if side > 0 else (value, -margin, None, unit)
+        self.reference = {"*": bounds}
+
+
+class GeneratedGraph(Measurement):
+    """The graph of this system, with maps for all tests; a fixture of theirs."""
+
+    launched = False
+
+    @run_before("run")
+    def say_what_to_make(self):
+        """One command makes it, another the maps."""
+        graph = self.system_table["graph"]
+        options = [word for key, value in graph.items() for word in (f"--{key}", str(value))]
+        self.executable_opts = ["-P -m partition_tools generate planted -o graph.h5", *options]
+        self.postrun_cmds = ["python -P -m partition_tools partition graph.h5 --ranks 1,2,4"]
+
+    @sanity_function
+    def has_its_maps(self):
+        """The file is there, and the last map was written."""
+        return sn.all([sn.path_exists(f"{self.stagedir}/graph.h5"), sn.assert_found("to 4 ranks", self.stderr)])
+
+    @property
+    def file(self):
+        """The path of the graph."""
+        return f"{self.stagedir}/graph.h5"
+
+
+@rfm.simple_test
+class Training(Measurement):
+    """GraphSAGE with sequential aggregation: seconds of an epoch, memory, and bytes, which are exact."""
+
+    ranks = parameter([1, 2, 4])
+    graph = fixture(GeneratedGraph, scope="environment")
+
+    @run_after("init")
+    def of_so_many_ranks(self):
+        """ReFrame's parameter, as the other tests have it."""
+        self.ranks_wanted = self.ranks
+
+    @run_before("run")
+    def say_what_to_train(self):
+        """As README.md has it; no evaluation, which is no part of an epoch's time."""
+        epochs = self.system_table["epochs"]
+        self.executable_opts = [
+            f"-P -m hpcgnn train --graph {self.graph.file} --run-dir run --model sage --layers 3 --hidden 64",
+            f"--eval-every 0 --epochs {epochs}",
+        ]
+
+    def summary(self):
+        """What the run says of itself."""
+        return json.loads(Path(self.stagedir, "run", "summary.json").read_text(encoding="utf-8"))
+
+    @sanity_function
+    def has_trained_and_sent_what_it_must(self):
+        """All epochs, on all ranks; bytes of the halo that are those of the reference, to the byte."""
+        said = self.summary()
+        wanted = {"ranks": self.ranks, "epochs": self.system_table["epochs"]}
+        if "halo_bytes_per_epoch" in self.figures:
+            wanted["halo_bytes_per_epoch"] = self.figures["halo_bytes_per_epoch"]
+        return sn.all(
+            sn.assert_eq(said[key], value, f"{key}: expected {value}, got {said[key]}") for key, value in wanted.items()
+        )
+
+    @performance_function("s")
+    def epoch_seconds(self):
+        """Median over epochs, on the slowest rank."""
+        return self.summary()["epoch_seconds"]["median"]
+
+    @performance_function("B")
+    def training_growth_bytes(self):
+        """What training adds to the largest rank."""
+        return self.summary()["training_growth_bytes"]["max"]
+
+    @performance_function("B")
+    def halo_bytes_per_epoch(self):
+        """Sent by all ranks; compared in the sanity check."""
+        return self.summary()["halo_bytes_per_epoch"]
+
+
+@rfm.simple_test
+class Loading(Measurement):
+    """jobs/bench/loading.py: seconds to load a share, memory, and bytes of the plan, which are exact."""
+
+    ranks = parameter([1, 2])
+    graph = fixture(GeneratedGraph, scope="environment")
+    launched = False
+
+    @run_after("init")
+    def of_so_many_ranks(self):
+        """ReFrame's parameter, as the other tests have it."""
+        self.ranks_wanted = self.ranks
+
+    @run_before("run")
+    def say_what_to_load(self):
+        """The benchmark starts its own ranks."""
+        script = HERE.parent / "bench" / "loading.py"
+        self.executable_opts = [f"{script} --graph {self.graph.file} --ranks {self.ranks} --repeat 3 --out loading"]
+
+    def row(self):
+        """What the benchmark found for this number of ranks."""
+        return json.loads(Path(self.stagedir, "loading.json").read_text(encoding="utf-8"))["runs"][0]
+
+    @sanity_function
+    def has_sent_what_it_must(self):
+        """Bytes of the plan that are those of the reference."""
+        sent = self.row()["sent_plan"]
+        wanted = self.figures.get("sent_plan", sent)
+        return sn.assert_eq(sent, wanted, f"sent_plan: expected {wanted}, got {sent}")
+
+    @performance_function("s")
+    def load_seconds(self):
+        """Reading, checking and ordering, then the plan; the least of the repetitions."""
+        return self.row()["seconds_load"] + self.row()["seconds_plan"]
+
+    @performance_function("B")
+    def growth_max(self):
+        """Memory of loading, on the largest rank."""
+        return self.row()["growth_max"]
+
+    @performance_function("B")
+    def sent_plan(self):
+        """Sent by all ranks; compared in the sanity check."""
+        return self.row()["sent_plan"]
+
+
+@rfm.simple_test
+class Gather(Measurement):
+    """jobs/bench/gather.py: the kernel of aggregation, beside the reading of its rows alone."""
+
+    launched = False
+    width = variable(int, value=64)
+
+    @run_before("run")
+    def say_what_to_gather(self):
+        """x is larger than the caches; torch's product is left out, which is not ours."""
+        script = HERE.parent / "bench" / "gather.py"
+        self.executable_opts = [f"{script} --nodes 200000 --degree 15 --widths {self.width} --no-torch --repetitions 7"]
+
+    def median(self, kind, column):
+        """Of gather (0), the probe (1), or their ratio (3)."""
+        number = r"([\d.]+) / ([\d.]+) / ([\d.]+)"
+        pattern = rf"^{kind} +{self.width} +{number} +{number} +\S+ +{number}"
+        line = re.search(pattern, Path(self.stagedir, str(self.stdout)).read_text(encoding="utf-8"), re.MULTILINE)
+        return float(line[3 * column + 2])
+
+    @sanity_function
+    def has_measured_both_types(self):
+        """A line for each."""
+        return sn.all(sn.assert_found(rf"^{kind} ", self.stdout) for kind in ("fp32", "bf16"))
+
+    @performance_function("GB/s")
+    def fp32_rate(self):
+        """Rows read."""
+        return self.median("fp32", 0)
+
+    @performance_function("GB/s")
+    def bf16_rate(self):
+        """Rows read."""
+        return self.median("bf16", 0)
+
+    @performance_function("ratio")
+    def fp32_of_probe(self):
+        """Of the speed of reading alone: hangs less on what else the machine does."""
+        return self.median("fp32", 2)

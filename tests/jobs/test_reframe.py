@@ -1,0 +1,95 @@
+"""The suite of performance regressions: what can be held without a cluster, and where ReFrame is installed its list."""
+
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SUITE = ROOT / "jobs" / "reframe"
+REFERENCES = tomllib.loads((SUITE / "references.toml").read_text(encoding="utf-8"))
+TESTS = {"Training": {"1", "2", "4"}, "Loading": {"1", "2"}, "Gather": {"1"}}
+SITES = sorted((SUITE / "sites").glob("*.py"))
+
+
+def call(*command, **environment):
+    return subprocess.run(
+        list(map(str, command)), env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_references_are_complete():
+    assert REFERENCES.keys() >= {"default", "local"}
+    for name, table in REFERENCES.items():
+        assert table["graph"].keys() == {"nodes", "degree", "features", "classes", "seed"} and table["epochs"] > 1
+        assert table["margins"].keys() == {"time", "memory", "rate"}
+        for test in table.keys() - {"graph", "epochs", "margins"}:
+            assert table[test].keys() <= TESTS[test], f"{name}: {test}"
+    assert not REFERENCES["default"].keys() & TESTS, "figures are those of a site"
+    assert all(REFERENCES["local"][test].keys() == ranks for test, ranks in TESTS.items())
+    sent = [REFERENCES["local"]["Training"][ranks]["halo_bytes_per_epoch"] for ranks in ("1", "2", "4")]
+    assert sent[0] == 0 < sent[1] < sent[2]
+
+
+@pytest.mark.parametrize("site", SITES, ids=lambda path: path.stem)
+def test_sites(site):
+    settings = runpy.run_path(str(site))["site_configuration"]
+    environments = {one["name"] for one in settings["environments"]}
+    for system in settings["systems"]:
+        for partition in system["partitions"]:
+            assert partition["extras"].keys() == {"ranks_per_node", "threads"}
+            assert environments >= set(partition["environs"]) == {"hpcgnn"}
+
+
+def report(path, seconds, result="pass"):
+    values = {
+        "local:main:epoch_seconds": [seconds, 0, None, None, "s", result],
+        "local:main:sent": [114596416, 0, 0, 0, "B", ""],
+    }
+    case = {"system": "local", "name": "Training %ranks=2", "num_tasks": 2, "result": result, "perfvalues": values}
+    path.write_text(json.dumps({"runs": [{"testcases": [case]}]}))
+    return path
+
+
+def test_references_are_renewed_from_reports(tmp_path):
+    reports = [report(tmp_path / f"{n}.json", seconds) for n, seconds in enumerate((0.5, 0.1, 0.2, 0.6))]
+    done = call(sys.executable, SUITE / "renew.py", *reports)
+    assert tomllib.loads(done.stdout) == {"local": {"Training": {"2": {"epoch_seconds": 0.2, "sent": 114596416}}}}
+
+
+def test_failures_are_no_references(tmp_path):
+    done = call(sys.executable, SUITE / "renew.py", report(tmp_path / "r.json", 1.0, "fail"))
+    assert done.returncode == 2 and "Training %ranks=2 has not passed" in done.stderr and not done.stdout
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--site", "nowhere"], "no site 'nowhere'"),
+        ([], "no reframe in this environment"),
+    ],
+)
+def test_mistakes_are_one_line(words, said, tmp_path):
+    done = call("/bin/bash", SUITE / "run.sh", *words, "--out", tmp_path / "o", PATH="/usr/bin:/bin")
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("site", SITES, ids=lambda path: path.stem)
+def test_the_suite_loads_and_lists_its_tests(site, tmp_path):
+    bin_folder = Path(sys.executable).parent
+    if shutil.which("reframe", path=str(bin_folder)) is None:
+        pytest.skip("ReFrame is not installed (pip install -c env/constraints.txt '.[reframe]')")
+    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
+    done = call("bash", SUITE / "run.sh", "-l", "--site", site, "--out", tmp_path, PATH=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = re.findall(r"^- (\w+)(?: %ranks=(\d+))?", done.stdout, re.MULTILINE)
+    assert sorted(listed) == sorted(
+        (test, ranks if test != "Gather" else "") for test in TESTS for ranks in TESTS[test]
+    )
