@@ -38,16 +38,21 @@ def slurm_step() -> str | None:
     return f"{job}.{step}" if job.isdigit() and step.isdigit() else None
 
 
-def node_of_job() -> tuple[int | None, int | None]:
-    """(bytes that a node of this job gives, ranks on a node), each None where the batch system does not say."""
+def node_of_job(ranks: int) -> tuple[int | None, int | None]:
+    """(bytes that a node of this job gives, how many of so many ranks it has), each None where the batch system does
+    not say.
+    """
     found = {}
-    for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE", "NTASKS_PER_NODE"):
+    for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE", "NTASKS_PER_NODE", "JOB_NUM_NODES"):
         text = os.environ.get(f"SLURM_{name}", "")
         found[name] = int(text) if text.isdigit() and int(text) > 0 else None
     memory, each, cores = found["MEM_PER_NODE"], found["MEM_PER_CPU"], found["CPUS_ON_NODE"]
     if memory is None and each is not None and cores is not None:
         memory = each * cores
-    return None if memory is None else memory << 20, found["NTASKS_PER_NODE"]
+    on_node, nodes = found["NTASKS_PER_NODE"], found["JOB_NUM_NODES"]
+    if on_node is None and nodes is not None:
+        on_node = -(-ranks // nodes)
+    return None if memory is None else memory << 20, on_node
 
 
 def threads_per_rank(cores: int, sharers: int) -> int:

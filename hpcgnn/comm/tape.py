@@ -17,7 +17,7 @@ import torch
 
 from hpcgnn.comm.communicator import Communicator
 
-#: Spans that a rank keeps at the most, some 300 bytes each.
+#: Spans that a rank keeps at the most, up to 1 KB each, and twice that while they are written.
 MOST_SPANS = 100_000
 _ROUNDS = 8
 

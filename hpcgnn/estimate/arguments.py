@@ -18,6 +18,9 @@ and option has its estimate. Seconds need a machine file: measure a node with `m
 FILE`. One process, no MPI."""
 
 
+CUT_SHARE, TRAIN_SHARE = 0.3, 0.1
+
+
 class Stats(NamedTuple):
     """A graph by numbers. edges: directed ones; exponent: of the degrees' power law, 0 for equal degrees."""
 
@@ -78,13 +81,15 @@ def add_estimate(parser: argparse.ArgumentParser, ranks: object) -> None:
     own.add_argument(
         "--cut-share",
         type=share,
-        default=0.3,
         metavar="X",
         help="with --stats: share of the edges between ranks on very many ranks; on P ranks it is X (1 - 1/P) "
-        "(default: 0.3)",
+        f"(default: {CUT_SHARE})",
     )
     own.add_argument(
-        "--train-share", type=share, default=0.1, metavar="X", help="with --stats: training nodes (default: 0.1)"
+        "--train-share",
+        type=share,
+        metavar="X",
+        help=f"with --stats: share of the training nodes (default: {TRAIN_SHARE})",
     )
     own.add_argument("--ranks", type=ranks, required=True, metavar="P[,P]", help="numbers of ranks, such as 1,2,4,8")  # type: ignore[arg-type]
     own.add_argument("--machine", metavar="FILE.toml", help="how fast the nodes are; without it there are no seconds")

@@ -1,5 +1,6 @@
 """`hpcgnn bench machine`: a machine file of the nodes that it runs on."""
 
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,13 @@ def bench(session: Session, choices: Choices, output: str, name: str) -> None:
     with comm.together("looking for a place for the machine file"):
         if comm.rank == 0 and not Path(output).absolute().parent.is_dir():
             raise ConfigError(f"cannot write {output}: there is no directory {Path(output).parent}; make it first")
+
+    if len(set(comm.allgather_object(socket.gethostname()))) > 1:
+        error = ConfigError(
+            "a machine file is of one node, and the ranks run on several; start as many as a node is to have, on one"
+        )
+        error.everywhere = True
+        raise error
 
     def say(text: str) -> None:
         if comm.rank == 0:

@@ -1,6 +1,7 @@
 """`hpcgnn estimate`: memory, messages and time of a job on any number of ranks."""
 
 import argparse
+import importlib.util
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from tqdm import tqdm
 
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.arguments import Stats
+from hpcgnn.estimate.arguments import CUT_SHARE, TRAIN_SHARE, Stats
 from hpcgnn.estimate.assumed import assumed_meta, assumed_shares
 from hpcgnn.estimate.forecast import Forecast, Forecaster
 from hpcgnn.estimate.machine import Machine, read_machine
@@ -22,7 +23,7 @@ from hpcgnn.estimate.shares import Counter
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.storage import GraphFile, replacing
-from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.train.choosing_maps import map_of_one_process
 from hpcgnn.train.job import check_lost_ranks, model_spec
 from hpcgnn.train.shortage import advice
@@ -39,16 +40,21 @@ def estimate(config: Config, arguments: argparse.Namespace) -> int:
             raise ConfigError(f"cannot write {path}: there is no directory {Path(path).parent}; make it first")
     if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
         raise ConfigError(f"cannot draw {arguments.plot}: expected a name that ends in {', '.join(PICTURES)}")
+    if arguments.plot and importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError("--plot needs matplotlib: pip install 'hpcgnn[plot]'")
     machine = None if arguments.machine is None else _machine(arguments, config)
-    rows, place = [], place_of(machine)  # before anything is tried out
+    rows, place = [], place_of(machine, None, arguments.ranks_per_node)  # before anything is tried out
     if arguments.stats:
-        known = arguments.stats, arguments.cut_share, arguments.train_share
-        found = assumed_forecasts(config, arguments.ranks, *known)
+        found = assumed_forecasts(config, arguments.ranks, arguments.stats, *_assumed(arguments))
+    elif arguments.cut_share is not None or arguments.train_share is not None:
+        raise ConfigError(
+            "--cut-share and --train-share belong to --stats: of a graph file both are counted; drop them"
+        )
     else:
         found = forecasts(config, arguments.ranks)
     for forecast in found:
         timed = None if machine is None else seconds(forecast, machine)
-        rows.append(as_values(forecast, timed, machine, place, config.optim.epochs))
+        rows.append(as_values(forecast, timed, machine, place, config))
     print(table(rows))
     for line in _remarks(rows, config, machine, place, arguments):
         print(line)
@@ -57,6 +63,12 @@ def estimate(config: Config, arguments: argparse.Namespace) -> int:
     if arguments.plot:
         draw(rows, arguments.plot)
     return 0
+
+
+def _assumed(arguments: argparse.Namespace) -> tuple[float, float]:
+    """(--cut-share, --train-share), or what stands for them."""
+    cut, train = arguments.cut_share, arguments.train_share
+    return CUT_SHARE if cut is None else cut, TRAIN_SHARE if train is None else train
 
 
 def forecasts(config: Config, rank_counts: Iterable[int]) -> Iterator[Forecast]:
@@ -100,8 +112,8 @@ def _machine(arguments: argparse.Namespace, config: Config) -> Machine:
 def place_of(machine: Machine | None, memory: int | None = None, ranks_per_node: int | None = None) -> Place:
     """Where a job would run. memory, ranks_per_node: of a node, where they are known without a machine."""
     if machine is None:
-        return Place(resident_bytes() + _MPI, ranks_per_node, memory)
-    return Place(machine.libraries, machine.ranks, machine.memory)
+        return Place(resident_bytes() + _MPI, file_bytes(), ranks_per_node, memory)
+    return Place(machine.libraries, machine.shared, machine.ranks, machine.memory)
 
 
 def _remarks(
@@ -109,12 +121,10 @@ def _remarks(
 ) -> Iterator[str]:
     """What the table does not say by itself."""
     if arguments.stats:
-        yield (
-            f"assumed: --cut-share {arguments.cut_share:g} of the edges between ranks, --train-share "
-            f"{arguments.train_share:g}, all ranks alike"
-        )
+        cut, train = _assumed(arguments)
+        yield f"assumed: --cut-share {cut:g} of the edges between ranks, --train-share {train:g}, all ranks alike"
     if not all(row["bytes_counted"] for row in rows):
-        yield "bytes of layers that compute some rows only follow from a small copy of the graph"
+        yield "bytes are not counted from the graph: those of a small copy stand for them"
     missing = sorted({name for row in rows for name in row.get("not_measured", ())})
     if missing:
         yield f"without a rate in {arguments.machine}: {', '.join(missing)}; their time is left out"
@@ -125,7 +135,9 @@ def _remarks(
     if not fitting:
         yield f"none fits nodes of {place.memory / 2**30:.0f} GiB with {machine.ranks} ranks on each; {advice(config)}"
         return
-    first = fitting[0]
+    if any(row["nodes"] > 1 for row in rows):
+        yield f"the network between nodes is as {arguments.machine} has it; `bench machine` does not measure it"
+    first = min(fitting, key=lambda row: row["ranks"])
     cheapest = min(fitting, key=lambda row: row["node_hours"])
     fastest = min(fitting, key=lambda row: row["epoch_seconds"]["median"])
     yield (

@@ -75,7 +75,8 @@ class Machine:
     """A kind of node.
 
     cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. near_cache: of a core, last_cache:
-    of all cores that share one, in bytes; sharers: how many do. libraries: bytes of a rank before the graph is read.
+    of all cores that share one, in bytes; sharers: how many do. libraries: bytes of a rank before the graph is read;
+    shared: those of them that the ranks of a node have together.
     call, torch_call: seconds of a kernel's or a torch operation's call itself; torch_byte: of each byte that torch's
     operations read or write; second_thread: what each further thread of a rank adds to its speed. reading: of rows at
     random.
@@ -91,6 +92,7 @@ class Machine:
     last_cache: int
     sharers: int
     libraries: int
+    shared: int
     call: float
     torch_call: float
     torch_byte: float
@@ -155,6 +157,8 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
     try:
         like, faster = values.pop("like", None), values.pop("faster", 1.0)
         _check_number("faster", float, faster)
+        if like is None and faster != 1.0:
+            raise ValueError("faster divides the times of the file that `like` names, and there is no `like`")
         base: dict[str, Any] = {}
         if like is not None:
             if not isinstance(like, str) or path.parent / like in (path, *before):

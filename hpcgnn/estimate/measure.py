@@ -24,7 +24,7 @@ from hpcgnn.estimate.machine import ROWS, Machine, Network, Rate, Reading
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 from hpcgnn.estimate.trial import Experiment, looking
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.train.job import model_spec
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.memory_profile import trim_heap
@@ -54,7 +54,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     torch.set_num_threads(1)
     first = _experiment(MODELS[0], choices)  # which makes a step on a toy graph, as a job does before it loads its own
     trim_heap()
-    libraries = resident_bytes()
+    libraries, shared = resident_bytes(), file_bytes()
     experiments = [first, *(_experiment(options, choices) for options in MODELS[1:])]
     near, last, sharers = _caches()
     reading = _reading(near, last, comm)
@@ -71,8 +71,9 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     rates = [Rate(*operation, *_per_unit(operation, found)) for operation, found in samples.items()]
     mine = Machine(
         name=platform.node(),
-        source=f"measured by `hpcgnn bench machine` with {comm.size} ranks on {platform.machine()}",
-        cores=len(os.sched_getaffinity(0)),
+        source=f"measured by `hpcgnn bench machine` with {comm.size} ranks on {platform.machine()}; not the network "
+        "between nodes, nor second_thread",
+        cores=len(set().union(*comm.allgather_object(os.sched_getaffinity(0)))),
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         ranks=comm.size,
         threads=session.threads,
@@ -80,6 +81,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         last_cache=last,
         sharers=sharers,
         libraries=libraries,
+        shared=shared,
         call=call,
         torch_call=call,
         torch_byte=sum(seconds for _, seconds in torch_samples) / sum(float(each[2]) for each, _ in torch_samples),

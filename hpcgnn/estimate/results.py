@@ -8,6 +8,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.machine import Machine
 from hpcgnn.estimate.seconds import Seconds
@@ -28,20 +29,25 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job would run. libraries: bytes of a rank before it reads a graph; memory: bytes of a node, if known."""
+    """Where a job would run. libraries: bytes of a rank before it reads a graph; shared: those of them that the ranks
+    of a node have together; memory: bytes of a node, if known.
+    """
 
     libraries: int
+    shared: int
     ranks_per_node: int | None
     memory: int | None
 
 
-def as_values(forecast: Forecast, timed: Seconds | None, machine: Machine | None, place: Place, epochs: int) -> dict:
+def as_values(
+    forecast: Forecast, timed: Seconds | None, machine: Machine | None, place: Place, config: Config
+) -> dict[str, Any]:
     """One number of ranks. Bytes in full; seconds on the machine, and None without one."""
     shares, ranks = forecast.shares, forecast.shares.ranks
     peak_max = place.libraries + forecast.largest.loaded + forecast.largest.growth
     peak_mean = place.libraries + forecast.mean.loaded + forecast.mean.growth
     per_node = min(ranks, place.ranks_per_node or ranks)
-    on_node = (per_node - 1) * peak_mean + peak_max
+    on_node = (per_node - 1) * (peak_mean - place.shared) + peak_max
     nodes = -(-ranks // per_node)
     evaluation = sum(int(each.bytes.sum()) for each in forecast.evaluation.values())
     values: dict[str, Any] = {
@@ -79,13 +85,15 @@ def as_values(forecast: Forecast, timed: Seconds | None, machine: Machine | None
         "epoch_seconds": None,
     }
     if timed is not None and machine is not None:
+        epochs, every = config.optim.epochs, config.run.eval_every
+        evaluations = -(-epochs // every) if every else 0
         values |= {
             "threads_per_rank": machine.threads,
             "epoch_seconds": {"median": timed.epoch},
             "evaluation_seconds": timed.evaluation,
             "seconds": timed.parts,
             "cpu_seconds_per_epoch": timed.cpu,
-            "node_hours": nodes * timed.epoch * epochs / 3600,
+            "node_hours": nodes * (timed.epoch * epochs + timed.evaluation * evaluations) / 3600,
             "not_measured": timed.unknown,
         }
     return values

@@ -193,7 +193,11 @@ def summarise(
             {"rank": record["rank"], **{kind: _content(kind, entry) for kind, entry in record["traffic"].items()}}
             for record in ranks
         ]
-    summary["losses"] = find_losses(ranks, summary)
+    try:
+        summary["losses"] = find_losses(ranks, summary)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # the result must not be lost with it
+        log.warning("no loss report: %s: %s", type(error).__name__, error)
+        summary["losses"] = None
     run_dir.write("summary.json", to_json(summary, indent=1))
     return summary
 

@@ -21,6 +21,7 @@ from hpcgnn import __version__, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.tape import Tape, clock, offset_to_first
 from hpcgnn.config import Config, epochs_to_trace
+from hpcgnn.errors import RunDirError
 from hpcgnn.records import to_json, write_atomically
 
 log = logging.getLogger("hpcgnn")
@@ -90,7 +91,7 @@ class Tracer:
 
     def finish(self, number: int, last: bool) -> None:
         """Write the file once all is recorded: after the last traced epoch, or the run's last. number: of the epoch
-        that is done. Raises RunDirError.
+        that is done. What cannot be written is told in the log.
         """
         if self._written or not (last or number >= self._last):
             return
@@ -99,14 +100,21 @@ class Tracer:
             if comm.rank == 0:
                 log.warning("nothing was traced: --trace %d-%d names no epoch of this run", self._first, self._last)
             return
-        with comm.together("writing the trace"):
+        failure = ""
+        try:
             self._folder.mkdir(exist_ok=True)
             if comm.rank == 0:
                 self._remove_others()
             text = to_json(self._document(tape))
             write_atomically(self._folder / f"rank-{comm.rank:05d}.json.gz", gzip.compress(text.encode(), 5, mtime=0))
-        lost, uncertain = (max(column) for column in zip(*comm.allgather_object((tape.lost, self._uncertain))))
-        if comm.rank == 0:
+        except (OSError, RunDirError) as error:  # a run is worth more than its trace
+            failure = str(error)
+        found = comm.allgather_object((tape.lost, self._uncertain, failure))
+        lost, uncertain, failed = (max(column) for column in zip(*found))
+        self._tape = None
+        if comm.rank == 0 and failed:
+            log.warning("the trace is not complete, and training goes on: %s", failed)
+        elif comm.rank == 0:
             log.info(
                 "trace of epochs %d-%d: %s/rank-*.json.gz, for https://ui.perfetto.dev%s",
                 *(self.epochs[0], self.epochs[-1], self._folder),
@@ -118,7 +126,6 @@ class Tracer:
                     "a larger --halo-buffer",
                     *(f"{lost:,}", f"{len(tape.spans):,}"),
                 )
-        self._tape = None
 
     def _remove_others(self) -> None:
         """Files of ranks that there are no longer: the run began on more of them."""

@@ -81,8 +81,8 @@ def compare(graph, model, precision, ranks, machine, cores, options, folder):
         "model": model,
         "precision": precision,
         "ranks": ranks,
-        "bytes": "=" if ranks == 1 or same("bytes_per_epoch", records[-1]["bytes"]) else "differ",
-        "messages": "=" if ranks == 1 or same("messages_per_epoch", records[-1]["messages"]) else "differ",
+        "bytes": "–" if ranks == 1 else "=" if same("bytes_per_epoch", records[-1]["bytes"]) else "differ",
+        "messages": "–" if ranks == 1 else "=" if same("messages_per_epoch", records[-1]["messages"]) else "differ",
         "growth": percent(estimated["training_growth_bytes"]["max"], summary["training_growth_bytes"]["max"]),
         "peak": percent(estimated["peak_rss_bytes"]["max"], summary["peak_rss_bytes"]["max"]),
         "processor": percent(estimated["cpu_seconds_per_epoch"], processor),
@@ -133,7 +133,7 @@ def arguments():
     parser.add_argument("--precision", nargs="+", default=["fp32", "mixed"], choices=["fp32", "mixed"])
     parser.add_argument("--ranks", type=numbers, default=[1, 2, 4, 8, 16], metavar="P[,P]")
     parser.add_argument("--machine", metavar="FILE.toml", help="do not measure, take this file")
-    parser.add_argument("--epochs", type=int, default=5, help="of each run")
+    parser.add_argument("--epochs", type=int, default=5, help="of each run, 2 or more")
     parser.add_argument("--out", metavar="FILE.csv", help="write the table, too")
     parser.add_argument("more", nargs="*", metavar="-- OPTION", help="options of `hpcgnn train`, after --")
     return parser.parse_args()

@@ -138,15 +138,17 @@ dry_run() {
     SLURM_NTASKS_PER_NODE=${per_node:-$(((ranks + ${nodes:-1} - 1) / ${nodes:-1}))}
     SLURM_MEM_PER_NODE=$(mebibytes "$(value_of --mem "" "${words[@]}")")
     export SLURM_NTASKS_PER_NODE SLURM_MEM_PER_NODE
+    unset SLURM_MEM_PER_CPU SLURM_CPUS_ON_NODE # of an allocation that this shell may be in
 }
 
-# mebibytes SIZE: a size as sbatch takes it (64G, 500M; M if nothing is said); nothing for nothing
+# mebibytes SIZE: a size as sbatch takes it (64G, 500M; M if nothing is said); nothing for what is none
 mebibytes() {
-    case $1 in
-        *[Kk]) echo $((${1%?} / 1024)) ;;
-        *[Mm]) echo "${1%?}" ;;
-        *[Gg]) echo $((${1%?} * 1024)) ;;
-        *[Tt]) echo $((${1%?} * 1048576)) ;;
-        *) echo "$1" ;;
+    [[ $1 =~ ^([0-9]+)([KkMmGgTt]?)$ ]] || return 0
+    local number=$((10#${BASH_REMATCH[1]}))
+    case ${BASH_REMATCH[2]} in
+        [Kk]) echo $((number / 1024)) ;;
+        [Gg]) echo $((number * 1024)) ;;
+        [Tt]) echo $((number * 1048576)) ;;
+        *) echo $number ;;
     esac
 }

@@ -15,6 +15,7 @@ OTHERS = {
     "last_cache": 32 << 20,
     "sharers": 8,
     "libraries": 200 << 20,
+    "shared": 80 << 20,
     "call": 2e-6,
     "torch_call": 5e-6,
     "torch_byte": 2e-10,

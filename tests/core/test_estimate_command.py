@@ -67,7 +67,9 @@ def test_from_a_graph_file(capsys, graph, machine, tmp_path):
         check_row(row)
         assert row["bytes_counted"] and row["fits"] is True and row["nodes"] == 1
         assert sum(row["seconds"].values()) == pytest.approx(row["epoch_seconds"]["median"])
-        assert row["node_hours"] == pytest.approx(row["nodes"] * row["epoch_seconds"]["median"] * 100 / 3600)
+        assert row["node_hours"] == pytest.approx(
+            row["nodes"] * 100 * (row["epoch_seconds"]["median"] + row["evaluation_seconds"]) / 3600
+        )
         assert row["node_bytes"] <= row["ranks"] * row["peak_rss_bytes"]["max"]
         assert row["libraries_rss_bytes"]["max"] == made_up().libraries
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
@@ -99,6 +101,15 @@ def test_from_a_few_numbers(capsys, machine, tmp_path):
         assert more["peak_rss_bytes"]["max"] < less["peak_rss_bytes"]["max"]
         assert more["halo_bytes_per_epoch"] > less["halo_bytes_per_epoch"]
     assert "assumed: --cut-share 0.3" in out
+
+
+def test_options_without_meaning_are_refused(capsys, graph):
+    assert main(["estimate", "--graph", str(graph), "--ranks", "2", "--cut-share", "0.1", *SMALL]) == 2
+    assert "--cut-share and --train-share belong to --stats" in capsys.readouterr().err
+
+
+def test_the_fewest_ranks_are_named_in_whatever_order_they_were_asked_for(capsys, graph, machine):
+    assert "fewest ranks that fit: 1 on" in estimate(capsys, "--graph", graph, "--ranks", "4,1,2", "--machine", machine)
 
 
 def test_what_fits(capsys, tmp_path):

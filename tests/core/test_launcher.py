@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from hpcgnn.comm.launcher import expected_ranks, job_end_time, launched_rank, slurm_step, threads_per_rank
+from hpcgnn.comm.launcher import expected_ranks, job_end_time, launched_rank, node_of_job, slurm_step, threads_per_rank
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_NTASKS": "8"}
 HYDRA = {"PMI_SIZE": "4", "PMI_RANK": "3"}
@@ -105,3 +105,20 @@ def test_threads_per_rank(environment, variables, cores, sharers, expected):
 def test_slurm_step(environment, variables, expected):
     environment(variables)
     assert slurm_step() == expected
+
+
+@pytest.mark.parametrize(
+    "variables, expected",
+    [
+        ({}, (None, None)),
+        ({"SLURM_MEM_PER_NODE": "1000", "SLURM_NTASKS_PER_NODE": "3"}, (1000 << 20, 3)),
+        ({"SLURM_MEM_PER_NODE": "1000", "SLURM_JOB_NUM_NODES": "4"}, (1000 << 20, 2)),
+        ({"SLURM_MEM_PER_CPU": "100", "SLURM_CPUS_ON_NODE": "8", "SLURM_JOB_NUM_NODES": "1"}, (800 << 20, 5)),
+        ({"SLURM_MEM_PER_CPU": "100"}, (None, None)),
+        ({"SLURM_MEM_PER_NODE": "0", "SLURM_NTASKS_PER_NODE": ""}, (None, None)),
+    ],
+    ids=str,
+)
+def test_the_node_of_five_ranks(environment, variables, expected):
+    environment(variables)
+    assert node_of_job(5) == expected

@@ -121,6 +121,19 @@ def test_a_tape_ends():
     assert [span[0] for span in tape.spans] == ["0", "1"] and tape.lost == 3
 
 
+def test_a_trace_that_cannot_be_written_does_not_end_the_run(comm, session_path):
+    """Something else has the name of its folder."""
+    run_dir, graph = session_path / "untraceable", make_graphs(comm, session_path, nodes=300)["undirected"]
+    if comm.rank == 0:
+        run_dir.mkdir()
+        (run_dir / "trace").touch()
+    options = {"epochs": 3, "hidden": 8, "trace": "2", "resume": True, "run_dir": str(run_dir)}
+    config = comm.broadcast_object(configure(graph, **options))
+    assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
+    comm.barrier()
+    assert len(losses(run_dir)) == 3 and "the trace is not complete" in (run_dir / "log.txt").read_text()
+
+
 def test_epochs_that_never_come_are_said(comm, session_path, traced):
     graph = make_graphs(comm, session_path, nodes=300)["undirected"]
     config = configure(graph, run_dir=str(session_path / "late"), epochs=1, trace="7-9", hidden=8)

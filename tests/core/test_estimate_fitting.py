@@ -1,0 +1,53 @@
+"""The line about memory of `hpcgnn train --dry-run`, and the refusal of what does not fit the nodes of the job."""
+
+import re
+
+import pytest
+
+from hpcgnn.__main__ import main
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
+
+
+@pytest.fixture
+def dry_run(tmp_path, capsys, monkeypatch):
+    """dry_run(ranks, **variables of SLURM) -> (exit code, what is printed, what is said of mistakes)."""
+    path = tmp_path / "g.h5"
+    generate_graph("planted", path, Spec(nodes=300, degree=6, features=8, classes=4, seed=1))
+    partition_graph(path, [2, 4], num_clusters=16)
+
+    def run(ranks, **variables):
+        for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE", "NTASKS_PER_NODE", "JOB_NUM_NODES"):
+            monkeypatch.delenv(f"SLURM_{name}", raising=False)
+            if name in variables:
+                monkeypatch.setenv(f"SLURM_{name}", str(variables[name]))
+        options = ("--graph", path, "--run-dir", tmp_path / "r", "--model", "sage", "--layers", 2, "--hidden", 8)
+        code = main([*map(str, ("train", "--dry-run", ranks, *options))])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_every_number_of_ranks_has_its_line(dry_run):
+    code, out, _ = dry_run("2,4")
+    assert code == 0 and [line.split(":")[0] for line in out.splitlines()[:2]] == [
+        "memory on 2 ranks",
+        "memory on 4 ranks",
+    ]
+
+
+def test_what_does_not_fit_is_refused_by_number(dry_run):
+    """Nearly all that a rank of a small graph holds are libraries, of which ranks of a node share less than half."""
+    _, out, _ = dry_run("2")
+    one = float(re.search(r"about ([\d.]+) MiB on the largest", out)[1])
+    memory = round(1.3 * one)
+    code, out, err = dry_run("2,4", MEM_PER_NODE=memory, JOB_NUM_NODES=2)
+    assert code == 2 and out.count("memory on") == 2
+    assert f"the job has {memory:.3g} MiB on a node" in err and ": 4 (" in err and ": 2 (" not in err and "--mem" in err
+    assert dry_run("4", MEM_PER_NODE=4 * memory, JOB_NUM_NODES=2)[0] == 0
+
+
+@pytest.mark.parametrize("variables", [{"MEM_PER_NODE": 10}, {"JOB_NUM_NODES": 1}], ids=str)
+def test_nothing_is_refused_where_the_batch_system_does_not_say(dry_run, variables):
+    assert dry_run("2", **variables)[0] == 0
