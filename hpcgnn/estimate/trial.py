@@ -81,7 +81,12 @@ class Experiment:
 
     @classmethod
     def of(cls, spec: ModelSpec, config: Config, multi_label: bool) -> "Experiment":
-        """With the width of rows that a toy graph shows."""
+        """With the width of rows that a toy graph shows. Rounds that last for seconds have one step here, and the copy
+        is none of the ranks that are lost.
+        """
+        config = config.replace(drop_ranks="")
+        if config.schedule.average_seconds:
+            config = config.replace(average_steps=1, average_seconds=0.0)
         return cls(spec, config, multi_label, toy_step(spec, config, multi_label))
 
     @property

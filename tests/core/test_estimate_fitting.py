@@ -12,17 +12,17 @@ from partition_tools.partition_graph import partition_graph
 
 @pytest.fixture
 def dry_run(tmp_path, capsys, monkeypatch):
-    """dry_run(ranks, **variables of SLURM) -> (exit code, what is printed, what is said of mistakes)."""
+    """dry_run(ranks, *options, **variables of SLURM) -> (exit code, what is printed, what is said of mistakes)."""
     path = tmp_path / "g.h5"
     generate_graph("planted", path, Spec(nodes=300, degree=6, features=8, classes=4, seed=1))
     partition_graph(path, [2, 4], num_clusters=16)
 
-    def run(ranks, **variables):
+    def run(ranks, *more, **variables):
         for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE", "NTASKS_PER_NODE", "JOB_NUM_NODES"):
             monkeypatch.delenv(f"SLURM_{name}", raising=False)
             if name in variables:
                 monkeypatch.setenv(f"SLURM_{name}", str(variables[name]))
-        options = ("--graph", path, "--run-dir", tmp_path / "r", "--model", "sage", "--layers", 2, "--hidden", 8)
+        options = ("--graph", path, "--run-dir", tmp_path / "r", "--model", "sage", "--layers", 2, "--hidden", 8, *more)
         code = main([*map(str, ("train", "--dry-run", ranks, *options))])
         return code, *capsys.readouterr()
 
@@ -51,3 +51,9 @@ def test_what_does_not_fit_is_refused_by_number(dry_run):
 @pytest.mark.parametrize("variables", [{"MEM_PER_NODE": 10}, {"JOB_NUM_NODES": 1}], ids=str)
 def test_nothing_is_refused_where_the_batch_system_does_not_say(dry_run, variables):
     assert dry_run("2", **variables)[0] == 0
+
+
+def test_rounds_that_last_for_minutes_do_not(dry_run):
+    options = ("--schedule", "tma", "--average-seconds", 600, "--drop-ranks", 0)
+    code, out, _ = dry_run("4", *options)
+    assert code == 0 and "memory on 4 ranks" in out
