@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hpcgnn.comm.launcher import node_of_job
 from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError
+from hpcgnn.errors import ConfigError, TrainingError
 from hpcgnn.estimate.command import forecasts, place_of
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.graphfile.storage import GraphFile
@@ -29,11 +29,16 @@ def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> It
             yield f"memory: not estimated for {file.meta.num_edges:,} edges, which takes long; see `hpcgnn estimate`"
             return
     refused = []
-    for forecast in forecasts(config, rank_counts):
+    try:
+        found = list(forecasts(config, rank_counts))
+    except TrainingError as error:
+        yield f"memory: not estimated, because a made-up graph could not be trained on: {error}"
+        return
+    for forecast in found:
         ranks = forecast.shares.ranks
         memory, on_node = node_of_job(ranks)
-        found = as_values(forecast, None, None, replace(place, ranks_per_node=on_node), config)
-        peak, libraries, held = found["peak_rss_bytes"], found["libraries_rss_bytes"]["max"], found["node_bytes"]
+        values = as_values(forecast, None, None, replace(place, ranks_per_node=on_node), config)
+        peak, libraries, held = values["peak_rss_bytes"], values["libraries_rss_bytes"]["max"], values["node_bytes"]
         yield (
             f"memory on {ranks} rank{'s' * (ranks > 1)}: about {size_in_words(peak['max'])} on the largest, "
             f"{size_in_words(peak['sum'])} on all, with {size_in_words(libraries)} of libraries on each"

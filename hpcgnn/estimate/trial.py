@@ -36,6 +36,7 @@ from hpcgnn.train.toy import toy_step
 
 #: (the layer whose share of the graph rows go along, None for all of it; 'inward' or 'outward').
 Place = tuple[int | None, str]
+LR = 1e-9
 # A copy cuts its halo into so many rounds at most: very many take minutes, and no other work but their calls.
 ROUNDS = 64
 #: Told of an operation, its amounts and its seconds.
@@ -81,10 +82,10 @@ class Experiment:
 
     @classmethod
     def of(cls, spec: ModelSpec, config: Config, multi_label: bool) -> "Experiment":
-        """With the width of rows that a toy graph shows. Rounds that last for seconds have one step here, and the copy
-        is none of the ranks that are lost.
+        """With the width of rows that a toy graph shows. Rounds that last for seconds have one step here, the copy is
+        none of the ranks that are lost, and nothing is learned, which could end in numbers that are not finite.
         """
-        config = config.replace(drop_ranks="")
+        config = config.replace(drop_ranks="", lr=LR, layer_lr="")
         if config.schedule.average_seconds:
             config = config.replace(average_steps=1, average_seconds=0.0)
         return cls(spec, config, multi_label, toy_step(spec, config, multi_label))
