@@ -27,8 +27,8 @@ parallel() {
     for name in ${left_out[$ranks]}; do ignored+=("--ignore=tests/mpi/test_$name.py"); done
     timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
 }
-# Two lanes, one for each core, which take about as long: the tests of the package itself and the parallel ones at 1 and 3 ranks, and
-# beside them those of the jobs, which mostly wait, the other serial ones and the parallel ones at 2 ranks.
+# Two lanes, one for each core, which take about as long: the tests of the package itself and the parallel ones at 1, 2 and 3 ranks, and
+# beside them those of the jobs, which mostly wait, and the other serial ones.
 beside() {
     echo "== kernels under sanitizers"
     timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@"
@@ -40,7 +40,6 @@ beside() {
     echo "== serial tests of kernels, tools, reports and pages"
     timeout "$limit" python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
         --ignore=tests/kernels/test_sanitized.py "$@"
-    parallel 2 "$@"
 }
 said=$(mktemp)
 (set -e; beside "$@") > "$said" 2>&1 < /dev/null &
@@ -50,6 +49,7 @@ code=0
 echo "== serial tests of the package"
 timeout "$limit" python -m pytest tests/core "$@" || code=$?
 parallel 1 "$@" || code=$?
+parallel 2 "$@" || code=$?
 parallel 3 "$@" || code=$?
 wait "$other" || code=$?
 cat "$said"
