@@ -85,10 +85,7 @@ def build_parser(choices: Choices | None) -> Parser:
         "--config", metavar="FILE.toml", help="read options from this file, such as the config.toml of an earlier run"
     )
     _add_dry_run(train)
-    for section, kind in SECTIONS.items() if choices is not None else ():
-        group = train.add_argument_group(section)
-        for declared in fields(kind):
-            _add_option(group, declared, choices)
+    _add_sections(train, choices)
     train.set_defaults(process=process_train)
     report = commands.add_parser(
         "report", allow_abbrev=False, help="tables, figures and one page from run directories; studies of scaling"
@@ -160,14 +157,19 @@ def _add_estimate(commands: "argparse._SubParsersAction[Parser]", choices: Choic
     )
     add_estimate(estimate, _rank_counts)
     estimate.add_argument("--config", metavar="FILE.toml", help="read options from this file, as for `hpcgnn train`")
-    for section, kind in SECTIONS.items() if choices is not None else ():
-        group = estimate.add_argument_group(section)
-        for declared in fields(kind):
-            _add_option(group, declared, choices)
+    _add_sections(estimate, choices)
     estimate.set_defaults(process=process_estimate)
     bench = commands.add_parser("bench", allow_abbrev=False, help="measure a machine for estimates")
     add_bench(bench)
     bench.set_defaults(process=process_bench)
+
+
+def _add_sections(command: Parser, choices: Choices | None) -> None:
+    """All options of the configuration."""
+    for section, kind in SECTIONS.items() if choices is not None else ():
+        group = command.add_argument_group(section)
+        for declared in fields(kind):
+            _add_option(group, declared, choices)
 
 
 def _add_option(group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None) -> None:
@@ -236,10 +238,11 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     remark = without_effect(config, typed, {**saved, **filed}, choices["models"])
     remarks = {"remarks": [remark]} if remark else {}
     if arguments.dry_run is not None:
-        from hpcgnn.estimate.fitting import memory_lines, place_of_job
+        from hpcgnn.estimate.command import place_of
+        from hpcgnn.estimate.fitting import memory_lines
         from hpcgnn.train.precheck import check_training
 
-        place = place_of_job()
+        place = place_of(None)
 
         def check() -> None:
             check_training(config, arguments.dry_run, **remarks)

@@ -55,7 +55,7 @@ def assumed_shares(stats: Stats, ranks: int, cut_share: float, train_share: floa
     stretch = np.geomspace(1.0, max(2.0, nodes), 16)
     locality = stretch, np.linspace(1.0, 0.3, 16)
     return Shares(
-        *(each(nodes), each(nodes * train_share), each(outer), own, far, own, far, halo, halo),
+        *(each(nodes), each(nodes * train_share), each(outer), each(0), own, far, own, far, halo, halo),
         degrees=degrees.astype(np.int64),
         locality=locality,
     )

@@ -3,12 +3,11 @@
 import socket
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.command import write
+from hpcgnn.estimate.command import check_folder, write
 from hpcgnn.estimate.measure import measure
 
 
@@ -16,8 +15,8 @@ def bench(session: Session, choices: Choices, output: str, name: str) -> None:
     """`hpcgnn bench machine`: measure on all ranks of the session, and write the machine file. Collective."""
     comm = session.comm
     with comm.together("looking for a place for the machine file"):
-        if comm.rank == 0 and not Path(output).absolute().parent.is_dir():
-            raise ConfigError(f"cannot write {output}: there is no directory {Path(output).parent}; make it first")
+        if comm.rank == 0:
+            check_folder(output)
 
     if len(set(comm.allgather_object(socket.gethostname()))) > 1:
         error = ConfigError(

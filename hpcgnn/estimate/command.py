@@ -36,14 +36,13 @@ PICTURES = ".png", ".pdf", ".svg"
 def estimate(config: Config, arguments: argparse.Namespace) -> int:
     """Print the table of an estimate, write what was asked for, and recommend a number of ranks."""
     for path in filter(None, (arguments.json, arguments.plot)):
-        if not Path(path).absolute().parent.is_dir():
-            raise ConfigError(f"cannot write {path}: there is no directory {Path(path).parent}; make it first")
+        check_folder(path)
     if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
         raise ConfigError(f"cannot draw {arguments.plot}: expected a name that ends in {', '.join(PICTURES)}")
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:
         raise ConfigError("--plot needs matplotlib: pip install 'hpcgnn[plot]'")
     machine = None if arguments.machine is None else _machine(arguments, config)
-    rows, place = [], place_of(machine, None, arguments.ranks_per_node)  # before anything is tried out
+    rows, place = [], place_of(machine, arguments.ranks_per_node)
     if arguments.stats:
         found = assumed_forecasts(config, arguments.ranks, arguments.stats, *_assumed(arguments))
     elif arguments.cut_share is not None or arguments.train_share is not None:
@@ -109,10 +108,12 @@ def _machine(arguments: argparse.Namespace, config: Config) -> Machine:
     return replace(machine, ranks=ranks, threads=threads)
 
 
-def place_of(machine: Machine | None, memory: int | None = None, ranks_per_node: int | None = None) -> Place:
-    """Where a job would run. memory, ranks_per_node: of a node, where they are known without a machine."""
+def place_of(machine: Machine | None, ranks_per_node: int | None = None) -> Place:
+    """Where a job would run. ranks_per_node: where that is known without a machine. To be asked before anything is
+    tried out: without a machine the libraries are those of this process.
+    """
     if machine is None:
-        return Place(resident_bytes() + _MPI, file_bytes(), ranks_per_node, memory)
+        return Place(resident_bytes() + _MPI, file_bytes(), ranks_per_node, None)
     return Place(machine.libraries, machine.shared, machine.ranks, machine.memory)
 
 
@@ -148,6 +149,12 @@ def _remarks(
         f"fewest node-hours: {cheapest['ranks']} ranks, {cheapest['node_hours']:.3g} for {config.optim.epochs} epochs; "
         f"shortest epoch: {fastest['ranks']} ranks, {fastest['epoch_seconds']['median']:.3g} s"
     )
+
+
+def check_folder(path: str) -> None:
+    """Raise ConfigError if a file is to be written where there is no directory."""
+    if not Path(path).absolute().parent.is_dir():
+        raise ConfigError(f"cannot write {path}: there is no directory {Path(path).parent}; make it first")
 
 
 def write(path: str, text: str) -> None:

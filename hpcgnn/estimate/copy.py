@@ -36,7 +36,7 @@ class Direction:
 @dataclass(frozen=True)
 class Size:
     """What one rank holds. outer: nodes with an edge from or to another rank; entries: stored features of a node, where
-    features are sparse. outward: None for an undirected graph.
+    features are sparse; loops: nodes with an edge to themselves. outward: None for an undirected graph.
     """
 
     ranks: int
@@ -46,6 +46,7 @@ class Size:
     inward: Direction
     outward: Direction | None
     entries: float = 0.0
+    loops: int = 0
 
     def scaled(self, factor: float) -> "Size":
         """The same rank, smaller."""
@@ -60,7 +61,8 @@ class Size:
         assert inward is not None
         # Others may have the training nodes that this one has not: a mean over none would not be a number.
         numbers = (min(nodes, max(1, part(self.train))), min(nodes, part(self.outer)))
-        return Size(self.ranks, nodes, *numbers, inward, direction(self.outward), self.entries)
+        loops = min(nodes, part(self.loops))
+        return Size(self.ranks, nodes, *numbers, inward, direction(self.outward), self.entries, loops)
 
 
 def make_copy(
@@ -118,9 +120,12 @@ def make_copy(
 def _edges(
     of: Direction, n: int, size: Size, share: np.ndarray, spec: ModelSpec, draw: np.random.Generator
 ) -> FoundEdges:
-    """Own edges among all rows, remote ones into the first `outer` rows, each halo row at least once."""
+    """Own edges among all rows, first those of the first `loops` rows to themselves; remote ones into the first `outer`
+    rows, each halo row at least once.
+    """
     outer = max(1, min(n, size.outer))
-    own, remote = _dealt(of.own, share, draw), np.zeros(n, np.int64)
+    loops = (np.arange(n) < min(size.loops, of.own)).astype(np.int64)
+    own, remote = loops + _dealt(of.own - int(loops.sum()), share, draw), np.zeros(n, np.int64)
     if of.remote:
         remote[:outer] = 1 if of.remote >= outer else 0
         remote[:outer] += _dealt(of.remote - int(remote.sum()), share[:outer], draw)
@@ -129,6 +134,7 @@ def _edges(
     total = int(indptr[-1])
     owner = np.zeros(total, np.min_scalar_type(max(1, size.ranks - 1)))
     local_id = draw.integers(0, max(1, n), total).astype(np.int32)
+    local_id[indptr[:-1][loops > 0]] = np.flatnonzero(loops)
     # The last edges of a row are the remote ones.
     ends = np.repeat(indptr[1:], remote) - 1 - _places(remote)
     received = min(of.received, of.remote)

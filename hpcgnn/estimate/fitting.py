@@ -6,7 +6,7 @@ from dataclasses import replace
 from hpcgnn.comm.launcher import node_of_job
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, TrainingError
-from hpcgnn.estimate.command import forecasts, place_of
+from hpcgnn.estimate.command import forecasts
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.train.shortage import advice
@@ -15,14 +15,10 @@ from hpcgnn.train.shortage import advice
 MOST_EDGES = 20_000_000
 
 
-def place_of_job() -> Place:
-    """The nodes of the job, as the batch system says. To be asked before anything is tried out in this process."""
-    return place_of(None, *node_of_job(1))
-
-
 def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> Iterator[str]:
-    """A line for each number of ranks. place: from `place_of_job`. Raises ConfigError after the last where the batch
-    system says what memory a node of the job gives and how ranks lie on nodes, and some number of ranks does not fit.
+    """A line for each number of ranks. place: `place_of(None)` before anything was tried out. Raises ConfigError after
+    the last where the batch system says what memory a node of the job gives and how ranks lie on nodes, and some number
+    of ranks does not fit.
     """
     with GraphFile(config.data.graph) as file:
         if file.meta.num_edges > MOST_EDGES:

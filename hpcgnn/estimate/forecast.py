@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.operations import Operation
+from hpcgnn.estimate.operations import Operation, in_place
 from hpcgnn.estimate.shares import HaloCounts, Shares
 from hpcgnn.estimate.traffic import Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Place, Trial
@@ -78,14 +79,18 @@ class Forecaster:
 
     def forecast(self, shares: Shares, layers: Layers | None = None) -> Forecast:
         """The Forecast of a job with these Shares. layers: None where nobody can count them."""
-        mean, trial = self.rank(_mean(shares), shares.degrees)
+        in_the_mean = _size(shares, np.mean)
+        mean, trial = self.rank(in_the_mean, shares.degrees)
         found = {} if layers is None or not trial.prunable else layers(trial.worthwhile, trial.prunable)
         pruned = None
         if layers is not None and trial.prunable:
             pruned = len({layer for layer, _ in found})
             if pruned != trial.pruned:  # neighbourhoods in the graph are not those in a copy
-                mean, trial = self.rank(_mean(shares), shares.degrees, pruned)
-        ranks = {index: self.rank(_size(shares, index), shares.degrees, pruned)[0] for index in _candidates(shares)}
+                mean, trial = self.rank(in_the_mean, shares.degrees, pruned)
+        ranks = {
+            index: self.rank(_size(shares, itemgetter(index)), shares.degrees, pruned)[0]
+            for index in _candidates(shares)
+        }
         largest = max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded)
         busiest = ranks.get(int((shares.own + shares.remote).argmax()), mean)
         halos: dict[Place, HaloCounts] = {(None, "inward"): shares.inward, (None, "outward"): shares.outward}
@@ -140,9 +145,9 @@ class Forecaster:
         }
         for items in account.values():
             items["halo buffers"] = min(items["halo buffers"], self.experiment.limit)
-        work = _work(large.work, small.work, line)
+        work = _work(large.work, small.work, line, factor)
         assert large.evaluation is not None and small.evaluation is not None
-        evaluation = _work(large.evaluation.work, small.evaluation.work, line)
+        evaluation = _work(large.evaluation.work, small.evaluation.work, line, factor)
         loaded = round(line(large.loaded, small.loaded))
         evaluated = self.experiment.config.run.eval_every > 0
         held = [items for (_, phase), items in account.items() if evaluated or phase != "evaluation"]
@@ -155,11 +160,20 @@ class Forecaster:
 
 
 def _work(
-    large: dict[Operation, np.ndarray], small: dict[Operation, np.ndarray], line: Callable[[Any, Any], Any]
+    large: dict[Operation, np.ndarray],
+    small: dict[Operation, np.ndarray],
+    line: Callable[[Any, Any], Any],
+    factor: float,
 ) -> dict[Operation, np.ndarray]:
     zero = np.zeros(3)
-    names = large.keys() | small.keys()
-    return {name: np.maximum(0, line(large.get(name, zero), small.get(name, zero))) for name in names}
+    # What fills much memory in one copy and little in the other has two names there, and no line through both.
+    torn = {in_place(name) for name in large.keys() ^ small.keys() if in_place(name) != name}
+
+    def grown(name: Operation) -> np.ndarray:
+        of_large = large.get(name, zero)
+        return of_large / factor if in_place(name) in torn else np.maximum(0, line(of_large, small.get(name, zero)))
+
+    return {name: grown(name) for name in large.keys() | small.keys()}
 
 
 def _candidates(shares: Shares) -> list[int]:
@@ -171,27 +185,16 @@ def _candidates(shares: Shares) -> list[int]:
     return sorted({int(each.argmax()) for each in columns if each.max() > ALIKE * each.mean()})
 
 
-def _size(shares: Shares, rank: int) -> Size:
-    """What a rank holds."""
+def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
+    """What a rank holds of all that ranks hold. of: takes its number from those of all ranks."""
+
+    def pick(values: np.ndarray) -> int:
+        return round(float(of(values)))
 
     def direction(own: np.ndarray, remote: np.ndarray, halo: HaloCounts) -> Direction:
-        received, sent = halo.received[rank], halo.sent[rank]
-        return Direction(*map(int, (own[rank], remote[rank], received, sent, halo.most.sum())))
+        return Direction(pick(own), pick(remote), pick(halo.received), pick(halo.sent), int(halo.most.sum()))
 
     inward = direction(shares.own, shares.remote, shares.inward)
     outward = direction(shares.own_out, shares.remote_out, shares.outward) if shares.directed else None
-    nodes, train, outer = (int(each[rank]) for each in (shares.nodes, shares.train, shares.outer))
-    return Size(shares.ranks, nodes, train, outer, inward, outward, shares.entries)
-
-
-def _mean(shares: Shares) -> Size:
-    """What a rank would hold that is as all together."""
-
-    def direction(own: np.ndarray, remote: np.ndarray, halo: HaloCounts) -> Direction:
-        means = (own.mean(), remote.mean(), halo.received.mean(), halo.sent.mean(), halo.most.sum())
-        return Direction(*(round(float(value)) for value in means))
-
-    inward = direction(shares.own, shares.remote, shares.inward)
-    outward = direction(shares.own_out, shares.remote_out, shares.outward) if shares.directed else None
-    nodes, train, outer = (round(float(each.mean())) for each in (shares.nodes, shares.train, shares.outer))
-    return Size(shares.ranks, nodes, train, outer, inward, outward, shares.entries)
+    nodes, train, outer = pick(shares.nodes), pick(shares.train), pick(shares.outer)
+    return Size(shares.ranks, nodes, train, outer, inward, outward, shares.entries, pick(shares.loops))

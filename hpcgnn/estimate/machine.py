@@ -15,7 +15,7 @@ import numpy as np
 import tomli_w
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
+from hpcgnn.estimate.operations import EDGE_KERNELS, Operation, in_place
 
 # What rates of gathers belong to: rows in random order from a matrix of so many.
 ROWS = 16_000
@@ -26,9 +26,11 @@ AS = {"dropout_entries": "dropout", "random_words": "dropout"}
 
 
 class Rate(NamedTuple):
-    """What an operation takes for each of its units: an edge of a gather, a row of a product, a number of all others.
+    """What an operation takes for each of its units: an edge of a gather, a row of a product, a byte that torch reads
+    or writes, a number of all others.
 
-    name, type, width, depth: as of Operation. row_seconds: of gathers, for each row of sums besides.
+    name, type, width, depth: as of Operation. other_seconds: of gathers, for each row of sums besides; of torch's
+    operations, for each call.
     """
 
     name: str
@@ -36,7 +38,7 @@ class Rate(NamedTuple):
     width: int
     depth: int
     seconds: float
-    row_seconds: float
+    other_seconds: float
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,11 @@ class Network:
 class Machine:
     """A kind of node.
 
-    cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. near_cache: of a core, last_cache:
-    of all cores that share one, in bytes; sharers: how many do. libraries: bytes of a rank before the graph is read;
-    shared: those of them that the ranks of a node have together.
-    call, torch_call: seconds of a kernel's or a torch operation's call itself; torch_byte: of each byte that torch's
-    operations read or write; second_thread: what each further thread of a rank adds to its speed. reading: of rows at
-    random.
+    cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. libraries: bytes of a rank before
+    the graph is read; shared: those of them that the ranks of a node have together.
+    call: seconds of a call besides those of its operation; torch_byte: of each byte that torch reads or writes in an
+    operation that has no rate; second_thread: what each further thread of a rank adds to its speed. reading: of rows
+    at random.
     """
 
     name: str
@@ -88,13 +89,9 @@ class Machine:
     memory: int
     ranks: int
     threads: int
-    near_cache: int
-    last_cache: int
-    sharers: int
     libraries: int
     shared: int
     call: float
-    torch_call: float
     torch_byte: float
     second_thread: float
     network: Network
@@ -109,11 +106,15 @@ class Machine:
         return found
 
     def seconds_per_unit(self, operation: Operation) -> tuple[float, float] | None:
-        """(of a unit, of a row besides) of this operation, from the rates of the nearest shapes; None where nothing
-        alike was measured.
+        """(of a unit, and Rate's other_seconds) of this operation, from the rates of the nearest shapes; None where
+        nothing alike was measured.
         """
-        name = AS.get(operation.name, operation.name)
-        known = self._by_kind.get((name, operation.type)) or self._by_kind.get((name, "fp32"))
+        if operation.name == "torch" and ("torch", operation.type) not in self._by_kind:
+            return self.torch_byte, 0.0
+        plain = in_place(operation).name
+        names = dict.fromkeys((operation.name, AS.get(operation.name, operation.name), AS.get(plain, plain)))
+        kinds = [(name, kind) for name in names for kind in (operation.type, "fp32")]
+        known = next((found for kind in kinds if (found := self._by_kind.get(kind))), None)
         if not known:
             return None
         # By number, what an operation takes changes slowly with its shape.
@@ -123,7 +124,7 @@ class Machine:
         shares = [1 / (distances[index] + 1e-3) for index in order]
         near = [(share / sum(shares) / _numbers(known[index]), known[index]) for share, index in zip(shares, order)]
         each = numbers * sum(share * rate.seconds for share, rate in near)
-        return each, numbers * sum(share * rate.row_seconds for share, rate in near)
+        return each, numbers * sum(share * rate.other_seconds for share, rate in near)
 
     def to_toml(self) -> str:
         return tomli_w.dumps(asdict(self))
@@ -177,8 +178,7 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
 
 
 # Numbers of which nothing is not enough.
-_ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "near_cache", "last_cache", "sharers", "faster"}
-_ABOVE_NOTHING |= {"bandwidth", "bisection"}
+_ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection"}
 
 
 def _machine(values: dict[str, Any]) -> Machine:
@@ -230,11 +230,10 @@ def _faster(machine: Machine, factor: float) -> Machine:
     return replace(
         machine,
         call=machine.call / factor,
-        torch_call=machine.torch_call / factor,
         torch_byte=machine.torch_byte / factor,
         reading=reading,
         rates=[
-            rate._replace(seconds=rate.seconds / factor, row_seconds=rate.row_seconds / factor)
+            rate._replace(seconds=rate.seconds / factor, other_seconds=rate.other_seconds / factor)
             for rate in machine.rates
         ],
     )

@@ -19,11 +19,12 @@ from hpcgnn import kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices, make_config
+from hpcgnn.estimate.arguments import Stats
+from hpcgnn.estimate.assumed import assumed_meta
 from hpcgnn.estimate.copy import Direction, Size
 from hpcgnn.estimate.machine import ROWS, Machine, Network, Rate, Reading
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 from hpcgnn.estimate.trial import Experiment, looking
-from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.train.job import model_spec
 from hpcgnn.train.matmul import set_matmul
@@ -36,7 +37,7 @@ MODELS: list[dict[str, object]] = [
     for model, widths, others in (
         ("sage", (16, 64, 256), {}),
         ("gcn", (64, 256), {"precision": "mixed"}),
-        ("gat", (16, 64, 256), {"heads": 4}),
+        ("gat", (16, 64, 256, 1024), {"heads": 4}),
         ("rgcn", (64, 256), {}),
         ("gin", (64,), {"norm": "batch"}),
     )
@@ -56,8 +57,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     trim_heap()
     libraries, shared = resident_bytes(), file_bytes()
     experiments = [first, *(_experiment(options, choices) for options in MODELS[1:])]
-    near, last, sharers = _caches()
-    reading = _reading(near, last, comm)
+    reading = _reading(*_caches(), comm)
     say("reading rows at random: measured")
     samples: dict[Operation, list[tuple[np.ndarray, float]]] = {}
     beside: list[float] = []
@@ -67,7 +67,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
             beside.append(_run(experiment, degree, samples))
         say(f"{' '.join(str(value) for value in options.values())}: measured")
     call = float(np.median(beside))
-    torch_samples = samples.pop(Operation("torch", ""))
+    by_torch = [each for operation, found in samples.items() if operation.name == "torch" for each in found]
     rates = [Rate(*operation, *_per_unit(operation, found)) for operation, found in samples.items()]
     mine = Machine(
         name=platform.node(),
@@ -77,14 +77,10 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         ranks=comm.size,
         threads=session.threads,
-        near_cache=near,
-        last_cache=last,
-        sharers=sharers,
         libraries=libraries,
         shared=shared,
         call=call,
-        torch_call=call,
-        torch_byte=sum(seconds for _, seconds in torch_samples) / sum(float(each[2]) for each, _ in torch_samples),
+        torch_byte=sum(seconds for _, seconds in by_torch) / sum(float(each[2]) for each, _ in by_torch),
         second_thread=0.9,
         network=_network(comm),
         reading=reading,
@@ -95,26 +91,9 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
 
 def _experiment(options: dict[str, object], choices: Choices) -> Experiment:
     config = make_config({"graph": "none", "layers": 3, "dropout": 0.5, **options}, choices, "bench machine")
-    meta = GraphMeta(
-        num_nodes=ROWS,
-        num_edges=ROWS * max(DEGREES),
-        num_features=128,
-        num_classes=40,
-        num_clusters=1,
-        undirected=True,
-        multi_label=False,
-        weighted=False,
-        sparse_features=False,
-        typed=config.model.model == "rgcn",
-        num_self_loops=0,
-        uuid="",
-        source="",
-        seed=0,
-        versions={},
-        type_names={},
-        num_edge_types=3 if config.model.model == "rgcn" else 0,
-        num_node_types=0,
-    )
+    types = 3 if config.model.model == "rgcn" else 0
+    plain = assumed_meta(Stats(ROWS, ROWS * max(DEGREES), features=128, classes=40))
+    meta = replace(plain, typed=types > 0, num_edge_types=types)
     return Experiment.of(model_spec(meta, config), config, False)
 
 
@@ -144,13 +123,16 @@ def _run(experiment: Experiment, degree: int, samples: dict[Operation, list[tupl
 
 
 def _per_unit(operation: Operation, samples: list[tuple[np.ndarray, float]]) -> tuple[float, float]:
-    """(seconds of a unit, of a row besides). Those of gathers are told apart by graphs of few and of many edges."""
+    """The seconds of a Rate. Those of gathers are told apart by graphs of few and of many edges, those of torch's
+    operations by calls with few and with many bytes.
+    """
     from scipy.optimize import nnls  # here, for it would be counted with the libraries of a rank
 
     amounts, seconds = np.array([each for each, _ in samples]), np.array([each for _, each in samples])
-    if operation.name not in EDGE_KERNELS:
+    if operation.name not in {"torch", *EDGE_KERNELS}:
         return float(seconds.sum() / max(1.0, amounts[:, 1].sum())), 0.0
-    found, _ = nnls(amounts[:, 2:0:-1] / seconds[:, None], np.ones(len(seconds)))  # all count alike
+    units = amounts[:, (2, 0 if operation.name == "torch" else 1)]
+    found, _ = nnls(units / seconds[:, None], np.ones(len(seconds)))  # all count alike
     return float(found[0]), float(found[1])
 
 
@@ -208,28 +190,25 @@ def _processor() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _caches() -> tuple[int, int, int]:
-    """(bytes of the second level's cache, bytes of the last level's, how many cores share that)."""
+def _caches() -> tuple[int, int]:
+    """(bytes of the second level's cache, bytes of the last level's)."""
     found = sorted(_kernel_caches())
     if not found:
-        return 1 << 20, 32 << 20, 8
-    return next((size for level, size, _ in found if level == 2), found[-1][1]), *found[-1][1:]
+        return 1 << 20, 32 << 20
+    return next((size for level, size in found if level == 2), found[-1][1]), found[-1][1]
 
 
-def _kernel_caches() -> Iterator[tuple[int, int, int]]:
-    """(level, bytes, cores that share it) of the data caches of core 0."""
+def _kernel_caches() -> Iterator[tuple[int, int]]:
+    """(level, bytes) of the data caches of core 0."""
     folder = "/sys/devices/system/cpu/cpu0/cache"
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         try:
-            level, size, kind, shared = (
-                open(f"{folder}/{name}/{item}").read().strip() for item in ("level", "size", "type", "shared_cpu_list")
-            )
+            level, size, kind = (open(f"{folder}/{name}/{item}").read().strip() for item in ("level", "size", "type"))
         except OSError:
             continue
         if kind != "Instruction":
             unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
-            cores = sum(int(part.split("-")[-1]) - int(part.split("-")[0]) + 1 for part in shared.split(","))
-            yield int(level), int(size.rstrip("KM")) * unit, cores
+            yield int(level), int(size.rstrip("KM")) * unit
 
 
 def _mean(machines: list[Machine]) -> Machine:
@@ -247,7 +226,6 @@ def _mean(machines: list[Machine]) -> Machine:
     return replace(
         first,
         call=mean(each.call for each in machines),
-        torch_call=mean(each.torch_call for each in machines),
         torch_byte=mean(each.torch_byte for each in machines),
         reading=replace(first.reading, seconds=[means(level) for level in zip(*readings)]),
         rates=rates,

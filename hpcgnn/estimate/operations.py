@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hpcgnn.train.live_tensors import tensors_of
+
 
 class Operation(NamedTuple):
-    """name: of a kernel, or `torch` or `product`; type: of its numbers; width, depth: columns of a row, or of a product
-    (rows, depth) times (depth, width); for attention, columns and heads."""
+    """name: of a kernel, or `product`, or `torch`; type: of its numbers, or torch's name of it; width, depth: columns
+    of a row, or of a product (rows, depth) times (depth, width); for attention, columns and heads.
+    """
 
     name: str
     type: str
@@ -24,6 +27,8 @@ class Operation(NamedTuple):
 #: Kernels whose unit is an edge, for which a row is read at random. That of products is a row, that of others a number.
 EDGE_KERNELS = {"gather", "gather_largest", "gather_matching", "attend_forward", "attend_backward"}
 EDGE_KERNELS |= {"attend_forward_complete", "attend_backward_complete"}
+# A kernel that fills a tensor of so many bytes, and not in place, fills memory that the system hands out page by page.
+FRESH_BYTES, _FRESH = 2 << 20, "_fresh"
 #: An Operation and what is added to its amounts besides one call: rows, and edges or bytes.
 Told = tuple[Operation, tuple[float, float]]
 # Operations of torch that only look at memory another way.
@@ -86,10 +91,16 @@ def _project_backward(name: str, arguments: tuple[Any, ...]) -> Told:
 
 
 def _elementwise(name: str, arguments: tuple[Any, ...]) -> Told:
-    """Anything that goes over rows: by the largest tensor that is given."""
+    """Anything that goes over rows: by the largest tensor that is given. The first is what is written to."""
     tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
-    most = max(tensors, key=torch.Tensor.numel)
-    return Operation(name, _type(most)), (float(most.numel()), 0.0)
+    most, out = max(tensors, key=torch.Tensor.numel), tensors[0]
+    fresh = out.nbytes >= FRESH_BYTES and all(out.data_ptr() != each.data_ptr() for each in tensors[1:])
+    return Operation(name + (_FRESH if fresh else ""), _type(most)), (float(most.numel()), 0.0)
+
+
+def in_place(operation: Operation) -> Operation:
+    """The operation on memory that was used before."""
+    return operation._replace(name=operation.name.removesuffix(_FRESH))
 
 
 _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
@@ -117,19 +128,9 @@ def of_torch(operation: Any, args: tuple[Any, ...], result: Any) -> Told | None:
         rows, depth = (depth, rows) if depth > rows else (rows, depth)
         return Operation("product", _type(left), width, depth), (rows, 0.0)
     if name in _SOME_ROWS:
-        given, made = _flat(args[1:]), _flat((result,))
+        given, made = list(tensors_of(args[1:])), list(tensors_of(result))
         inside = name.endswith("_")  # what is put there is read, and so is what was there
         moved = sum(each.nbytes for each in given) + sum(each.nbytes for each in (given if inside else 2 * made))
     else:
-        moved = sum(each.nbytes for each in (*_flat(args), *_flat((result,))))
-    return Operation("torch", ""), (0.0, float(moved))
-
-
-def _flat(values: Any) -> list[torch.Tensor]:
-    found = []
-    for each in values:
-        if isinstance(each, torch.Tensor):
-            found.append(each)
-        elif isinstance(each, (list, tuple)):
-            found += _flat(each)
-    return found
+        moved = sum(each.nbytes for each in tensors_of((args, result)))
+    return Operation("torch", name), (0.0, float(moved))

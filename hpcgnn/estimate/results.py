@@ -12,6 +12,7 @@ from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.machine import Machine
 from hpcgnn.estimate.seconds import Seconds
+from hpcgnn.records import replaced_by
 from hpcgnn.report.style import bar_styles, drawing, legend
 
 MIB = 2**20
@@ -158,7 +159,8 @@ def draw(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
         if timed:
             _stacked(axes[0][1], ranks, [row["seconds"] for row in rows], 1)
             axes[0][1].set_ylabel("seconds of an epoch")
-        figure.savefig(path, dpi=150)
+        with replaced_by(path) as temporary:
+            figure.savefig(temporary, dpi=150, format=Path(path).suffix[1:].lower())
 
 
 def _stacked(axis: Any, ranks: list[str], columns: list[dict[str, float]], unit: float) -> None:

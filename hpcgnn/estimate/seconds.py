@@ -20,13 +20,12 @@ SIZES = {"fp32": 4, "fp64": 8, "bf16": 2, "": 4, "other": 4}
 @dataclass
 class Seconds:
     """Of an epoch on the rank with most to do. parts: wall seconds by part, which add up to `epoch`; cpu: processor
-    seconds of all ranks together; cpu_parts: of that rank.
+    seconds of all ranks together; unknown: names of operations that the machine has no rate of.
     """
 
     epoch: float
     parts: dict[str, float]
     cpu: float
-    cpu_parts: dict[str, float]
     evaluation: float
     unknown: list[str]
 
@@ -47,7 +46,7 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     work, slowest = sum(mean.values()), sum(busiest.values())
     # Ranks that share cores share them evenly enough: who is done leaves its core to the others.
     slowest = work if crowd > 1 else max(slowest, work)
-    network, hidden = _network(forecast, machine, nodes, on_node), work / speed
+    network, hidden = _wire_seconds(forecast.halo, machine, nodes, on_node), work / speed
     parts = {name: value / speed for name, value in mean.items()}
     rounds = sum(max(0, each.turns - each.turns_tried) for each in forecast.halo.values())
     parts["others"] += rounds * CALLS_OF_TURN * machine.call / speed
@@ -60,7 +59,6 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
         sum(parts.values()),
         parts,
         work * ranks + float(messages.sum()),
-        busiest,
         evaluation,
         sorted(unknown),
     )
@@ -72,15 +70,14 @@ def _computing(
     """{part: processor seconds} of a rank."""
     parts = {"gather": 0.0, "products": 0.0, "others": 0.0}
     for operation, (calls, rows, edges) in work.items():
-        if operation.name == "torch":
-            parts["others"] += calls * machine.torch_call + edges * machine.torch_byte
-            continue
         each = machine.seconds_per_unit(operation)
         if each is None:
             unknown.add(operation.name)
             continue
         if operation.name in EDGE_KERNELS:
             part, total = "gather", edges * each[0] * _relative(operation, shares, machine) + rows * each[1]
+        elif operation.name == "torch":
+            part, total = "others", edges * each[0] + calls * each[1]
         else:
             part, total = "products" if operation.name in PRODUCTS else "others", rows * each[0]
         parts[part] += total + calls * machine.call
@@ -115,10 +112,6 @@ def _reductions_cpu(forecast: Forecast, machine: Machine) -> float:
         messages * network.cpu_seconds_per_message + size * network.cpu_seconds_per_byte
         for messages, size in forecast.others.values()
     )
-
-
-def _network(forecast: Forecast, machine: Machine, nodes: int, on_node: int) -> float:
-    return _wire_seconds(forecast.halo, machine, nodes, on_node)
 
 
 def _wire_seconds(traffic: dict[str, Traffic], machine: Machine, nodes: int, on_node: int) -> float:

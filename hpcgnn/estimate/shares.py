@@ -3,7 +3,7 @@
 Nothing is trained, and no more is in memory than a rank's indices and a bit for each node.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -74,7 +74,8 @@ class HaloCounts:
 class Shares:
     """What the ranks of a job hold. All arrays: (P,).
 
-    nodes; train: nodes of the training split; outer: nodes with an edge from or to another rank; own, remote: in-edges
+    nodes; train: nodes of the training split; outer: nodes with an edge from or to another rank; loops: nodes with an
+    edge to themselves; own, remote: in-edges
     from own nodes and from others'. own_out, remote_out: out-edges likewise. inward, outward: HaloCounts of the
     directions, the same for an undirected graph. degrees: in-degrees of a sample of all nodes. entries: stored features
     of a node in the mean, where features are sparse. locality: (rows (m,), shares (m,)) rising and falling: so large is
@@ -84,6 +85,7 @@ class Shares:
     nodes: np.ndarray
     train: np.ndarray
     outer: np.ndarray
+    loops: np.ndarray
     own: np.ndarray
     remote: np.ndarray
     own_out: np.ndarray
@@ -104,7 +106,7 @@ class Shares:
 
 
 class Counter:
-    """Counts what the ranks of a graph file and a map receive. Holds a byte for each node.
+    """Counts what the ranks of a graph file and a map receive. Holds a bit for each node.
 
     cluster_to_rank: int32 (K,), or (n,) for single nodes.
     """
@@ -115,18 +117,23 @@ class Counter:
         offsets = np.arange(nodes + 1) if single else file.read("clusters/offsets", dtype=np.int64)
         self.file, self.ranks, self.ownership = file, ranks, Ownership(offsets, cluster_to_rank, ranks)
 
-    def shares(self, beat: Callable[[], None] = lambda: None) -> Shares:
-        """Count all. beat: called after each rank."""
+    def shares(self) -> Shares:
+        """Count all."""
         file, empty = self.file, np.zeros(self.ranks, np.int64)
-        train, outer, own, remote = (empty.copy() for _ in range(4))
+        train, outer, loops, own, remote = (empty.copy() for _ in range(5))
         own_out, remote_out = (own, remote) if file.meta.undirected else (empty.copy(), empty.copy())
         inward, outward = _Pairs(self.ranks), _Pairs(self.ranks)
+        directions = [("", own, remote, inward)]
+        if not file.meta.undirected:
+            directions.append(("_out", own_out, remote_out, outward))
         for rank in range(self.ranks):
             ranges = self.ownership.ranges(rank)
             there = np.zeros(int(self.ownership.counts[rank]), bool)
-            for suffix, mine, others, pairs in self._directions(own, remote, own_out, remote_out, inward, outward):
+            places = np.concatenate([np.arange(*each) for each in ranges]) if ranges else empty[:0]
+            for suffix, mine, others, pairs in directions:
                 for indices, owner, rows in self._edges(suffix, rank, ranges):
                     away = owner != rank
+                    loops[rank] = len(np.unique(rows[indices == places[rows]]))
                     there[rows[away]] = True
                     others[rank] += int(np.count_nonzero(away))
                     mine[rank] += len(away) - int(np.count_nonzero(away))
@@ -134,11 +141,12 @@ class Counter:
             outer[rank] = np.count_nonzero(there)
             if ranges:
                 train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
-            beat()
         counted, largest = inward.counts(), int(self.ownership.counts.argmax())
-        entries = file.shape("nodes/features_csr/indices")[0] / max(1, file.meta.num_nodes) if _sparse(file) else 0.0
+        entries = 0.0
+        if file.meta.sparse_features:
+            entries = file.shape("nodes/features_csr/indices")[0] / max(1, file.meta.num_nodes)
         return Shares(
-            *(self.ownership.counts, train, outer, own, remote, own_out, remote_out),
+            *(self.ownership.counts, train, outer, loops, own, remote, own_out, remote_out),
             *(counted, counted if file.meta.undirected else outward.counts()),
             degrees=_degrees(file),
             entries=entries,
@@ -196,21 +204,16 @@ class Counter:
     def halo(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[HaloCounts, HaloCounts]:
         """(inward, outward) HaloCounts of the edges from nodes in inputs to nodes in outputs: bool (n,)."""
         inward, outward = _Pairs(self.ranks), _Pairs(self.ranks)
-        suffix = "" if self.file.meta.undirected else "_out"
         for rank in range(self.ranks):
             ranges = self.ownership.ranges(rank)
             mine = np.concatenate([np.arange(*each) for each in ranges]) if ranges else np.zeros(0, np.int64)
-            for name, pairs, rows_in, columns_in in (("", inward, outputs, inputs), (suffix, outward, inputs, outputs)):
-                for indices, owner, rows in self._edges(name, rank, ranges):
-                    taken = (owner != rank) & rows_in[mine[rows]] & columns_in[indices]
-                    pairs.add(rank, owner[taken], indices[taken])
+            both = ((inward, outputs, inputs), (outward, inputs, outputs))
+            for suffix, ways in (("", both),) if self.file.meta.undirected else (("", both[:1]), ("_out", both[1:])):
+                for indices, owner, rows in self._edges(suffix, rank, ranges):
+                    for pairs, rows_in, columns_in in ways:
+                        taken = (owner != rank) & rows_in[mine[rows]] & columns_in[indices]
+                        pairs.add(rank, owner[taken], indices[taken])
         return inward.counts(), outward.counts()
-
-    def _directions(self, *columns: object) -> Iterator[tuple]:
-        own, remote, own_out, remote_out, inward, outward = columns
-        yield "", own, remote, inward
-        if not self.file.meta.undirected:
-            yield "_out", own_out, remote_out, outward
 
     def _edges(self, suffix: str, rank: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, ...]]:
         if not ranges:
@@ -236,10 +239,6 @@ class _Pairs:
     def counts(self) -> HaloCounts:
         parts = zip(*self._found) if self._found else [[np.zeros(0, np.int64)]] * 3
         return HaloCounts(self._ranks, *(np.concatenate(part) for part in parts))
-
-
-def _sparse(file: GraphFile) -> bool:
-    return file.meta.sparse_features
 
 
 def _degrees(file: GraphFile) -> np.ndarray:

@@ -12,8 +12,8 @@ import numpy as np
 from hpcgnn.estimate.shares import HaloCounts
 from hpcgnn.estimate.trial import ROUNDS, Place
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.rounds import coalesce, merge
-from hpcgnn.exchange.stream import Use
+from hpcgnn.exchange.rounds import coalesce, longest, merge
+from hpcgnn.exchange.stream import Use, row_sizes
 from hpcgnn.exchange.wire import Form
 
 
@@ -39,11 +39,11 @@ def halo_traffic(
         rounds = halo.rounds(_cap(row_bytes, limit))
         if place[0] is not None:  # a share's rounds are at most as long as the longest of the whole halo
             whole = halos[None, place[1]]
-            rounds = halo.rounds(max(1, _longest(whole.rounds(_cap(row_bytes, limit)))))
+            rounds = halo.rounds(max(1, longest(whole.rounds(_cap(row_bytes, limit)))))
         for use, times in used.items():
             empty = np.zeros(halo.ranks, np.int64)
             kind = found.setdefault(use.kind, Traffic(empty.copy(), empty.copy()))
-            offsets, starts, turns = _segments(rounds, _turn_cap(use, limit, _longest(rounds)))
+            offsets, starts, turns = _segments(rounds, _turn_cap(use, limit, longest(rounds)))
             there, back = _messages(halo, offsets, starts)
             kind.turns += times * turns
             kind.turns_tried += times * min(turns, ROUNDS)
@@ -60,16 +60,10 @@ def _cap(row_bytes: int, limit: int) -> int:
     return max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
 
 
-def _longest(rounds: list) -> int:
-    return max((sum(each.stop - each.start for each in round_) for round_ in rounds), default=0)
-
-
-def _turn_cap(use: Use, limit: int, longest: int) -> int:
-    """Rows of a turn, as Stream has it."""
+def _turn_cap(use: Use, limit: int, most: int) -> int:
+    """Rows of a turn, as Stream has it. most: rows of a round."""
     back = use.back or Form(0, 0, use.rows.dtype, use.rows.dtype)
-    summed = back.width * back.dtype.itemsize if back.narrow else 0
-    widened = max(use.rows.widened_bytes, back.widened_bytes)
-    return HaloBuffers(limit).cap(use.rows.message_bytes(1), back.message_bytes(1), summed, widened, longest)
+    return HaloBuffers(limit).cap(*row_sizes(use.rows, back), most)
 
 
 def _segments(rounds: list, cap: int) -> tuple[np.ndarray, np.ndarray, int]:

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcgnn import kernels
 from hpcgnn.config import Config
@@ -29,13 +28,14 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.account import held_bytes, make_account
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import costs_of_epoch
-from hpcgnn.train.live_tensors import LiveTensors
+from hpcgnn.train.live_tensors import LiveTensors, Onlooker
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory
 from hpcgnn.train.toy import toy_step
 
 #: (the layer whose share of the graph rows go along, None for all of it; 'inward' or 'outward').
 Place = tuple[int | None, str]
+# The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
 LR = 1e-9
 # A copy cuts its halo into so many rounds at most: very many take minutes, and no other work but their calls.
 ROUNDS = 64
@@ -231,17 +231,12 @@ class _Recorder:
             self._add(*told, time.thread_time() - start)
 
 
-class _TorchOperations(TorchDispatchMode):
+class _TorchOperations(Onlooker):
     """Tells of torch's operations that read or write numbers."""
 
     def __init__(self, add: Add) -> None:
         super().__init__()
         self._add = add
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """See LiveTensors."""
-        return False
 
     def __torch_dispatch__(
         self,

@@ -14,7 +14,7 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.grouping import count_keys, grouped
-from hpcgnn.exchange.rounds import Segment, rounds
+from hpcgnn.exchange.rounds import Segment, longest, rounds
 
 _MOST_INT32 = 2**31 - 1
 
@@ -48,7 +48,7 @@ class HaloPlan:
     @property
     def longest_round(self) -> int:
         """Rows of the longest round, on the rank that receives most in it."""
-        return max((sum(segment.stop - segment.start for segment in round_) for round_ in self.rounds), default=0)
+        return longest(self.rounds)
 
     def num_received(self, segments: Iterable[Segment]) -> int:
         """How many rows of these segments this rank receives."""

@@ -52,6 +52,11 @@ def rounds(max_rows: Sequence[int], cap: int) -> list[tuple[Segment, ...]]:
     return [tuple(round_) for round_ in result]
 
 
+def longest(rounds: Iterable[tuple[Segment, ...]]) -> int:
+    """Rows of the longest of these rounds, on the rank that receives most in it."""
+    return max((sum(segment.stop - segment.start for segment in round_) for round_ in rounds), default=0)
+
+
 def coalesce(fine: Sequence[tuple[Segment, ...]], cap: int) -> list[list[int]]:
     """Group consecutive rounds for rows that are narrower than those the rounds were cut for.
 

@@ -62,6 +62,14 @@ class Use(NamedTuple):
     back: Form | None
 
 
+def row_sizes(form: Form, back: Form) -> tuple[int, int, int, int]:
+    """What `HaloBuffers` asks for, of rows of these Forms: (bytes of a row on its way, of what returns for it, of the
+    sum of that before it is narrowed, of the copy in which either is widened).
+    """
+    summed = back.width * back.dtype.itemsize if back.narrow else 0
+    return form.message_bytes(1), back.message_bytes(1), summed, max(form.widened_bytes, back.widened_bytes)
+
+
 class Stream(Generic[EdgesT]):
     """Streams rows along one direction of the edges.
 
@@ -137,9 +145,8 @@ class Stream(Generic[EdgesT]):
         time.
         """
         if (form, back) not in self.buffers.cuts(self):
-            summed = back.width * back.dtype.itemsize if back.narrow else 0
-            widened = max(form.widened_bytes, back.widened_bytes)
-            takes = form.message_bytes(1), back.message_bytes(1), summed, widened
+            takes = row_sizes(form, back)
+            _, _, summed, widened = takes
             self.buffers.declare(*takes)
             turns = self._turns(self.buffers.cap(*takes, self._longest))
 

@@ -13,7 +13,18 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class LiveTensors(TorchDispatchMode):
+class Onlooker(TorchDispatchMode):
+    """A mode that looks at torch's operations as they are done."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch asks its modes. Else the first operation loads its compiler: 70 MiB in the middle of what is
+        measured.
+        """
+        return False
+
+
+class LiveTensors(Onlooker):
     """While it is entered: counts the tensors that operations make, until they go.
 
     height: the most bytes of them that were alive together since `begin`. The arena keeps its memory, so they come on
@@ -24,13 +35,6 @@ class LiveTensors(TorchDispatchMode):
         super().__init__()
         self.height = 0
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """torch asks its modes. Else the first operation loads its compiler: 70 MiB in the middle of what is
-        measured.
-        """
-        return False
 
     def begin(self, afresh: bool) -> None:
         """Start a phase. afresh: forget the tensors made before; what lasts from step to step is counted by others."""
@@ -47,8 +51,8 @@ class LiveTensors(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         result = operation(*args, **(kwargs or {}))
-        given = {_storage(x)._cdata for x in _tensors((args, kwargs))}
-        for made in _tensors(result):
+        given = {_storage(x)._cdata for x in tensors_of((args, kwargs))}
+        for made in tensors_of(result):
             storage = _storage(made)
             if storage._cdata not in given:  # else it is a view, or was written to
                 self._alive[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
@@ -64,11 +68,12 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
     return tensor.untyped_storage()
 
 
-def _tensors(thing: Any) -> Iterator[torch.Tensor]:
+def tensors_of(thing: Any) -> Iterator[torch.Tensor]:
+    """All tensors in what an operation is given, or gives."""
     if isinstance(thing, torch.Tensor):
         yield thing
     elif isinstance(thing, (list, tuple)):
         for part in thing:
-            yield from _tensors(part)
+            yield from tensors_of(part)
     elif isinstance(thing, dict):
-        yield from _tensors(list(thing.values()))
+        yield from tensors_of(list(thing.values()))

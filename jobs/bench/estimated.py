@@ -26,6 +26,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.records import replaced_by
 
 EPILOG = """examples:
   python jobs/bench/estimated.py --graph g1.h5 facebook.h5 --out estimated.csv
@@ -115,7 +116,7 @@ def run(command):
 
 
 def write(path, rows):
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with replaced_by(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(rows)

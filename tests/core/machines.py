@@ -11,13 +11,9 @@ OTHERS = {
     "memory": 64 << 30,
     "ranks": 4,
     "threads": 4,
-    "near_cache": 1 << 20,
-    "last_cache": 32 << 20,
-    "sharers": 8,
     "libraries": 200 << 20,
     "shared": 80 << 20,
     "call": 2e-6,
-    "torch_call": 5e-6,
     "torch_byte": 2e-10,
     "second_thread": 0.9,
 }

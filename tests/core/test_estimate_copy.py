@@ -1,5 +1,7 @@
 """Small copies of a rank: they hold exactly what is asked for, and what they take grows in a straight line."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,16 @@ def test_a_copy_holds_what_is_asked_for(name, cap):
         assert len(np.unique(np.concatenate([np.zeros(0), *(rows.numpy() for rows in plan.send_rows)]))) == min(
             asked.sent, max(1, size.outer)
         )
+
+
+@pytest.mark.parametrize("name", ["usual", "directed", "nobody else"])
+def test_a_copy_has_the_self_loops_that_there_are(name):
+    size = replace(SIZES[name], loops=40)
+    spec, comm = model_spec(META, configure(model="gcn")), GhostCommunicator(size.ranks)
+    local = make_copy(size, np.array([3, 8, 20]), spec, False, 100, "add", False, comm)
+    for adjacency, asked in ((local.inward, size.inward), (local.outward, size.outward or size.inward)):
+        drawn = adjacency.own.num_edges - asked.own  # those that were added: a few were drawn by chance already
+        assert size.nodes - 40 - 10 <= drawn <= size.nodes - 40
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5, 0.01, 1e-9])

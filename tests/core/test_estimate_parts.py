@@ -60,6 +60,11 @@ def told_by_kernels(call):
     return found
 
 
+def dropped(out, x):
+    kernels.dropout(out, x, torch.arange(len(x)), 1, 0.5)
+
+
+MANY = torch.ones(8192, 64)
 INDPTR, INDICES = torch.tensor([0, 2, 2, 5]), torch.tensor([0, 3, 1, 1, 2], dtype=torch.int32)
 X = torch.ones(4, 6)
 KERNELS = {
@@ -70,6 +75,13 @@ KERNELS = {
         (3, 5),
     ),
     "pack": (lambda: kernels.pack(torch.zeros(5, 6), X, INDICES), ("pack", "fp32", 6), (5, 0)),
+    "few numbers": (lambda: dropped(torch.zeros(8, 64), torch.ones(8, 64)), ("dropout", "fp32"), (512, 0)),
+    "fresh memory": (
+        lambda: dropped(torch.zeros(8192, 64), torch.ones(8192, 64)),
+        ("dropout_fresh", "fp32"),
+        (8192 * 64, 0),
+    ),
+    "in place": (lambda: dropped(MANY, MANY), ("dropout", "fp32"), (8192 * 64, 0)),
 }
 
 
@@ -94,20 +106,20 @@ TORCH = {
         ("product", "fp32", 7, 3),
         (50, 0),
     ),
-    "sum of two": (ATEN.add.Tensor, (torch.ones(5, 2), torch.ones(5, 2)), ("torch", ""), (0, 3 * 40)),
+    "sum of two": (ATEN.add.Tensor, (torch.ones(5, 2), torch.ones(5, 2)), ("torch", "add"), (0, 3 * 40)),
     "some rows": (
         ATEN.index_select.default,
         (torch.ones(90, 2), 0, torch.tensor([1, 8])),
-        ("torch", ""),
+        ("torch", "index_select"),
         (0, 16 + 2 * 16),
     ),
     "added to some rows": (
         ATEN.index_add_.default,
         (torch.ones(90, 2), 0, torch.tensor([1, 8]), torch.ones(2, 2)),
-        ("torch", ""),
+        ("torch", "index_add_"),
         (0, 2 * (16 + 16)),
     ),
-    "list": (ATEN.cat.default, ([torch.ones(5), torch.ones(3).double()[:2].float()],), ("torch", ""), (0, 56)),
+    "list": (ATEN.cat.default, ([torch.ones(5), torch.ones(3).double()[:2].float()],), ("torch", "cat"), (0, 56)),
 }
 
 
