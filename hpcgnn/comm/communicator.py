@@ -1,8 +1,9 @@
 """The small set of verbs that the rest of the program speaks to other ranks with, and what each of them promises.
 
 Everything above this room receives a communicator as an argument and imports no MPI. A transport is a subclass that has
-`exchange`, `allreduce_`, `broadcast_`, `allgather_object` and `close`; all else follows from these. `solo.py` is that
-of one process by itself, `mpi.py` that over mpi4py. tests/mpi/test_communicator.py holds what every transport must do.
+`exchange`, `alltoall`, `allreduce_`, `broadcast_`, `allgather_object` and `close`; all else follows from these.
+`solo.py` is that of one process by itself, `mpi.py` that over mpi4py. tests/mpi/test_communicator.py holds what every
+transport must do.
 """
 
 import contextlib
@@ -85,6 +86,12 @@ class Communicator:
         size that is sent. kind: the ledger's name for the traffic, the same on both ends. Ranks that have nothing to
         send or to receive may leave the call out; those that have call in the same order for each pair of ranks and
         kind, since messages of a kind arrive in the order in which they were sent. Not collective.
+        """
+        raise NotImplementedError
+
+    def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
+        """One number for each rank: int64 (P,), by the rank that it goes to. Returns those that came, by the rank that
+        they are from.
         """
         raise NotImplementedError
 

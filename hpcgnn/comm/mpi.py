@@ -114,6 +114,11 @@ class MpiCommunicator(Communicator):
         if self.tape is not None:
             self.tape.add("all ranks", "reduction", start, end, {"kind": kind, "bytes": size})
 
+    def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
+        result = torch.empty_like(numbers)
+        self._collective(self._comm.Ialltoall(numbers.numpy(), result.numpy()), kind, numbers.nbytes)
+        return result
+
     def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
         if tensor.numel():
             result = torch.empty_like(tensor)

@@ -19,6 +19,9 @@ class SoloCommunicator(Communicator):
         assert not outgoing and not incoming, "one rank has nobody to exchange with"
         return Finished()
 
+    def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
+        return numbers.clone()
+
     def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
         return tensor
 

@@ -1,5 +1,6 @@
 """What follows from two small copies for a rank of full size, and from the ranks for the job."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -12,6 +13,7 @@ from hpcgnn.estimate.operations import Operation, in_place
 from hpcgnn.estimate.shares import HaloCounts, Shares
 from hpcgnn.estimate.traffic import Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Place, Trial
+from hpcgnn.exchange.stream import Use
 
 # The larger copy has at most so many nodes and edges, the smaller one half of them.
 NODES, EDGES = 40_000, 1_000_000
@@ -56,8 +58,8 @@ class Rank:
 class Forecast:
     """A job on so many ranks. largest: Rank that holds most; busiest: that of most edges; mean: of mean numbers.
     halo: {kind: Traffic} of an epoch; others: {kind: (messages, bytes)} that every rank sends besides; evaluation:
-    {kind: Traffic} of an evaluation. counted: whether bytes of layers that compute some rows only are counted from the
-    graph, or follow from the copy.
+    {kind: Traffic} of an evaluation. uses, halos: of the streams of an epoch, see Trial and `halo_traffic`. counted:
+    whether bytes of layers that compute some rows only are counted from the graph, or follow from the copy.
     """
 
     shares: Shares
@@ -67,6 +69,8 @@ class Forecast:
     halo: dict[str, Traffic]
     others: dict[str, tuple[int, int]]
     evaluation: dict[str, Traffic]
+    uses: Mapping[Place, Counter[Use]]
+    halos: Mapping[Place, HaloCounts]
     parameters: int
     counted: bool
 
@@ -121,6 +125,8 @@ class Forecaster:
             halo,
             {kind: each for kind, each in trial.sent.items() if not kind.startswith("halo")},
             halo_traffic(trial.evaluation.uses, halos, *wires),
+            trial.uses,
+            halos,
             trial.parameters,
             counted,
         )

@@ -4,7 +4,7 @@ Rounds and turns are cut by the functions that cut them in a run (exchange/round
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +12,12 @@ import numpy as np
 from hpcgnn.estimate.shares import HaloCounts
 from hpcgnn.estimate.trial import ROUNDS, Place
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.rounds import coalesce, longest, merge
+from hpcgnn.exchange.rounds import Segment, coalesce, longest, merge
 from hpcgnn.exchange.stream import Use, row_sizes
 from hpcgnn.exchange.wire import Form
+
+#: What is exchanged together.
+Round = tuple[Segment, ...]
 
 
 @dataclass
@@ -35,18 +38,14 @@ def halo_traffic(
     """{kind: Traffic}. row_bytes: of the widest row; limit: bytes of the halo buffers."""
     found: dict[str, Traffic] = {}
     for place, used in uses.items():
-        halo = halos[place]
-        rounds = halo.rounds(_cap(row_bytes, limit))
-        if place[0] is not None:  # a share's rounds are at most as long as the longest of the whole halo
-            whole = halos[None, place[1]]
-            rounds = halo.rounds(max(1, longest(whole.rounds(_cap(row_bytes, limit)))))
+        halo, rounds = halos[place], halo_rounds(place, halos, row_bytes, limit)
         for use, times in used.items():
             empty = np.zeros(halo.ranks, np.int64)
             kind = found.setdefault(use.kind, Traffic(empty.copy(), empty.copy()))
-            offsets, starts, turns = _segments(rounds, _turn_cap(use, limit, longest(rounds)))
-            there, back = _messages(halo, offsets, starts)
-            kind.turns += times * turns
-            kind.turns_tried += times * min(turns, ROUNDS)
+            turns = cut_turns(rounds, use, limit)
+            there, back = _messages(halo, [(each.offset, each.start) for turn in turns for each in turn])
+            kind.turns += times * len(turns)
+            kind.turns_tried += times * min(len(turns), ROUNDS)
             if use.rows.row_bytes:
                 kind.bytes += times * use.rows.row_bytes * halo.sent
                 kind.messages += times * there
@@ -56,27 +55,26 @@ def halo_traffic(
     return found
 
 
-def _cap(row_bytes: int, limit: int) -> int:
-    return max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
+def halo_rounds(place: Place, halos: Mapping[Place, HaloCounts], row_bytes: int, limit: int) -> list[Round]:
+    """The rounds that the ranks agree on. Arguments as of `halo_traffic`."""
+    cap = max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
+    if place[0] is not None:  # a share's rounds are at most as long as the longest of the whole halo
+        cap = max(1, longest(halos[None, place[1]].rounds(cap)))
+    return halos[place].rounds(cap)
 
 
-def _turn_cap(use: Use, limit: int, most: int) -> int:
-    """Rows of a turn, as Stream has it. most: rows of a round."""
+def cut_turns(rounds: Sequence[Round], use: Use, limit: int) -> list[list[Segment]]:
+    """What travels in each turn of a stream, as Stream cuts it."""
     back = use.back or Form(0, 0, use.rows.dtype, use.rows.dtype)
-    return HaloBuffers(limit).cap(*row_sizes(use.rows, back), most)
+    cap = HaloBuffers(limit).cap(*row_sizes(use.rows, back), longest(rounds))
+    return [merge(each for index in group for each in rounds[index]) for group in coalesce(rounds, cap)]
 
 
-def _segments(rounds: list, cap: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """(ring offset, first row) of the segments of all turns, and how many turns there are."""
-    groups = coalesce(rounds, cap)
-    merged = [merge(each for index in group for each in rounds[index]) for group in groups]
-    segments = [(each.offset, each.start) for turn in merged for each in turn]
+def _messages(halo: HaloCounts, segments: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """int64 (P,) twice: the messages with rows that each rank sends, and those that it sends back. segments: (ring
+    offset, first row).
+    """
     offsets, starts = np.array(segments, np.int64).reshape(-1, 2).T
-    return offsets, starts, len(groups)
-
-
-def _messages(halo: HaloCounts, offsets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int64 (P,) twice: the messages with rows that each rank sends, and those that it sends back."""
     size = 1 + int(max(halo.rows.max(initial=0), starts.max(initial=0)))
     keys = np.sort(offsets * size + starts)
     first = np.searchsorted(keys, halo.offset * size)

@@ -48,7 +48,7 @@ def agree_on_compact(features: torch.Tensor, plan: HaloPlan, comm: Communicator)
             ends = torch.maximum(ends, _extremes(part, present))
     comm.allreduce_(ends, "plan", "max")
     alike = bool(-ends[0] == ends[1])
-    sent = plan.num_boundary, sum(int(counts[wanted.numpy()].sum()) for wanted in plan.send_rows)
+    sent = plan.num_boundary, int(counts[plan.send_rows.numpy()].sum())
     rows, entries = comm.total(torch.tensor(sent, dtype=torch.float64), "plan").tolist()
     size = features.element_size()
     header = 4 + size

@@ -7,12 +7,13 @@ never ids.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm import Communicator, Message
 from hpcgnn.exchange.grouping import count_keys, grouped
 from hpcgnn.exchange.rounds import Segment, longest, rounds
 
@@ -21,29 +22,41 @@ _MOST_INT32 = 2**31 - 1
 
 @dataclass(frozen=True)
 class HaloPlan:
-    """One direction of exchange, as one rank sees it. Index k-1 of a list belongs to ring offset k.
+    """One direction of exchange, as one rank sees it. Index k-1 of an array belongs to ring offset k.
 
-    rank, size: of this rank. receive_rows: rows received from rank - k. send_rows: int32 tensors, own rows sent to rank
-    + k.
+    rank, size: of this rank. receive_counts, send_counts: int64 (P - 1,), rows received from rank - k, own rows sent to
+    rank + k. send_rows: int32 (num_boundary,), the latter rows, offset after offset: one tensor, for a tensor for each
+    of thousands of peers takes more than the few rows in it.
     rounds: the agreed list of rounds (see rounds.py). starts: int64 (rounds + 1,), this rank's halo position at each
     round.
     """
 
     rank: int
     size: int
-    receive_rows: list[int]
-    send_rows: list[torch.Tensor]
+    receive_counts: np.ndarray
+    send_counts: np.ndarray
+    send_rows: torch.Tensor
     rounds: list[tuple[Segment, ...]]
     starts: np.ndarray
 
     @property
     def num_halo(self) -> int:
-        return sum(self.receive_rows)
+        return int(self.receive_counts.sum())
 
     @property
     def num_boundary(self) -> int:
         """Rows sent in one pass over the whole plan (a row wanted by two ranks counts twice)."""
-        return sum(len(rows) for rows in self.send_rows)
+        return len(self.send_rows)
+
+    @cached_property
+    def _send_ends(self) -> np.ndarray:
+        """int64 (P - 1,): where the rows of each ring offset end in send_rows."""
+        return np.cumsum(self.send_counts)
+
+    def rows_to(self, offset: int) -> torch.Tensor:
+        """The own rows that go to the rank at this ring offset: int32 (m,)."""
+        end = int(self._send_ends[offset - 1])
+        return self.send_rows[end - int(self.send_counts[offset - 1]) : end]
 
     @property
     def longest_round(self) -> int:
@@ -64,11 +77,11 @@ class HaloPlan:
 
     def received(self, segment: Segment) -> int:
         """How many rows of a segment this rank receives."""
-        return _overlap(segment, self.receive_rows[segment.offset - 1])
+        return _overlap(segment, int(self.receive_counts[segment.offset - 1]))
 
     def sent(self, segment: Segment) -> torch.Tensor:
         """The own rows of a segment that this rank sends: int32 (m,)."""
-        rows = self.send_rows[segment.offset - 1]
+        rows = self.rows_to(segment.offset)
         return rows[segment.start : segment.start + _overlap(segment, len(rows))]
 
 
@@ -103,30 +116,33 @@ def build_halo_plan(
     ids = np.empty(len(owner), np.int64 if len(owner) > _MOST_INT32 else np.int32)
     for _, edges, places in grouped(offsets, len(owner), counts):
         ids[places] = local_id[edges]
-    wanted, num_halo, ends = [np.zeros(0, np.int32)] * size, 0, np.cumsum(counts)
+    wanted, num_halo, ends = [np.zeros(0, np.int32)], 0, np.cumsum(counts)
+    receive_counts = np.zeros(size, np.int64)
     for k in np.flatnonzero(counts).tolist():
         part = np.s_[ends[k] - counts[k] : ends[k]]
-        wanted[k], place = _numbered(ids[part])
+        rows, place = _numbered(ids[part])
         np.add(place, num_halo, out=ids[part], dtype=ids.dtype)
-        num_halo += len(wanted[k])
+        wanted.append(rows)
+        receive_counts[k] = len(rows)
+        num_halo += len(rows)
     position = local_id if local_id.dtype == ids.dtype else np.empty_like(ids)
     for _, edges, places in grouped(offsets, len(owner), counts):
         position[edges] = ids[places]
     del ids
-    receive_rows = [len(rows) for rows in wanted[1:]]
+    receive_counts = receive_counts[1:]
 
-    max_rows = torch.tensor(receive_rows, dtype=torch.int64)
+    max_rows = torch.from_numpy(receive_counts.copy())
     comm.allreduce_(max_rows, "plan", "max")
     agreed = rounds(max_rows.tolist(), cap)
 
-    send_rows = _tell(comm, [torch.from_numpy(rows) for rows in wanted[1:]])
-    assert all(len(rows) == 0 or 0 <= int(rows.min()) <= int(rows.max()) < num_owned for rows in send_rows), (
+    send_rows, send_counts = _tell(comm, torch.from_numpy(np.concatenate(wanted)), receive_counts)
+    assert len(send_rows) == 0 or 0 <= int(send_rows.min()) <= int(send_rows.max()) < num_owned, (
         "a rank asked for rows that are not owned here: the ranks read different maps"
     )
 
-    send_rows = [torch.from_numpy(order.of(rows.numpy())) for rows in send_rows]
+    send_rows = torch.from_numpy(order.of(send_rows.numpy()))
     starts = np.zeros(len(agreed) + 1, np.int64)
-    plan = HaloPlan(rank, size, receive_rows, send_rows, agreed, starts)
+    plan = HaloPlan(rank, size, receive_counts, send_counts, send_rows, agreed, starts)
     np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in agreed], out=starts[1:])
     return plan, position
 
@@ -137,11 +153,14 @@ def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> tor
 
     values: (n_p,) own values of any dtype. Returns (num_halo,).
     """
-    parts = [torch.empty(rows, dtype=values.dtype) for rows in plan.receive_rows]
-    incoming = [(plan.source(offset), part) for offset, part in enumerate(parts, start=1) if len(part)]
-    outgoing = [(plan.dest(offset), values[rows]) for offset, rows in enumerate(plan.send_rows, start=1) if len(rows)]
-    comm.exchange(outgoing, incoming, "plan").finish()
-    return torch.cat(parts) if parts else values[:0]
+    halo = torch.empty(plan.num_halo, dtype=values.dtype)
+    sources, dests = _peers(plan.rank, plan.size)
+    comm.exchange(
+        _messages(dests, values[plan.send_rows], plan.send_counts),
+        _messages(sources, halo, plan.receive_counts),
+        "plan",
+    ).finish()
+    return halo
 
 
 def _numbered(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -155,19 +174,26 @@ def _numbered(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(there).astype(np.int32), (np.cumsum(there, dtype=np.int32) - 1)[ids]
 
 
-def _tell(comm: Communicator, wanted: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Tell each owner which rows are wanted: int32 tensors by ring offset of the owner. Returns which of the own rows
-    the rank at each ring offset wants. Collective: every rank tells every other how many, all at once.
+def _tell(comm: Communicator, wanted: torch.Tensor, counts: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
+    """Tell each owner which rows are wanted: int32, so many at each ring offset of the owner. Returns (which of the own
+    rows others want, how many the rank at each ring offset wants). Collective.
     """
-    sources = [(comm.rank - k) % comm.size for k in range(1, comm.size)]
-    dests = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
-    counts = [torch.tensor([len(rows)]) for rows in wanted]
-    asked = [torch.zeros(1, dtype=torch.int64) for _ in dests]
-    comm.exchange(list(zip(sources, counts)), list(zip(dests, asked)), "plan").finish()
-    told = [torch.empty(int(count), dtype=torch.int32) for count in asked]
-    outgoing, incoming = (
-        [(rank, rows) for rank, rows in zip(ranks, parts) if len(rows)]
-        for ranks, parts in ((sources, wanted), (dests, told))
-    )
-    comm.exchange(outgoing, incoming, "plan").finish()
-    return told
+    sources, dests = _peers(comm.rank, comm.size)
+    numbers = np.zeros(comm.size, np.int64)
+    numbers[sources] = counts
+    asked = comm.alltoall(torch.from_numpy(numbers), "plan").numpy()[dests]
+    told = torch.empty(int(asked.sum()), dtype=torch.int32)
+    comm.exchange(_messages(sources, wanted, counts), _messages(dests, told, asked), "plan").finish()
+    return told, asked
+
+
+def _peers(rank: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """(the ranks that rows of each ring offset come from, those that they go to)."""
+    offsets = np.arange(1, size)
+    return (rank - offsets) % size, (rank + offsets) % size
+
+
+def _messages(ranks: np.ndarray, values: torch.Tensor, counts: np.ndarray) -> list[Message]:
+    """A message for each rank that has any of the values, which stand one rank's after another's."""
+    ends, there = np.cumsum(counts), np.flatnonzero(counts)
+    return [(int(ranks[k]), values[int(ends[k] - counts[k]) : int(ends[k])]) for k in there]

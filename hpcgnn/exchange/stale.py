@@ -11,6 +11,8 @@ other's adjoint: an operator over them must take the gradient of weights from th
 from collections.abc import Iterator, Sequence
 from typing import Generic
 
+import numpy as np
+
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers, Lease
@@ -32,13 +34,12 @@ class StaleExchange:
         self, plan: HaloPlan, buffers: HaloBuffers, comm: Communicator, wire: Wire, delay: int, smoothing: float
     ) -> None:
         self.plan, self.buffers, self.comm, self.wire = plan, buffers, comm, wire
-        offsets = range(1, plan.size)
-        come = [(plan.source(k), plan.receive_rows[k - 1]) for k in offsets]
-        go = [(plan.dest(k), len(plan.send_rows[k - 1])) for k in offsets]
+        come = [(plan.source(k + 1), int(plan.receive_counts[k])) for k in np.flatnonzero(plan.receive_counts).tolist()]
+        go = [(plan.dest(k + 1), int(plan.send_counts[k])) for k in np.flatnonzero(plan.send_counts).tolist()]
         self.ahead = Mailbox(comm, come, go, delay, smoothing, "halo_forward")
         self.home = Mailbox(comm, go, come, delay, smoothing, "halo_backward")
         self.longest = plan.longest_round
-        self.send_rows = [rows for rows in plan.send_rows if len(rows)]
+        self.send_rows = plan.send_rows.split([count for _, count in go])
 
     def rounds(self, halo: Sequence[EdgesT]) -> Iterator[tuple[EdgesT, tuple[int, int]]]:
         """(block, (start, stop)) of the rounds in which this rank receives rows, with the places of these in the

@@ -1,5 +1,6 @@
 """Copies of the halo's rows that a rank keeps: for inputs that are exchanged once and used for many epochs."""
 
+import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
@@ -32,10 +33,10 @@ def sparse_with_halo(features: SparseRows, plan: HaloPlan, comm: Communicator, k
     largest = comm.allreduce_(torch.stack([-ends[0], ends[1]]), "plan", "max")
     alike = bool(largest[0] == -largest[1])
     lengths, columns, data = [torch.diff(features.indptr)], [features.indices], [features.data]
-    for offset, (count, wanted) in enumerate(zip(plan.receive_rows, plan.send_rows), start=1):
+    for offset in (1 + np.flatnonzero(plan.receive_counts + plan.send_counts)).tolist():
         dest, source = plan.dest(offset), plan.source(offset)
-        sizes, entries = _picked(features, wanted.long())
-        arriving = torch.zeros(count, dtype=torch.int32)
+        sizes, entries = _picked(features, plan.rows_to(offset).long())
+        arriving = torch.zeros(int(plan.receive_counts[offset - 1]), dtype=torch.int32)
         _exchange(comm, kind, sizes.int(), dest, arriving, source)
         total = int(arriving.sum())
         lengths.append(arriving.long())

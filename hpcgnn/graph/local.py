@@ -36,8 +36,7 @@ class Adjacency:
     @property
     def nbytes(self) -> int:
         kept = 0 if self.edges is None else self.edges.nbytes
-        sent = sum(rows.nbytes for rows in self.plan.send_rows)
-        return sum(block.nbytes for block in (self.own, *self.halo)) + sent + kept
+        return sum(block.nbytes for block in (self.own, *self.halo)) + self.plan.send_rows.nbytes + kept
 
 
 @dataclass(frozen=True, kw_only=True)

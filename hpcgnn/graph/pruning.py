@@ -108,7 +108,7 @@ def _filtered(
     remote = gather_halo(plan, column_number, comm)
     owners = torch.repeat_interleave(
         torch.tensor([plan.source(offset) for offset in range(1, plan.size)], dtype=torch.int32),
-        torch.tensor(plan.receive_rows, dtype=torch.int64),
+        torch.from_numpy(plan.receive_counts),
     )
     here = torch.full((len(columns),), plan.rank, dtype=torch.int32)
     parts = [_edges(adjacency.own, row_number, column_number, here)]

@@ -18,22 +18,30 @@ from hpcgnn.graph.blocks import Block, sampled
 
 @dataclass(frozen=True)
 class SampledPlan(HaloPlan):
-    """A HaloPlan of some rows of another. receive_rows, send_rows and starts are those of the sample; rounds are the
-    other plan's, whose positions receive_at and send_at give: for each ring offset an increasing int64 array.
+    """A HaloPlan of some rows of another. The counts, send_rows and starts are those of the sample; rounds are those of
+    the other, whose positions receive_at and send_at give: for each ring offset with any an increasing int64 array.
     """
 
-    receive_at: list[np.ndarray]
-    send_at: list[np.ndarray]
+    receive_at: dict[int, np.ndarray]
+    send_at: dict[int, np.ndarray]
 
     def received(self, segment: Segment) -> int:
         """How many rows of a segment this rank receives."""
-        first, last = np.searchsorted(self.receive_at[segment.offset - 1], (segment.start, segment.stop))
-        return int(last - first)
+        first, last = _between(self.receive_at, segment)
+        return last - first
 
     def sent(self, segment: Segment) -> torch.Tensor:
         """The own rows of a segment that this rank sends: int32 (m,)."""
-        first, last = np.searchsorted(self.send_at[segment.offset - 1], (segment.start, segment.stop))
-        return self.send_rows[segment.offset - 1][first:last]
+        first, last = _between(self.send_at, segment)
+        return self.rows_to(segment.offset)[first:last]
+
+
+def _between(places: dict[int, np.ndarray], segment: Segment) -> tuple[int, int]:
+    """Which of a segment's rows are in the sample: the first, and one past the last."""
+    if segment.offset not in places:
+        return 0, 0
+    first, last = np.searchsorted(places[segment.offset], (segment.start, segment.stop))
+    return int(first), int(last)
 
 
 def drawn(ids: torch.Tensor, key: int, rate: float) -> torch.Tensor:
@@ -48,27 +56,38 @@ def sample_plan(
 
     ids: int64 (n_p,) original ids of own nodes; halo_ids: of the halo. key: of this sample, the same on all ranks.
     """
-    keep_in: list[torch.Tensor] = []
-    keep_out: list[torch.Tensor] = []
+    keep_in = torch.zeros(plan.num_halo, dtype=torch.bool)
+    keep_out = torch.zeros(plan.num_boundary, dtype=torch.bool)
+    receive_counts, send_counts = np.zeros_like(plan.receive_counts), np.zeros_like(plan.send_counts)
+    receive_at, send_at = dict[int, np.ndarray](), dict[int, np.ndarray]()
+
+    def draw(node_ids: torch.Tensor, kept: torch.Tensor, source: int, dest: int) -> np.ndarray:
+        kept.copy_(drawn(node_ids, kernels.stream_key(key, source, dest), rate))
+        return np.flatnonzero(kept.numpy())
+
     first = 0
-    for offset, (rows, send_rows) in enumerate(zip(plan.receive_rows, plan.send_rows), start=1):
-        theirs = kernels.stream_key(key, plan.source(offset), plan.rank)
-        ours = kernels.stream_key(key, plan.rank, plan.dest(offset))
-        keep_in.append(drawn(halo_ids[first : first + rows], theirs, rate))
-        keep_out.append(drawn(ids[send_rows], ours, rate))
-        first += rows
+    for k in np.flatnonzero(plan.receive_counts).tolist():
+        part, first = slice(first, first + int(plan.receive_counts[k])), first + int(plan.receive_counts[k])
+        receive_at[k + 1] = draw(halo_ids[part], keep_in[part], plan.source(k + 1), plan.rank)
+        receive_counts[k] = len(receive_at[k + 1])
+    first = 0
+    for k in np.flatnonzero(plan.send_counts).tolist():
+        part, first = slice(first, first + int(plan.send_counts[k])), first + int(plan.send_counts[k])
+        send_at[k + 1] = draw(ids[plan.send_rows[part]], keep_out[part], plan.rank, plan.dest(k + 1))
+        send_counts[k] = len(send_at[k + 1])
     made = SampledPlan(
         plan.rank,
         plan.size,
-        [int(kept.sum()) for kept in keep_in],
-        [rows[kept] for rows, kept in zip(plan.send_rows, keep_out)],
+        receive_counts,
+        send_counts,
+        plan.send_rows[keep_out],
         plan.rounds,
         np.zeros(len(plan.rounds) + 1, np.int64),
-        [np.flatnonzero(kept.numpy()) for kept in keep_in],
-        [np.flatnonzero(kept.numpy()) for kept in keep_out],
+        receive_at,
+        send_at,
     )
     starts = np.cumsum([0, *(sum(made.received(segment) for segment in round_) for round_ in plan.rounds)])
-    return replace(made, starts=starts), torch.cat(keep_in) if keep_in else torch.zeros(0, dtype=torch.bool)
+    return replace(made, starts=starts), keep_in
 
 
 def sample_blocks(blocks: Sequence[Block], plan: HaloPlan, sample: SampledPlan, kept: torch.Tensor) -> list[Block]:

@@ -17,7 +17,8 @@ from hpcgnn.graph.blocks import joined, own_block
 from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph
 from hpcgnn.graph.sums import weight_sums
 
-_NO_HALO = HaloPlan(0, 1, [], [], [], np.zeros(1, np.int64))
+_NONE = np.zeros(0, np.int64)
+_NO_HALO = HaloPlan(0, 1, _NONE, _NONE, torch.zeros(0, dtype=torch.int32), [], np.zeros(1, np.int64))
 
 
 def with_halo(local: LocalGraph, comm: Communicator) -> LocalGraph:

@@ -55,9 +55,7 @@ def test_a_copy_holds_what_is_asked_for(name, cap):
         assert sum(block.num_edges for block in adjacency.halo) == asked.remote
         assert (plan.num_halo, plan.num_boundary) == (asked.received, asked.sent)
         assert len(plan.rounds) == -(-asked.most // cap)
-        assert len(np.unique(np.concatenate([np.zeros(0), *(rows.numpy() for rows in plan.send_rows)]))) == min(
-            asked.sent, max(1, size.outer)
-        )
+        assert len(np.unique(plan.send_rows)) == min(asked.sent, max(1, size.outer))
 
 
 @pytest.mark.parametrize("name", ["usual", "directed", "nobody else"])

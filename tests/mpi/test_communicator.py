@@ -210,6 +210,16 @@ def test_different_errors_end_with_the_lowest_ranks_words(verbs):
         raise GraphError(f"mistake of rank {verbs.rank}")
 
 
+def test_a_number_for_each_rank(verbs):
+    verbs.ledger.take()
+    for call in range(3):
+        came = verbs.alltoall(torch.tensor([1000 * call + 10 * verbs.rank + to for to in range(verbs.size)]), "plan")
+        assert came.tolist() == [1000 * call + 10 * source + verbs.rank for source in range(verbs.size)]
+    if verbs.size > 1:
+        entry = verbs.ledger.take()["plan"]
+        assert (entry.messages, entry.bytes_sent, entry.bytes_received) == (3, *[3 * 8 * verbs.size] * 2)
+
+
 def test_barrier(over_mpi):
     over_mpi.barrier()
     assert over_mpi.ledger.take()["control"].bytes_sent == 0

@@ -47,10 +47,10 @@ def test_shares_are_those_of_the_ranks(comm, session_path, name, map_name):
         assert own[rank] == adjacency.own.num_edges
         assert remote[rank] == sum(block.num_edges for block in adjacency.halo)
         plan = adjacency.plan
-        assert received_from(halo, rank).tolist() == plan.receive_rows
-        assert sent_to(halo, rank).tolist() == [len(rows) for rows in plan.send_rows]
+        assert received_from(halo, rank).tolist() == plan.receive_counts.tolist()
+        assert sent_to(halo, rank).tolist() == plan.send_counts.tolist()
         assert (halo.received[rank], halo.sent[rank]) == (plan.num_halo, plan.num_boundary)
-        assert halo.peers[rank] == np.count_nonzero(plan.receive_rows)
+        assert halo.peers[rank] == np.count_nonzero(plan.receive_counts)
         assert halo.rounds(1 << 20) == plan.rounds
     owner = where.owner(map_name)
     away = owner[graph.src] != owner[graph.dst]

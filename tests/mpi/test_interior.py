@@ -52,10 +52,9 @@ def test_nodes_with_edges_across_come_first_and_both_parts_keep_the_order_of_the
         for adjacency in (local.inward, local.outward):
             stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, HaloBuffers(0), comm)
             assert stream.edges.first_interior <= outer[mine].sum()
-            assert all(int(rows.max()) < outer[mine].sum() for rows in adjacency.plan.send_rows if len(rows))
-            assert all((torch.diff(rows) > 0).all() for rows in adjacency.plan.send_rows), (
-                "packed in the order of memory"
-            )
+            sent = [adjacency.plan.rows_to(k) for k in range(1, comm.size)]
+            assert all(int(rows.max()) < outer[mine].sum() for rows in sent if len(rows))
+            assert all((torch.diff(rows) > 0).all() for rows in sent), "packed in the order of memory"
         np.testing.assert_array_equal(whole(comm, local, local.features), graph.features)
         np.testing.assert_array_equal(whole(comm, local, local.labels), graph.labels)
         np.testing.assert_array_equal(whole(comm, local, local.split), graph.split)

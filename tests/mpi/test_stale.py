@@ -76,8 +76,8 @@ def test_aggregation(comm, session_path, name, delay, smoothing):
             np.testing.assert_allclose(whole(comm, local, mine.grad), near.T @ gy + home(far.T @ gy), rtol=0, atol=1e-9)
             plan = local.inward.plan
             for kind, sent, peers in (
-                ("halo_forward", plan.num_boundary, sum(len(r) > 0 for r in plan.send_rows)),
-                ("halo_backward", plan.num_halo, sum(r > 0 for r in plan.receive_rows)),
+                ("halo_forward", plan.num_boundary, np.count_nonzero(plan.send_counts)),
+                ("halo_backward", plan.num_halo, np.count_nonzero(plan.receive_counts)),
             ):
                 entry = traffic.get(kind)
                 assert ((entry.messages, entry.bytes_sent) if entry else (0, 0)) == (peers, 24 * sent)
@@ -186,7 +186,7 @@ def test_narrow_rows_learn_and_what_is_kept_is_counted(comm, session_path):
     aligned = sum(
         -(-count * ROW_BYTES["int8"](w) // 4) * 4
         for w in (16, CLASSES)
-        for count in [*plan.receive_rows, *map(len, plan.send_rows)]
+        for count in [*plan.receive_counts, *plan.send_counts]
     )
     assert halo.kept_bytes == edges + 3 * aligned + rows * 4 * (16 + CLASSES)
 

@@ -128,7 +128,7 @@ def test_blocks_are_given_their_owners_rows(comm, session_path, name, fine_rows,
                 assert own[0][2] is rows.scale and own[0][3] is None
                 found = torch.cat(found).numpy() if found else np.zeros((0, width))
                 np.testing.assert_array_equal(found, (table * factor[:, None])[expected_halo])
-                sent = 8 * width * sum(len(rows) for rows in stream.plan.send_rows)
+                sent = 8 * width * stream.plan.num_boundary
                 received = 8 * width * len(expected_halo)
                 assert booked(comm.ledger, "rows") == (case.messages(cap, turned), sent, received)
             assert buffers.nbytes <= buffers.limit

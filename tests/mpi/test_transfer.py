@@ -47,7 +47,7 @@ def turn_of(plan, group, number=0):
 def halo_values(comm, local, table):
     """The rows of a table (n, F) that belong to this rank's halo, in its order."""
     plan, sent = local.inward.plan, table[local.original_id.numpy()]
-    gone = comm.allgather_object([sent[rows.numpy()] for rows in plan.send_rows])
+    gone = comm.allgather_object([sent[plan.rows_to(k).numpy()] for k in range(1, plan.size)])
     parts = [gone[plan.source(offset)][offset - 1] for offset in range(1, plan.size)]
     return np.concatenate(parts) if parts else table[:0]
 
@@ -61,14 +61,14 @@ def test_a_turn_says_what_the_plan_says(comm, local):
         for index in group:
             for segment in plan.rounds[index]:
                 peers[segment.offset] += range(segment.start, segment.stop)
-        come = [(k, [row for row in rows if row < plan.receive_rows[k - 1]]) for k, rows in peers.items()]
-        go = [(k, [row for row in rows if row < len(plan.send_rows[k - 1])]) for k, rows in peers.items()]
+        come = [(k, [row for row in rows if row < plan.receive_counts[k - 1]]) for k, rows in peers.items()]
+        go = [(k, [row for row in rows if row < plan.send_counts[k - 1]]) for k, rows in peers.items()]
         come, go = ([(k, rows) for k, rows in each if rows] for each in (come, go))
         assert turn.number == 3
         assert [(s.offset, s.start, count) for s, count in turn.incoming] == [(k, r[0], len(r)) for k, r in come]
         assert [(s.offset, s.start, count) for s, count in turn.outgoing] == [(k, r[0], len(r)) for k, r in go]
         assert turn.num_received == sum(len(rows) for _, rows in come)
-        assert [rows.tolist() for rows in turn.sent_by] == [plan.send_rows[k - 1][rows].tolist() for k, rows in go]
+        assert [rows.tolist() for rows in turn.sent_by] == [plan.rows_to(k)[rows].tolist() for k, rows in go]
         assert turn.sent.dtype == torch.int32 and turn.sent.tolist() == [i for by in turn.sent_by for i in by.tolist()]
         # Where the rows of a round stand: one after another, those of rounds of which nothing comes left out.
         first = 0

@@ -57,6 +57,9 @@ class SlowLink(Communicator):
             message.exchange.progress()
             message.handed_over.set()
 
+    def alltoall(self, numbers, kind):
+        return self._inner.alltoall(numbers, kind)
+
     def allreduce_(self, tensor, kind, op="sum"):
         return self._inner.allreduce_(tensor, kind, op)
 

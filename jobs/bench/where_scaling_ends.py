@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Where does scaling end? An epoch of more and more ranks, replayed turn by turn, and what it loses to what.
+
+    python jobs/bench/where_scaling_ends.py --graph GRAPH.h5 --machine jobs/machines/icelake-hdr.toml \\
+        --ranks 16,64,256,1024,4096 --out FILE.csv --plot FILE.png [-- options of hpcgnn train]
+
+Halos, rounds, turns and messages are counted from the file and the map for every rank; work and rates are those of
+`hpcgnn estimate`. The columns are the share of the epoch that ranks compute, if they have to do with
+
+  imbalance    ranks that are not alike, and nothing else
+  latency      links of infinite bandwidth
+  links        links as the machine has them, all nodes sending at a time
+  noise        turns that take longer or shorter by chance (--noise)
+  straggler    one rank that is slower (--straggler)
+
+each with all of those before it. Seconds are those of the column `links`.
+"""
+
+import argparse
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from measuring.replayed import Links, Troubles, epoch_seconds, passages
+from tabulate import tabulate
+from tqdm import tqdm
+
+from hpcgnn.__main__ import build_parser, registry_choices
+from hpcgnn.config import SECTIONS, make_config
+from hpcgnn.estimate.command import forecasts
+from hpcgnn.estimate.machine import read_machine
+from hpcgnn.estimate.seconds import seconds
+from hpcgnn.estimate.trial import Experiment
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.records import replaced_by
+from hpcgnn.report.style import drawing, legend
+from hpcgnn.train.job import model_spec
+
+SEEDS = 3
+LOSSES = ["imbalance", "latency", "links", "noise", "straggler"]
+
+
+def main():
+    """Print the table."""
+    options = arguments()
+    machine = read_machine(options.machine)
+    config = configured(options)
+    with GraphFile(options.graph) as file:
+        experiment = Experiment.of(model_spec(file.meta, config), config, file.meta.multi_label)
+    rows = []
+    for forecast in forecasts(config, tqdm(options.ranks, leave=False, disable=not sys.stderr.isatty())):
+        rows.append(replayed(forecast, machine, experiment, options))
+        print("  ".join(f"{name} {value:.4g}" for name, value in rows[-1].items()), flush=True)
+    print(tabulate(rows, "keys", floatfmt=".3g"))
+    if options.out:
+        with replaced_by(options.out) as temporary, open(temporary, "w", newline="", encoding="utf-8") as out:
+            writer = csv.DictWriter(out, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    if options.plot:
+        draw(rows, options.plot)
+    return 0
+
+
+def replayed(forecast, machine, experiment, options):
+    """The row of a number of ranks."""
+    shares, network = forecast.shares, machine.network
+    found = seconds(forecast, machine)
+    speed = 1 + (machine.threads - 1) * machine.second_thread
+    edges = (shares.own + shares.remote).astype(np.float64)
+    messages = sum(float(each.messages.sum()) for each in forecast.halo.values())
+    mean = (found.cpu - network.cpu_seconds_per_message * 2 * messages) / shares.ranks / speed
+    # As much of it as goes with edges is shared out by edges, the rest by nodes.
+    gathers = found.parts["gather"] / max(1e-12, found.parts["gather"] + found.parts["products"])
+    work = mean * (gathers * edges / edges.mean() + (1 - gathers) * shares.nodes / shares.nodes.mean())
+    streams = passages(forecast, experiment.row_bytes, experiment.limit)
+    free = Links(0.0, np.inf, machine.ranks, 0.0)
+    latency = replace(free, latency=network.latency, message=network.cpu_seconds_per_message / speed)
+    links = replace(latency, bandwidth=network.bandwidth * network.bisection)
+    noise, both = Troubles(options.noise), Troubles(options.noise, options.straggler)
+    reduction = found.parts["reduction"]
+
+    def epoch(links, reduction, troubles=Troubles()):
+        seeds = range(SEEDS if troubles.noise else 1)
+        return float(np.mean([epoch_seconds(streams, work, links, reduction, troubles, seed) for seed in seeds]))
+
+    cases = [(free, 0.0), (latency, reduction), (links, reduction), (links, reduction, noise), (links, reduction, both)]
+    times = [epoch(*case) for case in cases]
+    row = {"ranks": shares.ranks, "seconds": times[2], "turns": sum(map(len, streams))}
+    row["halo / nodes"] = float(shares.inward.received.sum() / shares.nodes.sum())
+    return row | {name: float(work.mean()) / time for name, time in zip(LOSSES, times)}
+
+
+def configured(options):
+    """The Config of the options behind --."""
+    choices = registry_choices()
+    given = ["train", "--graph", str(options.graph), "--auto-partition", *options.more]
+    parsed = vars(build_parser(choices).parse_args(given))
+    names = {name for section in SECTIONS.values() for name in section.__dataclass_fields__}
+    return make_config({name: value for name, value in parsed.items() if name in names and value is not None}, choices)
+
+
+def draw(rows, path):
+    """The curves."""
+    with drawing() as plt:
+        figure, axis = plt.subplots(figsize=(6.5, 3.6))
+        for name in LOSSES:
+            axis.plot([row["ranks"] for row in rows], [100 * row[name] for row in rows], marker="o", label=name)
+        axis.set_xscale("log", base=2)
+        axis.set_ylim(0, 105)
+        axis.set_xlabel("MPI ranks")
+        axis.set_ylabel("share of the epoch computing (%)")
+        legend(axis, wide=False)
+        with replaced_by(path) as temporary:
+            figure.savefig(temporary, dpi=150, format=Path(path).suffix[1:].lower())
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graph", type=Path, required=True, metavar="FILE.h5")
+    parser.add_argument("--machine", type=Path, required=True, metavar="FILE.toml")
+    parser.add_argument("--ranks", type=lambda text: [int(word) for word in text.split(",")], required=True)
+    parser.add_argument("--noise", type=float, default=0.05)
+    parser.add_argument("--straggler", type=float, default=1.5)
+    parser.add_argument("--out", metavar="FILE.csv")
+    parser.add_argument("--plot", metavar="FILE.png")
+    parser.add_argument("more", nargs="*", metavar="-- OPTION", help="options of `hpcgnn train`, after --")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
