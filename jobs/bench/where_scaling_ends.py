@@ -8,7 +8,7 @@ Halos, rounds, turns and messages are counted from the file and the map for ever
 `hpcgnn estimate`. The columns are the share of the epoch that ranks compute, if they have to do with
 
   imbalance    ranks that are not alike, and nothing else
-  latency      links of infinite bandwidth
+  latency      links of infinite bandwidth, and processor time for messages
   links        links as the machine has them, all nodes sending at a time
   noise        turns that take longer or shorter by chance (--noise)
   straggler    one rank that is slower (--straggler)
@@ -67,20 +67,19 @@ def main():
 def replayed(forecast, machine, experiment, options):
     """The row of a number of ranks."""
     shares, network = forecast.shares, machine.network
-    found = seconds(forecast, machine)
+    parts = seconds(forecast, machine).parts
     speed = 1 + (machine.threads - 1) * machine.second_thread
-    edges = (shares.own + shares.remote).astype(np.float64)
-    messages = sum(float(each.messages.sum()) for each in forecast.halo.values())
-    mean = (found.cpu - network.cpu_seconds_per_message * 2 * messages) / shares.ranks / speed
-    # As much of it as goes with edges is shared out by edges, the rest by nodes.
-    gathers = found.parts["gather"] / max(1e-12, found.parts["gather"] + found.parts["products"])
-    work = mean * (gathers * edges / edges.mean() + (1 - gathers) * shares.nodes / shares.nodes.mean())
+    # Gathers are shared out by edges, the rest by nodes.
+    edges, nodes = ((values / values.mean()) for values in (shares.own + shares.remote, shares.nodes))
+    work = parts["gather"] * edges + (parts["products"] + parts["others"]) * nodes
     streams = passages(forecast, experiment.row_bytes, experiment.limit)
-    free = Links(0.0, np.inf, machine.ranks, 0.0)
-    latency = replace(free, latency=network.latency, message=network.cpu_seconds_per_message / speed)
+    free = Links(latency=0.0, bandwidth=np.inf, ranks=machine.ranks, message=0.0, byte=0.0)
+    # The machine's are of one that goes and one that comes.
+    costs = network.cpu_seconds_per_message / 2 / speed, network.cpu_seconds_per_byte / 2 / speed
+    latency = replace(free, latency=network.latency, message=costs[0], byte=costs[1])
     links = replace(latency, bandwidth=network.bandwidth * network.bisection)
     noise, both = Troubles(options.noise), Troubles(options.noise, options.straggler)
-    reduction = found.parts["reduction"]
+    reduction = parts["reduction"]
 
     def epoch(links, reduction, troubles=Troubles()):
         seeds = range(SEEDS if troubles.noise else 1)
@@ -106,9 +105,12 @@ def draw(rows, path):
     """The curves."""
     with drawing() as plt:
         figure, axis = plt.subplots(figsize=(6.5, 3.6))
+        ranks = [row["ranks"] for row in rows]
         for name in LOSSES:
-            axis.plot([row["ranks"] for row in rows], [100 * row[name] for row in rows], marker="o", label=name)
+            axis.plot(ranks, [100 * row[name] for row in rows], marker="o", label=name)
         axis.set_xscale("log", base=2)
+        axis.set_xticks(ranks, [f"{each:,}" for each in ranks])
+        axis.minorticks_off()
         axis.set_ylim(0, 105)
         axis.set_xlabel("MPI ranks")
         axis.set_ylabel("share of the epoch computing (%)")

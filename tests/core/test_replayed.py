@@ -12,7 +12,7 @@ BENCH = Path(__file__).parents[2] / "jobs" / "bench"
 sys.path.append(str(BENCH))
 from measuring.replayed import Links, Passage, Troubles, epoch_seconds  # noqa: E402
 
-FREE = Links(latency=0.0, bandwidth=np.inf, ranks=1, message=0.0)
+FREE = Links(latency=0.0, bandwidth=np.inf, ranks=1, message=0.0, byte=0.0)
 
 
 def passage(receiver, sender, there, back=0):
@@ -32,15 +32,15 @@ def test_without_messages_an_epoch_is_the_work_of_the_slowest():
 def test_messages_hide_behind_own_edges():
     """One stream of one turn: half of the work is own edges, and the rows are under way meanwhile."""
     work = np.array([2.0, 2.0])
-    links = Links(latency=0.1, bandwidth=1e4, ranks=1, message=0.0)  # 0.1 s and 0.1 s for 1,000 bytes
+    links = Links(latency=0.1, bandwidth=1e4, ranks=1, message=0.0, byte=0.0)  # 0.1 s and 0.1 s for 1,000 bytes
     assert epoch_seconds([[BOTH_WAYS]], work, links, 0.0) == pytest.approx(2.0)
-    slow = Links(latency=0.1, bandwidth=500.0, ranks=1, message=0.0)  # 2 s: 1.1 s more than there is to do
+    slow = Links(latency=0.1, bandwidth=500.0, ranks=1, message=0.0, byte=0.0)  # 2 s: 1.1 s more than there is to do
     assert epoch_seconds([[BOTH_WAYS]], work, slow, 0.0) == pytest.approx(0.1 + 2.0 + 1.0)
 
 
 def test_within_a_node_nothing_takes_time_and_ranks_of_a_node_share_its_link():
     work = np.full(4, 2.0)
-    links = Links(latency=0.0, bandwidth=250.0, ranks=2, message=0.0)
+    links = Links(latency=0.0, bandwidth=250.0, ranks=2, message=0.0, byte=0.0)
     near = passage([0, 1, 2, 3], [1, 0, 3, 2], [1000] * 4)
     assert epoch_seconds([[near]], work, links, 0.0) == pytest.approx(2.0)
     far = passage([0, 1, 2, 3], [2, 3, 0, 1], [1000] * 4)  # 2,000 bytes each way on each link
@@ -52,16 +52,18 @@ def test_a_rank_waits_for_the_one_whose_rows_it_needs():
     work = np.array([4.0, 0.0])
     only = passage([1], [0], [1000])
     assert epoch_seconds([[], [only]], work, FREE, 0.0) == pytest.approx(4.0)
-    links = Links(latency=3.0, bandwidth=np.inf, ranks=1, message=0.0)
+    links = Links(latency=3.0, bandwidth=np.inf, ranks=1, message=0.0, byte=0.0)
     assert epoch_seconds([[], [only]], work, links, 0.0) == pytest.approx(4 / 3 + 3.0)
 
 
 def test_processor_seconds_of_messages_and_what_goes_back():
     work = np.array([2.0, 2.0])
-    links = Links(latency=0.0, bandwidth=np.inf, ranks=1, message=0.01)
+    links = Links(latency=0.0, bandwidth=np.inf, ranks=1, message=0.01, byte=0.0)
     assert epoch_seconds([[BOTH_WAYS]], work, links, 0.0) == pytest.approx(2.02)  # one out, one in
+    links = Links(latency=0.0, bandwidth=np.inf, ranks=1, message=0.0, byte=1e-5)
+    assert epoch_seconds([[BOTH_WAYS]], work, links, 0.0) == pytest.approx(2.02)
     back = passage([0, 1], [1, 0], [1000, 1000], back=1000)
-    late = Links(latency=0.5, bandwidth=np.inf, ranks=1, message=0.0)
+    late = Links(latency=0.5, bandwidth=np.inf, ranks=1, message=0.0, byte=0.0)
     assert epoch_seconds([[back]], work, late, 0.0) == pytest.approx(2.0 + 0.5)
 
 
@@ -85,7 +87,7 @@ def table_of(script, graph, *more):
     out = graph.with_suffix(f".{script}.csv")
     command = [sys.executable, str(BENCH / f"{script}.py"), "--graph", str(graph), "--ranks", "4,32", "--out", str(out)]
     subprocess.run([*command, *more], check=True, capture_output=True, text=True)
-    return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(out.open())]
+    return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(out.read_text().splitlines())]
 
 
 def test_many_ranks_are_made_one_after_another(graph):

@@ -15,13 +15,14 @@ from hpcgnn.estimate.traffic import cut_turns, halo_rounds
 @dataclass(frozen=True)
 class Links:
     """latency: seconds of a message between nodes; bandwidth: bytes per second of a node in each direction, when all
-    send; ranks: of a node; message: processor seconds of a rank for a message that it sends or receives.
+    send; ranks: of a node; message, byte: processor seconds of a rank for each that it sends or receives.
     """
 
     latency: float
     bandwidth: float
     ranks: int
     message: float
+    byte: float
 
 
 @dataclass(frozen=True)
@@ -86,16 +87,16 @@ def epoch_seconds(streams, work, links, reduction, troubles=Troubles(), seed=0):
             now = now + work / turns * slow * noise
             now = np.maximum(now, returned)
             if index:
-                now += _messages(stream[index - 1], ranks) * links.message
+                now += _handling(stream[index - 1], ranks, links)
                 returned = _arrived(stream[index - 1], now, links, "back")
         now = np.maximum(now, returned)
     return float(now.max()) + reduction
 
 
-def _messages(turn, ranks):
-    """(P,): how many messages each rank sends and receives."""
-    both = (turn.there > 0).astype(np.int64) + (turn.back > 0)
-    return np.bincount(turn.receiver, both, ranks) + np.bincount(turn.sender, both, ranks)
+def _handling(turn, ranks, links):
+    """(P,): processor seconds of each rank for what it sends and receives."""
+    cost = ((turn.there > 0).astype(float) + (turn.back > 0)) * links.message + (turn.there + turn.back) * links.byte
+    return np.bincount(turn.receiver, cost, ranks) + np.bincount(turn.sender, cost, ranks)
 
 
 def _arrived(turn, posted, links, way):
