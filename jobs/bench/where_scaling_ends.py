@@ -5,7 +5,7 @@
         --ranks 16,64,256,1024,4096 --out FILE.csv --plot FILE.png [-- options of hpcgnn train]
 
 Halos, rounds, turns and messages are counted from the file and the map for every rank; work and rates are those of
-`hpcgnn estimate`. The columns are the share of the epoch that ranks compute, if they have to do with
+`hpcgnn estimate`. The columns are the seconds of an epoch, if ranks have to do with
 
   imbalance    ranks that are not alike, and nothing else
   latency      links of infinite bandwidth, and processor time for messages
@@ -13,7 +13,7 @@ Halos, rounds, turns and messages are counted from the file and the map for ever
   noise        turns that take longer or shorter by chance (--noise)
   straggler    one rank that is slower (--straggler)
 
-each with all of those before it. Seconds are those of the column `links`.
+each with all of those before it.
 """
 
 import argparse
@@ -87,9 +87,9 @@ def replayed(forecast, machine, experiment, options):
 
     cases = [(free, 0.0), (latency, reduction), (links, reduction), (links, reduction, noise), (links, reduction, both)]
     times = [epoch(*case) for case in cases]
-    row = {"ranks": shares.ranks, "seconds": times[2], "turns": sum(map(len, streams))}
+    row = {"ranks": shares.ranks, "turns": sum(map(len, streams))}
     row["halo / nodes"] = float(shares.inward.received.sum() / shares.nodes.sum())
-    return row | {name: float(work.mean()) / time for name, time in zip(LOSSES, times)}
+    return row | dict(zip(LOSSES, times))
 
 
 def configured(options):
@@ -107,13 +107,15 @@ def draw(rows, path):
         figure, axis = plt.subplots(figsize=(6.5, 3.6))
         ranks = [row["ranks"] for row in rows]
         for name in LOSSES:
-            axis.plot(ranks, [100 * row[name] for row in rows], marker="o", label=name)
+            axis.plot(ranks, [1000 * row[name] for row in rows], marker="o", label=name)
+        first = 1000 * rows[0]["imbalance"] * ranks[0]
+        axis.plot(ranks, [first / each for each in ranks], color="grey", linestyle=":", label="ideal")
         axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
         axis.set_xticks(ranks, [f"{each:,}" for each in ranks])
         axis.minorticks_off()
-        axis.set_ylim(0, 105)
         axis.set_xlabel("MPI ranks")
-        axis.set_ylabel("share of the epoch computing (%)")
+        axis.set_ylabel("milliseconds of an epoch")
         legend(axis, wide=False)
         with replaced_by(path) as temporary:
             figure.savefig(temporary, dpi=150, format=Path(path).suffix[1:].lower())
