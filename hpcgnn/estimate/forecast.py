@@ -151,9 +151,9 @@ class Forecaster:
         }
         for items in account.values():
             items["halo buffers"] = min(items["halo buffers"], self.experiment.limit)
-        work = _work(large.work, small.work, line, factor)
+        work = _work(large.work, small.work, line)
         assert large.evaluation is not None and small.evaluation is not None
-        evaluation = _work(large.evaluation.work, small.evaluation.work, line, factor)
+        evaluation = _work(large.evaluation.work, small.evaluation.work, line)
         loaded = round(line(large.loaded, small.loaded))
         evaluated = self.experiment.config.run.eval_every > 0
         held = [items for (_, phase), items in account.items() if evaluated or phase != "evaluation"]
@@ -166,20 +166,21 @@ class Forecaster:
 
 
 def _work(
-    large: dict[Operation, np.ndarray],
-    small: dict[Operation, np.ndarray],
-    line: Callable[[Any, Any], Any],
-    factor: float,
+    large: dict[Operation, np.ndarray], small: dict[Operation, np.ndarray], line: Callable[[Any, Any], Any]
 ) -> dict[Operation, np.ndarray]:
-    zero = np.zeros(3)
-    # What fills much memory in one copy and little in the other has two names there, and no line through both.
-    torn = {in_place(name) for name in large.keys() ^ small.keys() if in_place(name) != name}
-
-    def grown(name: Operation) -> np.ndarray:
-        of_large = large.get(name, zero)
-        return of_large / factor if in_place(name) in torn else np.maximum(0, line(of_large, small.get(name, zero)))
-
-    return {name: grown(name) for name in large.keys() | small.keys()}
+    # What fills much memory in one copy may fill little in the other, where it has another name: the line is that of
+    # both names, and is dealt to them as in the large copy.
+    sums = [dict[Operation, np.ndarray](), dict[Operation, np.ndarray]()]
+    for found, work in zip(sums, (large, small)):
+        for name, amounts in work.items():
+            found[in_place(name)] = found.get(in_place(name), 0) + amounts
+    zero, found = np.zeros(3), dict[Operation, np.ndarray]()
+    for name in large.keys() | (small.keys() - sums[0].keys()):
+        whole = np.maximum(0, line(*(each.get(in_place(name), zero) for each in sums)))
+        of_both = sums[0].get(in_place(name), zero)
+        share = np.divide(large.get(name, zero), of_both, out=np.zeros(3), where=of_both > 0)
+        found[name] = whole * share if of_both.any() else whole
+    return found
 
 
 def _candidates(shares: Shares) -> list[int]:

@@ -111,8 +111,7 @@ class Machine:
         """
         if operation.name == "torch" and ("torch", operation.type) not in self._by_kind:
             return self.torch_byte, 0.0
-        plain = in_place(operation).name
-        names = dict.fromkeys((operation.name, AS.get(operation.name, operation.name), AS.get(plain, plain)))
+        names = dict.fromkeys((operation.name, AS.get(operation.name, operation.name), in_place(operation).name))
         kinds = [(name, kind) for name in names for kind in (operation.type, "fp32")]
         known = next((found for kind in kinds if (found := self._by_kind.get(kind))), None)
         if not known:

@@ -45,6 +45,7 @@ MODELS: list[dict[str, object]] = [
 ]
 ROW_BYTES = [16, 64, 256, 1024]
 EPOCHS = 2
+_BYTES_OF_CALL = 1 << 16
 _EDGES = 1 << 18
 _MESSAGE, _MESSAGES = 1 << 20, 32
 
@@ -67,8 +68,11 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
             beside.append(_run(experiment, degree, samples))
         say(f"{' '.join(str(value) for value in options.values())}: measured")
     call = float(np.median(beside))
-    by_torch = [each for operation, found in samples.items() if operation.name == "torch" for each in found]
-    rates = [Rate(*operation, *_per_unit(operation, found)) for operation, found in samples.items()]
+    # What an operation takes for a byte does not show where it moves a few of them.
+    by_torch = [(op, each) for op, found in samples.items() if op.name == "torch" for each in found]
+    many = [(op, each) for op, each in by_torch if _moves_much(each)]
+    few = {op for op, _ in by_torch} - {op for op, _ in many}
+    rates = [Rate(*op, *_per_unit(op, found)) for op, found in samples.items() if op not in few]
     mine = Machine(
         name=platform.node(),
         source=f"measured by `hpcgnn bench machine` with {comm.size} ranks on {platform.machine()}; not the network "
@@ -80,7 +84,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         libraries=libraries,
         shared=shared,
         call=call,
-        torch_byte=sum(seconds for _, seconds in by_torch) / sum(float(each[2]) for each, _ in by_torch),
+        torch_byte=sum(each[1] for _, each in many) / sum(float(each[0][2]) for _, each in many),
         second_thread=0.9,
         network=_network(comm),
         reading=reading,
@@ -120,6 +124,12 @@ def _run(experiment: Experiment, degree: int, samples: dict[Operation, list[tupl
         inside.append(sum(found.seconds.values()))
         calls = sum(float(amount[0]) for amount in found.work.values())
     return max(0.0, min(plain) - min(inside)) / calls
+
+
+def _moves_much(sample: tuple[np.ndarray, float]) -> bool:
+    """Whether the calls of torch's operation moved so many bytes each that these are what they took their time for."""
+    amounts, _ = sample
+    return bool(amounts[2] >= _BYTES_OF_CALL * amounts[0])
 
 
 def _per_unit(operation: Operation, samples: list[tuple[np.ndarray, float]]) -> tuple[float, float]:

@@ -27,8 +27,9 @@ class Operation(NamedTuple):
 #: Kernels whose unit is an edge, for which a row is read at random. That of products is a row, that of others a number.
 EDGE_KERNELS = {"gather", "gather_largest", "gather_matching", "attend_forward", "attend_backward"}
 EDGE_KERNELS |= {"attend_forward_complete", "attend_backward_complete"}
-# A kernel that fills a tensor of so many bytes, and not in place, fills memory that the system hands out page by page.
-FRESH_BYTES, _FRESH = 2 << 20, "_fresh"
+# Kernels that write their first tensor from their second, which may be the same. If not, so many bytes are memory that
+# the system hands out page by page.
+_FILLING, _FRESH_BYTES, _FRESH = {"dropout", "elu", "relu_gradient", "elu_gradient"}, 2 << 20, "_fresh"
 #: An Operation and what is added to its amounts besides one call: rows, and edges or bytes.
 Told = tuple[Operation, tuple[float, float]]
 # Operations of torch that only look at memory another way.
@@ -91,10 +92,11 @@ def _project_backward(name: str, arguments: tuple[Any, ...]) -> Told:
 
 
 def _elementwise(name: str, arguments: tuple[Any, ...]) -> Told:
-    """Anything that goes over rows: by the largest tensor that is given. The first is what is written to."""
+    """Anything that goes over rows: by the largest tensor that is given."""
     tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
     most, out = max(tensors, key=torch.Tensor.numel), tensors[0]
-    fresh = out.nbytes >= FRESH_BYTES and all(out.data_ptr() != each.data_ptr() for each in tensors[1:])
+    fresh = name in _FILLING and out.nbytes >= _FRESH_BYTES
+    fresh = fresh and all(out.data_ptr() != each.data_ptr() for each in tensors[1:])
     return Operation(name + (_FRESH if fresh else ""), _type(most)), (float(most.numel()), 0.0)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.machine import ROWS, Machine
-from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
+from hpcgnn.estimate.operations import EDGE_KERNELS, Operation, in_place
 from hpcgnn.estimate.shares import Shares
 from hpcgnn.estimate.traffic import Traffic
 
@@ -72,7 +72,7 @@ def _computing(
     for operation, (calls, rows, edges) in work.items():
         each = machine.seconds_per_unit(operation)
         if each is None:
-            unknown.add(operation.name)
+            unknown.add(in_place(operation).name)
             continue
         if operation.name in EDGE_KERNELS:
             part, total = "gather", edges * each[0] * _relative(operation, shares, machine) + rows * each[1]

@@ -1,6 +1,7 @@
 """What each rank of a job will hold and receive, counted from the graph file and a map, one rank after another.
 
-Nothing is trained, and no more is in memory than a rank's indices and a bit for each node.
+Nothing is trained. In memory are the indices of one rank and some bytes for each of its nodes; for layers that compute
+some rows only, a byte for each node of the graph and layer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -75,11 +76,11 @@ class Shares:
     """What the ranks of a job hold. All arrays: (P,).
 
     nodes; train: nodes of the training split; outer: nodes with an edge from or to another rank; loops: nodes with an
-    edge to themselves; own, remote: in-edges
-    from own nodes and from others'. own_out, remote_out: out-edges likewise. inward, outward: HaloCounts of the
-    directions, the same for an undirected graph. degrees: in-degrees of a sample of all nodes. entries: stored features
-    of a node in the mean, where features are sparse. locality: (rows (m,), shares (m,)) rising and falling: so large is
-    the share of edges whose source is not among that many different sources before it.
+    edge to themselves; own, remote: in-edges from own nodes and from others'. own_out, remote_out: out-edges likewise.
+    inward, outward: HaloCounts of the directions, the same for an undirected graph. degrees: in-degrees of a sample of
+    all nodes. entries: stored features of a node in the mean, where features are sparse. locality: (rows (m,), shares
+    (m,)) rising and falling: so large is the share of edges whose source is not among that many different sources
+    before it.
     """
 
     nodes: np.ndarray
@@ -106,7 +107,7 @@ class Shares:
 
 
 class Counter:
-    """Counts what the ranks of a graph file and a map receive. Holds a bit for each node.
+    """Counts what the ranks of a graph file and a map receive.
 
     cluster_to_rank: int32 (K,), or (n,) for single nodes.
     """

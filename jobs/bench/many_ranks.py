@@ -98,9 +98,10 @@ def check(file, cluster_to_rank, columns, options, cap):
 
 def plan_bytes(plan):
     """Bytes of a plan: its arrays and its rounds."""
-    arrays = plan.receive_counts, plan.send_counts, plan.send_rows, plan.starts
+    arrays = plan.receive_counts, plan.send_counts, plan.send_counts, plan.send_rows, plan.starts  # and where rows end
     segments = [each for round_ in plan.rounds for each in round_]
-    return sum(each.nbytes for each in arrays) + sum(sys.getsizeof(each) + 3 * 28 for each in segments)
+    lists = sum(map(sys.getsizeof, [plan.rounds, *plan.rounds]))
+    return sum(each.nbytes for each in arrays) + lists + sum(sys.getsizeof(each) + 3 * 28 for each in segments)
 
 
 def arguments():

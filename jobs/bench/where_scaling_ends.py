@@ -8,7 +8,7 @@ Halos, rounds, turns and messages are counted from the file and the map for ever
 `hpcgnn estimate`. The columns are the seconds of an epoch, if ranks have to do with
 
   imbalance    ranks that are not alike, and nothing else
-  latency      links of infinite bandwidth, and processor time for messages
+  latency      messages: their latency and processor time, and the reduction
   links        links as the machine has them, all nodes sending at a time
   noise        turns that take longer or shorter by chance (--noise)
   straggler    one rank that is slower (--straggler)
@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from hpcgnn.__main__ import build_parser, registry_choices
 from hpcgnn.config import SECTIONS, make_config
-from hpcgnn.estimate.command import forecasts
+from hpcgnn.estimate.command import PICTURES, forecasts
 from hpcgnn.estimate.machine import read_machine
 from hpcgnn.estimate.seconds import seconds
 from hpcgnn.estimate.trial import Experiment
@@ -45,6 +45,8 @@ LOSSES = ["imbalance", "latency", "links", "noise", "straggler"]
 def main():
     """Print the table."""
     options = arguments()
+    if options.plot and Path(options.plot).suffix.lower() not in PICTURES:
+        sys.exit(f"cannot draw {options.plot}: expected a name that ends in {', '.join(PICTURES)}")
     machine = read_machine(options.machine)
     config = configured(options)
     with GraphFile(options.graph) as file:
@@ -67,8 +69,12 @@ def main():
 def replayed(forecast, machine, experiment, options):
     """The row of a number of ranks."""
     shares, network = forecast.shares, machine.network
+    unseen = forecast.halo.keys() - {use.kind for used in forecast.uses.values() for use in used}
+    if unseen:
+        sys.exit(f"{', '.join(unseen)}: schedule {options.more} sends a part of the halo, which has no turns to replay")
     parts = seconds(forecast, machine).parts
-    speed = 1 + (machine.threads - 1) * machine.second_thread
+    crowd = max(1.0, min(shares.ranks, machine.ranks) * machine.threads / machine.cores)
+    speed = (1 + (machine.threads - 1) * machine.second_thread) / crowd
     # Gathers are shared out by edges, the rest by nodes.
     edges, nodes = ((values / values.mean()) for values in (shares.own + shares.remote, shares.nodes))
     work = parts["gather"] * edges + (parts["products"] + parts["others"]) * nodes

@@ -12,6 +12,7 @@ from hpcgnn.estimate.assumed import assumed_meta
 from hpcgnn.estimate.copy import Direction, Size, make_copy
 from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.ghost import GhostCommunicator
+from hpcgnn.estimate.operations import Operation
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.nn.norm import NORM_LAYERS
@@ -115,3 +116,18 @@ def test_a_rank_without_training_nodes_is_tried_out():
     size = Size(3, 50, 0, 40, Direction(100, 60, 35, 25, 40), None)
     rank, _ = Forecaster(Experiment.of(model_spec(META, config), config, False)).rank(size, np.array([4]))
     assert rank.growth > rank.parts["gradients"] > 0
+
+
+def test_what_is_fresh_memory_in_one_copy_alone_grows_with_both_names():
+    """A tensor of the large copy, and none of the small one, is large enough to be fresh memory."""
+    plain, fresh, factor = Operation("dropout", "fp32"), Operation("dropout_fresh", "fp32"), 0.125
+
+    def line(a, b):
+        return a + (a - b) * ((1 - factor) / (factor / 2))
+
+    large = {fresh: np.array([1.0, 80.0, 0.0]), plain: np.array([1.0, 20.0, 0.0])}
+    found = forecast._work(large, {plain: np.array([2.0, 50.0, 0.0])}, line)
+    assert found[fresh].tolist() == pytest.approx([1.0, 640.0, 0.0]), "as many calls, and numbers by the factor"
+    assert found[plain].tolist() == pytest.approx([1.0, 160.0, 0.0])
+    only = forecast._work({}, {plain: np.array([2.0, 50.0, 0.0])}, line)
+    assert only[plain].tolist() == [0, 0, 0]

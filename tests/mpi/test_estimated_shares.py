@@ -53,6 +53,8 @@ def test_shares_are_those_of_the_ranks(comm, session_path, name, map_name):
         assert halo.peers[rank] == np.count_nonzero(plan.receive_counts)
         assert halo.rounds(1 << 20) == plan.rounds
     owner = where.owner(map_name)
+    with_loop = np.unique(graph.dst[graph.dst == graph.src])
+    assert shares.loops.tolist() == np.bincount(owner[with_loop], minlength=comm.size).tolist()
     away = owner[graph.src] != owner[graph.dst]
     ends = np.union1d(graph.dst[away], graph.src[away])
     assert shares.outer[rank] == np.count_nonzero(owner[ends] == rank)

@@ -100,8 +100,8 @@ def _handling(turn, ranks, links):
 
 
 def _arrived(turn, posted, links, way):
-    """(P,): when all that a rank is to receive is there. Ranks of a node share its link; within a node nothing takes
-    time.
+    """(P,): when all that a rank is to receive is there. Ranks of a node share its link, which is idle when a rank
+    begins to receive; within a node nothing takes time.
     """
     ranks = len(posted)
     source, dest = (turn.sender, turn.receiver) if way == "there" else (turn.receiver, turn.sender)
@@ -112,7 +112,7 @@ def _arrived(turn, posted, links, way):
     out = np.bincount(source // links.ranks, size, nodes) / links.bandwidth
     into = np.bincount(dest // links.ranks, size, nodes) / links.bandwidth
     arrival = posted.copy()
-    np.maximum.at(arrival, dest, posted[source] + links.latency + np.maximum(out[source // links.ranks], 0))
+    np.maximum.at(arrival, dest, posted[source] + links.latency + out[source // links.ranks])
     receives = np.zeros(ranks, bool)
     receives[dest] = True
     node = np.arange(ranks) // links.ranks
