@@ -63,29 +63,66 @@ def halo_rows(src, dst, owner, size):
     return rows
 
 
-def messages(rows, fine_cap, cap):
-    """Messages that each rank sends in one aggregation.
+def messages(rows, fine_cap, cap, back=False):
+    """Messages that each rank sends in one aggregation; back: that it receives, as many as it sends back.
 
     rows: from `halo_rows`. fine_cap: rows of a round, cut for the widest rows of the run; cap: rows that fit for this
-    width. Rows are dealt one by one to rounds that are all as long, then whole rounds to groups; a peer gets one
-    message per group.
+    width. Rows are dealt one by one to rounds, then whole rounds to groups; a peer gets one message per group.
     """
     size = len(rows)
-    longest = [max(rows[p][k] for p in range(size)) for k in range(size - 1)]
-    every = [(k, row) for k, count in enumerate(longest) for row in range(count)]
-    needed = math.ceil(len(every) / fine_cap)
-    length = math.ceil(len(every) / max(1, needed))
-    round_of = {row: place // length for place, row in enumerate(every)}
-    group_of, used, group = {}, 0, 0
-    for number, length in sorted(Counter(round_of.values()).items()):
-        if used and used + length > cap:
-            group, used = group + 1, 0
-        group_of[number] = group
-        used += length
+    round_of, sizes = _even_rounds(rows, fine_cap)
+    group_of, used = [0] * len(sizes), 0
+    for number, length in enumerate(sizes):
+        new = number > 0 and used + length > cap
+        group_of[number] = (group_of[number - 1] if number else 0) + new
+        used = length if new else used + length
     return [
-        len({(k, group_of[round_of[k, row]]) for k in range(size - 1) for row in range(rows[(p + k + 1) % size][k])})
+        len(
+            {
+                (k, group_of[round_of[k, row]])
+                for k in range(size - 1)
+                for row in range(rows[p if back else (p + k + 1) % size][k])
+            }
+        )
         for p in range(size)
     ]
+
+
+def _even_rounds(rows, cap):
+    """The fewest rounds of at most `cap` rows, with three attempts at as many of fewer rows."""
+    size = len(rows)
+    received = [sum(each) for each in rows]
+    sent = [sum(rows[(p + k + 1) % size][k] for k in range(size - 1)) for p in range(size)]
+    found, high = _dealt_rounds(rows, cap), cap
+    least = math.ceil(max(received + sent, default=0) / max(1, len(found[1])))
+    for attempt in range(3 if len(found[1]) > 1 else 0):
+        middle = least if attempt == 0 else (least + high) // 2
+        if middle >= high:
+            break
+        tried = _dealt_rounds(rows, middle)
+        if len(tried[1]) == len(found[1]):
+            found, high = tried, middle
+        else:
+            least = middle + 1
+    return found
+
+
+def _dealt_rounds(rows, cap):
+    """({(ring offset - 1, row): round}, rows of each round on the rank that receives or sends most), a new round where
+    some rank would have more than `cap` rows.
+    """
+    size, round_of, sizes, filled = len(rows), {}, [], None
+    for k in range(size - 1):
+        for row in range(max(each[k] for each in rows)):
+            receivers = [p for p in range(size) if rows[p][k] > row]
+            sides = [("in", p) for p in receivers] + [("out", (p - k - 1) % size) for p in receivers]
+            if filled is None or any(filled[side] == cap for side in sides):
+                sizes.append(0)
+                filled = Counter()
+            filled.update(sides)
+            sizes[-1] = max(filled.values())
+            round_of[k, row] = len(sizes) - 1
+    return round_of, sizes
 
 
 # --- random numbers -------------------------------------------------------------------------------------------------

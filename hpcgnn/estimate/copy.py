@@ -22,8 +22,8 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction of the edges of a rank. own, remote: edges; received, sent: rows; most: the rows of all ring
-    offsets, each as many as the rank has that receives most at it.
+    """One direction of the edges of a rank. own, remote: edges; received, sent: rows; most: those of the rank that
+    receives, or sends, most.
     """
 
     own: int
@@ -85,13 +85,12 @@ def make_copy(
     def adjacency(of: Direction) -> Adjacency:
         edges = _edges(of, n, size, share, spec, draw)
         _let_want(comm, of, size.outer)
-        kinds = (edges, LocalOrder(), comm, cap, self_loops, spec.dtype, keep_edges, spec.edge_types)
+        kinds = (edges, LocalOrder(), comm, _cap(of, cap), self_loops, spec.dtype, keep_edges, spec.edge_types)
         return build_adjacency(*kinds)
 
     inward = adjacency(size.inward)
     outward = inward if size.outward is None else adjacency(size.outward)
     comm.wanted.clear()
-    comm.most.clear()
     features: torch.Tensor | SparseRows
     if spec.sparse_input:
         indptr = np.round(np.arange(n + 1) * size.entries).astype(np.int64)
@@ -115,6 +114,12 @@ def make_copy(
         node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
         compact=None if isinstance(features, SparseRows) else agree_on_compact(features, inward.plan, comm),
     )
+
+
+def _cap(of: Direction, cap: int) -> int:
+    """Rows of a round that make as many rounds of this rank's rows as that with most has of `cap` rows."""
+    rounds = max(1, -(-of.most // cap))
+    return max(1, -(-max(of.received, of.sent) // rounds))
 
 
 def _edges(
@@ -164,4 +169,3 @@ def _let_want(comm: GhostCommunicator, of: Direction, outer: int) -> None:
     if comm.size > 1:
         rows = np.sort(np.arange(of.sent) % max(1, outer)) if of.sent > outer else np.arange(of.sent)
         comm.wanted[1] = torch.from_numpy(rows.astype(np.int32))
-        comm.most[1] = of.most

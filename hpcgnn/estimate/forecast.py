@@ -199,7 +199,7 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
         return round(float(of(values)))
 
     def direction(own: np.ndarray, remote: np.ndarray, halo: HaloCounts) -> Direction:
-        return Direction(pick(own), pick(remote), pick(halo.received), pick(halo.sent), int(halo.most.sum()))
+        return Direction(pick(own), pick(remote), pick(halo.received), pick(halo.sent), halo.largest)
 
     inward = direction(shares.own, shares.remote, shares.inward)
     outward = direction(shares.own_out, shares.remote_out, shares.outward) if shares.directed else None

@@ -19,13 +19,12 @@ class GhostCommunicator(Communicator):
     """Rank 0 of `size`. Not collective, since there are no others.
 
     wanted: {rank: int32 tensor}, the own rows that others ask for when a halo plan is made, where that is not as many
-    as this one asks for; most: {ring offset: rows}, the most that any rank receives, where this one receives fewer.
+    as this one asks for.
     """
 
     def __init__(self, size: int) -> None:
         self.rank, self.size, self.ledger, self.pulse = 0, size, Ledger(), Pulse()
         self.wanted: dict[int, torch.Tensor] = {}
-        self.most: dict[int, int] = {}
         self._told: set[int] = set()  # who has said how many rows it wants, and not yet which
         self._columns = 1  # own nodes that have a number
 
@@ -63,9 +62,6 @@ class GhostCommunicator(Communicator):
                 tensor[there] = torch.arange(int(there.sum()), dtype=torch.int32)
 
     def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
-        if kind == "plan" and op == "max" and tensor.shape == (self.size - 1,):  # of the rows at each ring offset
-            for offset, rows in self.most.items():
-                tensor[offset - 1] = max(rows, int(tensor[offset - 1]))
         if tensor.numel():
             tensor.copy_(torch.empty_like(tensor).copy_(tensor))  # what a transport takes for it
             self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hpcgnn.exchange.rounds import Segment, rounds
+from hpcgnn.exchange.rounds import Rounds, Sides, cut, segments
 from hpcgnn.graph.load import read_indptr
 from hpcgnn.graphfile.ranges import edge_rows
 from hpcgnn.graphfile.schema import SPLITS
@@ -61,14 +61,27 @@ class HaloCounts:
         np.maximum.at(found, self.offset, self.rows)
         return found[1:]
 
+    @cached_property
+    def largest(self) -> int:
+        """The most rows that any rank receives, or sends."""
+        return int(max(self.received.max(initial=0), self.sent.max(initial=0)))
+
     def scaled(self, factor: float) -> "HaloCounts":
         """So much of each."""
         rows = np.rint(self.rows * factor).astype(np.int64)
         return HaloCounts(self.ranks, self.receiver[rows > 0], self.offset[rows > 0], rows[rows > 0])
 
-    def rounds(self, cap: int) -> list[tuple[Segment, ...]]:
+    def rounds(self, cap: int) -> Rounds:
         """The rounds that the ranks agree on for buffers of `cap` rows."""
-        return rounds(self.most.tolist(), cap)
+        stops = cut(self.sides.furthest, self.largest, cap, self.ranks)
+        return Rounds(segments(stops, self.most.tolist()), self.sides.sizes(stops).tolist())
+
+    @cached_property
+    def sides(self) -> Sides:
+        """What each rank receives, and what each sends."""
+        sender = (self.receiver - self.offset) % self.ranks
+        side = np.concatenate([self.receiver, self.ranks + sender])
+        return Sides(side, np.tile(self.offset, 2), np.tile(self.rows, 2), 2 * self.ranks, self.ranks)
 
 
 @dataclass(frozen=True)

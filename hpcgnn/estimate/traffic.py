@@ -12,12 +12,9 @@ import numpy as np
 from hpcgnn.estimate.shares import HaloCounts
 from hpcgnn.estimate.trial import ROUNDS, Place
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.rounds import Segment, coalesce, longest, merge
+from hpcgnn.exchange.rounds import Rounds, Segment, coalesce, merge
 from hpcgnn.exchange.stream import Use, row_sizes
 from hpcgnn.exchange.wire import Form
-
-#: What is exchanged together.
-Round = tuple[Segment, ...]
 
 
 @dataclass
@@ -55,19 +52,20 @@ def halo_traffic(
     return found
 
 
-def halo_rounds(place: Place, halos: Mapping[Place, HaloCounts], row_bytes: int, limit: int) -> list[Round]:
+def halo_rounds(place: Place, halos: Mapping[Place, HaloCounts], row_bytes: int, limit: int) -> Rounds:
     """The rounds that the ranks agree on. Arguments as of `halo_traffic`."""
     cap = max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
     if place[0] is not None:  # a share's rounds are at most as long as the longest of the whole halo
-        cap = max(1, longest(halos[None, place[1]].rounds(cap)))
+        cap = max(1, halos[None, place[1]].rounds(cap).longest)
     return halos[place].rounds(cap)
 
 
-def cut_turns(rounds: Sequence[Round], use: Use, limit: int) -> list[list[Segment]]:
+def cut_turns(rounds: Rounds, use: Use, limit: int) -> list[list[Segment]]:
     """What travels in each turn of a stream, as Stream cuts it."""
     back = use.back or Form(0, 0, use.rows.dtype, use.rows.dtype)
-    cap = HaloBuffers(limit).cap(*row_sizes(use.rows, back), longest(rounds))
-    return [merge(each for index in group for each in rounds[index]) for group in coalesce(rounds, cap)]
+    cap = HaloBuffers(limit).cap(*row_sizes(use.rows, back), rounds.longest)
+    groups = coalesce(rounds.sizes, cap)
+    return [merge(each for index in group for each in rounds.segments[index]) for group in groups]
 
 
 def _messages(halo: HaloCounts, segments: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:

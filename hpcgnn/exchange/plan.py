@@ -15,7 +15,7 @@ import torch
 
 from hpcgnn.comm import Communicator, Message
 from hpcgnn.exchange.grouping import count_keys, grouped
-from hpcgnn.exchange.rounds import Segment, longest, rounds
+from hpcgnn.exchange.rounds import Rounds, Segment, Sides, cut, segments
 
 _MOST_INT32 = 2**31 - 1
 
@@ -27,8 +27,8 @@ class HaloPlan:
     rank, size: of this rank. receive_counts, send_counts: int64 (P - 1,), rows received from rank - k, own rows sent to
     rank + k. send_rows: int32 (num_boundary,), the latter rows, offset after offset: one tensor, for a tensor for each
     of thousands of peers takes more than the few rows in it.
-    rounds: the agreed list of rounds (see rounds.py). starts: int64 (rounds + 1,), this rank's halo position at each
-    round.
+    rounds: the agreed rounds (see rounds.py), the segments of each; sizes: the rows of each on the rank that has most.
+    starts: int64 (rounds + 1,), this rank's halo position at each round.
     """
 
     rank: int
@@ -37,6 +37,7 @@ class HaloPlan:
     send_counts: np.ndarray
     send_rows: torch.Tensor
     rounds: list[tuple[Segment, ...]]
+    sizes: list[int]
     starts: np.ndarray
 
     @property
@@ -60,8 +61,8 @@ class HaloPlan:
 
     @property
     def longest_round(self) -> int:
-        """Rows of the longest round, on the rank that receives most in it."""
-        return longest(self.rounds)
+        """Rows of the longest round, on the rank that receives or sends most in it."""
+        return max(self.sizes, default=0)
 
     def num_received(self, segments: Iterable[Segment]) -> int:
         """How many rows of these segments this rank receives."""
@@ -131,20 +132,40 @@ def build_halo_plan(
     del ids
     receive_counts = receive_counts[1:]
 
-    max_rows = torch.from_numpy(receive_counts.copy())
-    comm.allreduce_(max_rows, "plan", "max")
-    agreed = rounds(max_rows.tolist(), cap)
-
     send_rows, send_counts = _tell(comm, torch.from_numpy(np.concatenate(wanted)), receive_counts)
     assert len(send_rows) == 0 or 0 <= int(send_rows.min()) <= int(send_rows.max()) < num_owned, (
         "a rank asked for rows that are not owned here: the ranks read different maps"
     )
 
     send_rows = torch.from_numpy(order.of(send_rows.numpy()))
-    starts = np.zeros(len(agreed) + 1, np.int64)
-    plan = HaloPlan(rank, size, receive_counts, send_counts, send_rows, agreed, starts)
-    np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in agreed], out=starts[1:])
+    agreed = _agree(receive_counts, send_counts, cap, comm)
+    starts = np.zeros(len(agreed.sizes) + 1, np.int64)
+    plan = HaloPlan(rank, size, receive_counts, send_counts, send_rows, *agreed, starts)
+    np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in agreed.segments], out=starts[1:])
     return plan, position
+
+
+def _agree(receive_counts: np.ndarray, send_counts: np.ndarray, cap: int, comm: Communicator) -> Rounds:
+    """The rounds of all ranks for these counts of this one, of at most `cap` rows. Collective."""
+    max_rows = torch.from_numpy(receive_counts.copy())
+    comm.allreduce_(max_rows, "plan", "max")
+    most = torch.tensor([max(receive_counts.sum(), send_counts.sum())])
+    comm.allreduce_(most, "plan", "max")
+    offsets = [np.flatnonzero(counts) for counts in (receive_counts, send_counts)]
+    mine = Sides(
+        np.repeat(np.arange(2), [len(each) for each in offsets]),
+        1 + np.concatenate(offsets),
+        np.concatenate([receive_counts[offsets[0]], send_counts[offsets[1]]]),
+        2,
+        comm.size,
+    )
+
+    def furthest(place: int, cap: int) -> int:
+        return int(comm.allreduce_(torch.tensor([mine.furthest(place, cap)]), "plan", "min"))
+
+    stops = cut(furthest, int(most), cap, comm.size)
+    sizes = comm.allreduce_(torch.from_numpy(mine.sizes(stops)), "plan", "max")
+    return Rounds(segments(stops, max_rows.tolist()), sizes.tolist())
 
 
 def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torch.Tensor:

@@ -1,20 +1,29 @@
 """Who sends how much to whom in which round: plain arithmetic, the same on every rank, tested without MPI.
 
 Halo rows are ordered by *ring offset* k = 1 .. P-1: at offset k a rank receives from rank - k and sends to rank + k
-(modulo P). With at most `max_rows[k-1]` rows at offset k on any rank, and a cap of 5 rows, the rows of all offsets, one
-after another, are cut into as few equal rounds as that allows:
+(modulo P). The rows of all offsets, one after another, are cut at the same places on all ranks, so that in a round no
+rank receives or sends more rows than the cap. A place is (offset, row): where a rank has fewer rows at this offset, all
+that it has come before. With a cap of 5 rows, of three ranks that receive
 
-    offset      1                    2        3        4
-    max_rows    12                   2        3        1
-    rounds   [1:0-5]  [1:5-10]  [1:10-12, 2:0-2, 3:0-1]  [3:1-3, 4:0-1]
+    offset          1        2
+    by rank 0       4        2
+    by rank 1       1        3
+    by rank 2       5        1
+    rounds   [1:0-4] [1:4-5, 2:0-3]
 
-So one knob spans everything from the one-shot exchange (a large cap: one round) over SAR (about as much as one peer
-has) to pieces of a peer. A rank with fewer rows than the maximum simply sends shorter or no messages in a round. No
-rank receives or sends more than a round's rows at a time, since in a round all ranks are at the same offsets.
+rank 1 has all its rows of offset 1 in the first round. Cutting the sum of the most rows of each offset instead would
+make more rounds the more ranks there are, since at each offset another rank has most. So one knob spans everything from
+the one-shot exchange (a large cap: one round) over SAR (about as much as one peer has) to pieces of a peer.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
+
+import numpy as np
+
+# A place as one number: so many times the offset, and the row.
+_OFFSET = 1 << 40
+_TRIES = 3  # to make rounds as long as each other
 
 
 class Segment(NamedTuple):
@@ -25,49 +34,119 @@ class Segment(NamedTuple):
     stop: int
 
 
-def rounds(max_rows: Sequence[int], cap: int) -> list[tuple[Segment, ...]]:
-    """Cut the halo into rounds of at most `cap` rows.
+class Rounds(NamedTuple):
+    """segments: of each round, in ring order; sizes: rows of each on the rank that receives or sends most in it."""
 
-    max_rows: for each ring offset 1, 2, …, the largest number of halo rows of any rank. cap: rows, at least 1.
-    Returns a list of rounds, each a tuple of segments in ring order: the fewest possible, each of as many rows (the
-    last one maybe fewer), since every round costs a pass over the rows that it adds to. Offsets without rows on any
-    rank do not appear.
+    segments: list[tuple[Segment, ...]]
+    sizes: list[int]
+
+    @property
+    def longest(self) -> int:
+        """Rows of the longest round."""
+        return max(self.sizes, default=0)
+
+
+class Sides:
+    """The rows of some sides, a side being what one rank receives, or what one sends, by ring offset.
+
+    side, offset, rows: int64 (m,) each, 0 <= side < number, of all that have rows, each pair once; size: P.
+    """
+
+    def __init__(self, side: np.ndarray, offset: np.ndarray, rows: np.ndarray, number: int, size: int) -> None:
+        self._end = size * _OFFSET
+        # A last one for who would look further: it has no side.
+        self._key = np.append(side * (size + 1) + offset, number * (size + 1))
+        order = np.argsort(self._key, kind="stable")
+        self._key = self._key[order]
+        self._offset, self._rows = np.append(offset, 0)[order], np.append(rows, 0)[order]
+        self._before = np.cumsum(self._rows) - self._rows
+        self._first_key = np.arange(number) * (size + 1)
+        edges = np.searchsorted(self._key, np.append(self._first_key, number * (size + 1)))
+        self._starts, self._all = self._before[edges[:-1]], self._before[edges[1:]]
+
+    def taken(self, place: int) -> np.ndarray:
+        """int64 (number,): the rows of each side before a place."""
+        offset, row = divmod(place, _OFFSET)
+        wanted = self._first_key + offset
+        at = np.searchsorted(self._key, wanted)
+        here = np.where(self._key[at] == wanted, np.minimum(self._rows[at], row), 0)
+        return self._before[at] + here - self._starts
+
+    def furthest(self, place: int, cap: int) -> int:
+        """The last place up to which no side has more than `cap` rows from `place` on."""
+        target = self._starts + self.taken(place) + cap
+        left = target < self._all
+        if not left.any():
+            return self._end
+        target = target[left]
+        at = np.searchsorted(self._before, target, side="right") - 1  # the last that begins before it, and has rows
+        return int((self._offset[at] * _OFFSET + target - self._before[at]).min())
+
+    def sizes(self, stops: Sequence[int]) -> np.ndarray:
+        """int64: of the rounds that end at these places, the rows of the side that has most."""
+        taken = [np.zeros_like(self._starts), *(self.taken(stop) for stop in stops)]
+        return np.array([(after - before).max(initial=0) for before, after in zip(taken, taken[1:])], np.int64)
+
+
+def cut(furthest: Callable[[int, int], int], most: int, cap: int, size: int) -> list[int]:
+    """The places where the rounds end: the fewest rounds of at most `cap` rows, since every round costs a pass over the
+    rows that it adds to, and these about as long as each other.
+
+    furthest: that of all Sides together, so collective where each rank knows its own. most: rows of the side that has
+    most in all; cap: rows, at least 1; size: P.
     """
     if cap < 1:
         raise ValueError(f"expected a cap of at least one row, got {cap}")
-    total = sum(max_rows)
-    length = -(-total // -(-total // cap)) if total else cap
-    result: list[list[Segment]] = []
-    free = 0
-    for offset, rows in enumerate(max_rows, start=1):
-        start = 0
-        while start < rows:
-            if free == 0:
-                result.append([])
-                free = length
-            stop = min(rows, start + free)
-            result[-1].append(Segment(offset, start, stop))
-            free -= stop - start
-            start = stop
-    return [tuple(round_) for round_ in result]
+    if most == 0:
+        return []
+
+    def stops(cap: int) -> list[int]:
+        found = [_OFFSET]
+        while found[-1] < size * _OFFSET:
+            found.append(furthest(found[-1], cap))
+        return found[1:]
+
+    found, high = stops(cap), cap
+    least = -(-most // len(found))
+    for attempt in range(_TRIES if len(found) > 1 else 0):
+        middle = least if attempt == 0 else (least + high) // 2
+        if middle >= high:
+            break
+        tried = stops(middle)
+        if len(tried) == len(found):
+            found, high = tried, middle
+        else:
+            least = middle + 1
+    return found
 
 
-def longest(rounds: Iterable[tuple[Segment, ...]]) -> int:
-    """Rows of the longest of these rounds, on the rank that receives most in it."""
-    return max((sum(segment.stop - segment.start for segment in round_) for round_ in rounds), default=0)
+def segments(stops: Sequence[int], max_rows: Sequence[int]) -> list[tuple[Segment, ...]]:
+    """The segments of rounds that end at these places. max_rows: for each ring offset 1, 2, …, the most rows of any
+    rank; offsets without any do not appear.
+    """
+    found, start = [], _OFFSET
+    for stop in stops:
+        (first, begin), (last, end) = divmod(start, _OFFSET), divmod(stop, _OFFSET)
+        parts = []
+        for offset in range(first, min(last, len(max_rows)) + 1):
+            rows = (begin if offset == first else 0), (end if offset == last else max_rows[offset - 1])
+            if rows[1] > rows[0]:
+                parts.append(Segment(offset, *rows))
+        found.append(tuple(parts))
+        start = stop
+    return found
 
 
-def coalesce(fine: Sequence[tuple[Segment, ...]], cap: int) -> list[list[int]]:
+def coalesce(sizes: Sequence[int], cap: int) -> list[list[int]]:
     """Group consecutive rounds for rows that are narrower than those the rounds were cut for.
 
-    fine: list of rounds. cap: rows, at least as many as any of them has.
+    sizes: of the rounds. cap: rows, at least as many as any of them has.
     Returns a list of lists of round indices; each group has at most `cap` rows.
     """
     groups: list[list[int]] = []
     free = 0
-    for index, round_ in enumerate(fine):
-        rows = sum(segment.stop - segment.start for segment in round_)
-        if rows > free:
+    for index, rows in enumerate(sizes):
+        if rows > free or not groups:
             groups.append([])
             free = cap
         groups[-1].append(index)

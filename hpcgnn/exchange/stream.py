@@ -165,7 +165,7 @@ class Stream(Generic[EdgesT]):
     def _turns(self, cap: int) -> list[Turn]:
         """The Turns for buffers of `cap` rows."""
         if cap not in self._turns_by_cap:
-            groups = coalesce(self.plan.rounds, cap)
+            groups = coalesce(self.plan.sizes, cap)
             self._turns_by_cap[cap] = [
                 Turn(number, merge(segment for index in group for segment in self.plan.rounds[index]), group, self.plan)
                 for number, group in enumerate(groups)

@@ -82,6 +82,7 @@ def sample_plan(
         send_counts,
         plan.send_rows[keep_out],
         plan.rounds,
+        plan.sizes,
         np.zeros(len(plan.rounds) + 1, np.int64),
         receive_at,
         send_at,

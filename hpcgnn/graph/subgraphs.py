@@ -18,7 +18,7 @@ from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph
 from hpcgnn.graph.sums import weight_sums
 
 _NONE = np.zeros(0, np.int64)
-_NO_HALO = HaloPlan(0, 1, _NONE, _NONE, torch.zeros(0, dtype=torch.int32), [], np.zeros(1, np.int64))
+_NO_HALO = HaloPlan(0, 1, _NONE, _NONE, torch.zeros(0, dtype=torch.int32), [], [], np.zeros(1, np.int64))
 
 
 def with_halo(local: LocalGraph, comm: Communicator) -> LocalGraph:

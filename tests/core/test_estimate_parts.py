@@ -16,7 +16,7 @@ from hpcgnn.estimate.operations import Operation, of_kernel, of_torch
 from hpcgnn.estimate.shares import HaloCounts
 from hpcgnn.estimate.traffic import halo_traffic
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.rounds import coalesce, merge, rounds
+from hpcgnn.exchange.rounds import coalesce, merge
 from hpcgnn.exchange.stream import Use
 from hpcgnn.exchange.wire import Form
 
@@ -158,7 +158,8 @@ def test_counted_halos(drawn, cap):
     assert halo.peers.tolist() == [sum(n > 0 for r, _, n in pairs if r == rank) for rank in range(ranks)]
     assert halo.takers.tolist() == [sum(n > 0 for _, s, n in pairs if s == rank) for rank in range(ranks)]
     assert halo.most.tolist() == received.max(0, initial=0).tolist()
-    assert halo.rounds(cap) == rounds(received.max(0, initial=0).tolist(), cap)
+    assert halo.largest == max(halo.received.max(), halo.sent.max())
+    assert max(halo.rounds(cap).sizes, default=1) <= cap
     half = halo.scaled(0.5)
     assert half.received.sum() == np.rint(received * 0.5).sum() and (half.rows > 0).all()
 
@@ -175,12 +176,11 @@ def test_traffic_is_that_of_every_message(drawn, form, back, rows):
     ranks, limit = len(received), 4 * row_bytes * (1 + rows)
     found = halo_traffic({(None, "inward"): {Use("k", form, back): 3}}, {(None, "inward"): halo}, row_bytes, limit)["k"]
     cut = halo.rounds(HaloBuffers(limit).cap(row_bytes))
-    longest = max((sum(s.stop - s.start for s in round_) for round_ in cut), default=0)
     returned = (back.message_bytes(1), back.width * 4 if back.narrow else 0, back.widened_bytes) if back else (0, 0, 0)
     cap = HaloBuffers(limit).cap(
-        form.message_bytes(1), returned[0], returned[1], max(form.widened_bytes, returned[2]), longest
+        form.message_bytes(1), returned[0], returned[1], max(form.widened_bytes, returned[2]), cut.longest
     )
-    turns = [merge(s for index in group for s in cut[index]) for group in coalesce(cut, cap)]
+    turns = [merge(s for index in group for s in cut.segments[index]) for group in coalesce(cut.sizes, cap)]
     size, messages = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
     for turn in turns:
         for segment in turn:

@@ -99,4 +99,5 @@ def test_messages_by_hand():
     assert oracle.messages(rows, 10, 10) == [1, 0, 1]
     assert oracle.messages(rows, 2, 2) == [2, 0, 1]
     assert oracle.messages(rows, 3, 3) == [2, 0, 1], "two rounds of two rows, not one of three and one of one"
+    assert oracle.messages(rows, 10, 10, back=True) == [0, 2, 0]
     assert oracle.messages(rows, 2, 3) == [2, 0, 1] and oracle.messages(rows, 2, 4) == [1, 0, 1]

@@ -51,7 +51,7 @@ def test_shares_are_those_of_the_ranks(comm, session_path, name, map_name):
         assert sent_to(halo, rank).tolist() == plan.send_counts.tolist()
         assert (halo.received[rank], halo.sent[rank]) == (plan.num_halo, plan.num_boundary)
         assert halo.peers[rank] == np.count_nonzero(plan.receive_counts)
-        assert halo.rounds(1 << 20) == plan.rounds
+        assert halo.rounds(1 << 20) == (plan.rounds, plan.sizes)
     owner = where.owner(map_name)
     with_loop = np.unique(graph.dst[graph.dst == graph.src])
     assert shares.loops.tolist() == np.bincount(owner[with_loop], minlength=comm.size).tolist()
@@ -67,5 +67,5 @@ def test_rounds_are_those_that_the_ranks_agree_on(comm, session_path, cap):
     local = graphs.load(path, where.maps["dealt"], comm, cap=cap)
     with GraphFile(path) as file:
         shares = Counter(file, where.maps["dealt"], comm.size).shares()
-    assert shares.inward.rounds(cap) == local.inward.plan.rounds
-    assert shares.outward.rounds(cap) == local.outward.plan.rounds
+    for halo, adjacency in ((shares.inward, local.inward), (shares.outward, local.outward)):
+        assert halo.rounds(cap) == (adjacency.plan.rounds, adjacency.plan.sizes)

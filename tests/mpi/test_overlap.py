@@ -63,7 +63,7 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
     noting, adjacency = Noting(comm), local.inward
     buffers = HaloBuffers(3 * ROWS * WIDTH * 4)
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, noting)
-    plan, turns = adjacency.plan, coalesce(adjacency.plan.rounds, ROWS)
+    plan, turns = adjacency.plan, coalesce(adjacency.plan.sizes, ROWS)
     turn_of = {id(adjacency.halo[index]): turn for turn, group in enumerate(turns) for index in group}
     received = {turn for turn, group in enumerate(turns) if any(plan.num_received(plan.rounds[i]) for i in group)}
     own = []

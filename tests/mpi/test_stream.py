@@ -58,10 +58,8 @@ class Case:
         return oracle.messages(self._halo_rows(turned), self.fine_rows, cap)[self.comm.rank]
 
     def returned_messages(self, cap):
-        """How many it sends back: one for each that came. As if what a rank needs of another were the reverse."""
-        rows, size = self._halo_rows(False), self.comm.size
-        reverse = [[rows[(p - k) % size][k - 1] for k in range(1, size)] for p in range(size)]
-        return oracle.messages(reverse, self.fine_rows, cap)[self.comm.rank]
+        """How many it sends back: one for each that came."""
+        return oracle.messages(self._halo_rows(False), self.fine_rows, cap, back=True)[self.comm.rank]
 
     def _halo_rows(self, turned):
         src, dst = (self.graph.dst, self.graph.src) if turned else (self.graph.src, self.graph.dst)

@@ -89,7 +89,7 @@ def test_the_largest_star_fits_any_buffer(comm, shared_path):
     for halo_buffer in (3 * 16, 3 * 16 * 13 + 3, 1 << 20):
         local = graphs.load(shared_path / "g.h5", where.maps["dealt"], comm, cap=HaloBuffers(halo_buffer).cap(16))
         _, buffers = aggregate_once(comm, local, halo_buffer, 2)
-        largest = max([sum(s.stop - s.start for s in r) for r in local.inward.plan.rounds], default=0)
+        largest = local.inward.plan.longest_round
         assert buffers.nbytes <= min(
             halo_buffer,
             16 * max(3 * largest, 2 * local.inward.plan.num_halo + local.inward.plan.num_boundary),

@@ -13,6 +13,8 @@ import torch
 from hpcgnn.comm import Communicator, Finished
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.pulse import Pulse
+from hpcgnn.estimate.shares import HaloCounts
+from hpcgnn.exchange.rounds import cut
 from hpcgnn.graph.load import read_edges
 from hpcgnn.graph.local import build_adjacency
 from hpcgnn.placement.order import find_ends, interior_last
@@ -26,51 +28,54 @@ class Heard(Exception):
 class Others(Communicator):
     """All other ranks, as far as halo plans need them: the same collectives in the same order for every rank.
 
-    `begin(rank)` comes before a rank's calls. At first it listens, and ends the making of a plan by Heard; after
-    `answer` it says what was said. Rows that are streamed are counted and not sent.
+    `begin(rank)` comes before the calls of a rank, `direction` before each plan. At first it listens, and ends
+    the making of a plan by Heard; after `answer` it says what all ranks together say. Rows that are streamed are
+    counted and not sent.
     """
 
     def __init__(self, size):
         self.rank, self.size, self.ledger, self.pulse = 0, size, Ledger(), Pulse()
-        self._listening, self._call = True, {}
-        self._reduced, self._numbers, self._rows = [], [], []
+        self._wanted, self._rows, self._answers = [{}, {}], [{}, {}], []
 
     def begin(self, rank):
         """Be all but this one from now on."""
-        self.rank, self._call = rank, {"allreduce": 0, "alltoall": 0, "exchange": 0}
+        self.rank = rank
 
-    def answer(self):
-        """All have been heard."""
-        self._listening = False
-        self._numbers = [_by_receiver(said, self.size) for said in self._numbers]
+    def direction(self, index):
+        """The next plan is that of this direction of the edges."""
+        self._direction = index
+        self._left = {verb: list(said) for verb, said in self._answers[index].items()} if self._answers else {}
 
-    def _next(self, verb, calls, empty):
-        """What is known of this call of the verb."""
-        index = self._call[verb]
-        self._call[verb] += 1
-        if index == len(calls):
-            assert self._listening, "a collective that no rank was heard to call"
-            calls.append(empty())
-        return calls[index]
+    def answer(self, cap):
+        """All have been heard. cap: rows of a round."""
+        self._answers = [self._agreed(wanted, cap) for wanted in self._wanted if wanted]
+        self._wanted = [_by_owner(wanted, self.size) for wanted in self._wanted if wanted]
+
+    def _agreed(self, wanted, cap):
+        """What the reductions of a plan give, by operation: the first ones, and then the places where rounds end."""
+        receiver = np.concatenate([np.full(len(owners), rank) for rank, (owners, _) in wanted.items()])
+        owner, rows = (np.concatenate(part).astype(np.int64) for part in zip(*wanted.values()))
+        halo = HaloCounts(self.size, receiver, (receiver - owner) % self.size, rows)
+        places, sides = [], halo.sides
+
+        def furthest(place, rows):
+            places.append(sides.furthest(place, rows))
+            return places[-1]
+
+        stops = cut(furthest, halo.largest, cap, self.size)
+        return {"max": [halo.most, halo.largest, sides.sizes(stops)], "min": places}
 
     def allreduce_(self, tensor, kind, op="sum"):
-        assert op == "max", "no plan needs another"
-        known = self._next("allreduce", self._reduced, lambda: {"value": tensor.clone()})
-        if self._listening:
-            known["value"] = torch.maximum(known["value"], tensor)
-        else:
-            tensor.copy_(known["value"])
-        return tensor
+        return tensor.copy_(torch.as_tensor(self._left[op].pop(0)))
 
     def alltoall(self, numbers, kind):
-        said = self._next("alltoall", self._numbers, dict)
-        if self._listening:
-            there = numbers.nonzero()[:, 0]
-            said[self.rank] = there.numpy().astype(np.int32), numbers[there].numpy()
-            return torch.zeros_like(numbers)
         result = torch.zeros_like(numbers)
-        senders, counts = said[self.rank]
-        result[torch.from_numpy(senders).long()] = torch.from_numpy(counts)
+        if self._answers:
+            askers, counts = self._wanted[self._direction][self.rank]
+            result[torch.from_numpy(askers).long()] = torch.from_numpy(counts)
+        else:
+            there = numbers.nonzero()[:, 0]
+            self._wanted[self._direction][self.rank] = there.numpy().astype(np.int32), numbers[there].numpy()
         return result
 
     def exchange(self, outgoing, incoming, kind):
@@ -78,8 +83,8 @@ class Others(Communicator):
             sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
             self.ledger.add(kind, messages=len(outgoing), bytes_sent=sent, bytes_received=received)
             return Finished()
-        said = self._next("exchange", self._rows, dict)
-        if self._listening:
+        said = self._rows[self._direction]
+        if not self._answers:
             for rank, rows in outgoing:
                 said[self.rank, rank] = rows.numpy().copy()
             raise Heard
@@ -88,13 +93,13 @@ class Others(Communicator):
         return Finished()
 
 
-def _by_receiver(said, size):
-    """[(senders, numbers)] by receiver, from {sender: (receivers, numbers)}."""
-    senders = np.concatenate([np.full(len(to), sender, np.int32) for sender, (to, _) in said.items()])
-    receivers, numbers = (np.concatenate(part) for part in zip(*said.values()))
-    order = np.argsort(receivers, kind="stable")
-    ends = np.cumsum(np.bincount(receivers, minlength=size))[:-1]
-    return list(zip(np.split(senders[order], ends), np.split(numbers[order], ends)))
+def _by_owner(wanted, size):
+    """[(askers, numbers)] by owner, from {asker: (owners, numbers)}."""
+    askers = np.concatenate([np.full(len(owners), asker, np.int32) for asker, (owners, _) in wanted.items()])
+    owners, numbers = (np.concatenate(part) for part in zip(*wanted.values()))
+    order = np.argsort(owners, kind="stable")
+    ends = np.cumsum(np.bincount(owners, minlength=size))[:-1]
+    return list(zip(np.split(askers[order], ends), np.split(numbers[order], ends)))
 
 
 class Rehearsal:
@@ -111,7 +116,7 @@ class Rehearsal:
         self.ownership = Ownership(offsets, cluster_to_rank, ranks)
         for rank in range(ranks):
             self._make(rank)
-        self.comm.answer()
+        self.comm.answer(cap)
 
     def make(self, rank):
         """(Adjacency of the in-edges, processor seconds that making the adjacencies took) of a rank."""
@@ -124,7 +129,8 @@ class Rehearsal:
         directions = [find_ends(read_edges(self._file, suffix, ranges, False), self.ownership) for suffix in suffixes]
         self.comm.begin(rank)
         start, order, made = time.thread_time(), interior_last(directions, rank), []
-        for edges in directions:
+        for index, edges in enumerate(directions):
+            self.comm.direction(index)
             with contextlib.suppress(Heard):
                 made.append(build_adjacency(edges, order, self.comm, self.cap, "keep", torch.float32))
         return made, time.thread_time() - start
