@@ -129,10 +129,12 @@ def build_halo_plan(
     position = local_id if local_id.dtype == ids.dtype else np.empty_like(ids)
     for _, edges, places in grouped(offsets, len(owner), counts):
         position[edges] = ids[places]
-    del ids
+    asked_for = torch.from_numpy(np.concatenate(wanted))
+    del ids, wanted
     receive_counts = receive_counts[1:]
 
-    send_rows, send_counts = _tell(comm, torch.from_numpy(np.concatenate(wanted)), receive_counts)
+    send_rows, send_counts = _tell(comm, asked_for, receive_counts)
+    del asked_for
     assert len(send_rows) == 0 or 0 <= int(send_rows.min()) <= int(send_rows.max()) < num_owned, (
         "a rank asked for rows that are not owned here: the ranks read different maps"
     )
