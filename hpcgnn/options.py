@@ -251,6 +251,13 @@ class ScheduleConfig:
         "refuse whatever would send features of nodes to other ranks more than once in a run, and list in summary.json "
         "what left each rank",
     )
+    halo: str = option(
+        "rows",
+        "what travels between ranks where layers sum their neighbours' rows (gcn, sage with --aggregator mean, gin, "
+        "sgc; schedules sar, lazy and tma): rows of all boundary nodes; least: for each edge the row or the sum of "
+        "rows that it is in, so that the fewest rows travel that can; auto: least where that saves a twentieth",
+        choices=("auto", "rows", "least"),
+    )
     halo_dtype: str = option(
         "fp32",
         "how features and their gradients travel between ranks in training: fp32 as they are (in fp64 with "

@@ -25,6 +25,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.pruning import WORTHWHILE
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.schedules.schedule_registry import prunes
 from hpcgnn.train.account import held_bytes, make_account
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import costs_of_epoch
@@ -85,7 +86,7 @@ class Experiment:
         """With the width of rows that a toy graph shows. Rounds that last for seconds have one step here, the copy is
         none of the ranks that are lost, and nothing is learned, which could end in numbers that are not finite.
         """
-        config = config.replace(drop_ranks="", lr=LR, layer_lr="")
+        config = config.replace(drop_ranks="", lr=LR, layer_lr="", halo="rows")
         if config.schedule.average_seconds:
             config = config.replace(average_steps=1, average_seconds=0.0)
         return cls(spec, config, multi_label, toy_step(spec, config, multi_label))
@@ -153,7 +154,7 @@ class Experiment:
             if share is not None:
                 found.halo[layer, "inward"] = share.inward.plan.num_halo
                 found.halo[layer, "outward"] = share.outward.plan.num_halo
-        if trainer.schedule.prunes:
+        if prunes(self.config):
             found.prunable = getattr(trainer.model, "prunable_layers", 0)
             found.worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in trainer.model.convs]
             found.pruned = sum(share is not None for share in trainer.shares)
@@ -164,13 +165,13 @@ class _Pruning(Trainer):
     """A Trainer of which so many of the last layers compute some rows only, whatever share of all rows that is."""
 
     def __init__(self, pruned: int, *arguments: Any) -> None:
-        self._pruned = pruned
+        self._number = pruned
         super().__init__(*arguments)
 
-    def _prune(self, local: LocalGraph, spec: ModelSpec) -> None:
+    def _pruned(self, local: LocalGraph, spec: ModelSpec) -> list[LocalGraph | None]:
         for back, conv in enumerate(reversed(self.model.convs)):
-            cast(Any, conv).worthwhile = 1.0 if back < self._pruned else -1.0
-        super()._prune(local, spec)
+            cast(Any, conv).worthwhile = 1.0 if back < self._number else -1.0
+        return super()._pruned(local, spec)
 
 
 @dataclass(frozen=True)

@@ -98,8 +98,9 @@ class CompactStream(Generic[EdgesT]):
         """The halo's rows of a round, dense."""
         comm, plan, packed, incoming = self._stream.comm, self.plan, [], []
         for segment in segments:
-            if len(sent := plan.sent(segment)):
-                packed.append((plan.dest(segment.offset), *self._pack(x, scale, sent.long())))
+            first, last = plan.sent(segment)
+            if last > first:
+                packed.append((plan.dest(segment.offset), *self._pack(x, scale, plan.send_rows[first:last].long())))
             if count := plan.received(segment):
                 header = torch.empty(count * self._header_bytes(x, scale is not None), dtype=torch.uint8)
                 incoming.append((plan.source(segment.offset), count, header))

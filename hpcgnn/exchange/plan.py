@@ -15,7 +15,8 @@ import torch
 
 from hpcgnn.comm import Communicator, Message
 from hpcgnn.exchange.grouping import count_keys, grouped
-from hpcgnn.exchange.rounds import Rounds, Segment, Sides, cut, segments
+from hpcgnn.exchange.rounds import Segment, Sides, cut, segments
+from hpcgnn.exchange.sending import Sending
 
 _MOST_INT32 = 2**31 - 1
 
@@ -24,9 +25,9 @@ _MOST_INT32 = 2**31 - 1
 class HaloPlan:
     """One direction of exchange, as one rank sees it. Index k-1 of an array belongs to ring offset k.
 
-    rank, size: of this rank. receive_counts, send_counts: int64 (P - 1,), rows received from rank - k, own rows sent to
-    rank + k. send_rows: int32 (num_boundary,), the latter rows, offset after offset: one tensor, for a tensor for each
-    of thousands of peers takes more than the few rows in it.
+    rank, size: of this rank. receive_counts, send_counts: int64 (P - 1,), rows received from rank - k, rows sent to
+    rank + k. sending: the latter rows, offset after offset: in one, for tensors for each of thousands of peers take
+    more than the few rows in them.
     rounds: the agreed rounds (see rounds.py), the segments of each; sizes: the rows of each on the rank that has most.
     starts: int64 (rounds + 1,), this rank's halo position at each round.
     """
@@ -35,7 +36,7 @@ class HaloPlan:
     size: int
     receive_counts: np.ndarray
     send_counts: np.ndarray
-    send_rows: torch.Tensor
+    sending: Sending
     rounds: list[tuple[Segment, ...]]
     sizes: list[int]
     starts: np.ndarray
@@ -47,17 +48,28 @@ class HaloPlan:
     @property
     def num_boundary(self) -> int:
         """Rows sent in one pass over the whole plan (a row wanted by two ranks counts twice)."""
-        return len(self.send_rows)
+        return self.sending.count
+
+    @property
+    def send_rows(self) -> torch.Tensor:
+        """int32 (num_boundary,): the own rows that are sent, of a plan that sends rows as they are."""
+        assert self.sending.sums is None, "sums of rows are no rows"
+        return self.sending.rows
 
     @cached_property
     def _send_ends(self) -> np.ndarray:
-        """int64 (P - 1,): where the rows of each ring offset end in send_rows."""
+        """int64 (P - 1,): where the rows of each ring offset end among those that are sent."""
         return np.cumsum(self.send_counts)
 
     def rows_to(self, offset: int) -> torch.Tensor:
         """The own rows that go to the rank at this ring offset: int32 (m,)."""
+        first, end = self._sent_to(offset)
+        return self.send_rows[first:end]
+
+    def _sent_to(self, offset: int) -> tuple[int, int]:
+        """(the first, one past the last) of the rows that go to the rank at this ring offset."""
         end = int(self._send_ends[offset - 1])
-        return self.send_rows[end - int(self.send_counts[offset - 1]) : end]
+        return end - int(self.send_counts[offset - 1]), end
 
     @property
     def longest_round(self) -> int:
@@ -80,10 +92,10 @@ class HaloPlan:
         """How many rows of a segment this rank receives."""
         return _overlap(segment, int(self.receive_counts[segment.offset - 1]))
 
-    def sent(self, segment: Segment) -> torch.Tensor:
-        """The own rows of a segment that this rank sends: int32 (m,)."""
-        rows = self.rows_to(segment.offset)
-        return rows[segment.start : segment.start + _overlap(segment, len(rows))]
+    def sent(self, segment: Segment) -> tuple[int, int]:
+        """(the first, one past the last) of the rows of a segment among all that this rank sends."""
+        first, end = self._sent_to(segment.offset)
+        return first + segment.start, first + segment.start + _overlap(segment, end - first)
 
 
 def _overlap(segment: Segment, rows: int) -> int:
@@ -140,15 +152,13 @@ def build_halo_plan(
     )
 
     send_rows = torch.from_numpy(order.of(send_rows.numpy()))
-    agreed = _agree(receive_counts, send_counts, cap, comm)
-    starts = np.zeros(len(agreed.sizes) + 1, np.int64)
-    plan = HaloPlan(rank, size, receive_counts, send_counts, send_rows, *agreed, starts)
-    np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in agreed.segments], out=starts[1:])
-    return plan, position
+    return agreed_plan(receive_counts, send_counts, Sending(len(send_rows), send_rows), cap, comm), position
 
 
-def _agree(receive_counts: np.ndarray, send_counts: np.ndarray, cap: int, comm: Communicator) -> Rounds:
-    """The rounds of all ranks for these counts of this one, of at most `cap` rows. Collective."""
+def agreed_plan(
+    receive_counts: np.ndarray, send_counts: np.ndarray, sending: Sending, cap: int, comm: Communicator
+) -> HaloPlan:
+    """The HaloPlan for these counts of this rank (see there), in rounds of at most `cap` rows. Collective."""
     max_rows = torch.from_numpy(receive_counts.copy())
     comm.allreduce_(max_rows, "plan", "max")
     most = torch.tensor([max(receive_counts.sum(), send_counts.sum())])
@@ -167,7 +177,10 @@ def _agree(receive_counts: np.ndarray, send_counts: np.ndarray, cap: int, comm: 
 
     stops = cut(furthest, int(most), cap, comm.size)
     sizes = comm.allreduce_(torch.from_numpy(mine.sizes(stops)), "plan", "max")
-    return Rounds(segments(stops, max_rows.tolist()), sizes.tolist())
+    rounds, starts = segments(stops, max_rows.tolist()), np.zeros(len(stops) + 1, np.int64)
+    plan = HaloPlan(comm.rank, comm.size, receive_counts, send_counts, sending, rounds, sizes.tolist(), starts)
+    np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in rounds], out=starts[1:])
+    return plan
 
 
 def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torch.Tensor:
@@ -176,10 +189,22 @@ def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> tor
 
     values: (n_p,) own values of any dtype. Returns (num_halo,).
     """
+    return _exchanged(plan, values[plan.send_rows], comm)
+
+
+def halo_factors(plan: HaloPlan, scale: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """The factors (num_halo,) of what arrives, of own factors scale (n_p,): those of rows as they are, ones for sums.
+    Collective.
+    """
+    return _exchanged(plan, plan.sending.factors(scale), comm)
+
+
+def _exchanged(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """A number for each row that is sent, where it arrives: (num_halo,). Collective."""
     halo = torch.empty(plan.num_halo, dtype=values.dtype)
     sources, dests = _peers(plan.rank, plan.size)
     comm.exchange(
-        _messages(dests, values[plan.send_rows], plan.send_counts),
+        _messages(dests, values, plan.send_counts),
         _messages(sources, halo, plan.receive_counts),
         "plan",
     ).finish()

@@ -35,13 +35,15 @@ class Rows:
 
     x: (n_p, F), each row contiguous; without columns, nothing is sent and only what returns travels. scale: (n_p,)
     factors of the rows, or None; remote rows arrive already scaled (by sent_scale, if that is given), and then the
-    scale that is yielded is None. narrow: how many columns, from the first, may be narrowed on the way (None: all).
-    draw: key of the rounding; the same key rounds the same rows alike (None: the stream's next).
+    scale that is yielded is None. summed_scale: (n_p,) factors of rows in the sums that a plan sends, where these are
+    not those of rows that are sent as they are. narrow: how many columns, from the first, may be narrowed on the way
+    (None: all). draw: key of the rounding; the same key rounds the same rows alike (None: the stream's next).
     """
 
     x: torch.Tensor
     scale: torch.Tensor | None = None
     sent_scale: torch.Tensor | None = None
+    summed_scale: torch.Tensor | None = None
     narrow: int | None = None
     draw: int | None = None
 
@@ -104,12 +106,13 @@ class Stream(Generic[EdgesT]):
         x = rows.x
         total = None if returns is None else returns.total
         sent_scale = rows.scale if rows.sent_scale is None else rows.sent_scale
+        within = sent_scale if rows.summed_scale is None else rows.summed_scale
         form, back = self._forms(rows, returns)
         transfers = self._transfers(form, back)
         self.uses[Use(kind, form, None if returns is None else back)] += 1
         draw = self.wire.next_draw() if rows.draw is None else rows.draw
         if transfers:
-            transfers[0].begin(x, sent_scale, draw, kind)
+            transfers[0].begin(x, sent_scale, within, draw, kind)
         own, tape = self.edges.pieces(max(1, len(transfers)) if pieces else 1), self.comm.tape
         number = 0 if tape is None else tape.begin_stream()
         with _UNSEEN if tape is None else tape.span("own edges", "turn", {"kind": kind, "stream": number}):
@@ -119,7 +122,7 @@ class Stream(Generic[EdgesT]):
             with _UNSEEN if tape is None else tape.span("turn", "turn", about):
                 transfer.finish()
                 if turn + 1 < len(transfers):
-                    transfers[turn + 1].begin(x, sent_scale, draw, kind)
+                    transfers[turn + 1].begin(x, sent_scale, within, draw, kind)
                 if returns is not None:
                     transfer.open_returns()
                 yield from self._blocks(transfer)

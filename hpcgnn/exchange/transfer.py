@@ -24,18 +24,19 @@ class Turn:
     """What travels in one turn of a stream, whatever the rows are like. Made once and used by every layer and epoch.
 
     number: of the turn; segments: what travels; rounds: indices of the rounds that these make up; incoming: [(segment,
-    rows that come)]; outgoing: [(segment, rows that go)]; sent: int32, which own rows go, message after message;
-    sent_by: the same in one tensor for each message; places: [(round, start, stop)], where the rows of a round stand
-    among those that come.
+    rows that come)]; outgoing: [(segment, rows that go)]; sent: Sending, what goes, message after message; sent_by: the
+    same for each message; places: [(round, start, stop)], where the rows of a round stand among those that come.
     """
 
     def __init__(self, number: int, segments: Sequence[Segment], rounds: Sequence[int], plan: HaloPlan) -> None:
         self.number, self.plan = number, plan
         self.incoming = [(s, count) for s in segments if (count := plan.received(s))]
-        sent = [(s, rows) for s in segments if len(rows := plan.sent(s))]
-        self.outgoing = [(s, len(rows)) for s, rows in sent]
-        self.sent = torch.cat([rows for _, rows in sent]) if sent else torch.empty(0, dtype=torch.int32)
-        self.sent_by = self.sent.split([count for _, count in self.outgoing])
+        sent = [(s, *ends) for s in segments if (ends := plan.sent(s))[1] > ends[0]]
+        self.outgoing = [(s, last - first) for s, first, last in sent]
+        # Consecutive rounds send consecutive rows.
+        self.sent = plan.sending.part(*(sent[0][1], sent[-1][2]) if sent else (0, 0))
+        self.sent_by = [plan.sending.part(first, last) for _, first, last in sent]
+        assert self.sent.count == sum(count for _, count in self.outgoing), "rows are sent in their order"
         self.num_received = sum(count for _, count in self.incoming)
         starts = (plan.starts - plan.starts[rounds[0]]).tolist()
         ends = [(index, starts[index], starts[index + 1]) for index in rounds]
@@ -69,7 +70,7 @@ class Transfer:
         self._arriving = cut(lease.take_back(turn.number, turn.bytes_out(back)), turn.outgoing, back)
         # Without narrow columns the rows of all messages stand one after another.
         self._rows = None if form.narrow else arrived.view(form.dtype).view(self.num_received, form.width)
-        self._packed = None if form.narrow else packed.view(form.dtype).view(len(turn.sent), form.width)
+        self._packed = None if form.narrow else packed.view(form.dtype).view(turn.sent.count, form.width)
         size = self.num_received * back.width * back.dtype.itemsize
         memory = lease.summed(size) if back.narrow else lease.give_back(turn.number, size)
         self._back = memory.view(back.dtype).view(self.num_received, back.width)
@@ -91,21 +92,29 @@ class Transfer:
             "bytes_returned": sum(part.nbytes for _, part in self._given),
         }
 
-    def begin(self, x: torch.Tensor, scale: torch.Tensor | None, draw: int, kind: str) -> None:
-        """Pack own rows x (n_p, F), scaled by scale (n_p,), and begin to send and receive. draw: key of the
-        rounding.
+    def begin(
+        self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int, kind: str
+    ) -> None:
+        """Pack own rows x (n_p, F), scaled by scale (n_p,), in sums by within (n_p,), and begin to send and receive.
+        draw: key of the rounding.
         """
         if self.form.row_bytes:
-            self._pack(x, scale, draw)
+            self._pack(x, scale, within, draw)
         self._under_way = self.comm.exchange(self._sent, self._received, kind)
         self._under_way.progress()
 
-    def _pack(self, x: torch.Tensor, scale: torch.Tensor | None, draw: int) -> None:
-        if self._packed is None:
-            for (_, part, _), rows in zip(self._outgoing, self.turn.sent_by):
-                self.wire.encode(part, self.form, x, rows, scale, draw)
-        elif self._outgoing:
-            kernels.pack(self._packed, x, self.turn.sent, scale)
+    def _pack(self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int) -> None:
+        if self._packed is not None:
+            if self._outgoing:
+                self.turn.sent.pack(self._packed, x, scale, within)
+            return
+        for (segment, part, count), sent in zip(self._outgoing, self.turn.sent_by):
+            if sent.sums is None:
+                self.wire.encode(part, self.form, x, sent.rows, scale, draw)
+                continue
+            key = kernels.stream_key(draw, self.plan.rank, self.turn.number, segment.offset)
+            for first, rows in sent.pieces(x, scale, within):
+                self.wire.encode(part, self.form, rows, None, None, key, count, first)
 
     def finish(self) -> None:
         """Wait until `rows` are valid, and the buffer that was sent from is free."""
@@ -134,8 +143,9 @@ class Transfer:
     def finish_returns(self, total: torch.Tensor) -> None:
         """Finish both and add what came to total (n_p, R), in the fixed order of the plan."""
         self._returning.finish()
-        for (_, part, _), rows in zip(self._arriving, self.turn.sent_by):
-            add_message(total, rows, part, self.form_back, self.lease)
+        for (_, part, _), sent in zip(self._arriving, self.turn.sent_by):
+            assert sent.sums is None, "sums are sent by operators that are their own adjoint's kind"
+            add_message(total, sent.rows, part, self.form_back, self.lease)
 
 
 def _to(messages: Sequence[Cut], rank_of: Callable[[int], int]) -> list[Message]:

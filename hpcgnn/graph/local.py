@@ -36,7 +36,7 @@ class Adjacency:
     @property
     def nbytes(self) -> int:
         kept = 0 if self.edges is None else self.edges.nbytes
-        return sum(block.nbytes for block in (self.own, *self.halo)) + self.plan.send_rows.nbytes + kept
+        return sum(block.nbytes for block in (self.own, *self.halo)) + self.plan.sending.nbytes + kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,7 @@ class LocalGraph:
     (n_p, C) for multi-label. node_type: int32 (n_p,) or None.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
     compact: how dense features travel, if that is not as rows.
+    feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
     outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
     pruning.py); what such a layer does not need is None.
     """
@@ -63,6 +64,7 @@ class LocalGraph:
     multi_label: bool
     node_type: torch.Tensor | None = None
     compact: Compact | None = None
+    feature_rows: Adjacency | None = None
     outputs: torch.Tensor | None = None
 
     @property

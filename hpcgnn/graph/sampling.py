@@ -13,12 +13,13 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import Segment
+from hpcgnn.exchange.sending import Sending
 from hpcgnn.graph.blocks import Block, sampled
 
 
 @dataclass(frozen=True)
 class SampledPlan(HaloPlan):
-    """A HaloPlan of some rows of another. The counts, send_rows and starts are those of the sample; rounds are those of
+    """A HaloPlan of some rows of another. The counts, rows sent and starts are those of the sample; rounds are those of
     the other, whose positions receive_at and send_at give: for each ring offset with any an increasing int64 array.
     """
 
@@ -30,10 +31,11 @@ class SampledPlan(HaloPlan):
         first, last = _between(self.receive_at, segment)
         return last - first
 
-    def sent(self, segment: Segment) -> torch.Tensor:
-        """The own rows of a segment that this rank sends: int32 (m,)."""
+    def sent(self, segment: Segment) -> tuple[int, int]:
+        """(the first, one past the last) of the rows of a segment among all that this rank sends."""
+        begin, _ = self._sent_to(segment.offset)
         first, last = _between(self.send_at, segment)
-        return self.rows_to(segment.offset)[first:last]
+        return begin + first, begin + last
 
 
 def _between(places: dict[int, np.ndarray], segment: Segment) -> tuple[int, int]:
@@ -80,7 +82,7 @@ def sample_plan(
         plan.size,
         receive_counts,
         send_counts,
-        plan.send_rows[keep_out],
+        Sending(int(keep_out.sum()), plan.send_rows[keep_out]),
         plan.rounds,
         plan.sizes,
         np.zeros(len(plan.rounds) + 1, np.int64),

@@ -13,12 +13,14 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
+from hpcgnn.exchange.sending import Sending
 from hpcgnn.graph.blocks import joined, own_block
 from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph
 from hpcgnn.graph.sums import weight_sums
 
 _NONE = np.zeros(0, np.int64)
-_NO_HALO = HaloPlan(0, 1, _NONE, _NONE, torch.zeros(0, dtype=torch.int32), [], [], np.zeros(1, np.int64))
+_NO_ROWS = Sending(0, torch.zeros(0, dtype=torch.int32))
+_NO_HALO = HaloPlan(0, 1, _NONE, _NONE, _NO_ROWS, [], [], np.zeros(1, np.int64))
 
 
 def with_halo(local: LocalGraph, comm: Communicator) -> LocalGraph:

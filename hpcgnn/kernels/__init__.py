@@ -12,6 +12,7 @@ nothing traces them, and the dispatcher takes longer than a small gather. docs/k
 from .activation import bias_gradient, elu, elu_gradient, relu_gradient
 from .aggregation import check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
+from .cover import MOST_LEFT, MOST_RIGHT, least_cover
 from .extreme import gather_largest, gather_matching
 from .library import describe, watched
 from .loss import cross_entropy
@@ -21,6 +22,8 @@ from .projection import Elu, one_pass, project, project_backward
 from .randomness import random_words, stream_key
 
 __all__ = [
+    "MOST_LEFT",
+    "MOST_RIGHT",
     "Elu",
     "attend_backward",
     "attend_finish",
@@ -37,6 +40,7 @@ __all__ = [
     "gather_largest",
     "gather_matching",
     "kept_scale",
+    "least_cover",
     "multiply",
     "one_pass",
     "pack",

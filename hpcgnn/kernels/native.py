@@ -181,6 +181,15 @@ class Native:
         fault = self._library.hg_check_block(torch.get_num_threads(), *stored, num_rows, num_sources, byref(position))
         return BLOCK_FAULTS[fault], position.value
 
+    def least_cover(self, indptr: Tensor, indices: Tensor, num_right: int) -> tuple[int, Tensor, Tensor]:
+        num_left = indptr.numel() - 1
+        left, right = torch.empty(num_left, dtype=torch.uint8), torch.empty(num_right, dtype=torch.uint8)
+        edges = pointer(indptr), num_left, pointer(indices), num_right
+        found = self._library.hg_least_cover(*edges, pointer(left), pointer(right))
+        if found < 0:
+            raise MemoryError("least_cover: no memory for the matching")
+        return found, left, right
+
     def philox(self, counters: Tensor, key: int) -> Tensor:
         packed = torch.where(counters >= 1 << 31, counters - (1 << 32), counters).to(torch.int32).contiguous()
         words = torch.empty_like(packed)

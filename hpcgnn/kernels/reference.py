@@ -5,7 +5,7 @@ memory is bounded and not (edges, width). Arguments arrive checked. Random words
 kernels bit for bit; sums agree to rounding, because they are formed in another order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -108,6 +108,51 @@ def check_block(
     if (at := first((used < 0) | (used >= num_sources))) is not None:
         return "index_range", int(indptr[0]) + at
     return "", 0
+
+
+def least_cover(indptr: Tensor, indices: Tensor, num_right: int) -> tuple[int, Tensor, Tensor]:
+    """By one alternating search for each vertex of the left (Kuhn, 1955): for small graphs."""
+    ends, others = indptr.tolist(), indices.tolist()
+    right_of = [others[first:last] for first, last in zip(ends, ends[1:])]
+    left_of: list[list[int]] = [[] for _ in range(num_right)]
+    for u, found in enumerate(right_of):
+        for v in found:
+            left_of[v].append(u)
+    mates: dict[int, int] = {}  # of right vertices
+
+    def reached(starts: Iterable[int], edges: list[list[int]], mate: dict[int, int]) -> tuple[dict[int, int], int]:
+        """({vertex of the other side: from which it was reached}, the first of them that is free, or -1)."""
+        came_from, free, todo = dict[int, int](), -1, list(starts)
+        for u in todo:  # grows on the way
+            for v in edges[u]:
+                if v not in came_from:
+                    came_from[v] = u
+                    if v in mate:
+                        todo.append(mate[v])
+                    elif free < 0:
+                        free = v
+        return came_from, free
+
+    for start in range(len(right_of)):
+        came_from, v = reached([start], right_of, mates)
+        partner = {u: v for v, u in mates.items()}
+        while v >= 0:
+            u = mates[v] = came_from[v]
+            v = -1 if u == start else partner[u]
+    partner = {u: v for v, u in mates.items()}
+    from_left, _ = reached([u for u in range(len(right_of)) if u not in partner], right_of, mates)
+    from_right, _ = reached([v for v in range(num_right) if v not in mates], left_of, partner)
+    left, right = torch.zeros(len(right_of), dtype=torch.uint8), torch.zeros(num_right, dtype=torch.uint8)
+    for v, u in mates.items():
+        if v in from_left:
+            right[v] = 1
+        else:
+            left[u] = 1
+        if u in from_right:
+            left[u] += 2
+        else:
+            right[v] += 2
+    return len(mates), left, right
 
 
 def philox(counters: Tensor, key: int) -> Tensor:

@@ -36,7 +36,8 @@ class Entry:
     are sent in every step, or in every evaluation, rather than once in a run or as projections. uses: which of the
     options that are declared `by_model` it uses, None where that is not known; weights(spec): whether it reads the
     weights of edges, likewise. can_drop_bias: whether its layers have a method `drop_bias`. divides(spec): by which
-    sums of edge weights it divides: 'sym', 'mean' (see graph/norms.py), 'relation' or ''.
+    sums of edge weights it divides: 'sym', 'mean' (see graph/norms.py), 'relation' or ''. sums(spec): whether sums with
+    factors that do not change are all that its layers make of their neighbours' rows.
     """
 
     build: Callable[[ModelSpec], Model]
@@ -48,6 +49,7 @@ class Entry:
     weights: Callable[[ModelSpec], bool] = lambda spec: True
     can_drop_bias: bool = True
     divides: Callable[[ModelSpec], str] = lambda spec: ""
+    sums: Callable[[ModelSpec], bool] = lambda spec: False
 
 
 def _never(spec: ModelSpec) -> bool:
@@ -143,7 +145,12 @@ _ATTENTION = (*_STACK, "heads", "out_heads", "attention_dropout")
 
 MODELS = {
     "gcn": Entry(
-        _stacked(GCNConv), GCNConv.self_loops, features_again=_sends_narrower_side, uses=_LINEAR, divides=_roots
+        _stacked(GCNConv),
+        GCNConv.self_loops,
+        features_again=_sends_narrower_side,
+        uses=_LINEAR,
+        divides=_roots,
+        sums=_always,
     ),
     "sage": Entry(
         _build_sage,
@@ -153,10 +160,18 @@ MODELS = {
         uses=(*_LINEAR, "aggregator"),
         weights=lambda spec: spec.aggregator == "mean",
         divides=lambda spec: "mean" if spec.aggregator == "mean" else "",
+        sums=lambda spec: spec.aggregator == "mean",
     ),
-    "gin": Entry(_stacked(GINConv), GINConv.self_loops, features_again=_sends_narrower_side, uses=_LINEAR),
+    "gin": Entry(
+        _stacked(GINConv), GINConv.self_loops, features_again=_sends_narrower_side, uses=_LINEAR, sums=_always
+    ),
     "sgc": Entry(
-        _build_sgc, SGCConv.self_loops, features_again=_sends_narrower_side, uses=("keep_input",), divides=_roots
+        _build_sgc,
+        SGCConv.self_loops,
+        features_again=_sends_narrower_side,
+        uses=("keep_input",),
+        divides=_roots,
+        sums=_always,
     ),
     "gat": Entry(
         _build_gat,

@@ -14,7 +14,7 @@ from typing import cast
 import torch
 
 from hpcgnn.exchange.compact import CompactStream
-from hpcgnn.exchange.plan import gather_halo
+from hpcgnn.exchange.plan import halo_factors
 from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.ops.linear_operator import LinearOperator, Tiled
@@ -43,20 +43,20 @@ class Direction:
         if known not in self.halo_scales:
             # Rows are of half precision here, which the features, what a CompactStream sends, never are.
             stream = cast(Stream, self.stream)
-            self.halo_scales[known] = gather_halo(stream.plan, self.source_scale, stream.comm)
+            self.halo_scales[known] = halo_factors(stream.plan, self.source_scale, stream.comm)
         return self.halo_scales[known]
 
     def work(self, x: torch.Tensor) -> Iterator[Work]:
         """The Work (see work.py) for own rows x (n_p, F). Collective.
 
         Rows of half precision travel unscaled: scaling them before they are sent would round the rows of others once
-        more than the own, and the curve would depend on the map.
+        more than the own, and the curve would depend on the map. Sums of them are scaled, and rounded once.
         """
         if self.source_scale is None or x.dtype == sum_type(x.dtype):
             yield from work(self.stream, Rows(x, self.source_scale), self.kind, pieces=True)
             return
         own, halo = self.source_scale, self.halo_scale
-        for now in work(self.stream, Rows(x), self.kind, pieces=True):
+        for now in work(self.stream, Rows(x, summed_scale=own), self.kind, pieces=True):
             first = now.block.first_column
             yield now._replace(scale=own if first is None else halo[first : first + len(now.rows)])
 

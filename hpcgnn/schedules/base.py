@@ -22,7 +22,7 @@ from hpcgnn.options import OptimConfig
 class HaloPolicy(Protocol):
     """What is done about remote rows. n_p: own rows; m: those that are computed, all unless rows are pruned.
 
-    Where the Schedule prunes, it is a PrunableHalo.
+    Where rows are pruned (see schedule_registry.py), it is a PrunableHalo.
     """
 
     def begin_epoch(self, epoch: int) -> None:
@@ -55,7 +55,7 @@ class HaloPolicy(Protocol):
 
 
 class PrunableHalo(HaloPolicy, Protocol):
-    """A HaloPolicy of a Schedule that prunes."""
+    """A HaloPolicy of a schedule that prunes."""
 
     def restricted(self, local: LocalGraph) -> HaloPolicy:
         """The same policy for what a layer computes of the graph, a LocalGraph with `outputs`."""
@@ -159,10 +159,7 @@ class SyncPolicy(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """A halo policy and a sync policy. prunes: whether layers may compute some of their rows only (see
-    graph/pruning.py).
-    """
+    """A halo policy and a sync policy."""
 
     halo: HaloPolicy
     sync: SyncPolicy
-    prunes: bool = False

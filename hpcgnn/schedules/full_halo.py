@@ -37,7 +37,8 @@ class FullHalo(Stateless):
         constant = None
         if local.compact is not None and self._wire.type is None:
             dense = cast(torch.Tensor, local.features)  # no others are counted for that
-            constant = dense, CompactStream(self.inward, local.compact)
+            rows = self.inward if local.feature_rows is None else self._stream(local.feature_rows)
+            constant = dense, CompactStream(rows, local.compact)
         self._site = Site(local, comm, self.inward, self.outward, facts or Facts(local, comm), constant)
         self._operators: dict[Operator[Any], Any] = {}
 

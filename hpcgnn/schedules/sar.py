@@ -18,9 +18,7 @@ def build_sar(
     local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
 ) -> Schedule:
     """The full-batch schedule for a LocalGraph; exact but for --halo-dtype. config: Config; random: Randomness."""
-    # int8 rounds by draws for the rows of the whole share, as it numbers them.
-    prunes = config.schedule.prune == "auto" and config.schedule.halo_dtype != "int8"
-    return Schedule(full_halo(local, comm, buffers, config.schedule, random), AllreduceEveryStep(comm), prunes)
+    return Schedule(full_halo(local, comm, buffers, config.schedule, random), AllreduceEveryStep(comm))
 
 
 def full_halo(

@@ -1,4 +1,6 @@
-"""The schedules that `--schedule` offers: name -> build(local, comm, buffers, config, random) -> Schedule."""
+"""The schedules that `--schedule` offers: name -> build(local, comm, buffers, config, random) -> Schedule. And what of
+the graph's structure each of them can do with.
+"""
 
 from collections.abc import Callable
 
@@ -6,6 +8,8 @@ from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.base import Schedule
 from hpcgnn.schedules.bns import build_bns
@@ -22,3 +26,25 @@ SCHEDULES: dict[str, Build] = {
     "bns": build_bns,
     "stale": build_stale,
 }
+
+
+def prunes(config: Config) -> bool:
+    """Whether layers may compute some of their rows only in training (see graph/pruning.py)."""
+    options = config.schedule
+    # int8 rounds by draws for the rows of the whole share, as it numbers them.
+    return options.schedule == "sar" and options.prune == "auto" and options.halo_dtype != "int8"
+
+
+def takes_sums(config: Config, spec: ModelSpec) -> bool:
+    """Whether ranks may send sums of rows in place of rows (see graph/least.py): where all that layers do with rows of
+    others is to sum them, with factors that do not change, and the schedule keeps no rows of others.
+    """
+    options = config.schedule
+    keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
+    serves = {
+        "sar": True,
+        "tma": True,  # in exact steps and evaluations
+        "lazy": not keeps_rows,
+        "stale": options.stale_epochs == 0,
+    }
+    return serves.get(options.schedule, False) and MODELS[spec.model].sums(spec)

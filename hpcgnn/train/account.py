@@ -40,7 +40,7 @@ def make_account(
     roots = {
         "features": local.features,
         "labels, split and ids": (local.labels, local.split, local.original_id),
-        "graph structure and plan": (local.inward, local.outward, trainer.shares),
+        "graph structure and plan": (local.inward, local.outward, local.feature_rows, trainer.shares),
         "kept input aggregate": trainer.constants,
         "halo buffers": trainer.buffers,
         MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state),

@@ -159,6 +159,7 @@ def _train(
         log.warning("the kernel does not let the memory's high-water mark be reset: training_growth_bytes is unknown")
     trainer = Trainer(local, spec, config, comm, buffers, both(watch, tracer.span) if tracer else watch)
     check_splits(trainer.evaluator.counts, config, comm.rank)
+    local = trainer.local  # the one before it goes
     trim_heap()
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir)
     log.info(

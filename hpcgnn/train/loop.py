@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -10,6 +11,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import TrainingError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.least import least_rows
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.pruning import WORTHWHILE, prune
 from hpcgnn.nn.graph import Graph
@@ -17,8 +19,8 @@ from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.schedules.base import PrunableHalo, Step
-from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.schedules.base import HaloPolicy, PrunableHalo, Step
+from hpcgnn.schedules.schedule_registry import SCHEDULES, prunes, takes_sums
 from hpcgnn.train.clock import Clock, Watch, unwatched
 from hpcgnn.train.diagnosis import first_not_finite
 from hpcgnn.train.evaluate import Evaluator
@@ -32,6 +34,7 @@ class Trainer:
     """Model, optimizer and schedule over one rank's share of a graph. Made and used collectively.
 
     local: LocalGraph; spec: ModelSpec; config: Config; buffers: HaloBuffers; watch: told of the phases (see clock.py).
+    After that, `local` is the graph as it is trained on, which may send sums of rows where the given one sends rows.
     """
 
     def __init__(
@@ -45,42 +48,50 @@ class Trainer:
     ) -> None:
         self.comm, self.clock, self.buffers = comm, Clock(watch, comm.pulse, Tally(comm.ledger)), buffers
         self.random = Randomness(config.run.seed)
-        self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
         self.constants: dict[str, torch.Tensor] = {}
-        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena)
-        self.training_graph = self.graph
-        self.shares: list[LocalGraph | None] = []
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
             self.model = MODELS[spec.model].build(spec)
+            self.shares = self._pruned(local, spec) if prunes(config) else []
+            if comm.size > 1 and config.schedule.halo != "rows" and takes_sums(config, spec):
+                local = self._send_sums(local, config.schedule.halo == "least")
+            self.local = local
+            self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
         initialise(self.model, self.random)
+        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena)
+        self.training_graph = self.graph.pruned(dict(self._policies())) if self.shares else self.graph
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
         self.objective = Objective(local, comm, buffers.arena)
-        if self.schedule.prunes:
-            self._prune(local, spec)
         # The gradients of a mean over very many nodes are smaller than what fp16 can hold; those of the sum are not.
         narrow = config.schedule.halo_dtype == "fp16"
         self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
         self.evaluator = Evaluator(local, config.run.metric, comm)
 
-    def _prune(self, local: LocalGraph, spec: ModelSpec) -> None:
-        """Let every layer compute in training what the loss can see. Collective."""
+    def _pruned(self, local: LocalGraph, spec: ModelSpec) -> list[LocalGraph | None]:
+        """For every layer what it computes in training: what the loss can see; None: all. Collective."""
         prunable = getattr(self.model, "prunable_layers", 0)
         worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in self.model.convs] if prunable else []
-        self.shares = prune(local, worthwhile, prunable, spec.keeps_input, self.comm)
+        return prune(local, worthwhile, prunable, spec.keeps_input, self.comm)
+
+    def _send_sums(self, local: LocalGraph, always: bool) -> LocalGraph:
+        """The graph, and its shares, that send sums where these are fewer than rows. Collective."""
+        cap = max(1, self.buffers.cap(self.buffers.widest_row))
+        whole = least_rows(local, cap, self.comm, always)
+        for layer, share in enumerate(self.shares):
+            if share is not None and share.inward is local.inward:
+                self.shares[layer] = replace(whole, outputs=share.outputs)
+            elif share is not None:
+                self.shares[layer] = least_rows(share, cap, self.comm, always)
+        return whole
+
+    def _policies(self) -> Iterator[tuple[int, tuple[LocalGraph, HaloPolicy]]]:
+        """(layer, (its share, what is done about remote rows there)) of the layers that have a share of their own."""
         halo = cast(PrunableHalo, self.schedule.halo)  # of a schedule that prunes
-        self.training_graph = self.graph.pruned(
-            {
-                layer: (
-                    share,
-                    halo if share.inward is local.inward else halo.restricted(share),
-                )
-                for layer, share in enumerate(self.shares)
-                if share is not None
-            }
-        )
+        for layer, share in enumerate(self.shares):
+            if share is not None:
+                yield layer, (share, halo if share.inward is self.local.inward else halo.restricted(share))
 
     def rows_computed(self, local: LocalGraph) -> list[int]:
         """For every layer the own rows that it computes in training; [] where all layers compute all."""

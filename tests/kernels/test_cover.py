@@ -1,0 +1,86 @@
+"""Least vertex covers of bipartite graphs, against all sets of vertices, and larger ones against each other."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.kernels import MOST_LEFT, MOST_RIGHT, least_cover
+
+SIZES = [(0, 0, 0), (3, 0, 0), (0, 3, 0), (1, 1, 1), (1, 4, 3), (4, 1, 6), (4, 4, 0), (4, 4, 5), (5, 4, 9), (5, 5, 25)]
+
+
+def bipartite(num_left, num_right, num_edges, seed):
+    """(indptr, indices, [(left, right)]) of edges drawn with replacement, in any order within a row."""
+    rng = np.random.default_rng(seed)
+    edges = [(int(rng.integers(num_left)), int(rng.integers(num_right))) for _ in range(num_edges)]
+    edges.sort(key=lambda edge: edge[0])
+    indptr = np.cumsum(np.bincount([u for u, _ in edges], minlength=num_left)) if edges else np.zeros(num_left, int)
+    indices = torch.tensor([v for _, v in edges], dtype=torch.int32)
+    return torch.from_numpy(np.append(0, indptr)), indices, edges
+
+
+def least(num_left, num_right, edges):
+    """(size of the least covers, least and most left vertices of any), by trying all sets."""
+    vertices = [("left", u) for u in range(num_left)] + [("right", v) for v in range(num_right)]
+    for size in range(len(vertices) + 1):
+        found = [
+            sum(side == "left" for side, _ in chosen)
+            for chosen in itertools.combinations(vertices, size)
+            if all(("left", u) in chosen or ("right", v) in chosen for u, v in edges)
+        ]
+        if found:
+            return size, min(found), max(found)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("num_left, num_right, num_edges", SIZES)
+@pytest.mark.parametrize("seed", range(4))
+def test_all_sets(kernels, num_left, num_right, num_edges, seed):
+    indptr, indices, edges = bipartite(num_left, num_right, num_edges, seed)
+    size, fewest, most = least(num_left, num_right, edges)
+    found, left, right = least_cover(indptr, indices, num_right)
+    assert found == size
+    for bit, expected in ((MOST_LEFT, most), (MOST_RIGHT, fewest)):
+        chosen_left, chosen_right = (left & bit) != 0, (right & bit) != 0
+        assert all(chosen_left[u] or chosen_right[v] for u, v in edges)
+        assert int(chosen_left.sum() + chosen_right.sum()) == size
+        assert int(chosen_left.sum()) == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_long_paths(kernels, seed):
+    """Two vertices each with a chain between them: greedy matching is wrong all along, in one order or the other."""
+    length, rng = 60, np.random.default_rng(seed)
+    name, other = rng.permutation(length), rng.permutation(length + 1)
+    edges = sorted((int(name[k]), int(other[k + step])) for k in range(length) for step in range(2))
+    indptr = torch.arange(0, 2 * length + 1, 2)
+    found, left, right = least_cover(indptr, torch.tensor([v for _, v in edges], dtype=torch.int32), length + 1)
+    assert found == length
+    assert all((left[u] & 1) or (right[v] & 1) for u, v in edges)
+
+
+def test_large_and_within_a_longer_list(kernels):
+    """A cover as large as a matching is least, and the two covers are equally large: on a graph with hubs."""
+    rng = np.random.default_rng(5)
+    left_of = np.sort((300 * rng.random(2000) ** 3).astype(np.int64))
+    right_of = torch.from_numpy((200 * rng.random(2000) ** 3).astype(np.int32))
+    indptr = torch.from_numpy(np.append(0, np.cumsum(np.bincount(left_of, minlength=300))))
+    found, left, right = least_cover(indptr, right_of, 200)
+    for bit in (MOST_LEFT, MOST_RIGHT):
+        assert int(((left & bit) != 0).sum() + ((right & bit) != 0).sum()) == found
+        assert bool((((left & bit) != 0)[left_of] | ((right & bit) != 0)[right_of.long()]).all())
+    shifted = torch.cat([torch.full((7,), -1, dtype=torch.int32), right_of])
+    again = least_cover(indptr + 7, shifted, 200)
+    assert again[0] == found and torch.equal(again[1], left) and torch.equal(again[2], right)
+
+
+def test_wrong_arguments():
+    indices = torch.zeros(1, dtype=torch.int32)
+    with pytest.raises(ValueError, match="indptr"):
+        least_cover(torch.zeros(2, dtype=torch.int32), indices, 1)
+    with pytest.raises(ValueError, match="indices"):
+        least_cover(torch.tensor([0, 1]), indices.long(), 1)
+    with pytest.raises(ValueError, match="num_right"):
+        least_cover(torch.tensor([0, 1]), indices, -1)
