@@ -252,10 +252,10 @@ class ScheduleConfig:
         "what left each rank",
     )
     halo: str = option(
-        "rows",
-        "what travels between ranks where layers sum their neighbours' rows (gcn, sage with --aggregator mean, gin, "
-        "sgc; schedules sar, lazy and tma): rows of all boundary nodes; least: for each edge the row or the sum of "
-        "rows that it is in, so that the fewest rows travel that can; auto: least where that saves a twentieth",
+        "auto",
+        "what travels between ranks: rows, those of all boundary nodes; least, rows or sums of rows, whichever are "
+        "fewer, where layers sum their neighbours' rows (gcn, sage with --aggregator mean, gin, sgc) and the schedule "
+        "is sar, lazy or tma; exact; auto, least where that can be done and saves a twentieth of the rows",
         choices=("auto", "rows", "least"),
     )
     halo_dtype: str = option(

@@ -56,6 +56,7 @@ def assumed_shares(stats: Stats, ranks: int, cut_share: float, train_share: floa
     locality = stretch, np.linspace(1.0, 0.3, 16)
     return Shares(
         *(each(nodes), each(nodes * train_share), each(outer), each(0), own, far, own, far, halo, halo),
+        map_rows=int(halo.rows.sum()),
         degrees=degrees.astype(np.int64),
         locality=locality,
     )

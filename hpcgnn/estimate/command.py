@@ -24,6 +24,7 @@ from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.memory.resident import file_bytes, resident_bytes
+from hpcgnn.schedules.schedule_registry import check_halo, takes_sums
 from hpcgnn.train.choosing_maps import map_of_one_process
 from hpcgnn.train.job import check_lost_ranks, model_spec
 from hpcgnn.train.shortage import advice
@@ -75,10 +76,12 @@ def forecasts(config: Config, rank_counts: Iterable[int]) -> Iterator[Forecast]:
     with GraphFile(config.data.graph) as file:
         check_trainable(file)
         spec = model_spec(file.meta, config)
+        check_halo(config, spec)
         forecaster = Forecaster(Experiment.of(spec, config, file.meta.multi_label))
         for ranks in _shown(rank_counts):
             check_lost_ranks(config, ranks)
-            counter = Counter(file, map_of_one_process(file, config, ranks)[1], ranks)
+            halo = config.schedule.halo if takes_sums(config, spec) else "rows"
+            counter = Counter(file, map_of_one_process(file, config, ranks)[1], ranks, halo)
             shares = counter.shares()
             yield forecaster.forecast(
                 shares,

@@ -77,7 +77,7 @@ def as_values(
         },
         "evaluation_bytes": evaluation,
         "bytes_counted": forecast.counted,
-        "halo_rows_total": int(shares.inward.received.sum()),
+        "halo_rows_total": shares.map_rows,
         "halo_rows_per_node": float(shares.inward.received.sum() / max(1, shares.nodes.sum())),
         "peers": {"max": int(shares.inward.peers.max()), "mean": float(shares.inward.peers.mean())},
         "imbalance_nodes": _imbalance(shares.nodes),

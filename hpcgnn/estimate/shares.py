@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
 
+from hpcgnn import kernels
 from hpcgnn.exchange.rounds import Rounds, Sides, cut, segments
+from hpcgnn.graph.least import saves
 from hpcgnn.graph.load import read_indptr
 from hpcgnn.graphfile.ranges import edge_rows
 from hpcgnn.graphfile.schema import SPLITS
@@ -71,6 +74,13 @@ class HaloCounts:
         rows = np.rint(self.rows * factor).astype(np.int64)
         return HaloCounts(self.ranks, self.receiver[rows > 0], self.offset[rows > 0], rows[rows > 0])
 
+    @property
+    def adjoint(self) -> "HaloCounts":
+        """As many rows the other way."""
+        sender = (self.receiver - self.offset) % self.ranks
+        order = np.argsort(sender, kind="stable")
+        return HaloCounts(self.ranks, sender[order], (self.ranks - self.offset)[order], self.rows[order])
+
     def rounds(self, cap: int) -> Rounds:
         """The rounds that the ranks agree on for buffers of `cap` rows."""
         stops = cut(self.sides.furthest, self.largest, cap, self.ranks)
@@ -90,7 +100,8 @@ class Shares:
 
     nodes; train: nodes of the training split; outer: nodes with an edge from or to another rank; loops: nodes with an
     edge to themselves; own, remote: in-edges from own nodes and from others'. own_out, remote_out: out-edges likewise.
-    inward, outward: HaloCounts of the directions, the same for an undirected graph. degrees: in-degrees of a sample of
+    inward, outward: HaloCounts of the directions, the same for an undirected graph; map_rows: halo rows of all ranks,
+    which may be more than the rows that travel. degrees: in-degrees of a sample of
     all nodes. entries: stored features of a node in the mean, where features are sparse. locality: (rows (m,), shares
     (m,)) rising and falling: so large is the share of edges whose source is not among that many different sources
     before it.
@@ -106,6 +117,7 @@ class Shares:
     remote_out: np.ndarray
     inward: HaloCounts
     outward: HaloCounts
+    map_rows: int
     degrees: np.ndarray
     entries: float = 0.0
     locality: tuple[np.ndarray, np.ndarray] = (np.array([1.0]), np.array([1.0]))
@@ -122,21 +134,22 @@ class Shares:
 class Counter:
     """Counts what the ranks of a graph file and a map receive.
 
-    cluster_to_rank: int32 (K,), or (n,) for single nodes.
+    cluster_to_rank: int32 (K,), or (n,) for single nodes. halo: 'rows', 'least' or 'auto', see --halo.
     """
 
-    def __init__(self, file: GraphFile, cluster_to_rank: np.ndarray, ranks: int) -> None:
+    def __init__(self, file: GraphFile, cluster_to_rank: np.ndarray, ranks: int, halo: str = "rows") -> None:
         nodes = file.meta.num_nodes
         single = len(cluster_to_rank) == nodes != file.meta.num_clusters
         offsets = np.arange(nodes + 1) if single else file.read("clusters/offsets", dtype=np.int64)
         self.file, self.ranks, self.ownership = file, ranks, Ownership(offsets, cluster_to_rank, ranks)
+        self._halo_option = halo
 
     def shares(self) -> Shares:
         """Count all."""
         file, empty = self.file, np.zeros(self.ranks, np.int64)
         train, outer, loops, own, remote = (empty.copy() for _ in range(5))
         own_out, remote_out = (own, remote) if file.meta.undirected else (empty.copy(), empty.copy())
-        inward, outward = _Pairs(self.ranks), _Pairs(self.ranks)
+        inward, outward = self._pairs(), _Pairs(self.ranks)
         directions = [("", own, remote, inward)]
         if not file.meta.undirected:
             directions.append(("_out", own_out, remote_out, outward))
@@ -151,17 +164,19 @@ class Counter:
                     there[rows[away]] = True
                     others[rank] += int(np.count_nonzero(away))
                     mine[rank] += len(away) - int(np.count_nonzero(away))
-                    pairs.add(rank, owner[away], indices[away])
+                    pairs.add(rank, owner[away], indices[away], rows[away])
             outer[rank] = np.count_nonzero(there)
             if ranges:
                 train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
-        counted, largest = inward.counts(), int(self.ownership.counts.argmax())
+        counted, back = self._least(inward, inward if file.meta.undirected else outward)
+        largest = int(self.ownership.counts.argmax())
         entries = 0.0
         if file.meta.sparse_features:
             entries = file.shape("nodes/features_csr/indices")[0] / max(1, file.meta.num_nodes)
         return Shares(
             *(self.ownership.counts, train, outer, loops, own, remote, own_out, remote_out),
-            *(counted, counted if file.meta.undirected else outward.counts()),
+            *(counted, counted if file.meta.undirected else back),
+            int(inward.counts().rows.sum()),
             degrees=_degrees(file),
             entries=entries,
             locality=self._locality(largest),
@@ -217,7 +232,7 @@ class Counter:
 
     def halo(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[HaloCounts, HaloCounts]:
         """(inward, outward) HaloCounts of the edges from nodes in inputs to nodes in outputs: bool (n,)."""
-        inward, outward = _Pairs(self.ranks), _Pairs(self.ranks)
+        inward, outward = self._pairs(), _Pairs(self.ranks)
         for rank in range(self.ranks):
             ranges = self.ownership.ranges(rank)
             mine = np.concatenate([np.arange(*each) for each in ranges]) if ranges else np.zeros(0, np.int64)
@@ -226,8 +241,20 @@ class Counter:
                 for indices, owner, rows in self._edges(suffix, rank, ranges):
                     for pairs, rows_in, columns_in in ways:
                         taken = (owner != rank) & rows_in[mine[rows]] & columns_in[indices]
-                        pairs.add(rank, owner[taken], indices[taken])
-        return inward.counts(), outward.counts()
+                        pairs.add(rank, owner[taken], indices[taken], rows[taken])
+        return self._least(inward, outward)
+
+    def _pairs(self) -> "_Pairs":
+        return _Pairs(self.ranks) if self._halo_option == "rows" else _Covers(self.ranks)
+
+    def _least(self, inward: "_Pairs", outward: "_Pairs") -> tuple[HaloCounts, HaloCounts]:
+        """(inward, outward) of what travels: rows, or as in graph/least.py."""
+        rows = inward.counts(), outward.counts()
+        if not isinstance(inward, _Covers):
+            return rows
+        fewest = inward.fewest()
+        always = self._halo_option == "least"
+        return (fewest, fewest.adjoint) if always or saves(int(rows[0].rows.sum()), int(fewest.rows.sum())) else rows
 
     def _edges(self, suffix: str, rank: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, ...]]:
         if not ranges:
@@ -244,15 +271,52 @@ class _Pairs:
     def __init__(self, ranks: int) -> None:
         self._ranks, self._found = ranks, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
 
-    def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray) -> None:
+    def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
+        """Edges from nodes of these owners into rows of a rank: (E,) each."""
         _, first = np.unique(nodes, return_index=True)
-        rows = np.bincount((rank - owner[first].astype(np.int64)) % self._ranks, minlength=self._ranks)
-        offsets = np.flatnonzero(rows)
-        self._found.append((np.full(len(offsets), rank), offsets, rows[offsets]))
+        counts = np.bincount((rank - owner[first].astype(np.int64)) % self._ranks, minlength=self._ranks)
+        offsets = np.flatnonzero(counts)
+        self._found.append((np.full(len(offsets), rank), offsets, counts[offsets]))
 
     def counts(self) -> HaloCounts:
-        parts = zip(*self._found) if self._found else [[np.zeros(0, np.int64)]] * 3
-        return HaloCounts(self._ranks, *(np.concatenate(part) for part in parts))
+        """The rows, where all that are needed travel."""
+        return _joined(self._ranks, self._found)
+
+
+class _Covers(_Pairs):
+    """Collects the sizes of the least covers of the edges between each two ranks besides (see graph/least.py)."""
+
+    def __init__(self, ranks: int) -> None:
+        super().__init__(ranks)
+        self._fewest = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+
+    def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
+        super().add(rank, owner, nodes, rows)
+        offset = (rank - owner.astype(np.int64)) % self._ranks
+        order = np.lexsort((rows, nodes, offset))
+        nodes, rows = nodes[order], rows[order]
+        offsets, firsts = np.unique(offset[order], return_index=True)
+        sizes = [_cover(*each) for each in zip(np.split(nodes, firsts[1:]), np.split(rows, firsts[1:]))]
+        self._fewest.append((np.full(len(offsets), rank), offsets, np.array(sizes[: len(offsets)], np.int64)))
+
+    def fewest(self) -> HaloCounts:
+        """The rows and sums of rows, where the fewest travel."""
+        return _joined(self._ranks, self._fewest)
+
+
+def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
+    """The size of a least cover of these edges (E,), which are ordered by nodes."""
+    if len(nodes) == 0:
+        return 0
+    _, firsts = np.unique(nodes, return_index=True)
+    ends, indices = np.unique(rows, return_inverse=True)
+    indptr = torch.from_numpy(np.append(firsts, len(nodes)).astype(np.int64))
+    return kernels.least_cover(indptr, torch.from_numpy(indices.astype(np.int32)), len(ends))[0]
+
+
+def _joined(ranks: int, found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> HaloCounts:
+    parts = zip(*found) if found else [[np.zeros(0, np.int64)]] * 3
+    return HaloCounts(ranks, *(np.concatenate(part) for part in parts))
 
 
 def _degrees(file: GraphFile) -> np.ndarray:

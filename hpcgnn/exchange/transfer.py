@@ -31,7 +31,7 @@ class Turn:
     def __init__(self, number: int, segments: Sequence[Segment], rounds: Sequence[int], plan: HaloPlan) -> None:
         self.number, self.plan = number, plan
         self.incoming = [(s, count) for s in segments if (count := plan.received(s))]
-        sent = [(s, *ends) for s in segments if (ends := plan.sent(s))[1] > ends[0]]
+        sent = [(s, *span) for s in segments if (span := plan.sent(s))[1] > span[0]]
         self.outgoing = [(s, last - first) for s, first, last in sent]
         # Consecutive rounds send consecutive rows.
         self.sent = plan.sending.part(*(sent[0][1], sent[-1][2]) if sent else (0, 0))
@@ -144,7 +144,7 @@ class Transfer:
         """Finish both and add what came to total (n_p, R), in the fixed order of the plan."""
         self._returning.finish()
         for (_, part, _), sent in zip(self._arriving, self.turn.sent_by):
-            assert sent.sums is None, "sums are sent by operators that are their own adjoint's kind"
+            assert sent.sums is None, "nothing returns along a plan that sends sums"
             add_message(total, sent.rows, part, self.form_back, self.lease)
 
 

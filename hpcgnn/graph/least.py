@@ -73,7 +73,7 @@ def least_rows(local: LocalGraph, cap: int, comm: Communicator, always: bool = F
     cover = _agreed_cover(inward, outward, columns_in, comm)
     rows = torch.tensor([inward.plan.num_halo, np.count_nonzero(cover.nodes_in) + np.count_nonzero(cover.sums_in)])
     before, after = comm.total(rows, "plan").tolist()
-    if after > (1 - WORTHWHILE) * before and not always:
+    if not always and not saves(before, after):
         return local
     made_in = _served(inward, outward, columns_in, columns_out, cover, cap, comm)
     made_out = made_in
@@ -82,6 +82,11 @@ def least_rows(local: LocalGraph, cap: int, comm: Communicator, always: bool = F
     # The features may travel as entries, which sums have more of.
     kept = inward if local.compact is not None else None
     return replace(local, inward=made_in, outward=made_out, feature_rows=kept)
+
+
+def saves(before: int, after: int) -> bool:
+    """Whether so many rows after are worth the structure of sums, of so many before."""
+    return after < (1 - WORTHWHILE) * before
 
 
 def _columns(adjacency: Adjacency) -> _Columns:
@@ -94,10 +99,10 @@ def _columns(adjacency: Adjacency) -> _Columns:
     return _Columns(indptr, rows.numpy(), joined([each.weight for each in turned]))
 
 
-def _ends(counts: np.ndarray) -> list[tuple[int, int]]:
-    """[(first, one past the last)] of what ring offsets 1, 2, … have, one after another."""
+def _slices(counts: np.ndarray) -> list[slice]:
+    """Where what ring offsets 1, 2, … have stands, one after another."""
     ends = np.cumsum(counts)
-    return list(zip((ends - counts).tolist(), ends.tolist()))
+    return [slice(*each) for each in zip((ends - counts).tolist(), ends.tolist())]
 
 
 def _agreed_cover(inward: Adjacency, outward: Adjacency, columns: _Columns, comm: Communicator) -> _Cover:
@@ -107,45 +112,30 @@ def _agreed_cover(inward: Adjacency, outward: Adjacency, columns: _Columns, comm
     """
     plan, back, alike = inward.plan, outward.plan, outward is inward
     edges = inward.num_edges if alike else inward.num_edges + outward.num_edges
-    loads = np.array(comm.allgather_object(edges))
+    loads, number = np.array(comm.allgather_object(edges)), np.empty(inward.own.num_rows, np.int32)
     nodes_in, sums_in = np.zeros(plan.num_halo, bool), np.zeros(back.num_boundary, bool)
-    nodes_out, sums_out = (
-        (sums_in, nodes_in)
-        if alike
-        else (
-            np.zeros(plan.num_boundary, bool),
-            np.zeros(back.num_halo, bool),
-        )
-    )
-    arrive_in, arrive_out = _ends(plan.receive_counts), _ends(back.receive_counts)
-    leave_in, leave_out = _ends(plan.send_counts), _ends(back.send_counts)
-    number = np.empty(inward.own.num_rows, np.int32)
+    nodes_out, sums_out = sums_in, nodes_in
+    if not alike:
+        nodes_out, sums_out = np.zeros(plan.num_boundary, bool), np.zeros(back.num_halo, bool)
+    arrive_in, arrive_out = _slices(plan.receive_counts), _slices(back.receive_counts)
+    leave_in, leave_out = _slices(plan.send_counts), _slices(back.send_counts)
     told, asked = [], []
     for offset in range(1, plan.size):
         # The rank that rows of this ring offset come from is the one that those of the other offset go to.
         peer, other = plan.source(offset), plan.size - offset
-        columns_at, rows_at = np.s_[slice(*arrive_in[offset - 1])], np.s_[slice(*leave_out[other - 1])]
+        columns_at, rows_at = arrive_in[offset - 1], leave_out[other - 1]
         if _finds(plan.rank, peer, alike) and plan.receive_counts[offset - 1]:
-            _cover_pair(
-                columns,
-                columns_at,
-                back.send_rows[rows_at].numpy(),
-                number,
-                loads,
-                (plan.rank, peer),
-                (
-                    nodes_in[columns_at],
-                    sums_in[rows_at],
-                ),
-            )
-            told.append((peer, torch.from_numpy(np.concatenate([nodes_in[columns_at], sums_in[rows_at]]))))
-        rows_to, columns_from = np.s_[slice(*leave_in[other - 1])], np.s_[slice(*arrive_out[offset - 1])]
+            own = back.send_rows[rows_at].numpy()
+            found = _cover_of_pair(columns, columns_at, own, number, loads, [plan.rank, peer])
+            nodes_in[columns_at], sums_in[rows_at] = found
+            told.append((peer, torch.from_numpy(np.concatenate(found))))
+        rows_to, columns_from = leave_in[other - 1], arrive_out[offset - 1]
         if _finds(peer, plan.rank, alike) and plan.send_counts[other - 1]:
             size = int(plan.send_counts[other - 1] + back.receive_counts[offset - 1])
             asked.append((peer, torch.empty(size, dtype=torch.bool), nodes_out[rows_to], sums_out[columns_from]))
-    comm.exchange(told, [(peer, found) for peer, found, _, _ in asked], "plan").finish()
-    for _, found, nodes, sums in asked:
-        nodes[:], sums[:] = found[: len(nodes)].numpy(), found[len(nodes) :].numpy()
+    comm.exchange(told, [(peer, answer) for peer, answer, _, _ in asked], "plan").finish()
+    for _, answer, nodes, sums in asked:
+        nodes[:], sums[:] = answer[: len(nodes)].numpy(), answer[len(nodes) :].numpy()
     return _Cover(nodes_in, sums_in, nodes_out, sums_out)
 
 
@@ -154,38 +144,26 @@ def _finds(receiver: int, sender: int, alike: bool) -> bool:
     return not alike or (receiver < sender) == ((receiver + sender) % 2 == 0)
 
 
-def _cover_pair(
-    columns: _Columns,
-    at: slice,
-    own: np.ndarray,
-    number: np.ndarray,
-    loads: np.ndarray,
-    ranks: tuple[int, int],
-    out: tuple[np.ndarray, np.ndarray],
-) -> None:
-    """Fill out = (the columns `at` that come as rows, which of the own rows (m,) a sum comes for), all bool. number:
-    memory for all own rows; loads: edges of all ranks, which are brought up to date.
+def _cover_of_pair(
+    columns: _Columns, at: slice, own: np.ndarray, number: np.ndarray, loads: np.ndarray, ranks: list[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(which of the columns `at` come as rows, for which of the own rows (m,) a sum comes), bool.
+
+    number: memory for all own rows; loads: edges of all ranks, where those of the two ranks are brought up to date.
     """
     number[own] = np.arange(len(own), dtype=np.int32)
     first, last = columns.indptr[at.start], columns.indptr[at.stop]
     indptr, indices = columns.indptr[at.start : at.stop + 1] - first, number[columns.rows[first:last]]
-    _, left, right = (
-        each if isinstance(each, int) else each.numpy()
-        for each in kernels.least_cover(torch.from_numpy(indptr), torch.from_numpy(indices), len(own))
-    )
-    total, pair = int(last - first), list(ranks)
+    _, left, right = kernels.least_cover(torch.from_numpy(indptr), torch.from_numpy(indices), len(own))
     degrees = np.diff(indptr), np.bincount(indices, minlength=len(own))
-    best = None
+    found = []
     for bit in (kernels.MOST_LEFT, kernels.MOST_RIGHT):
-        by_row, by_sum = (int(degree[(side & bit) != 0].sum()) for degree, side in zip(degrees, (left, right)))
-        # In both directions together: edges served by rows where these arrive, others where they leave.
-        more = np.array([by_row - by_sum, by_sum - by_row])
-        most = int((loads[pair] + more).max())
-        if best is None or most < best[0]:
-            best = most, bit, more
-    assert best is not None and total >= 0
-    loads[pair] += best[2]
-    out[0][:], out[1][:] = (left & best[1]) != 0, (right & best[1]) != 0
+        nodes, sums = ((side.numpy() & bit) != 0 for side in (left, right))
+        # In both directions together: edges served by rows have their work where these arrive, others where they leave.
+        moved = int(degrees[0][nodes].sum() - degrees[1][sums].sum())
+        found.append((nodes, sums, loads[ranks] + [moved, -moved]))
+    nodes, sums, loads[ranks] = min(found, key=lambda each: int(each[2].max()))
+    return nodes, sums
 
 
 def _served(
@@ -203,7 +181,7 @@ def _served(
     sums_in = _by_offset(back.plan.send_counts, cover.sums_in)
     # What comes from a rank stands at an offset in one direction, and at the other one in the other.
     received = nodes_in + sums_in[::-1]
-    sending, sent = _sending(plan, back.plan, columns_back, cover)
+    sending, sent = _sending(plan, back, columns_back, cover)
     made = agreed_plan(received, sent, sending, cap, comm)
     starts = np.cumsum(received) - received
     node_at, sum_at = _places(starts, nodes_in), _places((starts + nodes_in)[::-1], sums_in)
@@ -237,37 +215,33 @@ def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
 
-def _sending(plan: HaloPlan, back: HaloPlan, columns: _Columns, cover: _Cover) -> tuple[Sending, np.ndarray]:
+def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) -> tuple[Sending, np.ndarray]:
     """(Sending, int64 (P - 1,) rows for each ring offset) of a direction. back, columns: of the other direction."""
     nodes = _by_offset(plan.send_counts, cover.nodes_out)
-    sums = _by_offset(back.receive_counts, cover.sums_out)[::-1]
+    sums = _by_offset(back.plan.receive_counts, cover.sums_out)[::-1]
     counts = nodes + sums
     starts = np.cumsum(counts) - counts
-    alone = np.zeros(int(max(plan.send_rows.max(), columns.rows.max(initial=0))) + 1 if plan.num_boundary else 0, bool)
-    leave, arrive = _ends(plan.send_counts), _ends(back.receive_counts)
+    alone = np.zeros(back.own.num_rows, bool)
+    leave, arrive = _slices(plan.send_counts), _slices(back.plan.receive_counts)
     indices, lengths, weights = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], []
     for offset in (1 + np.flatnonzero(sums)).tolist():
-        at = slice(*leave[offset - 1])
-        own = plan.send_rows[at].numpy()[cover.nodes_out[at]]
-        first, last = arrive[plan.size - offset - 1]
-        chosen, ends = cover.sums_out[first:last], columns.indptr[first : last + 1]
+        to, of = leave[offset - 1], arrive[plan.size - offset - 1]
+        chosen, ends = cover.sums_out[of], columns.indptr[of.start : of.stop + 1]
         edges = columns.rows[ends[0] : ends[-1]]
+        own = plan.send_rows[to].numpy()[cover.nodes_out[to]]
         alone[own] = True  # goes as it is, which serves its edges
         taken = np.repeat(chosen, np.diff(ends)) & ~alone[edges]
         alone[own] = False
-        before = np.append(0, np.cumsum(taken))[ends - ends[0]]
-        lengths.append(np.diff(before)[chosen])
+        lengths.append(np.diff(np.append(0, np.cumsum(taken))[ends - ends[0]])[chosen])
         indices.append(edges[taken])
         if columns.weight is not None:
             weights.append(columns.weight[ends[0] : ends[-1]][torch.from_numpy(taken)])
-    indptr = np.append(0, np.cumsum(np.concatenate(lengths)))
+    indptr = torch.from_numpy(np.append(0, np.cumsum(np.concatenate(lengths))))
     weight = None if columns.weight is None else torch.cat([columns.weight[:0], *weights])
-    summed = Sums(
-        torch.from_numpy(_places(starts + nodes, sums).astype(np.int32)),
-        torch.from_numpy(indptr),
-        torch.from_numpy(np.concatenate(indices)),
-        weight,
+    at_nodes, at_sums = (
+        torch.from_numpy(_places(first, count).astype(np.int32))
+        for first, count in ((starts, nodes), (starts + nodes, sums))
     )
-    rows = plan.send_rows[torch.from_numpy(cover.nodes_out)]
-    at = torch.from_numpy(_places(starts, nodes).astype(np.int32))
-    return Sending(int(counts.sum()), rows, at, summed), counts
+    summed = Sums(at_sums, indptr, torch.from_numpy(np.concatenate(indices)), weight)
+    kernels.check_block(indptr, summed.indices, None, len(at_sums), back.own.num_rows)
+    return Sending(int(counts.sum()), plan.send_rows[torch.from_numpy(cover.nodes_out)], at_nodes, summed), counts

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.registry import MODELS
@@ -48,3 +49,14 @@ def takes_sums(config: Config, spec: ModelSpec) -> bool:
         "stale": options.stale_epochs == 0,
     }
     return serves.get(options.schedule, False) and MODELS[spec.model].sums(spec)
+
+
+def check_halo(config: Config, spec: ModelSpec) -> None:
+    """Raise ConfigError where sums are asked for that ranks may not send."""
+    options = config.schedule
+    if options.halo == "least" and not takes_sums(config, spec):
+        raise ConfigError(
+            f"--halo least: --model {spec.model} with --schedule {options.schedule} needs the rows of neighbours one "
+            "by one; expected gcn, sage with --aggregator mean, gin or sgc, and sar, tma, or lazy with dense features "
+            "and without --input-dropout raw; use --halo auto, which sends sums where it can"
+        )

@@ -24,6 +24,7 @@ from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.nn.registry import MODELS, complete, weights_ignored
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
+from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.train import rank_state
 from hpcgnn.train.account import make_account
 from hpcgnn.train.affinity import describe_affinity
@@ -82,6 +83,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("trying the model on a toy graph"):
             check_privacy(config, spec)
+            check_halo(config, spec)
             row_bytes = toy_step(spec, config, file.meta.multi_label)
         buffers = make_buffers(row_bytes, config)
         with comm.together("opening the run directory"):

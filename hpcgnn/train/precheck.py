@@ -17,6 +17,7 @@ from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
+from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.train.choosing_maps import find_map
 from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.job import check_lost_ranks, make_buffers, model_spec, remarks_on_graph
@@ -65,6 +66,7 @@ def _check_graph(config: Config, rank_counts: Iterable[int]) -> ModelSpec:
             check_patience(config)
         spec = model_spec(file.meta, config)
         check_privacy(config, spec)
+        check_halo(config, spec)
         make_buffers(toy_step(spec, config, file.meta.multi_label), config)
         return spec
 

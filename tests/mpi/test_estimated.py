@@ -14,6 +14,7 @@ from hpcgnn.estimate.shares import Counter
 from hpcgnn.estimate.traffic import Traffic
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.schedules.schedule_registry import takes_sums
 from hpcgnn.train.epochs import costs_of_epoch
 from hpcgnn.train.job import model_spec
 from partition_tools.generate_graph import generate_graph
@@ -37,8 +38,10 @@ def foretold(comm, config, map_name):
 
 def _foretold(config, map_name, ranks):
     with GraphFile(config.data.graph) as file:
-        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks)
-        spec, shares = model_spec(file.meta, config), counter.shares()
+        spec = model_spec(file.meta, config)
+        halo = config.schedule.halo if takes_sums(config, spec) else "rows"
+        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, halo)
+        shares = counter.shares()
         return Forecaster(Experiment.of(spec, config, file.meta.multi_label)).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable)
         )
@@ -148,6 +151,14 @@ WIRES = {
     "gat, tiny buffer, bf16": {"model": "gat", "halo_dtype": "bf16", "halo_buffer": 0.02},
     "sage, tiny buffer, int8": {"model": "sage", "halo_dtype": "int8", "halo_buffer": 0.01},
     "sage, tiny buffer, mixed": {"model": "sage", "precision": "mixed", "halo_buffer": 0.01},
+    "gcn, fewest rows": {"halo": "least"},
+    "gin, as few rows as pay": {"model": "gin", "halo": "auto"},
+    "sage, fewest rows, tiny buffer, int8": {
+        "model": "sage",
+        "halo": "least",
+        "halo_dtype": "int8",
+        "halo_buffer": 0.01,
+    },
 }
 
 
@@ -162,12 +173,14 @@ PRUNED = {
     "gat": {"model": "gat", "heads": 2, "hidden": 8, "dropout": 0.0},
     "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
     "all rows": {"model": "sage", "prune": "none"},
+    "fewest rows": {"model": "sage", "halo": "least"},
 }
 
 
 @pytest.mark.parametrize(
     "graph, kind",
-    [("few train", kind) for kind in PRUNED] + [("few train, directed", "sage"), ("few train, directed", "gat")],
+    [("few train", kind) for kind in PRUNED]
+    + [("few train, directed", kind) for kind in ("sage", "gat", "fewest rows")],
 )
 def test_pruned_layers(comm, paths, kind, graph):
     """Layers that compute some rows only: the estimate counts what they send from the file."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hpcgnn.estimate.shares import Counter
+from hpcgnn.graph.least import least_rows
 from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
 from .small import GRAPHS, stored
@@ -59,6 +60,20 @@ def test_shares_are_those_of_the_ranks(comm, session_path, name, map_name):
     ends = np.union1d(graph.dst[away], graph.src[away])
     assert shares.outer[rank] == np.count_nonzero(owner[ends] == rank)
     assert (shares.own + shares.remote).sum() == len(graph.src)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_fewest_rows_are_those_of_the_ranks(comm, session_path, name):
+    graph, where, path = stored(comm, session_path, name)
+    local = least_rows(graphs.load(path, where.maps["random"], comm), 1 << 20, comm, always=True)
+    with GraphFile(path) as file:
+        shares = Counter(file, where.maps["random"], comm.size, "least").shares()
+    rows = comm.allgather_object(graphs.load(path, where.maps["random"], comm).inward.plan.num_halo)
+    assert shares.map_rows == sum(rows)
+    for halo, plan in ((shares.inward, local.inward.plan), (shares.outward, local.outward.plan)):
+        assert received_from(halo, comm.rank).tolist() == plan.receive_counts.tolist()
+        assert sent_to(halo, comm.rank).tolist() == plan.send_counts.tolist()
+        assert halo.rounds(3) == halo.adjoint.adjoint.rounds(3)
 
 
 @pytest.mark.parametrize("cap", [1, 3, 50])

@@ -43,9 +43,12 @@ def make_graphs(comm, folder, nodes=NODES, **more):
 
 
 def configure(path, **options):
-    """A Config of a small model on a graph. Nothing is pruned unless asked for, so that closed formulas count bytes."""
+    """A Config of a small model on a graph. Nothing is pruned and all rows travel unless asked for, so that closed
+    formulas count bytes.
+    """
     pruning = {} if options.get("schedule", "sar") != "sar" else {"prune": "none"}
-    return make_config({"graph": str(path), "hidden": 16, "layers": 3, "seed": 5, **pruning, **options}, CHOICES)
+    usual = {"hidden": 16, "layers": 3, "seed": 5, "halo": "rows"}
+    return make_config({"graph": str(path), **usual, **pruning, **options}, CHOICES)
 
 
 def build_trainer(comm, config, map_name=None, rows=None):
