@@ -255,7 +255,7 @@ class ScheduleConfig:
         "auto",
         "what travels between ranks: rows, those of all boundary nodes; least, rows or sums of rows, whichever are "
         "fewer, where layers sum their neighbours' rows (gcn, sage with --aggregator mean, gin, sgc) and the schedule "
-        "is sar, lazy or tma; exact; auto, least where that can be done and saves a twentieth of the rows",
+        "is sar, lazy, stale or tma; exact; auto, least where that can be done and saves a twentieth of the rows",
         choices=("auto", "rows", "least"),
     )
     halo_dtype: str = option(

@@ -86,6 +86,23 @@ class Sending:
             piece.pack(rows, x, scale, within)
             yield first, rows
 
+    def add_transposed(self, total: torch.Tensor, rows: torch.Tensor) -> None:
+        """total (n_p, F) += Sᵀ rows, of rows (count, F): what comes back for what was sent, without scales."""
+        if self.at is None or self.sums is None:
+            total.index_add_(0, self.rows, rows)
+            return
+        total.index_add_(0, self.rows, rows[self.at.long()])
+        sums = self.sums
+        begin, end = int(sums.indptr[0]), int(sums.indptr[-1])
+        place = torch.repeat_interleave(sums.at.long(), torch.diff(sums.indptr))
+        step = max(1, _PIECE // max(1, rows.shape[1]))
+        for first in range(begin, end, step):
+            edges = slice(first, min(first + step, end))
+            each = rows[place[edges.start - begin : edges.stop - begin]]
+            if sums.weight is not None:
+                each *= sums.weight[edges, None]
+            total.index_add_(0, sums.indices[edges], each)
+
     @cached_property
     def _ones(self) -> torch.Tensor:
         """indptr of rows of one entry each."""

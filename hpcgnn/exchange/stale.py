@@ -39,7 +39,8 @@ class StaleExchange:
         self.ahead = Mailbox(comm, come, go, delay, smoothing, "halo_forward")
         self.home = Mailbox(comm, go, come, delay, smoothing, "halo_backward")
         self.longest = plan.longest_round
-        self.send_rows = plan.send_rows.split([count for _, count in go])
+        ends = np.cumsum([0, *(count for _, count in go)]).tolist()
+        self.sent = [plan.sending.part(*each) for each in zip(ends, ends[1:])]
 
     def rounds(self, halo: Sequence[EdgesT]) -> Iterator[tuple[EdgesT, tuple[int, int]]]:
         """(block, (start, stop)) of the rounds in which this rank receives rows, with the places of these in the
@@ -67,8 +68,9 @@ class UsedRows(Generic[EdgesT]):
         stale, x, wire = self.exchange, rows.x, self.exchange.wire
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
         draw, scale = wire.next_draw(), rows.scale if rows.sent_scale is None else rows.sent_scale
-        for (message, _), sent in zip(stale.ahead.prepare(form), stale.send_rows):
-            wire.encode(message, form, x, sent, scale, draw)
+        for number, ((message, _), sent) in enumerate(zip(stale.ahead.prepare(form), stale.sent)):
+            key = kernels.stream_key(draw, stale.plan.rank, number)
+            wire.encode_sent(message, form, x, sent, scale, scale, draw, key)
         stale.ahead.post()
         lease = stale.lease(form.widened_bytes, 0)
         yield self.own, x, rows.scale, None
@@ -107,7 +109,8 @@ class PushedGradients(Generic[EdgesT]):
         stale.home.post()
         stale.home.open(lease)
         step, first = max(1, stale.longest), 0
-        for sent in stale.send_rows:
-            for index in sent.split(step):
-                total.index_add_(0, index, stale.home.rows(first, first + len(index), lease))
-                first += len(index)
+        for sent in stale.sent:
+            for begin in range(0, sent.count, step):
+                some = sent.part(begin, min(begin + step, sent.count))
+                some.add_transposed(total, stale.home.rows(first, first + some.count, lease))
+                first += some.count

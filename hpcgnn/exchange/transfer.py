@@ -108,13 +108,9 @@ class Transfer:
             if self._outgoing:
                 self.turn.sent.pack(self._packed, x, scale, within)
             return
-        for (segment, part, count), sent in zip(self._outgoing, self.turn.sent_by):
-            if sent.sums is None:
-                self.wire.encode(part, self.form, x, sent.rows, scale, draw)
-                continue
+        for (segment, part, _), sent in zip(self._outgoing, self.turn.sent_by):
             key = kernels.stream_key(draw, self.plan.rank, self.turn.number, segment.offset)
-            for first, rows in sent.pieces(x, scale, within):
-                self.wire.encode(part, self.form, rows, None, None, key, count, first)
+            self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, key)
 
     def finish(self) -> None:
         """Wait until `rows` are valid, and the buffer that was sent from is free."""

@@ -18,6 +18,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import Lease
+from hpcgnn.exchange.sending import Sending
 
 #: What a message is for: a rank, or the segment that it has the rows of.
 Peer = TypeVar("Peer")
@@ -161,6 +162,26 @@ class Wire:
                 _quantise(narrow[piece], scales[piece], taken, ids, draw)
             else:
                 narrow[piece] = self._narrowed(taken, form.type)
+
+    def encode_sent(
+        self,
+        message: torch.Tensor,
+        form: Form,
+        x: torch.Tensor,
+        sent: Sending,
+        scale: torch.Tensor | None,
+        within: torch.Tensor | None,
+        draw: int,
+        key: int,
+    ) -> None:
+        """Write what is sent of own rows x (n, F) as one message; scale, within: see Sending.pack. draw, key: of the
+        rounding of rows, and of sums and what is sent with them.
+        """
+        if sent.sums is None:
+            self.encode(message, form, x, sent.rows, scale, draw)
+            return
+        for first, rows in sent.pieces(x, scale, within):
+            self.encode(message, form, rows, None, None, key, sent.count, first)
 
     def _narrowed(self, x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
         result = x.to(kind)

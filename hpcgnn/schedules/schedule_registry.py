@@ -42,13 +42,9 @@ def takes_sums(config: Config, spec: ModelSpec) -> bool:
     """
     options = config.schedule
     keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
-    serves = {
-        "sar": True,
-        "tma": True,  # in exact steps and evaluations
-        "lazy": not keeps_rows,
-        "stale": options.stale_epochs == 0,
-    }
-    return serves.get(options.schedule, False) and MODELS[spec.model].sums(spec)
+    # tma: in exact steps and evaluations
+    serves = options.schedule in ("sar", "stale", "tma") or options.schedule == "lazy" and not keeps_rows
+    return serves and MODELS[spec.model].sums(spec)
 
 
 def check_halo(config: Config, spec: ModelSpec) -> None:
@@ -57,6 +53,6 @@ def check_halo(config: Config, spec: ModelSpec) -> None:
     if options.halo == "least" and not takes_sums(config, spec):
         raise ConfigError(
             f"--halo least: --model {spec.model} with --schedule {options.schedule} needs the rows of neighbours one "
-            "by one; expected gcn, sage with --aggregator mean, gin or sgc, and sar, tma, or lazy with dense features "
-            "and without --input-dropout raw; use --halo auto, which sends sums where it can"
+            "by one; expected gcn, sage with --aggregator mean, gin or sgc, and sar, stale, tma, or lazy with dense "
+            "features and without --input-dropout raw; use --halo auto, which sends sums where it can"
         )

@@ -80,6 +80,7 @@ def evaluate(
         cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
         local = load_local_graph(file, cluster_to_rank, comm, cap, config.data.self_loops, spec.dtype, edges)
     trainer = Trainer(local, spec, config, comm, buffers)
+    local = trainer.local  # the one before it goes
     with comm.together("loading the weights"):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
             raise CheckpointError(

@@ -162,6 +162,8 @@ WAYS = {
     "sar": {},
     "pruned": {"prune": "auto"},
     "lazy": {"schedule": "lazy", "epochs": 5},
+    "stale": {"schedule": "stale", "stale_epochs": 2},
+    "smooth": {"schedule": "stale", "stale_smoothing": 0.5},
 }
 
 
@@ -180,7 +182,11 @@ def test_the_curve_is_that_of_rows(comm, paths, kind, name, way):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"precision": "mixed"}, {"halo_dtype": "bf16"}, {"halo_dtype": "int8"}], ids=str)
+NARROW = [{"precision": "mixed"}, {"halo_dtype": "bf16"}, {"halo_dtype": "int8"}]
+NARROW += [{"schedule": "stale", "halo_dtype": "int8"}]
+
+
+@pytest.mark.parametrize("options", NARROW, ids=str)
 def test_narrow_rows_learn_alike(comm, paths, options):
     options = {"model": "sage", "dropout": 0.0, **options}
     expected = curve(comm, configure(paths["undirected"], **options), "random-clusters", 100, 20)
