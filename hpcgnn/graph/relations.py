@@ -9,6 +9,7 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo
+from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph
 from hpcgnn.graph.sums import weight_sums
 
@@ -19,9 +20,9 @@ def relation_weights(
     """(inward (E_p,), outward (E_p,)) of a LocalGraph that keeps its edges, in the order of their EdgeLists.
     Collective.
     """
-    rows, _ = _ends(local.inward, local.num_owned)
+    rows = _rows(local.inward, local.num_owned)
     inward, in_order, in_bounds = _by_type(_edges(local.inward), num_types)
-    _, columns = _ends(local.outward, local.num_owned)
+    columns = _columns(local.outward, local.num_owned)
     outward, out_order, out_bounds = _by_type(_edges(local.outward), num_types)
     for kind in range(num_types):
         edges = in_order[in_bounds[kind] : in_bounds[kind + 1]]
@@ -38,7 +39,7 @@ def odd_relations(local: LocalGraph, num_types: int) -> torch.Tensor:
     """int64 (2,): of how many pairs of an own node and a type of its in-edges the weights sum to less than 0, and to 0.
     Local.
     """
-    rows, _ = _ends(local.inward, local.num_owned)
+    rows = _rows(local.inward, local.num_owned)
     weight, order, bounds = _by_type(_edges(local.inward), num_types)
     counts = torch.zeros(2, dtype=torch.int64)
     for kind in range(num_types):
@@ -68,13 +69,26 @@ def _edges(adjacency: Adjacency) -> EdgeList:
     return adjacency.edges
 
 
-def _ends(adjacency: Adjacency, num_owned: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(own row, other end) of each edge, int64 (E_p,); others' nodes count on from the own ones, in halo order."""
-    rows, columns = (torch.empty(_edges(adjacency).count, dtype=torch.int64) for _ in range(2))
+def _rows(adjacency: Adjacency, num_owned: int) -> torch.Tensor:
+    """int32 (E_p,): the own row of each edge."""
+    rows = torch.empty(_edges(adjacency).count, dtype=torch.int32)
     for block in (adjacency.own, *adjacency.halo):
-        stored = torch.arange(num_owned) if block.rows is None else block.rows.long()
-        assert block.edge is not None, "the graph keeps its edges"
-        edge = block.edge.long()
-        rows[edge] = torch.repeat_interleave(stored, torch.diff(block.indptr))
-        columns[edge] = block.indices.long() + (0 if block.first_column is None else num_owned + block.first_column)
-    return rows, columns
+        stored = torch.arange(num_owned, dtype=torch.int32) if block.rows is None else block.rows
+        rows[_places(block)] = torch.repeat_interleave(stored, torch.diff(block.indptr))
+    return rows
+
+
+def _columns(adjacency: Adjacency, num_owned: int) -> torch.Tensor:
+    """int (E_p,): the other end of each edge; others' nodes count on from the own ones, in halo order."""
+    dtype = torch.int32 if num_owned + adjacency.plan.num_halo < 2**31 else torch.int64
+    columns = torch.empty(_edges(adjacency).count, dtype=dtype)
+    for block in (adjacency.own, *adjacency.halo):
+        columns[_places(block)] = block.indices.to(dtype) + (
+            0 if block.first_column is None else num_owned + block.first_column
+        )
+    return columns
+
+
+def _places(block: Block) -> torch.Tensor:
+    assert block.edge is not None, "the graph keeps its edges"
+    return block.edge
