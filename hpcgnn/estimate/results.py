@@ -78,7 +78,7 @@ def as_values(
         "evaluation_bytes": evaluation,
         "bytes_counted": forecast.counted,
         "halo_rows_total": shares.map_rows,
-        "halo_rows_per_node": float(shares.inward.received.sum() / max(1, shares.nodes.sum())),
+        "halo_rows_per_node": float(shares.map_rows / max(1, shares.nodes.sum())),
         "peers": {"max": int(shares.inward.peers.max()), "mean": float(shares.inward.peers.mean())},
         "imbalance_nodes": _imbalance(shares.nodes),
         "imbalance_edges": _imbalance(shares.own + shares.remote),

@@ -55,8 +55,6 @@ def halo_traffic(
 def halo_rounds(place: Place, halos: Mapping[Place, HaloCounts], row_bytes: int, limit: int) -> Rounds:
     """The rounds that the ranks agree on. Arguments as of `halo_traffic`."""
     cap = max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
-    if place[0] is not None:  # a share's rounds are at most as long as the longest of the whole halo
-        cap = max(1, halos[None, place[1]].rounds(cap).longest)
     return halos[place].rounds(cap)
 
 

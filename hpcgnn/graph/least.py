@@ -63,9 +63,12 @@ class _Cover:
         return _Cover(self.sums_out, self.nodes_out, self.sums_in, self.nodes_in)
 
 
-def least_rows(local: LocalGraph, cap: int, comm: Communicator, always: bool = False) -> LocalGraph:
+def least_rows(
+    local: LocalGraph, cap: int, comm: Communicator, always: bool = False, features_travel: bool = True
+) -> LocalGraph:
     """The LocalGraph whose plans send the fewest rows, in rounds of at most `cap` rows; the same where that would save
-    next to nothing, unless `always`. For operators that are linear in the rows of others alone. Collective.
+    next to nothing, unless `always`. For operators that are linear in the rows of others alone. features_travel:
+    whether the features are aggregated; if they go as entries, the structure for rows is kept for them. Collective.
     """
     inward, outward = local.inward, local.outward
     columns_in = _columns(inward)
@@ -79,8 +82,8 @@ def least_rows(local: LocalGraph, cap: int, comm: Communicator, always: bool = F
     made_out = made_in
     if outward is not inward:
         made_out = _served(outward, inward, columns_out, columns_in, cover.adjoint, cap, comm)
-    # The features may travel as entries, which sums have more of.
-    kept = inward if local.compact is not None else None
+    # Sums have more entries.
+    kept = inward if features_travel and local.compact is not None else None
     return replace(local, inward=made_in, outward=made_out, feature_rows=kept)
 
 
@@ -200,7 +203,7 @@ def _served(
     for index, block in enumerate(halo):
         width = int(made.starts[index + 1] - made.starts[index])
         kernels.check_block(block.indptr, block.indices, block.rows, num_rows, width)
-    return replace(adjacency, halo=halo, plan=made)
+    return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges)
 
 
 def _by_offset(counts: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from hpcgnn.placement.order import FoundEdges, LocalOrder
 class Adjacency:
     """One direction of the edges of a rank, ready to be streamed along. degree: float64 (rows,), the sum of the weights
     of each row's edges in the whole graph, 0 where they cancel (see sums.py). edges: EdgeList, or None where no model
-    asks for one.
+    asks for one. counted: the edges of the own rows, where sums stand for some of them.
     """
 
     own: Block
@@ -28,9 +28,13 @@ class Adjacency:
     plan: HaloPlan
     degree: torch.Tensor
     edges: EdgeList | None = None
+    counted: int | None = None
 
     @property
     def num_edges(self) -> int:
+        """Edges of the own rows."""
+        if self.counted is not None:
+            return self.counted
         return self.own.num_edges + sum(block.num_edges for block in self.halo)
 
     @property
@@ -79,6 +83,7 @@ class LocalGraph:
     @property
     def in_degree(self) -> torch.Tensor:
         """int64 (n_p,): the number of in-edges of the own nodes."""
+        assert self.inward.plan.sending.sums is None, "where sums arrive, edges do not"
         total = torch.diff(self.inward.own.indptr)
         for block in self.inward.halo:
             assert block.rows is not None, "a round's block says which rows it stores"

@@ -120,26 +120,27 @@ def least_cover(indptr: Tensor, indices: Tensor, num_right: int) -> tuple[int, T
             left_of[v].append(u)
     mates: dict[int, int] = {}  # of right vertices
 
-    def reached(starts: Iterable[int], edges: list[list[int]], mate: dict[int, int]) -> tuple[dict[int, int], int]:
-        """({vertex of the other side: from which it was reached}, the first of them that is free, or -1)."""
-        came_from, free, todo = dict[int, int](), -1, list(starts)
+    def reached(
+        starts: Iterable[int], edges: list[list[int]], mate: dict[int, int], first: bool = False
+    ) -> tuple[dict[int, int], int]:
+        """({vertex of the other side: from which it was reached}, -1); first: up to one that is free, and that one."""
+        came_from, todo = dict[int, int](), list(starts)
         for u in todo:  # grows on the way
             for v in edges[u]:
                 if v not in came_from:
                     came_from[v] = u
                     if v in mate:
                         todo.append(mate[v])
-                    elif free < 0:
-                        free = v
-        return came_from, free
+                    elif first:
+                        return came_from, v
+        return came_from, -1
 
+    partner: dict[int, int] = {}  # of left vertices
     for start in range(len(right_of)):
-        came_from, v = reached([start], right_of, mates)
-        partner = {u: v for v, u in mates.items()}
+        came_from, v = reached([start], right_of, mates, first=True)
         while v >= 0:
-            u = mates[v] = came_from[v]
-            v = -1 if u == start else partner[u]
-    partner = {u: v for v, u in mates.items()}
+            u = came_from[v]
+            mates[v], partner[u], v = u, v, -1 if u == start else partner[u]
     from_left, _ = reached([u for u in range(len(right_of)) if u not in partner], right_of, mates)
     from_right, _ = reached([v for v in range(num_right) if v not in mates], left_of, partner)
     left, right = torch.zeros(len(right_of), dtype=torch.uint8), torch.zeros(num_right, dtype=torch.uint8)

@@ -34,10 +34,12 @@ class FullHalo(Stateless):
         self._local, self._comm, self._buffers, self._wire = local, comm, buffers, wire or Wire()
         self.inward = self._stream(local.inward)
         self.outward = self.inward if local.outward is local.inward else self._stream(local.outward)
-        constant = None
-        if local.compact is not None and self._wire.type is None:
+        constant, along = None, local.feature_rows
+        if along is None and local.inward.plan.sending.sums is None:
+            along = local.inward
+        if local.compact is not None and self._wire.type is None and along is not None:
             dense = cast(torch.Tensor, local.features)  # no others are counted for that
-            rows = self.inward if local.feature_rows is None else self._stream(local.feature_rows)
+            rows = self.inward if along is local.inward else self._stream(along)
             constant = dense, CompactStream(rows, local.compact)
         self._site = Site(local, comm, self.inward, self.outward, facts or Facts(local, comm), constant)
         self._operators: dict[Operator[Any], Any] = {}

@@ -38,13 +38,19 @@ def prunes(config: Config) -> bool:
 
 def takes_sums(config: Config, spec: ModelSpec) -> bool:
     """Whether ranks may send sums of rows in place of rows (see graph/least.py): where all that layers do with rows of
-    others is to sum them, with factors that do not change, and the schedule keeps no rows of others.
+    others is to sum them, with factors that do not change, and the schedule needs none of them by itself.
     """
     options = config.schedule
     keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
     # tma: in exact steps and evaluations
     serves = options.schedule in ("sar", "stale", "tma") or options.schedule == "lazy" and not keeps_rows
-    return serves and MODELS[spec.model].sums(spec)
+    # A sum may leave the range of fp16 where no row does.
+    return serves and options.halo_dtype != "fp16" and MODELS[spec.model].sums(spec)
+
+
+def features_travel(config: Config, spec: ModelSpec) -> bool:
+    """Whether rows of the features themselves are exchanged, of a model that `takes_sums`."""
+    return config.schedule.schedule == "lazy" or spec.keeps_input or MODELS[spec.model].features_again(spec)
 
 
 def check_halo(config: Config, spec: ModelSpec) -> None:
@@ -52,7 +58,8 @@ def check_halo(config: Config, spec: ModelSpec) -> None:
     options = config.schedule
     if options.halo == "least" and not takes_sums(config, spec):
         raise ConfigError(
-            f"--halo least: --model {spec.model} with --schedule {options.schedule} needs the rows of neighbours one "
-            "by one; expected gcn, sage with --aggregator mean, gin or sgc, and sar, stale, tma, or lazy with dense "
-            "features and without --input-dropout raw; use --halo auto, which sends sums where it can"
+            f"--halo least: --model {spec.model} with --schedule {options.schedule} and --halo-dtype "
+            f"{options.halo_dtype} needs the rows of neighbours one by one; expected gcn, sage with --aggregator mean, "
+            "gin or sgc; sar, stale, tma, or lazy with dense features and without --input-dropout raw; not fp16, whose "
+            "range a sum may leave; use --halo auto, which sends sums where it can"
         )

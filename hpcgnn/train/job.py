@@ -16,6 +16,7 @@ from hpcgnn.config import Config, listed
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
@@ -165,10 +166,11 @@ def _train(
     trim_heap()
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir)
     log.info(
-        "%s: %s parameters; halo %s rows in %d rounds; run directory %s",
+        "%s: %s parameters; halo %s rows%s in %d rounds; run directory %s",
         spec.model,
         f"{sum(p.numel() for p in trainer.model.parameters()):,}",
         f"{quality['halo_rows_total']:,}",
+        _as_sums(local, comm),
         len(local.inward.plan.rounds),
         config.run.run_dir,
     )
@@ -250,6 +252,14 @@ def check_lost_ranks(config: Config, ranks: int) -> None:
             f"--drop-ranks: expected ranks in 0..{ranks - 1}, and not all of the {ranks}, got "
             f"{config.schedule.drop_ranks!r}"
         )
+
+
+def _as_sums(local: LocalGraph, comm: Communicator) -> str:
+    """What travels in place of the halo's rows, for the log. Collective."""
+    plan = local.inward.plan
+    if plan.sending.sums is None:
+        return ""
+    return f", {int(comm.total(torch.tensor([plan.num_halo]), 'plan')):,} as rows and sums,"
 
 
 def resolve(config: Config, spec: ModelSpec, meta: GraphMeta, map_name: str, session: Session) -> Config:

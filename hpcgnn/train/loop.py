@@ -20,7 +20,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo, Step
-from hpcgnn.schedules.schedule_registry import SCHEDULES, prunes, takes_sums
+from hpcgnn.schedules.schedule_registry import SCHEDULES, features_travel, prunes, takes_sums
 from hpcgnn.train.clock import Clock, Watch, unwatched
 from hpcgnn.train.diagnosis import first_not_finite
 from hpcgnn.train.evaluate import Evaluator
@@ -54,7 +54,8 @@ class Trainer:
             self.model = MODELS[spec.model].build(spec)
             self.shares = self._pruned(local, spec) if prunes(config) else []
             if comm.size > 1 and config.schedule.halo != "rows" and takes_sums(config, spec):
-                local = self._send_sums(local, config.schedule.halo == "least")
+                travel = features_travel(config, spec)
+                local = self._send_sums(local, config.schedule.halo == "least", travel)
             self.local = local
             self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
@@ -73,17 +74,23 @@ class Trainer:
         """For every layer what it computes in training: what the loss can see; None: all. Collective."""
         prunable = getattr(self.model, "prunable_layers", 0)
         worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in self.model.convs] if prunable else []
-        return prune(local, worthwhile, prunable, spec.keeps_input, self.comm)
+        return prune(local, worthwhile, prunable, spec.keeps_input, self._cap, self.comm)
 
-    def _send_sums(self, local: LocalGraph, always: bool) -> LocalGraph:
-        """The graph, and its shares, that send sums where these are fewer than rows. Collective."""
-        cap = max(1, self.buffers.cap(self.buffers.widest_row))
-        whole = least_rows(local, cap, self.comm, always)
+    @property
+    def _cap(self) -> int:
+        """Rows of a round at most."""
+        return max(1, self.buffers.cap(self.buffers.widest_row))
+
+    def _send_sums(self, local: LocalGraph, always: bool, features_travel: bool) -> LocalGraph:
+        """The graph, and its shares, that send sums where these are fewer than rows. features_travel: whether the
+        features are aggregated themselves, in the first layer. Collective.
+        """
+        whole = least_rows(local, self._cap, self.comm, always, features_travel)
         for layer, share in enumerate(self.shares):
             if share is not None and share.inward is local.inward:
                 self.shares[layer] = replace(whole, outputs=share.outputs)
             elif share is not None:
-                self.shares[layer] = least_rows(share, cap, self.comm, always)
+                self.shares[layer] = least_rows(share, self._cap, self.comm, always, features_travel and layer == 0)
         return whole
 
     def _policies(self) -> Iterator[tuple[int, tuple[LocalGraph, HaloPolicy]]]:

@@ -45,9 +45,12 @@ def load(trainer: "Trainer", config: Config, epoch: int) -> None:
 
 
 def _belongs(trainer: "Trainer", config: Config) -> dict[str, Any]:
+    options = {name: value for name, value in vars(config.schedule).items() if name != "halo"}
+    if trainer.local.inward.plan.sending.sums is not None:
+        options["halo"] = "least"
     return {
         "ranks": trainer.comm.size,
         "partition": config.data.partition,
         "nodes": len(trainer.graph.ids),
-        "schedule": vars(config.schedule) | {"halo_buffer": None},
+        "schedule": options | {"halo_buffer": None},
     }

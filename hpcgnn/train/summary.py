@@ -90,7 +90,8 @@ def gather_rank_records(
     rank; `profile` besides, where memory was profiled. energy: the reading of its Meter.
     """
     comm = trainer.comm
-    adjacencies = [each for part in (local, *filter(None, trainer.shares)) for each in (part.inward, part.outward)]
+    parts = (local, *filter(None, trainer.shares))
+    adjacencies = [each for part in parts for each in (part.inward, part.outward, part.feature_rows) if each]
     mine = {
         "rank": comm.rank,
         "host": socket.gethostname(),

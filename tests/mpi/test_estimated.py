@@ -174,6 +174,7 @@ PRUNED = {
     "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
     "all rows": {"model": "sage", "prune": "none"},
     "fewest rows": {"model": "sage", "halo": "least"},
+    "fewest rows, tiny buffer": {"model": "sage", "halo": "least", "halo_buffer": 0.01},
 }
 
 

@@ -1,5 +1,7 @@
 """Rows or sums of rows, whichever are fewer: results against the dense oracle, rows against a matching by hand."""
 
+from dataclasses import replace
+
 import graphs
 import numpy as np
 import oracle
@@ -7,10 +9,14 @@ import pytest
 import torch
 from asking import aggregate
 
+from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.least import least_rows
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.operators import Linear
 from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.schedules.schedule_registry import check_halo
+from hpcgnn.train.job import model_spec
 
 from .gathering import whole
 from .training import build_trainer, configure, curve, make_graphs
@@ -195,13 +201,41 @@ def test_narrow_rows_learn_alike(comm, paths, options):
     np.testing.assert_allclose(found, expected, rtol=0.03)
 
 
-def test_features_that_travel_as_entries_go_as_rows(comm, paths):
-    """Sums have more entries: the structure for rows is kept for them."""
-    config = configure(paths["undirected"], halo="least", model="gcn")
-    trainer = build_trainer(comm, config, "random-clusters", 100)
-    assert (trainer.local.feature_rows is None) == (trainer.local.compact is None)
+@pytest.mark.parametrize("travel", [False, True], ids=["not", "travel"])
+def test_features_that_travel_as_entries_go_as_rows(comm, session_path, travel):
+    """Sums have more entries: the structure for rows is kept where such features are aggregated, and there alone."""
+    graph = graphs.with_task(graphs.power_law(), num_features=40)
+    graph = replace(graph, features=np.where(np.arange(40) % 20 == 3, graph.features, 0.0).astype(np.float32))
+    where = graphs.layout(graph, comm.size)
+    file = session_path / "least-entries.h5"
+    if comm.rank == 0 and not file.exists():
+        graphs.write_file(file, graph, where, comm.size)
+    comm.barrier()
+    rows = graphs.load(file, where.maps["dealt"], comm)
+    assert comm.size == 1 or rows.compact is not None
+    local = least_rows(rows, 1 << 20, comm, True, travel)
+    assert (local.feature_rows is rows.inward) == (travel and rows.compact is not None)
+    matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst), "sym")
+    y = aggregate(FullHalo(local, comm, HaloBuffers(1 << 20)), local.features, "sym")
+    np.testing.assert_allclose(whole(comm, local, y), matrix @ graph.features, rtol=0, atol=1e-6)
 
 
-def test_models_that_look_at_single_rows_keep_them(comm, paths):
-    trainer = build_trainer(comm, configure(paths["undirected"], halo="auto", model="gat"), "metis", 100)
-    assert trainer.local.inward.plan.sending.sums is None
+def test_edges_are_counted_as_before(comm, stored):
+    graph, where, file = stored
+    rows = graphs.load(file, where.maps["dealt"], comm)
+    local = least_rows(rows, 100, comm, True)
+    assert (local.inward.num_edges, local.outward.num_edges) == (rows.inward.num_edges, rows.outward.num_edges)
+
+
+ROWS = [{"model": "gat"}, {"halo_dtype": "fp16"}, {"schedule": "bns"}, {"aggregator": "max", "model": "sage"}]
+
+
+@pytest.mark.parametrize("options", ROWS, ids=str)
+def test_what_needs_single_rows_has_them(comm, paths, options):
+    config = configure(paths["undirected"], halo="auto", **options)
+    assert build_trainer(comm, config, "metis", 100).local.inward.plan.sending.sums is None
+    with GraphFile(config.data.graph) as file:
+        spec = model_spec(file.meta, config)
+    with pytest.raises(ConfigError, match="--halo least"):
+        check_halo(config.replace(halo="least"), spec)
+    check_halo(config, spec)
