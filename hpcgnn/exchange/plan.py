@@ -29,7 +29,7 @@ class HaloPlan:
     rank + k. sending: the latter rows, offset after offset: in one, for tensors for each of thousands of peers take
     more than the few rows in them.
     rounds: the agreed rounds (see rounds.py), the segments of each; sizes: the rows of each on the rank that has most.
-    starts: int64 (rounds + 1,), this rank's halo position at each round.
+    starts: int64 (rounds + 1,), this rank's halo position at each round. cap: rows of a round at most.
     """
 
     rank: int
@@ -40,6 +40,7 @@ class HaloPlan:
     rounds: list[tuple[Segment, ...]]
     sizes: list[int]
     starts: np.ndarray
+    cap: int
 
     @property
     def num_halo(self) -> int:
@@ -178,7 +179,7 @@ def agreed_plan(
     stops = cut(furthest, int(most), cap, comm.size)
     sizes = comm.allreduce_(torch.from_numpy(mine.sizes(stops)), "plan", "max")
     rounds, starts = segments(stops, max_rows.tolist()), np.zeros(len(stops) + 1, np.int64)
-    plan = HaloPlan(comm.rank, comm.size, receive_counts, send_counts, sending, rounds, sizes.tolist(), starts)
+    plan = HaloPlan(comm.rank, comm.size, receive_counts, send_counts, sending, rounds, sizes.tolist(), starts, cap)
     np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in rounds], out=starts[1:])
     return plan
 

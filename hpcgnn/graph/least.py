@@ -63,11 +63,9 @@ class _Cover:
         return _Cover(self.sums_out, self.nodes_out, self.sums_in, self.nodes_in)
 
 
-def least_rows(
-    local: LocalGraph, cap: int, comm: Communicator, always: bool = False, features_travel: bool = True
-) -> LocalGraph:
-    """The LocalGraph whose plans send the fewest rows, in rounds of at most `cap` rows; the same where that would save
-    next to nothing, unless `always`. For operators that are linear in the rows of others alone. features_travel:
+def least_rows(local: LocalGraph, comm: Communicator, always: bool = False, features_travel: bool = True) -> LocalGraph:
+    """The LocalGraph whose plans send the fewest rows; the same where that would save next to nothing, unless `always`.
+    For operators that are linear in the rows of others alone. features_travel:
     whether the features are aggregated; if they go as entries, the structure for rows is kept for them. Collective.
     """
     inward, outward = local.inward, local.outward
@@ -78,10 +76,10 @@ def least_rows(
     before, after = comm.total(rows, "plan").tolist()
     if not always and not saves(before, after):
         return local
-    made_in = _served(inward, outward, columns_in, columns_out, cover, cap, comm)
+    made_in = _served(inward, outward, columns_in, columns_out, cover, comm)
     made_out = made_in
     if outward is not inward:
-        made_out = _served(outward, inward, columns_out, columns_in, cover.adjoint, cap, comm)
+        made_out = _served(outward, inward, columns_out, columns_in, cover.adjoint, comm)
     # Sums have more entries.
     kept = inward if features_travel and local.compact is not None else None
     return replace(local, inward=made_in, outward=made_out, feature_rows=kept)
@@ -175,7 +173,6 @@ def _served(
     columns: _Columns,
     columns_back: _Columns,
     cover: _Cover,
-    cap: int,
     comm: Communicator,
 ) -> Adjacency:
     """An Adjacency that is served as the cover says. back: the other direction. Collective."""
@@ -185,7 +182,7 @@ def _served(
     # What comes from a rank stands at an offset in one direction, and at the other one in the other.
     received = nodes_in + sums_in[::-1]
     sending, sent = _sending(plan, back, columns_back, cover)
-    made = agreed_plan(received, sent, sending, cap, comm)
+    made = agreed_plan(received, sent, sending, plan.cap, comm)
     starts = np.cumsum(received) - received
     node_at, sum_at = _places(starts, nodes_in), _places((starts + nodes_in)[::-1], sums_in)
     lengths = np.diff(columns.indptr)

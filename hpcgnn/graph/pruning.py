@@ -30,13 +30,13 @@ _NOT_NEEDED: Any = None
 
 
 def prune(
-    local: LocalGraph, worthwhile: Sequence[float], prunable: int, keeps_input: bool, cap: int, comm: Communicator
+    local: LocalGraph, worthwhile: Sequence[float], prunable: int, keeps_input: bool, comm: Communicator
 ) -> list[LocalGraph | None]:
     """For each layer what it computes of the graph, None for all. Collective.
 
     worthwhile: for each layer, the share of all nodes above which it keeps all rows. prunable: how many of the last
     layers may compute some of their rows only. keeps_input: whether the first layer starts from a kept aggregate; its
-    share then has all edges, and only `outputs` of its own. cap: rows of a round at most.
+    share then has all edges, and only `outputs` of its own.
     """
     layers = len(worthwhile)
     sets: list[torch.Tensor] = []
@@ -53,7 +53,7 @@ def prune(
         if layer == 0 and keeps_input:
             shares[layer] = replace(local, outputs=torch.nonzero(outputs).int().squeeze(1))
         else:
-            shares[layer] = _share(local, inputs, outputs, cap, comm)
+            shares[layer] = _share(local, inputs, outputs, comm)
     return shares
 
 
@@ -72,11 +72,11 @@ def with_in_neighbours(local: LocalGraph, needed: torch.Tensor, comm: Communicat
     return result
 
 
-def _share(local: LocalGraph, inputs: torch.Tensor, outputs: torch.Tensor, cap: int, comm: Communicator) -> LocalGraph:
+def _share(local: LocalGraph, inputs: torch.Tensor, outputs: torch.Tensor, comm: Communicator) -> LocalGraph:
     """The LocalGraph of the edges from nodes in inputs (n_p,) to nodes in outputs (n_p,), on all ranks. Collective."""
     source, destination = _numbers(inputs), _numbers(outputs)
-    inward = _filtered(local.inward, outputs, inputs, destination, source, cap, comm)
-    outward = _filtered(local.outward, inputs, outputs, source, destination, cap, comm)
+    inward = _filtered(local.inward, outputs, inputs, destination, source, comm)
+    outward = _filtered(local.outward, inputs, outputs, source, destination, comm)
     return replace(
         local,
         inward=inward,
@@ -101,7 +101,6 @@ def _filtered(
     columns: torch.Tensor,
     row_number: torch.Tensor,
     column_number: torch.Tensor,
-    cap: int,
     comm: Communicator,
 ) -> Adjacency:
     """The Adjacency between own rows (n_p,) bool and columns (n_p,) bool, numbered anew. Collective."""
@@ -121,7 +120,7 @@ def _filtered(
     carried = (joined(each) for each in zip(*(carried for _, carried in parts)))
     weight, place = (None if each is None else each[order] for each in carried)
     shape = int(rows.sum()), int(columns.sum())
-    own, halo, fewer = assemble(row.numpy(), owner.numpy(), column.numpy(), weight, place, *shape, cap, comm)
+    own, halo, fewer = assemble(row.numpy(), owner.numpy(), column.numpy(), weight, place, *shape, plan.cap, comm)
     return Adjacency(own, halo, fewer, adjacency.degree[rows], adjacency.edges)
 
 

@@ -86,6 +86,7 @@ def sample_plan(
         plan.rounds,
         plan.sizes,
         np.zeros(len(plan.rounds) + 1, np.int64),
+        plan.cap,
         receive_at,
         send_at,
     )

@@ -74,23 +74,18 @@ class Trainer:
         """For every layer what it computes in training: what the loss can see; None: all. Collective."""
         prunable = getattr(self.model, "prunable_layers", 0)
         worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in self.model.convs] if prunable else []
-        return prune(local, worthwhile, prunable, spec.keeps_input, self._cap, self.comm)
-
-    @property
-    def _cap(self) -> int:
-        """Rows of a round at most."""
-        return max(1, self.buffers.cap(self.buffers.widest_row))
+        return prune(local, worthwhile, prunable, spec.keeps_input, self.comm)
 
     def _send_sums(self, local: LocalGraph, always: bool, features_travel: bool) -> LocalGraph:
         """The graph, and its shares, that send sums where these are fewer than rows. features_travel: whether the
         features are aggregated themselves, in the first layer. Collective.
         """
-        whole = least_rows(local, self._cap, self.comm, always, features_travel)
+        whole = least_rows(local, self.comm, always, features_travel)
         for layer, share in enumerate(self.shares):
             if share is not None and share.inward is local.inward:
                 self.shares[layer] = replace(whole, outputs=share.outputs)
             elif share is not None:
-                self.shares[layer] = least_rows(share, self._cap, self.comm, always, features_travel and layer == 0)
+                self.shares[layer] = least_rows(share, self.comm, always, features_travel and layer == 0)
         return whole
 
     def _policies(self) -> Iterator[tuple[int, tuple[LocalGraph, HaloPolicy]]]:

@@ -65,7 +65,7 @@ def test_shares_are_those_of_the_ranks(comm, session_path, name, map_name):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_fewest_rows_are_those_of_the_ranks(comm, session_path, name):
     graph, where, path = stored(comm, session_path, name)
-    local = least_rows(graphs.load(path, where.maps["random"], comm), 1 << 20, comm, always=True)
+    local = least_rows(graphs.load(path, where.maps["random"], comm), comm, always=True)
     with GraphFile(path) as file:
         shares = Counter(file, where.maps["random"], comm.size, "least").shares()
     rows = comm.allgather_object(graphs.load(path, where.maps["random"], comm).inward.plan.num_halo)

@@ -69,7 +69,7 @@ def prepared(comm, graph, file, cluster_to_rank, rows, width, dtype=torch.float6
     buffers = HaloBuffers(4 * rows * width * dtype.itemsize)
     cap = max(1, buffers.cap(width * dtype.itemsize))
     local = graphs.load(file, cluster_to_rank, comm, cap=cap, self_loops=self_loops, dtype=dtype)
-    local = least_rows(local, cap, comm, always=True)
+    local = least_rows(local, comm, always=True)
     return local, FullHalo(local, comm, buffers)
 
 
@@ -155,7 +155,7 @@ def test_little_to_save_changes_nothing(comm, session_path):
         graphs.write_file(file, graph, where, comm.size)
     comm.barrier()
     local = graphs.load(file, where.maps["halves"], comm)
-    assert least_rows(local, 100, comm) is local
+    assert least_rows(local, comm) is local
 
 
 MODELS = {
@@ -213,7 +213,7 @@ def test_features_that_travel_as_entries_go_as_rows(comm, session_path, travel):
     comm.barrier()
     rows = graphs.load(file, where.maps["dealt"], comm)
     assert comm.size == 1 or rows.compact is not None
-    local = least_rows(rows, 1 << 20, comm, True, travel)
+    local = least_rows(rows, comm, True, travel)
     assert (local.feature_rows is rows.inward) == (travel and rows.compact is not None)
     matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst), "sym")
     y = aggregate(FullHalo(local, comm, HaloBuffers(1 << 20)), local.features, "sym")
@@ -223,7 +223,7 @@ def test_features_that_travel_as_entries_go_as_rows(comm, session_path, travel):
 def test_edges_are_counted_as_before(comm, stored):
     graph, where, file = stored
     rows = graphs.load(file, where.maps["dealt"], comm)
-    local = least_rows(rows, 100, comm, True)
+    local = least_rows(rows, comm, True)
     assert (local.inward.num_edges, local.outward.num_edges) == (rows.inward.num_edges, rows.outward.num_edges)
 
 

@@ -68,8 +68,9 @@ def test_a_turn_says_what_the_plan_says(comm, local):
         assert [(s.offset, s.start, count) for s, count in turn.incoming] == [(k, r[0], len(r)) for k, r in come]
         assert [(s.offset, s.start, count) for s, count in turn.outgoing] == [(k, r[0], len(r)) for k, r in go]
         assert turn.num_received == sum(len(rows) for _, rows in come)
-        assert [rows.tolist() for rows in turn.sent_by] == [plan.rows_to(k)[rows].tolist() for k, rows in go]
-        assert turn.sent.dtype == torch.int32 and turn.sent.tolist() == [i for by in turn.sent_by for i in by.tolist()]
+        assert [each.rows.tolist() for each in turn.sent_by] == [plan.rows_to(k)[rows].tolist() for k, rows in go]
+        assert turn.sent.rows.dtype == torch.int32 and turn.sent.count == len(turn.sent.rows)
+        assert turn.sent.rows.tolist() == [i for each in turn.sent_by for i in each.rows.tolist()]
         # Where the rows of a round stand: one after another, those of rounds of which nothing comes left out.
         first = 0
         for index, start, stop in turn.places:
@@ -126,7 +127,7 @@ def test_any_range_of_the_rows(comm, local, name, scaled):
             first = int(plan.starts[group[0]])
             exact = version * factors[:, None] if scaled else version
             exact = halo_values(comm, local, exact)[first : first + turn.num_received]
-            transfer.begin(mine, scale, 11, "rows")
+            transfer.begin(mine, scale, scale, 11, "rows")
             transfer.finish()
             count = turn.num_received
             whole = transfer.rows(0, count).clone()
@@ -162,7 +163,7 @@ def test_what_returns(comm, local, name):
         for _ in range(2):
             total = torch.from_numpy(random.standard_normal((len(ids), form.width)))
             before = total.clone()
-            transfer.begin(torch.zeros(len(ids), PLAIN.width, dtype=torch.float64), None, 0, "rows")
+            transfer.begin(torch.zeros(len(ids), PLAIN.width, dtype=torch.float64), None, None, 0, "rows")
             transfer.finish()
             transfer.open_returns()
             assert transfer.back.shape == (turn.num_received, form.width) and not transfer.back.any()
@@ -174,14 +175,15 @@ def test_what_returns(comm, local, name):
             entry = comm.ledger.take().get("home")
             counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
             row = form.row_bytes
-            assert counts == (len(turn.incoming), row * turn.num_received, row * len(turn.sent))
+            assert counts == (len(turn.incoming), row * turn.num_received, row * turn.sent.count)
             # What each rank gave back to each other one, put together in the order in which owners add it.
             sizes = [count for _, count in turn.incoming]
             parts = np.split(given, np.cumsum(sizes)[:-1]) if sizes else []
             gone = {(comm.rank, plan.source(s.offset)): part for (s, _), part in zip(turn.incoming, parts)}
             every = {pair: part for each in comm.allgather_object(gone) for pair, part in each.items()}
             expected, bound = before.numpy(), np.full((len(ids), form.width), 1e-12)
-            for (segment, _), rows in zip(turn.outgoing, turn.sent_by):
+            for (segment, _), each in zip(turn.outgoing, turn.sent_by):
+                rows = each.rows
                 part = every[plan.dest(segment.offset), comm.rank]
                 expected[rows.numpy()] += part
                 size = np.abs(part[:, : form.narrow])
@@ -197,7 +199,7 @@ def test_rows_without_columns_are_not_sent(comm, local):
     for group in groups_of(local.inward.plan):
         transfer = make_transfer(comm, local, turn_of(local.inward.plan, group), NOTHING, PLAIN)
         comm.ledger.take()
-        transfer.begin(torch.zeros(local.num_owned, 0, dtype=torch.float64), None, 0, "rows")
+        transfer.begin(torch.zeros(local.num_owned, 0, dtype=torch.float64), None, None, 0, "rows")
         transfer.finish()
         assert not comm.ledger.take()
         assert transfer.rows(0, transfer.num_received).shape == (transfer.num_received, 0)

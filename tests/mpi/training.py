@@ -63,7 +63,6 @@ def build_trainer(comm, config, map_name=None, rows=None):
             cluster_to_rank, _ = file.cluster_map(map_name, comm.size)
         row = toy_step(spec, config, file.meta.multi_label)
         buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20) if rows is None else 4 * rows * row)
-        buffers.declare(row)
         local = load_local_graph(
             file,
             cluster_to_rank,
