@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hpcgnn.config import SECTION_OF
-
 ROOT = Path(__file__).parents[2]
 NODES, DEGREE, FEATURES, CLASSES, HIDDEN = 600, 8, 12, 4, 16
 
@@ -30,7 +28,7 @@ def roofline(*arguments, ranks=1):
 
 def test_what_is_counted_follows_from_the_model(graph, tmp_path):
     """Two layers of SAGE: a kept first aggregate, then a layer that aggregates its narrower result; on two ranks."""
-    everything = ["--prune", "none"] if "prune" in SECTION_OF else []
+    everything = ["--prune", "none", "--halo", "rows"]
     more = ["--layers", 2, "--hidden", HIDDEN, "--precision", "fp32", *everything]
     done = roofline("--graph", graph, "--rounds", 1, "--out", tmp_path / "r.json", "--", *more, ranks=2)
     assert done.returncode == 0, done.stderr
