@@ -24,7 +24,7 @@ from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.memory.resident import file_bytes, resident_bytes
-from hpcgnn.schedules.schedule_registry import check_halo, takes_sums
+from hpcgnn.schedules.schedule_registry import check_halo, halo_of
 from hpcgnn.train.choosing_maps import map_of_one_process
 from hpcgnn.train.job import check_lost_ranks, model_spec
 from hpcgnn.train.shortage import advice
@@ -80,8 +80,7 @@ def forecasts(config: Config, rank_counts: Iterable[int]) -> Iterator[Forecast]:
         forecaster = Forecaster(Experiment.of(spec, config, file.meta.multi_label))
         for ranks in _shown(rank_counts):
             check_lost_ranks(config, ranks)
-            halo = config.schedule.halo if takes_sums(config, spec) else "rows"
-            counter = Counter(file, map_of_one_process(file, config, ranks)[1], ranks, halo)
+            counter = Counter(file, map_of_one_process(file, config, ranks)[1], ranks, halo_of(config, spec))
             shares = counter.shares()
             yield forecaster.forecast(
                 shares,

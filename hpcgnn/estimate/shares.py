@@ -101,10 +101,9 @@ class Shares:
     nodes; train: nodes of the training split; outer: nodes with an edge from or to another rank; loops: nodes with an
     edge to themselves; own, remote: in-edges from own nodes and from others'. own_out, remote_out: out-edges likewise.
     inward, outward: HaloCounts of the directions, the same for an undirected graph; map_rows: halo rows of all ranks,
-    which may be more than the rows that travel. degrees: in-degrees of a sample of
-    all nodes. entries: stored features of a node in the mean, where features are sparse. locality: (rows (m,), shares
-    (m,)) rising and falling: so large is the share of edges whose source is not among that many different sources
-    before it.
+    which may be more than the rows that travel. degrees: in-degrees of a sample of all nodes. entries: stored features
+    of a node in the mean, where features are sparse. locality: (rows (m,), shares (m,)) rising and falling: so large is
+    the share of edges whose source is not among that many different sources before it.
     """
 
     nodes: np.ndarray
@@ -168,7 +167,7 @@ class Counter:
             outer[rank] = np.count_nonzero(there)
             if ranges:
                 train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
-        counted, back = self._least(inward, inward if file.meta.undirected else outward)
+        counted, back = self._travelling(inward, inward if file.meta.undirected else outward)
         largest = int(self.ownership.counts.argmax())
         entries = 0.0
         if file.meta.sparse_features:
@@ -242,19 +241,19 @@ class Counter:
                     for pairs, rows_in, columns_in in ways:
                         taken = (owner != rank) & rows_in[mine[rows]] & columns_in[indices]
                         pairs.add(rank, owner[taken], indices[taken], rows[taken])
-        return self._least(inward, outward)
+        return self._travelling(inward, outward)
 
     def _pairs(self) -> "_Pairs":
         return _Pairs(self.ranks) if self._halo_option == "rows" else _Covers(self.ranks)
 
-    def _least(self, inward: "_Pairs", outward: "_Pairs") -> tuple[HaloCounts, HaloCounts]:
+    def _travelling(self, inward: "_Pairs", outward: "_Pairs") -> tuple[HaloCounts, HaloCounts]:
         """(inward, outward) of what travels: rows, or as in graph/least.py."""
-        rows = inward.counts(), outward.counts()
-        if not isinstance(inward, _Covers):
-            return rows
-        fewest = inward.fewest()
-        always = self._halo_option == "least"
-        return (fewest, fewest.adjoint) if always or saves(int(rows[0].rows.sum()), int(fewest.rows.sum())) else rows
+        rows = inward.counts()
+        if isinstance(inward, _Covers):
+            fewest = inward.fewest()
+            if self._halo_option == "least" or saves(int(rows.rows.sum()), int(fewest.rows.sum())):
+                return fewest, fewest.adjoint
+        return rows, outward.counts()
 
     def _edges(self, suffix: str, rank: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, ...]]:
         if not ranges:
@@ -292,12 +291,14 @@ class _Covers(_Pairs):
 
     def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
         super().add(rank, owner, nodes, rows)
+        if len(nodes) == 0:
+            return
         offset = (rank - owner.astype(np.int64)) % self._ranks
         order = np.lexsort((rows, nodes, offset))
         nodes, rows = nodes[order], rows[order]
         offsets, firsts = np.unique(offset[order], return_index=True)
         sizes = [_cover(*each) for each in zip(np.split(nodes, firsts[1:]), np.split(rows, firsts[1:]))]
-        self._fewest.append((np.full(len(offsets), rank), offsets, np.array(sizes[: len(offsets)], np.int64)))
+        self._fewest.append((np.full(len(offsets), rank), offsets, np.array(sizes, np.int64)))
 
     def fewest(self) -> HaloCounts:
         """The rows and sums of rows, where the fewest travel."""
@@ -306,8 +307,6 @@ class _Covers(_Pairs):
 
 def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
     """The size of a least cover of these edges (E,), which are ordered by nodes."""
-    if len(nodes) == 0:
-        return 0
     _, firsts = np.unique(nodes, return_index=True)
     ends, indices = np.unique(rows, return_inverse=True)
     indptr = torch.from_numpy(np.append(firsts, len(nodes)).astype(np.int64))

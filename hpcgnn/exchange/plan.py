@@ -153,7 +153,7 @@ def build_halo_plan(
     )
 
     send_rows = torch.from_numpy(order.of(send_rows.numpy()))
-    return agreed_plan(receive_counts, send_counts, Sending(len(send_rows), send_rows), cap, comm), position
+    return agreed_plan(receive_counts, send_counts, Sending(send_rows), cap, comm), position
 
 
 def agreed_plan(

@@ -18,61 +18,60 @@ _PIECE = 1 << 15
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of own rows. at: int32 (m,), increasing, which of the rows sent each is; indptr: int64 (m + 1,); indices:
-    int32, own rows; weight: of the computing dtype, or None for ones.
+    """Sums of own rows, among rows that are sent as they are.
+
+    at, rows_at: int32 (m,) and (k,), increasing, the places of the sums and of those rows in what is sent; indptr:
+    int64 (m + 1,); indices: int32, own rows; weight: of the computing dtype, or None for ones.
     """
 
     at: torch.Tensor
+    rows_at: torch.Tensor
     indptr: torch.Tensor
     indices: torch.Tensor
     weight: torch.Tensor | None
 
     @property
     def nbytes(self) -> int:
-        return sum(each.nbytes for each in (self.at, self.indptr, self.indices, self.weight) if each is not None)
+        tensors = self.at, self.rows_at, self.indptr, self.indices, self.weight
+        return sum(each.nbytes for each in tensors if each is not None)
 
 
 @dataclass(frozen=True)
 class Sending:
-    """The rows that are sent, in their order.
+    """What is sent, in its order. rows: int32 (k,), the own rows that go as they are; sums: Sums, or None."""
 
-    count: how many; rows: int32 (m,), the own rows among them; at: int32 (m,), increasing, which of the rows sent each
-    is, or None where there are no sums; sums: Sums, or None.
-    """
-
-    count: int
     rows: torch.Tensor
-    at: torch.Tensor | None = None
     sums: Sums | None = None
 
     @property
+    def count(self) -> int:
+        """Rows that are sent, of either kind."""
+        return len(self.rows) + (0 if self.sums is None else len(self.sums.at))
+
+    @property
     def nbytes(self) -> int:
-        return self.rows.nbytes + sum(each.nbytes for each in (self.at, self.sums) if each is not None)
+        return self.rows.nbytes + (0 if self.sums is None else self.sums.nbytes)
 
     def part(self, first: int, last: int) -> "Sending":
-        """The rows first … last of those that are sent."""
-        if self.at is None or self.sums is None:
-            return Sending(last - first, self.rows[first:last])
+        """What is sent from number `first` up to `last`."""
+        sums = self.sums
+        if sums is None:
+            return Sending(self.rows[first:last])
         ends = torch.tensor([first, last], dtype=torch.int32)
-        low, high = torch.searchsorted(self.at, ends).tolist()
-        begin, end = torch.searchsorted(self.sums.at, ends).tolist()
-        sums = Sums(
-            self.sums.at[begin:end] - first,
-            self.sums.indptr[begin : end + 1],
-            self.sums.indices,
-            self.sums.weight,
-        )
-        return Sending(last - first, self.rows[low:high], self.at[low:high] - first, sums)
+        low, high = torch.searchsorted(sums.rows_at, ends).tolist()
+        begin, end = torch.searchsorted(sums.at, ends).tolist()
+        at, rows_at = sums.at[begin:end] - first, sums.rows_at[low:high] - first
+        return Sending(self.rows[low:high], Sums(at, rows_at, sums.indptr[begin : end + 1], sums.indices, sums.weight))
 
     def pack(self, out: torch.Tensor, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None) -> None:
         """out (count, F) = S x of own rows x (n_p, F). scale: (n_p,) factors of rows that go as they are; within: of
         rows in sums; None: ones.
         """
-        if self.at is None or self.sums is None:
+        sums = self.sums
+        if sums is None:
             kernels.pack(out, x, self.rows, scale)
             return
-        kernels.gather(out, x, self._ones, self.rows, rows=self.at, source_scale=scale)
-        sums = self.sums
+        kernels.gather(out, x, self._ones, self.rows, rows=sums.rows_at, source_scale=scale)
         kernels.gather(out, x, sums.indptr, sums.indices, rows=sums.at, weight=sums.weight, source_scale=within)
 
     def pieces(
@@ -88,11 +87,11 @@ class Sending:
 
     def add_transposed(self, total: torch.Tensor, rows: torch.Tensor) -> None:
         """total (n_p, F) += Sᵀ rows, of rows (count, F): what comes back for what was sent, without scales."""
-        if self.at is None or self.sums is None:
+        sums = self.sums
+        if sums is None:
             total.index_add_(0, self.rows, rows)
             return
-        total.index_add_(0, self.rows, rows[self.at.long()])
-        sums = self.sums
+        total.index_add_(0, self.rows, rows[sums.rows_at.long()])
         begin, end = int(sums.indptr[0]), int(sums.indptr[-1])
         place = torch.repeat_interleave(sums.at.long(), torch.diff(sums.indptr))
         step = max(1, _PIECE // max(1, rows.shape[1]))
@@ -109,9 +108,9 @@ class Sending:
         return torch.arange(len(self.rows) + 1)
 
     def factors(self, scale: torch.Tensor) -> torch.Tensor:
-        """(count,): the factors, of own rows (n_p,), that rows still need which go as they are; ones for sums."""
-        if self.at is None:
+        """(count,): of the factors of own rows (n_p,), those of what goes as it is; ones for sums."""
+        if self.sums is None:
             return scale[self.rows]
         found = scale.new_ones(self.count)
-        found[self.at.long()] = scale[self.rows]
+        found[self.sums.rows_at.long()] = scale[self.rows]
         return found

@@ -69,8 +69,7 @@ class UsedRows(Generic[EdgesT]):
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
         draw, scale = wire.next_draw(), rows.scale if rows.sent_scale is None else rows.sent_scale
         for number, ((message, _), sent) in enumerate(zip(stale.ahead.prepare(form), stale.sent)):
-            key = kernels.stream_key(draw, stale.plan.rank, number)
-            wire.encode_sent(message, form, x, sent, scale, scale, draw, key)
+            wire.encode_sent(message, form, x, sent, scale, scale, draw, stale.plan.rank, number)
         stale.ahead.post()
         lease = stale.lease(form.widened_bytes, 0)
         yield self.own, x, rows.scale, None

@@ -109,8 +109,8 @@ class Transfer:
                 self.turn.sent.pack(self._packed, x, scale, within)
             return
         for (segment, part, _), sent in zip(self._outgoing, self.turn.sent_by):
-            key = kernels.stream_key(draw, self.plan.rank, self.turn.number, segment.offset)
-            self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, key)
+            place = self.plan.rank, self.turn.number, segment.offset
+            self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place)
 
     def finish(self) -> None:
         """Wait until `rows` are valid, and the buffer that was sent from is free."""

@@ -172,14 +172,15 @@ class Wire:
         scale: torch.Tensor | None,
         within: torch.Tensor | None,
         draw: int,
-        key: int,
+        *place: int,
     ) -> None:
-        """Write what is sent of own rows x (n, F) as one message; scale, within: see Sending.pack. draw, key: of the
-        rounding of rows, and of sums and what is sent with them.
+        """Write what is sent of own rows x (n, F) as one message; scale, within: see Sending.pack. draw: key of the
+        rounding, which rows among sums have no ids for, but the place of the message.
         """
         if sent.sums is None:
             self.encode(message, form, x, sent.rows, scale, draw)
             return
+        key = kernels.stream_key(draw, *place)
         for first, rows in sent.pieces(x, scale, within):
             self.encode(message, form, rows, None, None, key, sent.count, first)
 

@@ -102,7 +102,7 @@ def halo_blocks(
     weight: torch.Tensor | None,
     edge: torch.Tensor | None = None,
 ) -> list[Block]:
-    """One hypersparse block per round.
+    """One hypersparse block per round, checked.
 
     starts: int64 (rounds + 1,), the halo position where each round begins. indptr: int64 (n_p + 1,), by own row; halo:
     int (E,), the halo position of each edge's source; weight, edge: (E,). Beside the blocks it takes some 40
@@ -135,7 +135,10 @@ def halo_blocks(
         end = filled + int(np.count_nonzero(begins))
         found_rows[filled:end], found_begins[filled:end] = rows[begins], places[begins]
         filled = end
-    return _in_rounds(starts, counts, found_rows[:filled], found_begins[:filled], columns, *moved)
+    blocks = _in_rounds(starts, counts, found_rows[:filled], found_begins[:filled], columns, *moved)
+    for block, width in zip(blocks, np.diff(starts).tolist()):
+        kernels.check_block(block.indptr, block.indices, block.rows, len(indptr) - 1, width)
+    return blocks
 
 
 def _in_rounds(

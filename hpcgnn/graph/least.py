@@ -65,8 +65,8 @@ class _Cover:
 
 def least_rows(local: LocalGraph, comm: Communicator, always: bool = False, features_travel: bool = True) -> LocalGraph:
     """The LocalGraph whose plans send the fewest rows; the same where that would save next to nothing, unless `always`.
-    For operators that are linear in the rows of others alone. features_travel:
-    whether the features are aggregated; if they go as entries, the structure for rows is kept for them. Collective.
+    For operators that only sum rows of others. features_travel: whether the features are aggregated; if they go as
+    entries, the structure for rows is kept for them. Collective.
     """
     inward, outward = local.inward, local.outward
     columns_in = _columns(inward)
@@ -80,7 +80,7 @@ def least_rows(local: LocalGraph, comm: Communicator, always: bool = False, feat
     made_out = made_in
     if outward is not inward:
         made_out = _served(outward, inward, columns_out, columns_in, cover.adjoint, comm)
-    # Sums have more entries.
+    # A sum of features has more entries than each of them.
     kept = inward if features_travel and local.compact is not None else None
     return replace(local, inward=made_in, outward=made_out, feature_rows=kept)
 
@@ -193,13 +193,9 @@ def _served(
     if columns.weight is not None:
         weight = torch.cat([columns.weight[torch.from_numpy(taken)], columns.weight.new_ones(len(sum_at))])
     order = np.lexsort((position, rows))
-    num_rows = adjacency.own.num_rows
-    indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=num_rows)))
+    indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=adjacency.own.num_rows)))
     weight = None if weight is None else weight[torch.from_numpy(order)]
     halo = halo_blocks(made.starts, indptr, position[order], weight)
-    for index, block in enumerate(halo):
-        width = int(made.starts[index + 1] - made.starts[index])
-        kernels.check_block(block.indptr, block.indices, block.rows, num_rows, width)
     return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges)
 
 
@@ -238,10 +234,10 @@ def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) 
             weights.append(columns.weight[ends[0] : ends[-1]][torch.from_numpy(taken)])
     indptr = torch.from_numpy(np.append(0, np.cumsum(np.concatenate(lengths))))
     weight = None if columns.weight is None else torch.cat([columns.weight[:0], *weights])
-    at_nodes, at_sums = (
+    rows_at, at = (
         torch.from_numpy(_places(first, count).astype(np.int32))
         for first, count in ((starts, nodes), (starts + nodes, sums))
     )
-    summed = Sums(at_sums, indptr, torch.from_numpy(np.concatenate(indices)), weight)
-    kernels.check_block(indptr, summed.indices, None, len(at_sums), back.own.num_rows)
-    return Sending(int(counts.sum()), plan.send_rows[torch.from_numpy(cover.nodes_out)], at_nodes, summed), counts
+    summed = Sums(at, rows_at, indptr, torch.from_numpy(np.concatenate(indices)), weight)
+    kernels.check_block(indptr, summed.indices, None, len(at), back.own.num_rows)
+    return Sending(plan.send_rows[torch.from_numpy(cover.nodes_out)], summed), counts

@@ -82,7 +82,7 @@ def sample_plan(
         plan.size,
         receive_counts,
         send_counts,
-        Sending(int(keep_out.sum()), plan.send_rows[keep_out]),
+        Sending(plan.send_rows[keep_out]),
         plan.rounds,
         plan.sizes,
         np.zeros(len(plan.rounds) + 1, np.int64),

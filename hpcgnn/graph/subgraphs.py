@@ -19,7 +19,7 @@ from hpcgnn.graph.local import Adjacency, EdgeList, LocalGraph
 from hpcgnn.graph.sums import weight_sums
 
 _NONE = np.zeros(0, np.int64)
-_NO_ROWS = Sending(0, torch.zeros(0, dtype=torch.int32))
+_NO_ROWS = Sending(torch.zeros(0, dtype=torch.int32))
 _NO_HALO = HaloPlan(0, 1, _NONE, _NONE, _NO_ROWS, [], [], np.zeros(1, np.int64), 1)
 
 

@@ -48,6 +48,11 @@ def takes_sums(config: Config, spec: ModelSpec) -> bool:
     return serves and options.halo_dtype != "fp16" and MODELS[spec.model].sums(spec)
 
 
+def halo_of(config: Config, spec: ModelSpec) -> str:
+    """What --halo comes to: 'rows' where ranks may not send sums."""
+    return config.schedule.halo if takes_sums(config, spec) else "rows"
+
+
 def features_travel(config: Config, spec: ModelSpec) -> bool:
     """Whether rows of the features themselves are exchanged, of a model that `takes_sums`."""
     return config.schedule.schedule == "lazy" or spec.keeps_input or MODELS[spec.model].features_again(spec)
@@ -56,7 +61,7 @@ def features_travel(config: Config, spec: ModelSpec) -> bool:
 def check_halo(config: Config, spec: ModelSpec) -> None:
     """Raise ConfigError where sums are asked for that ranks may not send."""
     options = config.schedule
-    if options.halo == "least" and not takes_sums(config, spec):
+    if options.halo == "least" and halo_of(config, spec) == "rows":
         raise ConfigError(
             f"--halo least: --model {spec.model} with --schedule {options.schedule} and --halo-dtype "
             f"{options.halo_dtype} needs the rows of neighbours one by one; expected gcn, sage with --aggregator mean, "

@@ -20,7 +20,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo, Step
-from hpcgnn.schedules.schedule_registry import SCHEDULES, features_travel, prunes, takes_sums
+from hpcgnn.schedules.schedule_registry import SCHEDULES, features_travel, halo_of, prunes
 from hpcgnn.train.clock import Clock, Watch, unwatched
 from hpcgnn.train.diagnosis import first_not_finite
 from hpcgnn.train.evaluate import Evaluator
@@ -53,15 +53,14 @@ class Trainer:
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
             self.model = MODELS[spec.model].build(spec)
             self.shares = self._pruned(local, spec) if prunes(config) else []
-            if comm.size > 1 and config.schedule.halo != "rows" and takes_sums(config, spec):
-                travel = features_travel(config, spec)
-                local = self._send_sums(local, config.schedule.halo == "least", travel)
+            if comm.size > 1 and (halo := halo_of(config, spec)) != "rows":
+                local = self._send_sums(local, halo == "least", features_travel(config, spec))
             self.local = local
             self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
         initialise(self.model, self.random)
         self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena)
-        self.training_graph = self.graph.pruned(dict(self._policies())) if self.shares else self.graph
+        self.training_graph = self.graph.pruned(self._policies()) if self.shares else self.graph
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
         self.objective = Objective(local, comm, buffers.arena)
@@ -88,12 +87,14 @@ class Trainer:
                 self.shares[layer] = least_rows(share, self.comm, always, features_travel and layer == 0)
         return whole
 
-    def _policies(self) -> Iterator[tuple[int, tuple[LocalGraph, HaloPolicy]]]:
-        """(layer, (its share, what is done about remote rows there)) of the layers that have a share of their own."""
+    def _policies(self) -> dict[int, tuple[LocalGraph, HaloPolicy]]:
+        """{layer: (its share, what is done about remote rows there)} of the layers that have a share of their own."""
         halo = cast(PrunableHalo, self.schedule.halo)  # of a schedule that prunes
-        for layer, share in enumerate(self.shares):
-            if share is not None:
-                yield layer, (share, halo if share.inward is self.local.inward else halo.restricted(share))
+        return {
+            layer: (share, halo if share.inward is self.local.inward else halo.restricted(share))
+            for layer, share in enumerate(self.shares)
+            if share is not None
+        }
 
     def rows_computed(self, local: LocalGraph) -> list[int]:
         """For every layer the own rows that it computes in training; [] where all layers compute all."""

@@ -11,10 +11,9 @@ written to OUT/accuracy.json.
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
+from measuring.launched import parallel, quietly
 from tabulate import tabulate
 from tqdm import tqdm
 
@@ -23,26 +22,8 @@ def train(ranks, seed, run_dir, options):
     """One run, unless its summary is there already. Returns the summary. Raises SystemExit if the run fails."""
     summary = run_dir / "summary.json"
     if not summary.exists():
-        mpiexec = Path(sys.executable).with_name("mpiexec")
-        launcher = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(ranks)]
-        command = [
-            *launcher,
-            sys.executable,
-            "-m",
-            "hpcgnn",
-            "train",
-            *options,
-            "--seed",
-            str(seed),
-            "--run-dir",
-            str(run_dir),
-            "--resume",
-        ]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(
-                f"seed {seed} failed with exit code {done.returncode}:\n{done.stderr.strip()}\n{' '.join(command)}"
-            )
+        command = ["-m", "hpcgnn", "train", *options, "--seed", seed, "--run-dir", run_dir, "--resume"]
+        quietly(parallel(ranks, *command))
     return json.loads(summary.read_text())
 
 

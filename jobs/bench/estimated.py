@@ -18,11 +18,11 @@ import csv
 import itertools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from measuring.launched import measured, parallel, quietly
 from tabulate import tabulate
 
 from hpcgnn.graphfile.storage import GraphFile
@@ -44,7 +44,7 @@ def main():
         machine = options.machine
         if machine is None:
             machine = f"{folder}/machine.toml"
-            run(launched(cores, "bench", "machine", "-o", machine))
+            quietly(parallel(cores, "-m", "hpcgnn", "bench", "machine", "-o", machine))
         rows = []
         for case in itertools.product(options.graph, options.model, options.precision, options.ranks):
             if case[2] == "mixed" and case[1] not in MIXED or case[1] == "rgcn" and not typed(case[0]):
@@ -61,33 +61,29 @@ def compare(graph, model, precision, ranks, machine, cores, options, folder):
     """The row of one case."""
     chosen = ["--graph", graph, "--model", model, "--precision", precision, "--epochs", options.epochs, *options.more]
     path, run_dir = folder / "estimate.json", folder / f"run-{len(list(folder.iterdir()))}"
-    run(
+    quietly(
         [sys.executable, "-m", "hpcgnn", "estimate", *chosen, "--ranks", ranks, "--machine", machine]
         + ["--ranks-per-node", ranks, "--threads", 1, "--json", path]
     )
-    run(launched(ranks, "train", *chosen, "--threads", 1, "--auto-partition", "--run-dir", run_dir))
-    estimated = json.loads(path.read_text())[0]
-    summary = json.loads((run_dir / "summary.json").read_text())
-    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()][1:]
+    train = parallel(ranks, "-m", "hpcgnn", "train", *chosen, "--threads", 1, "--auto-partition", "--run-dir", run_dir)
+    quietly(train)
+    estimated, done = json.loads(path.read_text())[0], measured(run_dir)
     kinds = ("halo_forward", "halo_backward", "allreduce")
 
     def same(name, found):
         return all(estimated[name].get(kind, 0) == found.get(kind, {"sum": 0})["sum"] for kind in kinds)
 
-    parts = "user_seconds", "system_seconds"
-    processor = min(sum(record["cpu"][part]["sum"] for part in parts) for record in records)
-    wall = min(record["seconds"]["epoch"]["max"] for record in records)
     return {
         "graph": Path(graph).stem,
         "model": model,
         "precision": precision,
         "ranks": ranks,
-        "bytes": "–" if ranks == 1 else "=" if same("bytes_per_epoch", records[-1]["bytes"]) else "differ",
-        "messages": "–" if ranks == 1 else "=" if same("messages_per_epoch", records[-1]["messages"]) else "differ",
-        "growth": percent(estimated["training_growth_bytes"]["max"], summary["training_growth_bytes"]["max"]),
-        "peak": percent(estimated["peak_rss_bytes"]["max"], summary["peak_rss_bytes"]["max"]),
-        "processor": percent(estimated["cpu_seconds_per_epoch"], processor),
-        "wall": percent(estimated["epoch_seconds"]["median"], wall),
+        "bytes": "–" if ranks == 1 else "=" if same("bytes_per_epoch", done.last["bytes"]) else "differ",
+        "messages": "–" if ranks == 1 else "=" if same("messages_per_epoch", done.last["messages"]) else "differ",
+        "growth": percent(estimated["training_growth_bytes"]["max"], done.summary["training_growth_bytes"]["max"]),
+        "peak": percent(estimated["peak_rss_bytes"]["max"], done.summary["peak_rss_bytes"]["max"]),
+        "processor": percent(estimated["cpu_seconds_per_epoch"], done.processor),
+        "wall": percent(estimated["epoch_seconds"]["median"], done.wall),
     }
 
 
@@ -99,20 +95,6 @@ def typed(graph):
 
 def percent(estimated, measured):
     return f"{100 * (estimated / measured - 1):+.1f}"
-
-
-def launched(ranks, *command):
-    """The command line of a parallel job."""
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    launcher = str(mpiexec) if mpiexec.exists() else "mpiexec"
-    return [launcher, "-n", ranks, sys.executable, "-m", "hpcgnn", *command]
-
-
-def run(command):
-    """Run a command that says nothing unless it fails."""
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with code {done.returncode}:\n{done.stderr[-2000:]}")
 
 
 def write(path, rows):

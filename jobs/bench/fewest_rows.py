@@ -7,13 +7,12 @@ epoch likewise, the memory that training adds to the largest rank, and how many 
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from measuring.launched import measured, parallel, quietly
 from tabulate import tabulate
 
 EPILOG = """examples:
@@ -54,22 +53,18 @@ def main():
 def run(options, graph, model, halo, folder):
     """What one job measured: {column: number}."""
     run_dir = folder / f"run-{len(list(folder.iterdir()))}"
-    launch = options.launch.split() or ["mpiexec", "-n", options.ranks]
-    command = [*launch, sys.executable, "-m", "hpcgnn", "train", "--graph", graph, "--model", model, "--halo", halo]
-    command += ["--epochs", options.epochs, "--threads", 1, "--auto-partition", "--run-dir", run_dir, *options.more]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
-    summary = json.loads((run_dir / "summary.json").read_text())
-    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()][1:]
-    kinds, parts = ("halo_forward", "halo_backward"), ("user_seconds", "system_seconds")
+    command = ["-m", "hpcgnn", "train", "--graph", graph, "--model", model, "--halo", halo, "--epochs", options.epochs]
+    command += ["--threads", 1, "--auto-partition", "--run-dir", run_dir, *options.more]
+    launch = options.launch.split()
+    quietly([*launch, sys.executable, *command] if launch else parallel(options.ranks, *command))
+    done, kinds = measured(run_dir), ("halo_forward", "halo_backward")
     return {
-        "bytes": summary["halo_bytes_per_epoch"],
-        "busiest": sum(records[-1]["bytes"][kind]["max"] for kind in kinds if kind in records[-1]["bytes"]),
-        "processor": min(sum(each["cpu"][part]["sum"] for part in parts) for each in records),
-        "wall": min(each["seconds"]["epoch"]["max"] for each in records),
-        "memory": summary["training_growth_bytes"]["max"],
-        "loading": summary["seconds_loading"],
+        "bytes": done.summary["halo_bytes_per_epoch"],
+        "busiest": sum(done.last["bytes"][kind]["max"] for kind in kinds if kind in done.last["bytes"]),
+        "processor": done.processor,
+        "wall": done.wall,
+        "memory": done.summary["training_growth_bytes"]["max"],
+        "loading": done.summary["seconds_loading"],
     }
 
 

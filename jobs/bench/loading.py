@@ -21,7 +21,6 @@ at that number of ranks on a cluster; the processor seconds of all ranks togethe
 import argparse
 import csv
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from hpcgnn.__main__ import set_process_policies  # noqa: E402
 
 set_process_policies()  # before torch is loaded, as the program does it
 
+from measuring.launched import parallel, quietly  # noqa: E402
 from measuring.trainer import run_benchmark  # noqa: E402
 from tabulate import tabulate  # noqa: E402
 
@@ -103,22 +103,12 @@ def read_raw(path):
 def job(options, ranks, folder):
     """What every rank measured, by rank: the records of an MPI job."""
     small, tool = folder / f"small-{ranks}.h5", [sys.executable, "-m", "partition_tools"]
-    shape = ["--nodes", str(64 * ranks), "--degree", "15", "--features", "8", "--classes", "4"]
-    quietly([*tool, "generate", "planted", "-o", str(small), *shape])
-    quietly([*tool, "partition", str(small), "--ranks", str(ranks)])
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(ranks), sys.executable, __file__, "--job"]
-    command += ["--graph", options.graph, "--small", str(small), "--model", options.model]
-    said = quietly([*command, "--repeat", str(options.repeat), "--", *options.more])
+    shape = ["--nodes", 64 * ranks, "--degree", 15, "--features", 8, "--classes", 4]
+    quietly([*tool, "generate", "planted", "-o", small, *shape])
+    quietly([*tool, "partition", small, "--ranks", ranks])
+    what = ["--graph", options.graph, "--small", small, "--model", options.model, "--repeat", options.repeat]
+    said = quietly(parallel(ranks, __file__, "--job", *what, "--", *options.more))
     return json.loads(said.splitlines()[-1])
-
-
-def quietly(command):
-    """The output of a command, or SystemExit with what it said."""
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\nexit code {done.returncode}: {done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def measure(session, config, graph, small, repeat):

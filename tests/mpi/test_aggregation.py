@@ -10,24 +10,17 @@ from asking import aggregate
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.schedules.full_halo import FullHalo
 
+from . import small
 from .gathering import whole
+from .linear import NORMS, check_linear
 
-NORMS = ("sum", "mean", "sym")
-GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
 WIDEST = 256
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
-@pytest.fixture(scope="module", params=GRAPHS)
+@pytest.fixture(scope="module", params=small.GRAPHS)
 def stored(request, comm, session_path):
     """(graph, layout, file) of every small graph."""
-    graph = GRAPHS[request.param]
-    where = graphs.layout(graph, comm.size)
-    file = session_path / f"aggregation-{graph.name.replace(' ', '-')}.h5"
-    if comm.rank == 0 and not file.exists():
-        graphs.write_file(file, graph, where, comm.size)
-    comm.barrier()
-    return graph, where, file
+    return small.stored(comm, session_path, request.param)
 
 
 def rows_cap(halo_buffer, width, dtype):
@@ -42,19 +35,7 @@ def check(comm, graph, file, cluster_to_rank, *, width, dtype, halo_buffer, self
     )
     buffers = HaloBuffers(halo_buffer)
     policy = FullHalo(local, comm, buffers)
-    random = np.random.default_rng(width)
-    x, g = random.standard_normal((2, graph.num_nodes, width))
-    a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, self_loops)
-    for norm in norms:
-        matrix = oracle.operator(a, norm)
-        mine = torch.from_numpy(x[local.original_id.numpy()]).to(dtype).requires_grad_()
-        y = aggregate(policy, mine, norm)
-        y.backward(torch.from_numpy(g[local.original_id.numpy()]).to(dtype))
-        tolerance = TOLERANCE[dtype] * max(1.0, np.abs(matrix).sum(1).max(), np.abs(matrix).sum(0).max())
-        np.testing.assert_allclose(whole(comm, local, y), matrix @ x, rtol=0, atol=tolerance, err_msg=f"output, {norm}")
-        np.testing.assert_allclose(
-            whole(comm, local, mine.grad), matrix.T @ g, rtol=0, atol=tolerance, err_msg=f"gradient, {norm}"
-        )
+    check_linear(comm, graph, local, policy, width=width, dtype=dtype, self_loops=self_loops, norms=norms)
     assert buffers.nbytes <= halo_buffer
     return local
 
@@ -90,12 +71,7 @@ def test_caps_that_cut_peers_into_pieces_or_group_them(comm, stored, rows):
 @pytest.mark.parametrize("width", [1, 3, 40, 256])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_widths(comm, session_path, width, dtype):
-    graph = GRAPHS["random directed weighted"]
-    where = graphs.layout(graph, comm.size)
-    file = session_path / f"widths-{width}-{dtype}.h5"
-    if comm.rank == 0:
-        graphs.write_file(file, graph, where, comm.size)
-    comm.barrier()
+    graph, where, file = small.stored(comm, session_path, "random directed weighted")
     check(comm, graph, file, where.maps["random"], width=width, dtype=dtype, halo_buffer=1 << 14)
 
 

@@ -14,7 +14,7 @@ from hpcgnn.estimate.shares import Counter
 from hpcgnn.estimate.traffic import Traffic
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.schedules.schedule_registry import takes_sums
+from hpcgnn.schedules.schedule_registry import halo_of
 from hpcgnn.train.epochs import costs_of_epoch
 from hpcgnn.train.job import model_spec
 from partition_tools.generate_graph import generate_graph
@@ -39,8 +39,7 @@ def foretold(comm, config, map_name):
 def _foretold(config, map_name, ranks):
     with GraphFile(config.data.graph) as file:
         spec = model_spec(file.meta, config)
-        halo = config.schedule.halo if takes_sums(config, spec) else "rows"
-        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, halo)
+        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, halo_of(config, spec))
         shares = counter.shares()
         return Forecaster(Experiment.of(spec, config, file.meta.multi_label)).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable)

@@ -18,24 +18,18 @@ from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.train.job import model_spec
 
+from . import small
 from .gathering import whole
+from .linear import check_linear
 from .training import build_trainer, configure, curve, make_graphs
 
-NORMS = ("sum", "mean", "sym")
-GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
 MAPS = ["dealt", "blocks", "random", "one empty", "all on last"]
 
 
-@pytest.fixture(scope="module", params=GRAPHS)
+@pytest.fixture(scope="module", params=small.GRAPHS)
 def stored(request, comm, session_path):
     """(graph, layout, file) of every small graph."""
-    graph = GRAPHS[request.param]
-    where = graphs.layout(graph, comm.size)
-    file = session_path / f"least-{graph.name.replace(' ', '-')}.h5"
-    if comm.rank == 0 and not file.exists():
-        graphs.write_file(file, graph, where, comm.size)
-    comm.barrier()
-    return graph, where, file
+    return small.stored(comm, session_path, request.param)
 
 
 def least(edges):
@@ -73,28 +67,12 @@ def prepared(comm, graph, file, cluster_to_rank, rows, width, dtype=torch.float6
     return local, FullHalo(local, comm, buffers)
 
 
-def check(comm, graph, local, policy, norms=NORMS, width=3, dtype=torch.float64, self_loops="keep"):
-    """Compare A x and A^T g with the oracle."""
-    random = np.random.default_rng(width)
-    x, g = random.standard_normal((2, graph.num_nodes, width))
-    a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, self_loops)
-    for norm in norms:
-        matrix = oracle.operator(a, norm)
-        mine = torch.from_numpy(x[local.original_id.numpy()]).to(dtype).requires_grad_()
-        y = aggregate(policy, mine, norm)
-        y.backward(torch.from_numpy(g[local.original_id.numpy()]).to(dtype))
-        scale = max(1.0, np.abs(matrix).sum(1).max(), np.abs(matrix).sum(0).max())
-        tolerance = {torch.float64: 1e-9, torch.float32: 1e-4}[dtype] * scale
-        np.testing.assert_allclose(whole(comm, local, y), matrix @ x, rtol=0, atol=tolerance, err_msg=norm)
-        np.testing.assert_allclose(whole(comm, local, mine.grad), matrix.T @ g, rtol=0, atol=tolerance, err_msg=norm)
-
-
 @pytest.mark.parametrize("map_name", MAPS)
 def test_every_graph_and_map(comm, stored, map_name):
     graph, where, file = stored
     local, policy = prepared(comm, graph, file, where.maps[map_name], 100, 3)
     assert (local.outward is local.inward) == graph.undirected
-    check(comm, graph, local, policy)
+    check_linear(comm, graph, local, policy)
 
 
 @pytest.mark.parametrize("map_name", ["dealt", "one empty"])
@@ -124,8 +102,9 @@ def test_as_few_rows_as_a_matching_has_edges(comm, stored, map_name):
 def test_rounds_precisions_and_self_loops(comm, stored, rows, dtype, self_loops):
     graph, where, file = stored
     local, policy = prepared(comm, graph, file, where.maps["random"], rows, 3, dtype, self_loops)
-    check(comm, graph, local, policy, ["sym"], 3, dtype, self_loops)
-    check(comm, graph, local, policy, ["mean"], 1, dtype, self_loops)  # several rounds at a time
+    check_linear(comm, graph, local, policy, dtype=dtype, self_loops=self_loops, norms=["sym"])
+    # Narrow rows: several rounds at a time.
+    check_linear(comm, graph, local, policy, width=1, dtype=dtype, self_loops=self_loops, norms=["mean"])
 
 
 def test_half_precision(comm, stored):
