@@ -261,9 +261,10 @@ class ScheduleConfig:
     halo_dtype: str = option(
         "fp32",
         "how features and their gradients travel between ranks in training: fp32 as they are (in fp64 with "
-        "--precision fp64), bf16 or fp16 in half the bytes, int8 in a fourth with a scale per row and random "
-        "rounding; logits of attention, evaluation and what is exchanged once stay as they are",
-        choices=("fp32", "bf16", "fp16", "int8"),
+        "--precision fp64), bf16 or fp16 in half the bytes, int8, int4 and int2 in a fourth, an eighth and "
+        "a sixteenth with a scale per row and random rounding; logits of attention, evaluation and what is exchanged "
+        "once stay as they are",
+        choices=("fp32", "bf16", "fp16", "int8", "int4", "int2"),
         needs={"schedule": ("sar", "bns", "stale"), "correct_every": AtLeast(1)},
     )
     prune: str = option(

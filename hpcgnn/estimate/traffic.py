@@ -60,7 +60,7 @@ def halo_rounds(place: Place, halos: Mapping[Place, HaloCounts], row_bytes: int,
 
 def cut_turns(rounds: Rounds, use: Use, limit: int) -> list[list[Segment]]:
     """What travels in each turn of a stream, as Stream cuts it."""
-    back = use.back or Form(0, 0, use.rows.dtype, use.rows.dtype)
+    back = use.back or Form(0, 0, use.rows.dtype)
     cap = HaloBuffers(limit).cap(*row_sizes(use.rows, back), rounds.longest)
     groups = coalesce(rounds.sizes, cap)
     return [merge(each for index in group for each in rounds.segments[index]) for group in groups]

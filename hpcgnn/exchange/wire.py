@@ -2,12 +2,10 @@
 
 The halo is most of what a job sends, and a feature needs fewer bits to travel than to be computed with. The leading
 columns of a row are features (or their gradients) and may be narrowed; the others (logits, log-sum-exps, what the
-softmax of a node hangs on) travel as they are computed with. Half precision is rounded to the nearest. int8 has a scale
-for each row and is rounded at random so that its mean is right (as AdaQP does: Wan et al., MLSys'23), by draws that
-follow from what they are for, so that a run can be repeated.
+softmax of a node hangs on) travel as they are computed with.
 
-The rows of one message lie as [wide columns | scales | narrow columns], each part by itself, so that none is misaligned
-and no byte is sent as padding.
+The rows of one message lie as [wide columns | factors | narrow columns], each part by itself, so that none is
+misaligned and no byte is sent as padding.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,13 +16,11 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import Lease
+from hpcgnn.exchange.narrow import NARROW, Narrow, round_at_random, rounds_at_random, widen
 from hpcgnn.exchange.sending import Sending
 
 #: What a message is for: a rank, or the segment that it has the rows of.
 Peer = TypeVar("Peer")
-#: name of the option -> the type of a narrowed number; fp32 stands for the run's own precision.
-NARROW_TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
-_LEVELS = 127
 # Numbers that are converted at a time: their copies stay in the cache and are no part of the communication memory's
 # account.
 _PIECE = 1 << 15
@@ -32,20 +28,19 @@ _PIECE = 1 << 15
 
 @dataclass(frozen=True)
 class Form:
-    """The form of the rows of one stream. width: columns; narrow: how many of them, from the first, are narrowed to
-    `type`. Where none is, `type` is dtype.
+    """The form of the rows of one stream. width: columns; dtype: as they are computed with; narrow: how many of
+    them, from the first, are narrowed to `kind`. Where none is, `kind` is None.
     """
 
     width: int
     narrow: int
     dtype: torch.dtype
-    type: torch.dtype
+    kind: Narrow | None = None
 
     @property
     def row_bytes(self) -> int:
         """Bytes of a row as it is sent."""
-        wide = (self.width - self.narrow) * self.dtype.itemsize
-        return wide + (self.narrow * self.type.itemsize + self._scale_bytes if self.narrow else 0)
+        return self._wide_bytes + (0 if self.kind is None else self.kind.factor_bytes + self._narrow_bytes)
 
     @property
     def widened_bytes(self) -> int:
@@ -53,8 +48,12 @@ class Form:
         return self.width * self.dtype.itemsize if self.narrow else 0
 
     @property
-    def _scale_bytes(self) -> int:
-        return 4 if self.type == torch.int8 else 0
+    def _wide_bytes(self) -> int:
+        return (self.width - self.narrow) * self.dtype.itemsize
+
+    @property
+    def _narrow_bytes(self) -> int:
+        return 0 if self.kind is None else self.kind.numbers(self.narrow) * self.kind.type.itemsize
 
     def message_bytes(self, rows: int) -> int:
         """Bytes that a message of so many rows takes in a buffer: its own, and what keeps the next one aligned."""
@@ -62,33 +61,32 @@ class Form:
         return -(-rows * self.row_bytes // unit) * unit
 
     def parts(self, message: torch.Tensor, rows: int) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
-        """(scales (rows, 1) or None, wide (rows, width − narrow), narrow (rows, narrow) or None) of a message:
-        views.
-        """
-        sizes = [rows * self._scale_bytes, rows * (self.width - self.narrow) * self.dtype.itemsize]
-        # Numbers of eight bytes come first: scales of four before them would leave them misaligned.
-        wide = message[: sizes[1]].view(self.dtype).view(rows, self.width - self.narrow)
-        if not self.narrow:
+        """(factors (rows, f) or None, wide (rows, width − narrow), numbers (rows, m) or None) of a message: views."""
+        kind = self.kind
+        # Numbers of eight bytes come first: factors of four before them would leave them misaligned.
+        wide_size = rows * self._wide_bytes
+        wide = message[:wide_size].view(self.dtype).view(rows, self.width - self.narrow)
+        if kind is None:
             return None, wide, None
-        scales, narrow = message[sizes[1] : rows * self.row_bytes].split(
-            [sizes[0], rows * self.narrow * self.type.itemsize]
+        factors, narrow = message[wide_size : rows * self.row_bytes].split(
+            [rows * kind.factor_bytes, rows * self._narrow_bytes]
         )
-        factors = scales.view(torch.float32).view(rows, 1) if sizes[0] else None
-        return factors, wide, narrow.view(self.type).view(rows, self.narrow)
+        beside = factors.view(kind.factor).view(rows, kind.factors) if kind.at_random else None
+        return beside, wide, narrow.view(kind.type).view(rows, kind.numbers(self.narrow))
 
 
 class Wire:
     """The choice of --halo-dtype, and what it takes to follow it.
 
-    name: a key of NARROW_TYPES. ids: int64 (n_p,), the original ids of own nodes; key(number): of the rounding of the
-    number-th stream of the present epoch; int8 needs both. overflowed: whether a finite number has left the range of
-    fp16 on this rank.
+    name: a key of NARROW. ids: int64 (n_p,), the original ids of own nodes; key(number): of the rounding of the
+    number-th stream of the present epoch; what is rounded at random needs both. overflowed: whether a finite number has
+    left the range of fp16 on this rank.
     """
 
     def __init__(
         self, name: str = "fp32", ids: torch.Tensor | None = None, key: Callable[[int], int] | None = None
     ) -> None:
-        self.name, self.type, self._key = name, NARROW_TYPES[name], key
+        self.name, self.kind, self._key = name, NARROW[name], key
         self.ids = torch.empty(0, dtype=torch.int64) if ids is None else ids
         self.overflowed, self._draws = False, 0
 
@@ -99,24 +97,24 @@ class Wire:
     def next_draw(self) -> int:
         """The key of the next stream's rounding."""
         self._draws += 1
-        if self.type != torch.int8:
+        if not rounds_at_random(self.name):
             return 0
-        assert self._key is not None, "int8 needs keys"
+        assert self._key is not None, "what is rounded at random needs keys"
         return self._key(self._draws)
 
     def form(self, width: int, narrow: int, dtype: torch.dtype) -> Form:
         """The Form of rows of so many columns; they are narrowed only if that saves at least a fourth of the copy in
         which they are widened, which takes communication memory too.
         """
-        plain = Form(width, 0, dtype, dtype)
-        if self.type is None or not narrow:
+        plain = Form(width, 0, dtype)
+        if self.kind is None or not narrow:
             return plain
-        form = Form(width, narrow, dtype, self.type)
+        form = Form(width, narrow, dtype, self.kind)
         return form if form.message_bytes(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
 
     def rounded(self, x: torch.Tensor) -> torch.Tensor:
         """x (n, F) in numbers that survive the way unchanged. For the half precisions only."""
-        return x if self.type is None else self._narrowed(x, self.type).to(x.dtype)
+        return x if self.kind is None else self._narrowed(x, self.kind.type).to(x.dtype)
 
     def encode(
         self,
@@ -135,16 +133,16 @@ class Wire:
         """
         count = (x if index is None else index).shape[0]  # len() of a tensor goes through Python
         place = slice(first, first + count)
-        scales, wide, narrow = form.parts(message, count if rows is None else rows)
+        factors, wide, narrow = form.parts(message, count if rows is None else rows)
         if form.narrow < form.width:
             _take(wide[place], x[:, form.narrow :], index, scale)
-        if narrow is None:
+        if narrow is None or form.kind is None:
             return
         narrow = narrow[place]
-        if scales is not None:
-            scales = scales[place]
+        if factors is not None:
+            factors = factors[place]
         features = x[:, : form.narrow]
-        if form.type == torch.bfloat16 and x.dtype == torch.float32:
+        if form.kind.type == torch.bfloat16 and x.dtype == torch.float32:
             _take(narrow, features, index, scale)
             return
         step = max(1, _PIECE // form.narrow)
@@ -153,15 +151,15 @@ class Wire:
             taken = features[piece] if index is None else features[index[piece].long()]
             if scale is not None and index is not None:
                 taken = taken * scale[index[piece].long(), None]
-            if scales is not None:
+            if factors is not None:
                 ids = (
                     torch.arange(first + piece.start, first + piece.stop)
                     if index is None
                     else self.ids[index[piece].long()]
                 )
-                _quantise(narrow[piece], scales[piece], taken, ids, draw)
+                round_at_random(form.kind, narrow[piece], factors[piece], taken, ids, draw)
             else:
-                narrow[piece] = self._narrowed(taken, form.type)
+                narrow[piece] = self._narrowed(taken, form.kind.type)
 
     def encode_sent(
         self,
@@ -194,12 +192,12 @@ class Wire:
 def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, first: int) -> None:
     """Rows first … first + len(out) of a message of so many rows, widened into out (m, width)."""
     piece = slice(first, first + len(out))
-    scales, wide, narrow = form.parts(message, rows)
+    factors, wide, narrow = form.parts(message, rows)
     out[:, form.narrow :] = wide[piece]
-    if narrow is None:
+    if narrow is None or form.kind is None:
         return
-    if scales is not None:
-        torch.mul(narrow[piece], scales[piece], out=out[:, : form.narrow])
+    if factors is not None:
+        widen(form.kind, out[:, : form.narrow], narrow[piece], factors[piece])
     else:
         out[:, : form.narrow] = narrow[piece]
 
@@ -232,14 +230,3 @@ def _take(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor | None, scale:
         out.copy_(x)
     else:
         kernels.pack(out, x, index, scale)
-
-
-def _quantise(out: torch.Tensor, scales: torch.Tensor, x: torch.Tensor, ids: torch.Tensor, draw: int) -> None:
-    """x (m, F) as out int8 (m, F) times scales float32 (m, 1): each number is one of its two neighbours, x in the
-    mean.
-    """
-    torch.div(x.abs().amax(1, keepdim=True), _LEVELS, out=scales)
-    # 24 bits are what float32 holds exactly; 32 would round up to 1.
-    draws = (kernels.random_words(draw, ids, x.shape[1]) >> 8).to(torch.float32).mul_(2.0**-24)
-    levels = x / scales.clamp(min=torch.finfo(torch.float32).tiny)
-    out.copy_(levels.add_(draws).floor_().clamp_(-_LEVELS, _LEVELS))

@@ -247,7 +247,7 @@ class AdditiveAttention:
         latter.
         """
         # Pushed attention, which has other streams, has a `shares` of its own.
-        return not shape.average and cast(Stream, self.backward_stream).wire.type is None
+        return not shape.average and cast(Stream, self.backward_stream).wire.kind is None
 
     @property
     def num_outputs(self) -> int:

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import torch
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.narrow import rounds_at_random
 from hpcgnn.graph.norms import scales
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape
 from hpcgnn.ops.largest_neighbour import LargestNeighbour
@@ -85,9 +86,10 @@ class Largest(Operator[LargestNeighbour]):
     models = "that take the largest of the neighbours (sage with --aggregator max or pool)"
 
     def exact(self, site: Site) -> LargestNeighbour:
-        if site.wire.name == "int8":  # its scale differs from row to row, so that x_j = y_i cannot be asked
+        # A row would arrive in other numbers each time, so that x_j = y_i cannot be asked.
+        if rounds_at_random(site.wire.name):
             raise ConfigError(
-                "--halo-dtype int8 cannot be used where the largest of the neighbours is taken (sage with "
+                f"--halo-dtype {site.wire.name} cannot be used where the largest of the neighbours is taken (sage with "
                 "--aggregator max or pool): expected fp32, bf16 or fp16"
             )
         return LargestNeighbour(site.inward, site.outward)

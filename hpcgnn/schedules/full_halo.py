@@ -37,7 +37,7 @@ class FullHalo(Stateless):
         constant, along = None, local.feature_rows
         if along is None and local.inward.plan.sending.sums is None:
             along = local.inward
-        if local.compact is not None and self._wire.type is None and along is not None:
+        if local.compact is not None and self._wire.kind is None and along is not None:
             dense = cast(torch.Tensor, local.features)  # no others are counted for that
             rows = self.inward if along is local.inward else self._stream(along)
             constant = dense, CompactStream(rows, local.compact)

@@ -8,6 +8,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.narrow import rounds_at_random
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
@@ -32,8 +33,8 @@ SCHEDULES: dict[str, Build] = {
 def prunes(config: Config) -> bool:
     """Whether layers may compute some of their rows only in training (see graph/pruning.py)."""
     options = config.schedule
-    # int8 rounds by draws for the rows of the whole share, as it numbers them.
-    return options.schedule == "sar" and options.prune == "auto" and options.halo_dtype != "int8"
+    # What is rounded at random is so by draws for the rows of the whole share, as it numbers them.
+    return options.schedule == "sar" and options.prune == "auto" and not rounds_at_random(options.halo_dtype)
 
 
 def takes_sums(config: Config, spec: ModelSpec) -> bool:

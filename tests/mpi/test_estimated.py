@@ -147,6 +147,8 @@ WIRES = {
     "gcn, mixed": {"precision": "mixed"},
     "gcn, fp64": {"precision": "fp64"},
     "gat, int8": {"model": "gat", "halo_dtype": "int8"},
+    "gcn, int2": {"halo_dtype": "int2"},
+    "gat, tiny buffer, int4": {"model": "gat", "halo_dtype": "int4", "halo_buffer": 0.02},
     "gat, tiny buffer, bf16": {"model": "gat", "halo_dtype": "bf16", "halo_buffer": 0.02},
     "sage, tiny buffer, int8": {"model": "sage", "halo_dtype": "int8", "halo_buffer": 0.01},
     "sage, tiny buffer, mixed": {"model": "sage", "precision": "mixed", "halo_buffer": 0.01},

@@ -17,13 +17,12 @@ from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.train.job import train
 
 from .gathering import whole
+from .narrowing import DTYPES, factors, narrowed, row_bytes
 from .small import stored
 from .test_attention import KEY, P, right
 from .training import CLASSES, FEATURES, build_trainer, configure, make_graphs
 
-DTYPES = ("bf16", "fp16", "int8")
 SEED, ROUNDING = 7, 6
-ROW_BYTES = {"bf16": lambda f: 2 * f, "fp16": lambda f: 2 * f, "int8": lambda f: f + 4}
 
 
 def make_policy(comm, local, dtype, halo_buffer):
@@ -32,16 +31,10 @@ def make_policy(comm, local, dtype, halo_buffer):
     return FullHalo(local, comm, HaloBuffers(halo_buffer), wire)
 
 
-def narrowed(dtype, x, draw):
+def arrived(dtype, x, draw):
     """x (n, F) as it arrives, by the definition: float64. draw: the number of the stream, counted from 1."""
-    if dtype != "int8":
-        return torch.from_numpy(x).to({"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]).double().numpy()
-    words = oracle.random_words(
-        oracle.stream_key(SEED, 0, draw, ROUNDING), np.arange(len(x), dtype=np.int64), x.shape[1]
-    )
-    scale = (np.abs(x).max(1, keepdims=True) / 127).astype(np.float32).astype(np.float64)
-    level = np.floor(x / np.maximum(scale, 1e-30) + (words >> 8) / 2.0**24)
-    return np.clip(level, -127, 127) * scale
+    key = oracle.stream_key(SEED, 0, draw, ROUNDING)
+    return narrowed(dtype, x, oracle.random_words(key, np.arange(len(x), dtype=np.int64), x.shape[1]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -67,16 +60,16 @@ def test_aggregation(comm, session_path, name, dtype):
         y.backward(torch.from_numpy(gy[local.original_id.numpy()]))
         traffic = comm.ledger.take()
         sx, rg = degree_out[:, None] * x, degree_in[:, None] * gy
-        expected = degree_in[:, None] * (near @ sx + far @ narrowed(dtype, sx, 1))
-        gradient = degree_out[:, None] * (near.T @ rg + far.T @ narrowed(dtype, rg, 2))
+        expected = degree_in[:, None] * (near @ sx + far @ arrived(dtype, sx, 1))
+        gradient = degree_out[:, None] * (near.T @ rg + far.T @ arrived(dtype, rg, 2))
         # A draw that falls on the edge between two levels may fall either way in another order of rounding.
-        tolerance = 1e-9 if dtype != "int8" else 1e-5
+        tolerance = 1e-5 if dtype.startswith("int") else 1e-9
         np.testing.assert_allclose(whole(comm, local, y), expected, rtol=0, atol=tolerance)
         np.testing.assert_allclose(whole(comm, local, mine.grad), gradient, rtol=0, atol=tolerance)
         for kind, plan in (("halo_forward", local.inward.plan), ("halo_backward", local.outward.plan)):
             entry = traffic.pop(kind, None)
             sent, received = (entry.bytes_sent, entry.bytes_received) if entry else (0, 0)
-            row = ROW_BYTES[dtype](width)
+            row = row_bytes(dtype, width)
             assert (sent, received) == (plan.num_boundary * row, plan.num_halo * row)
         assert not traffic and policy.inward.buffers.nbytes <= limit
 
@@ -106,21 +99,22 @@ def test_only_features_of_attention_are_narrowed(comm, session_path, dtype):
             np.testing.assert_allclose(
                 whole(comm, local, found), expected, rtol=0, atol=1e-9 * max(1, np.abs(expected).max())
             )
-        features = ROW_BYTES[dtype](shape.columns)
+        features = row_bytes(dtype, shape.columns)
         forward, backward = (traffic[k].bytes_sent if k in traffic else 0 for k in ("halo_forward", "halo_backward"))
         out = local.outward.plan
         assert forward == local.inward.plan.num_boundary * (features + 8 * shape.heads)
         assert backward == out.num_boundary * (features + 3 * 8 * shape.heads) + out.num_halo * 8 * shape.heads
 
 
-def test_int8_is_right_in_the_mean(comm, session_path):
+@pytest.mark.parametrize("dtype", ["int8", "int4", "int2"])
+def test_right_in_the_mean(comm, session_path, dtype):
     """The errors of all rows together, over many draws, within five standard deviations, which the definition gives: a
     thirtieth of a step. Columns of one sign each would show a bias to zero as well as one up or down.
     """
     graph, where, file = stored(comm, session_path, "power law")
     local, owner = graphs.load(file, where.maps["dealt"], comm), where.owner("dealt")
     random, times, n = Randomness(SEED), 100, graph.num_nodes
-    wire = Wire("int8", local.original_id, lambda number: random.key(Purpose.ROUNDING, number))
+    wire = Wire(dtype, local.original_id, lambda number: random.key(Purpose.ROUNDING, number))
     policy = FullHalo(local, comm, HaloBuffers(1 << 16), wire)
     x = np.abs(np.random.default_rng(1).standard_normal((n, 6))) * np.repeat([1.0, -1.0], 3)
     mine, total = torch.from_numpy(x[local.original_id.numpy()]), 0
@@ -135,8 +129,8 @@ def test_int8_is_right_in_the_mean(comm, session_path):
         return
     # What a remote row counts in the sum over all rows, and the variance of its rounding: step² p (1 - p).
     counts = (a * (owner[:, None] != owner[None, :])).sum(0)[:, None]
-    step = np.abs(x).max(1, keepdims=True) / 127
-    share = x / step - np.floor(x / step)
+    least, step = factors(dtype, x)
+    share = (x - least) / step - np.floor((x - least) / step)
     for columns in (slice(0, 3), slice(3, 6)):
         deviation = np.sqrt((counts**2 * step**2 * share * (1 - share))[:, columns].sum() / times)
         assert 0 < 5 * deviation < (counts * step).sum() * 3 / 30, "a bias of a thirtieth of a step would be seen"
@@ -144,11 +138,14 @@ def test_int8_is_right_in_the_mean(comm, session_path):
 
 
 MODELS = {
-    "gcn": ({"hidden": 15}, ("bf16", "int8"), 15 + CLASSES),
+    "gcn": ({"hidden": 15}, ("bf16", "int8", "int4"), 15 + CLASSES),
     "sage pool": ({"model": "sage", "aggregator": "pool"}, ("bf16",), None),
-    "gat": ({"hidden": 4, "heads": 3}, ("int8",), None),
+    "gat": ({"hidden": 4, "heads": 3}, ("int8", "int2"), None),
     "gatv2": ({"hidden": 4, "heads": 3}, ("int8",), None),
 }
+
+#: How far the loss may be from that of fp32.
+CLOSE = {"bf16": 0.02, "int8": 0.1, "int4": 0.2, "int2": 0.5}
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -167,7 +164,7 @@ def test_training_and_evaluation(comm, session_path, model):
             sent, entry = trainer.constants and trainer.schedule.halo, traffic.get("halo_forward")
             plan = getattr(sent, "training", sent).inward.plan
             width = [widths - CLASSES, CLASSES]
-            row = sum(4 * w if dtype == "fp32" else ROW_BYTES[dtype](w) for w in width)
+            row = sum(4 * w if dtype == "fp32" else row_bytes(dtype, w) for w in width)
             assert (entry.bytes_sent if entry else 0) == plan.num_boundary * row
             kept = traffic["input"].bytes_sent if "input" in traffic else 0
             assert kept == plan.num_boundary * 4 * FEATURES
@@ -179,7 +176,9 @@ def test_training_and_evaluation(comm, session_path, model):
         assert evaluated >= (2 * plan.num_boundary * 4 * sum(width) if widths else 0)
         assert trainer.buffers.nbytes <= trainer.buffers.limit
     for dtype in dtypes:
-        assert np.abs(curves[dtype] - curves["fp32"]).max() <= (0.02 if dtype != "int8" else 0.1)
+        assert (
+            np.abs(curves[dtype] - curves["fp32"]).max() <= {"bf16": 0.02, "int8": 0.1, "int4": 0.2, "int2": 0.5}[dtype]
+        )
         assert comm.size == 1 or (curves[dtype] != curves["fp32"]).any()
 
 
@@ -195,11 +194,12 @@ def test_what_fp16_cannot_hold_is_said(comm, session_path):
     assert caught.value.everywhere
 
 
-def test_int8_is_refused_for_the_largest(comm, session_path, shared_path, job_session):
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+def test_random_rounding_is_refused_for_the_largest(comm, dtype, session_path, shared_path, job_session):
     path = make_graphs(comm, session_path, nodes=300)["undirected"]
     config = configure(
-        path, model="sage", aggregator="max", halo_dtype="int8", run_dir=str(shared_path / "run"), partition="metis"
+        path, model="sage", aggregator="max", halo_dtype=dtype, run_dir=str(shared_path / "run"), partition="metis"
     )
-    with pytest.raises(HpcgnnError, match="--halo-dtype int8 .* expected fp32, bf16 or fp16") as caught:
+    with pytest.raises(HpcgnnError, match=f"--halo-dtype {dtype} .* expected fp32, bf16 or fp16") as caught:
         train(config, job_session)
     assert caught.value.everywhere and not (shared_path / "run").exists()

@@ -8,13 +8,14 @@ import torch
 
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.mailbox import Mailbox
+from hpcgnn.exchange.narrow import NARROW
 from hpcgnn.exchange.wire import Form, Wire
 
 from .test_stale import Smoothed, used_in
 
 EPOCHS, WIDTH = 7, 4
-PLAIN = Form(WIDTH, 0, torch.float64, None)
-HALF = Form(WIDTH, WIDTH, torch.float64, torch.bfloat16)
+PLAIN = Form(WIDTH, 0, torch.float64)
+HALF = Form(WIDTH, WIDTH, torch.float64, NARROW["bf16"])
 
 
 def rows_between(source, dest):
@@ -57,7 +58,7 @@ def post(comm, box, form, epoch):
     assert [rows for _, rows in messages] == [rows for _, rows in dests]
     for (message, _), (rank, _) in zip(messages, dests):
         assert len(message) == rows_between(comm.rank, rank) * form.row_bytes
-        Wire("fp32" if form.type is None else "bf16").encode(
+        Wire("fp32" if form.kind is None else "bf16").encode(
             message, form, values(epoch, comm.rank, rank), None, None, 0
         )
     box.post()

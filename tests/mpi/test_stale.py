@@ -20,9 +20,9 @@ from hpcgnn.train.checkpoint import checkpoints
 from hpcgnn.train.job import train
 
 from .gathering import whole
+from .narrowing import row_bytes
 from .small import edges_of, stored
 from .test_attention import KEY, P, edge_mask
-from .test_halo_dtype import ROW_BYTES
 from .training import CLASSES, build_trainer, configure, make_graphs
 
 EPOCHS = 5
@@ -176,7 +176,7 @@ def test_narrow_rows_learn_and_what_is_kept_is_counted(comm, session_path):
         comm.ledger.take()
         losses.append(trainer.step(epoch))
         entry = comm.ledger.take().get("halo_forward")
-        row = ROW_BYTES["int8"](16) + ROW_BYTES["int8"](CLASSES)
+        row = row_bytes("int8", 16) + row_bytes("int8", CLASSES)
         assert (entry.bytes_sent if entry else 0) == plan.num_boundary * row
     assert losses[-1] < 0.9 * losses[0]
     halo.state()
@@ -184,7 +184,7 @@ def test_narrow_rows_learn_and_what_is_kept_is_counted(comm, session_path):
     edges = sum(block.nbytes for block in halo.training.transposed)
     # Two epochs of what came and one of what was sent, and an average, of both layers and directions.
     aligned = sum(
-        -(-count * ROW_BYTES["int8"](w) // 4) * 4
+        -(-count * row_bytes("int8", w) // 4) * 4
         for w in (16, CLASSES)
         for count in [*plan.receive_counts, *plan.send_counts]
     )

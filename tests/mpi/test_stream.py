@@ -11,17 +11,16 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Returns, Rows, Stream
-from hpcgnn.exchange.wire import NARROW_TYPES, Wire
+from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.work import work
 
+from .narrowing import DTYPES, error_bound, row_bytes
 from .small import GRAPHS, stored
 
 MAPS = ("dealt", "one empty", "all on last")
 NAMES = ("star", "power law", "no edges", "random directed")
 #: rows of a round, rows of a turn
 CAPS = [(1000, 1000), (4, 4), (4, 11)]
-#: The error of a number that is rounded to the nearest, as a share of it.
-ROUNDED = {"bf16": 2.0**-8, "fp16": 2.0**-11}
 
 
 class Case:
@@ -179,23 +178,18 @@ def make_wire(name, local, seed=3):
 
 def assert_near(dtype, found, exact):
     """That numbers (m, F), rounded on their way, are within the error of their type."""
-    if dtype == "int8":
-        bound = np.abs(exact).max(1, keepdims=True, initial=0) / 127 * (1 + 1e-6)
-    else:
-        bound = np.abs(exact) * ROUNDED[dtype] + 2.0**-25  # fp16 has no smaller numbers than 2^-24
-    assert (np.abs(found - exact) <= bound).all()
+    assert (np.abs(found - exact) <= error_bound(dtype, exact)).all()
 
 
 @pytest.mark.parametrize("fine_rows, cap", [(1000, 1000), (4, 11)])
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "int8"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_narrow_columns(comm, session_path, dtype, fine_rows, cap):
     """Leading columns are rounded once on each way, the others are not; bytes say the same."""
     for map_name in MAPS[:2]:
         case = Case(comm, session_path, "power law", map_name, fine_rows)
         width, narrow, returned, narrow_back = 11, 9, 9, 8
-        item = NARROW_TYPES[dtype].itemsize
-        sent_row = item * narrow + 8 * (width - narrow) + (4 if dtype == "int8" else 0)
-        back_row = item * narrow_back + 8 * (returned - narrow_back) + (4 if dtype == "int8" else 0)
+        sent_row = row_bytes(dtype, narrow) + 8 * (width - narrow)
+        back_row = row_bytes(dtype, narrow_back) + 8 * (returned - narrow_back)
         aligned, back_aligned = -(-sent_row // 8) * 8, -(-back_row // 8) * 8
         wire = make_wire(dtype, case.local)
         stream, buffers = case.stream(cap, aligned, back_aligned, 8 * returned, 8 * width, wire)
@@ -230,19 +224,15 @@ def test_narrow_columns(comm, session_path, dtype, fine_rows, cap):
         for rank, halo in enumerate(halos):
             part = gone[rank][halo]
             expected[halo] += part
-            features = np.abs(part[:, :narrow_back])
-            if dtype == "int8":
-                bound[halo, :narrow_back] += features.max(1, keepdims=True, initial=0) / 127 * (1 + 1e-6)
-            else:
-                bound[halo, :narrow_back] += features * ROUNDED[dtype] + 2.0**-25
+            bound[halo, :narrow_back] += error_bound(dtype, part[:, :narrow_back])
         error = np.abs(total.numpy() - expected[case.ids])
         assert (error <= bound[case.ids] + 1e-12).all()
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8", "int4"])
 def test_the_same_rows_twice_are_the_same(comm, session_path, dtype):
-    """In another stream over the same plan, too, and in turns of another length. With int8 by the key of the draws: the
-    next stream of an epoch has others, the same one of the next pass over the epoch the same.
+    """In another stream over the same plan, too, and in turns of another length. What is rounded at random is so by the
+    key of the draws: the next stream of an epoch has others, the same one of the next pass over the epoch the same.
     """
     case = Case(comm, session_path, "power law", "dealt", 2)
     width, num_halo = 16, len(case.halo_of(comm.rank))
@@ -257,7 +247,7 @@ def test_the_same_rows_twice_are_the_same(comm, session_path, dtype):
     assert torch.equal(passed(one, Rows(x, draw=7)), passed(other, Rows(x, draw=7)))
     wire.begin_epoch()
     first, second = passed(one, Rows(x)), passed(one, Rows(x))
-    assert torch.equal(first, second) == (dtype != "int8" or num_halo == 0)
+    assert torch.equal(first, second) == (not dtype.startswith("int") or num_halo == 0)
     wire.begin_epoch()
     assert torch.equal(first, passed(other, Rows(x)))
 

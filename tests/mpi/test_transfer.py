@@ -9,19 +9,20 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.narrow import NARROW as KINDS
 from hpcgnn.exchange.rounds import merge
 from hpcgnn.exchange.transfer import Transfer, Turn, add_message
-from hpcgnn.exchange.wire import Form, Wire
+from hpcgnn.exchange.wire import Form, Wire, decode
 
+from .narrowing import error_bound
 from .small import stored
 from .test_stream import assert_near
 
-PLAIN = Form(3, 0, torch.float64, None)
-NOTHING = Form(0, 0, torch.float64, None)
+PLAIN = Form(3, 0, torch.float64)
+NOTHING = Form(0, 0, torch.float64)
 NARROW = {
-    "bf16": Form(11, 9, torch.float64, torch.bfloat16),
-    "fp16": Form(10, 10, torch.float64, torch.float16),
-    "int8": Form(11, 7, torch.float64, torch.int8),
+    name: Form(width, narrow, torch.float64, KINDS[name])
+    for name, width, narrow in (("bf16", 11, 9), ("fp16", 10, 10), ("int8", 11, 7), ("int4", 11, 7), ("int2", 6, 6))
 }
 FORMS = {"fp32": PLAIN, **NARROW}
 
@@ -106,7 +107,7 @@ def make_transfer(comm, local, turn, form, back=NOTHING):
     buffers = HaloBuffers(sum(sizes))
     lease = buffers.lease(sizes)
     buffers._memory.fill_(0xA5)
-    name = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.int8: "int8"}.get(form.type or back.type, "fp32")
+    name = next((name for name, kind in KINDS.items() if kind == (form.kind or back.kind)), "fp32")
     wire = Wire(name, local.original_id, lambda number: number)
     return Transfer(turn, lease, comm, wire, form, back)
 
@@ -186,12 +187,8 @@ def test_what_returns(comm, local, name):
                 rows = each.rows
                 part = every[plan.dest(segment.offset), comm.rank]
                 expected[rows.numpy()] += part
-                size = np.abs(part[:, : form.narrow])
-                if name == "int8":
-                    size = size.max(1, keepdims=True) / 127 * (1 + 1e-6)
-                elif form.narrow:
-                    size = size * 2.0**-8
-                bound[rows.numpy(), : form.narrow] += size
+                if form.narrow:
+                    bound[rows.numpy(), : form.narrow] += error_bound(name, part[:, : form.narrow])
             assert (np.abs(total.numpy() - expected) <= bound).all()
 
 
@@ -219,11 +216,11 @@ def test_add_message(name, memory_rows):
     sizes = [0] * 8 + [memory_rows * form.widened_bytes]
     total = torch.ones(9, form.width, dtype=torch.float64)
     add_message(total, index, message, form, HaloBuffers(sum(sizes)).lease(sizes))
-    scales, wide, narrow = form.parts(message, rows)
-    sent = values.clone()
-    if form.narrow:
-        sent[:, : form.narrow] = narrow if scales is None else narrow * scales
-        assert (sent != values).any(), "they were rounded"
+    sent = torch.empty_like(values)
+    decode(sent, form, message, rows, 0)
+    assert_near(name, sent[:, : form.narrow].numpy(), values[:, : form.narrow].numpy())
+    assert torch.equal(sent[:, form.narrow :], values[:, form.narrow :])
+    assert not form.narrow or bool((sent != values).any()), "they were rounded"
     expected = torch.ones(9, form.width, dtype=torch.float64)
     for place, row in zip(index.tolist(), sent):
         expected[place] += row
