@@ -146,6 +146,11 @@ def check_schedule(config: Config) -> None:
             f"--halo-dtype {options.halo_dtype} is not for --schedule lazy, which sends a layer's input once and "
             "keeps it: expected fp32, or another schedule"
         )
+    if options.schedule != "sar" and options.halo_dtype == "auto":
+        raise ConfigError(
+            "--halo-dtype auto is for --schedule sar, whose exchanges are alike in every epoch: expected int8, int4 or "
+            f"int2 with --schedule {options.schedule}"
+        )
     if options.assignment != "metis" and config.data.partition:
         raise ConfigError(
             f"--assignment {options.assignment} makes a map of its own, got --partition {config.data.partition} "

@@ -262,10 +262,18 @@ class ScheduleConfig:
         "fp32",
         "how features and their gradients travel between ranks in training: fp32 as they are (in fp64 with "
         "--precision fp64), bf16 or fp16 in half the bytes, int8, int4 and int2 in a fourth, an eighth and "
-        "a sixteenth with a scale per row and random rounding; logits of attention, evaluation and what is exchanged "
-        "once stay as they are",
-        choices=("fp32", "bf16", "fp16", "int8", "int4", "int2"),
+        "a sixteenth with a scale per row and random rounding; auto (sar), int2, int4 or int8 for each turn of an "
+        "exchange, for the least noise within --halo-bits; logits of attention, evaluation and what is exchanged once "
+        "stay as they are",
+        choices=("fp32", "bf16", "fp16", "int8", "int4", "int2", "auto"),
         needs={"schedule": ("sar", "bns", "stale"), "correct_every": AtLeast(1)},
+    )
+    halo_bits: float = option(
+        4.0,
+        "--halo-dtype auto: the most bits that a narrowed number may take in the mean",
+        least=2.0,
+        most=8.0,
+        needs={"halo_dtype": ("auto",)},
     )
     prune: str = option(
         "auto",

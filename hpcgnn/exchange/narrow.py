@@ -50,6 +50,8 @@ NARROW: dict[str, Narrow | None] = {
     "int8": Narrow(8, torch.int8, torch.float32, 1),
     "int4": Narrow(4, torch.uint8, torch.bfloat16, 2),
     "int2": Narrow(2, torch.uint8, torch.bfloat16, 2),
+    # What no narrower kind has been chosen for (widths.py).
+    "auto": Narrow(8, torch.int8, torch.float32, 1),
 }
 
 
@@ -81,6 +83,12 @@ def round_at_random(
     factors[:, :1], factors[:, 1:] = least, step
     levels = (x - least) / step.to(x.dtype).clamp(min=_TINY)
     _store(out, levels.add_(draws).floor_().clamp_(0, most).to(torch.uint8), kind.bits)
+
+
+def squared_ranges(kind: Narrow, factors: torch.Tensor) -> float:
+    """The sum over rows of (their largest number less their least)², as far as their factors (m, kind.factors) say."""
+    ranges = factors.double().mul_(2 * _LEVELS) if kind.bits == 8 else factors[:, 1].double().mul_(2**kind.bits - 1)
+    return float(ranges.square_().sum())
 
 
 def widen(kind: Narrow, out: torch.Tensor, narrow: torch.Tensor, factors: torch.Tensor) -> None:

@@ -23,6 +23,7 @@ from hpcgnn.exchange.own_edges import OwnEdges
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce, merge
 from hpcgnn.exchange.transfer import Transfer, Turn
+from hpcgnn.exchange.widths import Item, Widths
 from hpcgnn.exchange.wire import Form, Wire
 
 # In place of a span where no tape runs.
@@ -111,6 +112,8 @@ class Stream(Generic[EdgesT]):
         transfers = self._transfers(form, back)
         self.uses[Use(kind, form, None if returns is None else back)] += 1
         draw = self.wire.next_draw() if rows.draw is None else rows.draw
+        if self.wire.widths is not None and rows.draw is None:
+            transfers = self._of_chosen_widths(transfers, self.wire.widths)
         if transfers:
             transfers[0].begin(x, sent_scale, within, draw, kind)
         own, tape = self.edges.pieces(max(1, len(transfers)) if pieces else 1), self.comm.tape
@@ -164,6 +167,20 @@ class Stream(Generic[EdgesT]):
             made = [Transfer(turn, lease, self.comm, self.wire, form, back) for turn in turns]
             self.buffers.cuts(self)[form, back] = made
         return self.buffers.cuts(self)[form, back]
+
+    def _of_chosen_widths(self, transfers: list[Transfer], widths: Widths) -> list[Transfer]:
+        """The same transfers in the kinds of numbers that are chosen for this stream of the epoch, in their memory."""
+        made, known = [], self.buffers.cuts(self)
+        for each in transfers:
+            turn, number = each.turn, self.wire.drawn
+            items = Item(number, False, turn.number), Item(number, True, turn.number)
+            form, back = (one.of_kind(widths.of(item)) for one, item in zip((each.form, each.form_back), items))
+            key = turn.number, each.form, each.form_back, form, back
+            if key not in known:
+                known[key] = Transfer(turn, each.lease, self.comm, self.wire, form, back)
+            known[key].items = items
+            made.append(known[key])
+        return made
 
     def _turns(self, cap: int) -> list[Turn]:
         """The Turns for buffers of `cap` rows."""

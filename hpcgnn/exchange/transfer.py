@@ -12,8 +12,10 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Message
 from hpcgnn.exchange.buffers import Lease
+from hpcgnn.exchange.narrow import squared_ranges
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import Segment
+from hpcgnn.exchange.widths import Item
 from hpcgnn.exchange.wire import Form, Wire, cut, decode, read_rows
 
 #: (segment, its message, its rows)
@@ -55,7 +57,7 @@ class Transfer:
     """The messages of one turn of one stream; for another stream of rows of the same form it is used again.
 
     lease: of the stream; form: of the rows; back: of what returns. After `finish`, rows(start, stop) gives what was
-    received. After `open_returns`, back: (rows received, R).
+    received. After `open_returns`, back: (rows received, R). items: what rows and returns are to `wire.widths`.
     """
 
     def __init__(self, turn: Turn, lease: Lease, comm: Communicator, wire: Wire, form: Form, back: Form) -> None:
@@ -63,6 +65,7 @@ class Transfer:
         self.wire, self.form, self.form_back = wire, form, back
         self.num_received = turn.num_received
         self.back: torch.Tensor | None = None
+        self.items: tuple[Item, Item] | None = None
         arrived, packed = lease.receive(turn.number, turn.bytes_in(form)), lease.send(turn.bytes_out(form))
         self._incoming = cut(arrived, turn.incoming, form)
         self._outgoing = cut(packed, turn.outgoing, form)
@@ -100,6 +103,7 @@ class Transfer:
         """
         if self.form.row_bytes:
             self._pack(x, scale, within, draw)
+            self._note(self._outgoing, self.form, 0)
         self._under_way = self.comm.exchange(self._sent, self._received, kind)
         self._under_way.progress()
 
@@ -111,6 +115,14 @@ class Transfer:
         for (segment, part, _), sent in zip(self._outgoing, self.turn.sent_by):
             place = self.plan.rank, self.turn.number, segment.offset
             self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place)
+
+    def _note(self, messages: Sequence[Cut], form: Form, which: int) -> None:
+        """Tell the widths of `auto` how large the numbers are."""
+        if self.wire.widths is None or self.items is None or form.kind is None:
+            return
+        parts = [(form.parts(part, count)[0], count) for _, part, count in messages]
+        ranges = sum(squared_ranges(form.kind, factors) for factors, _ in parts if factors is not None)
+        self.wire.widths.note(self.items[which], ranges, form.narrow * sum(count for _, count in parts))
 
     def finish(self) -> None:
         """Wait until `rows` are valid, and the buffer that was sent from is free."""
@@ -133,6 +145,7 @@ class Transfer:
             key = kernels.stream_key(draw, self.plan.rank, self.turn.number, segment.offset)
             self.wire.encode(part, form, self._back[first : first + count], None, None, key)
             first += count
+        self._note(self._giving, form, 1)
         self._returning = self.comm.exchange(self._given, self._taken, kind)
         self._returning.progress()
 

@@ -9,7 +9,7 @@ misaligned and no byte is sent as padding.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -18,6 +18,7 @@ from hpcgnn import kernels
 from hpcgnn.exchange.buffers import Lease
 from hpcgnn.exchange.narrow import NARROW, Narrow, round_at_random, rounds_at_random, widen
 from hpcgnn.exchange.sending import Sending
+from hpcgnn.exchange.widths import Widths
 
 #: What a message is for: a rank, or the segment that it has the rows of.
 Peer = TypeVar("Peer")
@@ -36,6 +37,10 @@ class Form:
     narrow: int
     dtype: torch.dtype
     kind: Narrow | None = None
+
+    def of_kind(self, kind: Narrow | None) -> "Form":
+        """The same columns in another kind of narrow numbers, where some are narrowed."""
+        return self if self.kind is None else replace(self, kind=kind)
 
     @property
     def row_bytes(self) -> int:
@@ -80,27 +85,33 @@ class Wire:
 
     name: a key of NARROW. ids: int64 (n_p,), the original ids of own nodes; key(number): of the rounding of the
     number-th stream of the present epoch; what is rounded at random needs both. overflowed: whether a finite number has
-    left the range of fp16 on this rank.
+    left the range of fp16 on this rank. widths: those of `auto`, or None; drawn: streams of this epoch so far.
     """
 
     def __init__(
-        self, name: str = "fp32", ids: torch.Tensor | None = None, key: Callable[[int], int] | None = None
+        self,
+        name: str = "fp32",
+        ids: torch.Tensor | None = None,
+        key: Callable[[int], int] | None = None,
+        widths: Widths | None = None,
     ) -> None:
-        self.name, self.kind, self._key = name, NARROW[name], key
+        self.name, self.kind, self._key, self.widths = name, NARROW[name], key, widths
         self.ids = torch.empty(0, dtype=torch.int64) if ids is None else ids
-        self.overflowed, self._draws = False, 0
+        self.overflowed, self.drawn = False, 0
 
-    def begin_epoch(self) -> None:
-        """Count streams anew."""
-        self._draws = 0
+    def begin_epoch(self, epoch: int) -> None:
+        """Count streams anew. Collective."""
+        self.drawn = 0
+        if self.widths is not None:
+            self.widths.begin_epoch(epoch)
 
     def next_draw(self) -> int:
         """The key of the next stream's rounding."""
-        self._draws += 1
+        self.drawn += 1
         if not rounds_at_random(self.name):
             return 0
         assert self._key is not None, "what is rounded at random needs keys"
-        return self._key(self._draws)
+        return self._key(self.drawn)
 
     def form(self, width: int, narrow: int, dtype: torch.dtype) -> Form:
         """The Form of rows of so many columns; they are narrowed only if that saves at least a fourth of the copy in

@@ -56,7 +56,7 @@ class SampledHalo(PushedHalo):
 
     def begin_epoch(self, epoch: int) -> None:
         """Draw the sample of this epoch. All ranks, for the ids of the halo are fetched once."""
-        self._wire.begin_epoch()
+        self._wire.begin_epoch(epoch)
         self._site, self._operators = None, {}  # the old sample goes before the new one is made
         inward, ids = self._local.inward, self._facts.inward_ids
         key = self._random.key(Purpose.BOUNDARY, 0)
@@ -89,6 +89,6 @@ def build_bns(
     options = config.schedule
     facts = Facts(local, comm)
     exact = FullHalo(local, comm, buffers, facts=facts)
-    wire = make_wire(options, local, random)
+    wire = make_wire(options, local, comm, random)
     training = SampledHalo(local, comm, buffers, wire, facts, random, options.boundary_rate)
     return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm))

@@ -29,5 +29,5 @@ def full_halo(
     exact = FullHalo(local, comm, buffers, facts=facts)
     if options.halo_dtype == "fp32":
         return exact
-    wire = make_wire(options, local, random)
+    wire = make_wire(options, local, comm, random)
     return ApproximateInTraining(exact, FullHalo(local, comm, buffers, wire, facts))

@@ -79,7 +79,7 @@ class StaleHalo(PushedHalo):
         """Called by all ranks before the forward pass of an epoch."""
         if self._exchanges and not self._warned:
             self._warn()
-        self._wire.begin_epoch()
+        self._wire.begin_epoch(epoch)
         self._calls = 0
 
     @property
@@ -147,7 +147,7 @@ def build_stale(
     sync = AllreduceEveryStep(comm)
     if options.stale_epochs == 0:
         return Schedule(full_halo(local, comm, buffers, options, random), sync)
-    facts, wire = Facts(local, comm), make_wire(options, local, random)
+    facts, wire = Facts(local, comm), make_wire(options, local, comm, random)
     exact = FullHalo(local, comm, buffers, facts=facts)
     training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs, options.stale_smoothing)
     return Schedule(ApproximateInTraining(exact, training), sync)
