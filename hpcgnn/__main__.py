@@ -264,7 +264,7 @@ def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
         raise ConfigError("expected --graph or --stats, got both; leave one out")
     if arguments.stats:
         given["graph"] = "--stats"
-    return estimate(make_config(given, choices, arguments.config or "the command line"), arguments)
+    return estimate(make_config(given, choices, arguments.config or "the command line"), arguments, choices)
 
 
 def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:

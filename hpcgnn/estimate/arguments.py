@@ -9,6 +9,7 @@ messages, seconds of an epoch and node-hours; and how few ranks will do.
 
     hpcgnn estimate --graph graph.h5 --ranks 1,2,4,8,16 --model sage --layers 3 --hidden 256
     hpcgnn estimate --graph graph.h5 --ranks 32,64,128 --machine jobs/machines/NAME.toml --model gat --json out.json
+    hpcgnn estimate --graph graph.h5 --ranks 64 --machine jobs/machines/NAME.toml --model sage --alternatives
     hpcgnn estimate --stats 111e6,3.2e9,128,172,2.3 --ranks 32,64,128 --machine … --model sage --norm batch
 
 From a graph file halo rows are counted for the very map that training would use, so bytes and messages are exact.
@@ -95,6 +96,12 @@ def add_estimate(parser: argparse.ArgumentParser, ranks: object) -> None:
     own.add_argument("--machine", metavar="FILE.toml", help="how fast the nodes are; without it there are no seconds")
     own.add_argument(
         "--ranks-per-node", type=count, metavar="N", help="ranks on a node (default: as the machine file has it)"
+    )
+    own.add_argument(
+        "--alternatives",
+        action="store_true",
+        help="try other options on the number of ranks with the fewest node-hours: halo buffer, ranks and threads of a "
+        "node, precision, schedule; takes some seconds for each",
     )
     own.add_argument("--json", metavar="FILE", help="write the estimate: a list with an object per number of ranks")
     own.add_argument("--plot", metavar="FILE.png", help="draw memory and seconds over the number of ranks")

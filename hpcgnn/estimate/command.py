@@ -1,6 +1,7 @@
 """`hpcgnn estimate`: memory, messages and time of a job on any number of ranks."""
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import sys
@@ -11,22 +12,17 @@ from typing import Any
 
 from tqdm import tqdm
 
-from hpcgnn.config import Config
+from hpcgnn.config import Choices, Config
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.arguments import CUT_SHARE, TRAIN_SHARE, Stats
-from hpcgnn.estimate.assumed import assumed_meta, assumed_shares
-from hpcgnn.estimate.forecast import Forecast, Forecaster
+from hpcgnn.estimate.alternatives import advice_on, alternatives, alternatives_table
+from hpcgnn.estimate.arguments import CUT_SHARE, TRAIN_SHARE
+from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.machine import Machine, read_machine
 from hpcgnn.estimate.results import Place, as_values, draw, table
 from hpcgnn.estimate.seconds import seconds
-from hpcgnn.estimate.shares import Counter
-from hpcgnn.estimate.trial import Experiment
-from hpcgnn.graph.opening import check_trainable
+from hpcgnn.estimate.sources import AssumedGraph, CountedGraph, Source
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.memory.resident import file_bytes, resident_bytes
-from hpcgnn.schedules.schedule_registry import check_halo, halo_of
-from hpcgnn.train.choosing_maps import map_of_one_process
-from hpcgnn.train.job import check_lost_ranks, model_spec
 from hpcgnn.train.shortage import advice
 
 # What loading and starting MPI adds to a process that has torch, where no machine file says it.
@@ -34,7 +30,7 @@ _MPI = 40 << 20
 PICTURES = ".png", ".pdf", ".svg"
 
 
-def estimate(config: Config, arguments: argparse.Namespace) -> int:
+def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) -> int:
     """Print the table of an estimate, write what was asked for, and recommend a number of ranks."""
     for path in filter(None, (arguments.json, arguments.plot)):
         check_folder(path)
@@ -44,20 +40,20 @@ def estimate(config: Config, arguments: argparse.Namespace) -> int:
         raise ConfigError("--plot needs matplotlib: pip install 'hpcgnn[plot]'")
     machine = None if arguments.machine is None else _machine(arguments, config)
     rows, place = [], place_of(machine, arguments.ranks_per_node)
-    if arguments.stats:
-        found = assumed_forecasts(config, arguments.ranks, arguments.stats, *_assumed(arguments))
-    elif arguments.cut_share is not None or arguments.train_share is not None:
-        raise ConfigError(
-            "--cut-share and --train-share belong to --stats: of a graph file both are counted; drop them"
-        )
-    else:
-        found = forecasts(config, arguments.ranks)
-    for forecast in found:
-        timed = None if machine is None else seconds(forecast, machine)
-        rows.append(as_values(forecast, timed, machine, place, config))
-    print(table(rows))
-    for line in _remarks(rows, config, machine, place, arguments):
-        print(line)
+    with _source(config, arguments) as source:
+        for ranks in _shown(arguments.ranks):
+            forecast = source.forecast(config, ranks)
+            timed = None if machine is None else seconds(forecast, machine)
+            rows.append(as_values(forecast, timed, machine, place, config))
+        print(table(rows))
+        for line in _remarks(rows, config, machine, place, arguments):
+            print(line)
+        if arguments.alternatives:
+            row = _to_vary(rows)
+            others = row["alternatives"] = alternatives(source, config, row, machine, place, choices)
+            print(f"\nother options on {row['ranks']} ranks:\n{alternatives_table(others)}")
+            for line in advice_on(others):
+                print(line)
     if arguments.json:
         write(arguments.json, json.dumps(rows, indent=1) + "\n")
     if arguments.plot:
@@ -74,28 +70,23 @@ def _assumed(arguments: argparse.Namespace) -> tuple[float, float]:
 def forecasts(config: Config, rank_counts: Iterable[int]) -> Iterator[Forecast]:
     """A Forecast of the configuration's graph for each number of ranks."""
     with GraphFile(config.data.graph) as file:
-        check_trainable(file)
-        spec = model_spec(file.meta, config)
-        check_halo(config, spec)
-        forecaster = Forecaster(Experiment.of(spec, config, file.meta.multi_label))
+        source = CountedGraph(file)
         for ranks in _shown(rank_counts):
-            check_lost_ranks(config, ranks)
-            counter = Counter(file, map_of_one_process(file, config, ranks)[1], ranks, halo_of(config, spec))
-            shares = counter.shares()
-            yield forecaster.forecast(
-                shares,
-                lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable),
-            )
+            yield source.forecast(config, ranks)
 
 
-def assumed_forecasts(
-    config: Config, rank_counts: Iterable[int], stats: Stats, cut_share: float, train_share: float
-) -> Iterator[Forecast]:
-    """A Forecast for each number of ranks of a graph that is known by these numbers."""
-    forecaster = Forecaster(Experiment.of(model_spec(assumed_meta(stats), config), config, False))
-    for ranks in _shown(rank_counts):
-        check_lost_ranks(config, ranks)
-        yield forecaster.forecast(assumed_shares(stats, ranks, cut_share, train_share))
+@contextlib.contextmanager
+def _source(config: Config, arguments: argparse.Namespace) -> Iterator[Source]:
+    """The graph that the options name."""
+    if arguments.stats:
+        yield AssumedGraph(arguments.stats, *_assumed(arguments))
+        return
+    if arguments.cut_share is not None or arguments.train_share is not None:
+        raise ConfigError(
+            "--cut-share and --train-share belong to --stats: of a graph file both are counted; drop them"
+        )
+    with GraphFile(config.data.graph) as file:
+        yield CountedGraph(file)
 
 
 def _shown(rank_counts: Iterable[int]) -> Iterable[int]:
@@ -117,6 +108,12 @@ def place_of(machine: Machine | None, ranks_per_node: int | None = None) -> Plac
     if machine is None:
         return Place(resident_bytes() + _MPI, file_bytes(), ranks_per_node, None)
     return Place(machine.libraries, machine.shared, machine.ranks, machine.memory)
+
+
+def _to_vary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The number of ranks that other options are tried on: of the fewest node-hours that fit, else the largest."""
+    fitting = [row for row in rows if row["fits"] and row["epoch_seconds"]]
+    return min(fitting, key=lambda row: row["node_hours"]) if fitting else max(rows, key=lambda row: row["ranks"])
 
 
 def _remarks(
@@ -148,7 +145,7 @@ def _remarks(
         f"{machine.threads} threads, {first['node_bytes'] / 2**30:.1f} of {place.memory / 2**30:.1f} GiB"
     )
     yield (
-        f"fewest node-hours: {cheapest['ranks']} ranks, {cheapest['node_hours']:.3g} for {config.optim.epochs} epochs; "
+        f"fewest node-hours: {cheapest['ranks']} ranks, {cheapest['node_hours']:.3g} for {cheapest['epochs']} epochs; "
         f"shortest epoch: {fastest['ranks']} ranks, {fastest['epoch_seconds']['median']:.3g} s"
     )
 

@@ -59,7 +59,8 @@ class Forecast:
     """A job on so many ranks. largest: Rank that holds most; busiest: that of most edges; mean: of mean numbers.
     halo: {kind: Traffic} of an epoch; others: {kind: (messages, bytes)} that every rank sends besides; evaluation:
     {kind: Traffic} of an evaluation. uses, halos: of the streams of an epoch, see Trial and `halo_traffic`. counted:
-    whether bytes of layers that compute some rows only are counted from the graph, or follow from the copy.
+    whether bytes of layers that compute some rows only are counted from the graph, or follow from the copy. epochs: of
+    the run.
     """
 
     shares: Shares
@@ -73,6 +74,7 @@ class Forecast:
     halos: Mapping[Place, HaloCounts]
     parameters: int
     counted: bool
+    epochs: int
 
 
 class Forecaster:
@@ -129,6 +131,7 @@ class Forecaster:
             halos,
             trial.parameters,
             counted,
+            trial.epochs,
         )
 
     def rank(self, size: Size, degrees: np.ndarray, pruned: int | None = None) -> tuple[Rank, Trial]:

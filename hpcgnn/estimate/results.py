@@ -83,10 +83,11 @@ def as_values(
         "imbalance_nodes": _imbalance(shares.nodes),
         "imbalance_edges": _imbalance(shares.own + shares.remote),
         "parameters": forecast.parameters,
+        "epochs": forecast.epochs,
         "epoch_seconds": None,
     }
     if timed is not None and machine is not None:
-        epochs, every = config.optim.epochs, config.run.eval_every
+        epochs, every = forecast.epochs, config.run.eval_every
         evaluations = -(-epochs // every) if every else 0
         values |= {
             "threads_per_rank": machine.threads,

@@ -54,7 +54,7 @@ class Trial:
     work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds}.
     evaluation: uses, sent and work of one evaluation. halo: {place: rows} as uses. boundary: (rows sent, rows received)
     in one pass. prunable, worthwhile: see graph/pruning.py; nothing where the schedule does not prune. pruned: how many
-    of the last layers compute some rows only. parameters: numbers.
+    of the last layers compute some rows only. parameters: numbers. epochs: of a run, all stages together.
     """
 
     account: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
@@ -70,6 +70,7 @@ class Trial:
     worthwhile: list[float] = field(default_factory=list)
     pruned: int = 0
     parameters: int = 0
+    epochs: int = 0
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class Experiment:
             found.sent[kind] = before[0] + messages, before[1] + sent
         found.account, found.evaluation = account, evaluation
         found.work, found.boundary = work, (local.inward.plan.num_boundary, local.inward.plan.num_halo)
-        found.loaded = prepared.loaded
+        found.loaded, found.epochs = prepared.loaded, whole
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
         for layer, share in [(None, local), *enumerate(trainer.shares)]:
             if share is not None:

@@ -87,6 +87,58 @@ def test_without_a_machine(capsys, graph, tmp_path):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_other_options_are_estimates_of_their_own(capsys, graph, machine, tmp_path):
+    """Each has the numbers of a call with that option."""
+    path = tmp_path / "o.json"
+
+    def rows_of(*more):
+        out = estimate(capsys, "--graph", graph, "--machine", machine, "--json", path, *more)
+        return out, json.loads(path.read_text())
+
+    out, (one, four) = rows_of("--ranks", "1,4", "--alternatives")
+    varied, left = (one, four) if "alternatives" in one else (four, one)
+    assert "alternatives" not in left and f"other options on {varied['ranks']} ranks:" in out
+    out, (row,) = rows_of("--ranks", "4", "--alternatives")
+    found = {each["options"]: each for each in row["alternatives"]}
+    assert {
+        "as asked",
+        "--halo-buffer 2",
+        "--precision mixed",
+        "--schedule lazy",
+        "2 ranks × 8 threads",
+    } <= found.keys()
+    assert "recommended with the same results: " in out and all(each in out for each in found)
+    numbers = "peak_rss_bytes", "bytes_per_epoch", "messages_per_epoch", "node_hours", "epochs"
+    for words in ("--halo-buffer 2", "--halo-dtype int4", "--schedule lazy"):
+        _, (alone,) = rows_of("--ranks", "4", *words.split())
+        assert [found[words][name] for name in numbers] == [alone[name] for name in numbers], words
+    assert found["as asked"]["epochs"] == 100 and found["--schedule lazy"]["epochs"] == 200, "of each of two layers"
+
+
+def test_other_options_of_one_rank_and_of_attention(capsys, graph, tmp_path):
+    """What would change nothing, or is refused, is left out; without a machine memory decides."""
+    path = tmp_path / "o.json"
+    out = estimate(capsys, "--graph", graph, "--ranks", "1", "--alternatives", "--json", path)
+    (row,) = json.loads(path.read_text())
+    assert [each["options"] for each in row["alternatives"]] == ["as asked", "--precision mixed"]
+    assert "recommended with the same results: the options as they are" in out
+    attention = (
+        "estimate",
+        "--graph",
+        str(graph),
+        "--ranks",
+        "2",
+        "--alternatives",
+        "--json",
+        str(path),
+        "--model",
+        "gat",
+    )
+    assert main([*attention]) == 0
+    (row,) = json.loads(path.read_text())
+    assert not {"--precision mixed"} & {each["options"] for each in row["alternatives"]}
+
+
 STATS = ("--stats", "1e5,6e5,32,10,2.3")
 
 
