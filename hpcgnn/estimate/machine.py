@@ -22,7 +22,7 @@ ROWS = 16_000
 
 
 # Operations that no reference model has, and which take for a number what others do.
-AS = {"dropout_entries": "dropout", "random_words": "dropout"}
+AS = dict.fromkeys(("dropout_entries", "random_words", "narrow", "widen"), "dropout")
 
 
 class Rate(NamedTuple):

@@ -66,6 +66,12 @@ def _pack(name: str, arguments: tuple[Any, ...]) -> Told:
     return Operation(name, _type(x), x.shape[1]), (len(out), 0.0)
 
 
+def _narrow(name: str, arguments: tuple[Any, ...]) -> Told:
+    """narrow(out, factors, x, …), of whose rows x may have many more; widen(out, …)."""
+    rows, x = arguments[0], arguments[2 if name == "narrow" else 0]
+    return Operation(name, _type(x)), (float(len(rows) * x.shape[1]), 0.0)
+
+
 def _attend(name: str, arguments: tuple[Any, ...]) -> Told:
     """attend_forward(y, …, indptr, indices, heads, …), attend_backward(gz, …, indptr, indices, heads, …)."""
     indptr, heads = arguments[5], arguments[7]
@@ -110,6 +116,8 @@ _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
     "gather_largest": _gather,
     "gather_matching": _gather,
     "pack": _pack,
+    "narrow": _narrow,
+    "widen": _narrow,
     "attend_forward": _attend,
     "attend_backward": _attend,
     "multiply": _multiply,

@@ -16,7 +16,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import Lease
-from hpcgnn.exchange.narrow import NARROW, Narrow, round_at_random, rounds_at_random, widen
+from hpcgnn.exchange.narrow import NARROW, Narrow, rounds_at_random
 from hpcgnn.exchange.sending import Sending
 from hpcgnn.exchange.widths import Widths
 
@@ -25,6 +25,8 @@ Peer = TypeVar("Peer")
 # Numbers that are converted at a time: their copies stay in the cache and are no part of the communication memory's
 # account.
 _PIECE = 1 << 15
+# Rows whose ids are looked up at a time, likewise.
+_ROWS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -149,12 +151,12 @@ class Wire:
             _take(wide[place], x[:, form.narrow :], index, scale)
         if narrow is None or form.kind is None:
             return
-        narrow = narrow[place]
-        if factors is not None:
-            factors = factors[place]
-        features = x[:, : form.narrow]
+        narrow, features = narrow[place], x[:, : form.narrow]
         if form.kind.type == torch.bfloat16 and x.dtype == torch.float32:
             _take(narrow, features, index, scale)
+            return
+        if factors is not None:
+            self._round(narrow, factors[place], features, index, scale, form.kind.bits, draw, first)
             return
         step = max(1, _PIECE // form.narrow)
         for start in range(0, count, step):
@@ -162,15 +164,27 @@ class Wire:
             taken = features[piece] if index is None else features[index[piece].long()]
             if scale is not None and index is not None:
                 taken = taken * scale[index[piece].long(), None]
-            if factors is not None:
-                ids = (
-                    torch.arange(first + piece.start, first + piece.stop)
-                    if index is None
-                    else self.ids[index[piece].long()]
-                )
-                round_at_random(form.kind, narrow[piece], factors[piece], taken, ids, draw)
-            else:
-                narrow[piece] = self._narrowed(taken, form.kind.type)
+            narrow[piece] = self._narrowed(taken, form.kind.type)
+
+    def _round(
+        self,
+        narrow: torch.Tensor,
+        factors: torch.Tensor,
+        x: torch.Tensor,
+        index: torch.Tensor | None,
+        scale: torch.Tensor | None,
+        bits: int,
+        draw: int,
+        first: int,
+    ) -> None:
+        """`kernels.narrow` by draws for the rows' original ids, or, without index, for their places from `first` on."""
+        if index is None:
+            kernels.narrow(narrow, factors, x, torch.arange(first, first + len(x)), draw, bits)
+            return
+        for start in range(0, len(index), _ROWS):
+            piece = slice(start, min(start + _ROWS, len(index)))
+            ids = self.ids[index[piece].long()]
+            kernels.narrow(narrow[piece], factors[piece], x, ids, draw, bits, index[piece], scale)
 
     def encode_sent(
         self,
@@ -208,7 +222,7 @@ def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, firs
     if narrow is None or form.kind is None:
         return
     if factors is not None:
-        widen(form.kind, out[:, : form.narrow], narrow[piece], factors[piece])
+        kernels.widen(out[:, : form.narrow], narrow[piece], factors[piece], form.kind.bits)
     else:
         out[:, : form.narrow] = narrow[piece]
 

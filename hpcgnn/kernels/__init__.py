@@ -17,6 +17,7 @@ from .extreme import gather_largest, gather_matching
 from .library import describe, watched
 from .loss import cross_entropy
 from .masking import dropout, dropout_entries, kept_scale
+from .narrowing import narrow, widen
 from .products import multiply
 from .projection import Elu, one_pass, project, project_backward
 from .randomness import random_words, stream_key
@@ -42,6 +43,7 @@ __all__ = [
     "kept_scale",
     "least_cover",
     "multiply",
+    "narrow",
     "one_pass",
     "pack",
     "project",
@@ -50,4 +52,5 @@ __all__ = [
     "relu_gradient",
     "stream_key",
     "watched",
+    "widen",
 ]

@@ -201,6 +201,25 @@ class Native:
         self._library.hg_random_words(*self._how(), key, pointer(ids), ids.numel(), columns, pointer(words))
         return words
 
+    def narrow(
+        self,
+        out: Tensor,
+        factors: Tensor,
+        x: Tensor,
+        ids: Tensor,
+        key: int,
+        bits: int,
+        index: Tensor | None,
+        scale: Tensor | None,
+    ) -> None:
+        to = *rows_of(out), pointer(factors), factors.stride(0) * factors.element_size()
+        of = *rows_of(x), pointer(index), pointer(scale), pointer(ids)
+        self._library.hg_narrow(*self._how(x.dtype), key, bits, *to, *of, ids.numel(), x.shape[1])
+
+    def widen(self, out: Tensor, narrow: Tensor, factors: Tensor, bits: int) -> None:
+        of = *rows_of(narrow), pointer(factors), factors.stride(0) * factors.element_size()
+        self._library.hg_widen(*self._how(out.dtype), bits, *rows_of(out), *of, *out.shape)
+
     def dropout(self, out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float) -> None:
         rule = key, threshold, scale, ELEMENT_CODES[x.dtype]
         self._library.hg_dropout(*self._how(), *rule, *rows_of(out), *rows_of(x), pointer(ids), *x.shape)

@@ -47,6 +47,12 @@ typedef struct { uint32_t word[20]; } hg_round_keys;
 /* A threshold and a scale of dropout: keep where word >= threshold, multiply by scale. */
 typedef struct { uint32_t threshold; double scale; } hg_dropout_rule;
 
+/* Columns whose levels are made at a time. */
+#define HG_LEVELS 512
+
+/* Levels of a row in few bits: from `first` to `last`, the number of level l being least + l * step. scale: of the row. */
+typedef struct { double scale, least, step, first, last; } hg_levels;
+
 /* A vector path's kernels (table.h). */
 typedef struct hg_kernels hg_kernels;
 

@@ -45,6 +45,7 @@
 #define HG_FULL HG_F32_LANES
 #include "extreme.h"
 #include "attention_weights.h"
+#include "narrow.h"
 #define HG_LANES 1
 #include "units.h"
 #define HG_LANES 2
@@ -70,6 +71,7 @@
 #define HG_FULL HG_F64_LANES
 #include "extreme.h"
 #include "attention_weights.h"
+#include "narrow.h"
 #define HG_LANES 1
 #include "units.h"
 #define HG_LANES 2
@@ -93,6 +95,7 @@
 #include "products_rows.h"
 #endif
 
+#define HG_NARROW(type) {range_of_##type, levels_of_row_##type, widen_row_##type}
 #define HG_ATTENTION(type)                                                                                             \
     {forward_rows_##type, forward_chunk_##type, forward_merge_##type, backward_rows_##type, backward_chunk_##type,      \
      backward_merge_##type}
@@ -119,6 +122,7 @@ const hg_kernels HG_TABLE = {
     .attention = {[HG_F32] = HG_ATTENTION(f32), [HG_F64] = HG_ATTENTION(f64)},
     .between = {[HG_F32] = HG_BETWEEN_LAYERS(f32), [HG_F64] = HG_BETWEEN_LAYERS(f64)},
     .cross_entropy = {[HG_F32] = cross_entropy_f32, [HG_F64] = cross_entropy_f64},
+    .narrow = {[HG_F32] = HG_NARROW(f32), [HG_F64] = HG_NARROW(f64)},
 #if HG_VECTOR_BYTES >= 32
     .products = {multiply_panel, multiply_transposed, widen},
 #endif

@@ -50,6 +50,16 @@ typedef struct {
     void (*bias_gradient)(void *sums, const void *gy, int64_t gy_stride, int64_t rows, int64_t width);
 } hg_between_kernels;
 
+/* Rows in few bits (narrow.h). */
+typedef struct {
+    /* The least and the largest number of a row times `scale`; NaN if any is not finite. */
+    void (*range)(const void *x, int64_t width, double scale, double range[2]);
+    /* The levels of num columns of a row, HG_LEVELS at most, by their random words. */
+    void (*levels)(uint8_t *levels, const void *x, const uint32_t *words, int64_t num, const hg_levels *rule);
+    /* A whole row from its levels, `bits` for each. */
+    void (*widen)(void *out, const void *narrow, int64_t width, int bits, float least, float step);
+} hg_narrow_kernels;
+
 /* Products with panels of HG_PANEL columns (products.h); NULL on the baseline path. */
 typedef struct {
     /* y (rows, num) = x (rows, depth) times a panel, `num` of whose columns count; bias: HG_PANEL of them or NULL.
@@ -87,6 +97,7 @@ struct hg_kernels {
     hg_between_kernels between[HG_COMPUTED];
     /* The loss of one row is the result + log *power; gradient: NULL, or that of x, which may be x itself. */
     double (*cross_entropy[HG_COMPUTED])(void *gradient, const void *x, int64_t width, int64_t label, double *power);
+    hg_narrow_kernels narrow[HG_COMPUTED];
     hg_product_kernels products;
 };
 
