@@ -1,4 +1,4 @@
-"""The command line: `hpcgnn train`, `evaluate`, `report`, `estimate`, `bench` and `doctor`.
+"""The command line: `hpcgnn train`, `evaluate`, `predict`, `report`, `estimate`, `bench`, `doctor` and others.
 
 Sub-commands name one function each. torch is imported only after the allocator and the waiting policy of OpenMP are
 set, for both are read when its libraries load.
@@ -7,24 +7,20 @@ set, for both are read when its libraries load.
 import argparse
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import Field, fields
-from typing import Any, NoReturn, cast
+from typing import NoReturn
 
 from hpcgnn import __version__
-from hpcgnn.arguments import about_unknown, real, whole
-from hpcgnn.config import SECTION_OF, SECTIONS, Choices, make_config, read_toml
+from hpcgnn.arguments import about_unknown, add_dry_run, add_sections, dry_run, given_options, rank_counts
+from hpcgnn.config import Choices, make_config, read_toml
 from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.estimate.arguments import add_bench, add_estimate
 from hpcgnn.report import command as report_command
+from hpcgnn.train.choices import registry_choices
+from hpcgnn.train.commands import add_evaluate, add_predict
 
 # Commands that read files only and must run where neither torch nor MPI is installed.
 FILES_ONLY = ("report",)
-
-
-# Options of the configuration that an evaluation may choose anew; all others are the run's.
-EVALUATION_OPTIONS = ("graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog")
 
 
 def set_process_policies() -> None:
@@ -42,10 +38,6 @@ def listen_to_signals() -> None:
     from hpcgnn.train.stopping import StopRequest
 
     StopRequest.of_this_process()
-
-
-# How the words of options are read.
-_READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
 
 
 class Parser(argparse.ArgumentParser):
@@ -84,15 +76,16 @@ def build_parser(choices: Choices | None) -> Parser:
     train.add_argument(
         "--config", metavar="FILE.toml", help="read options from this file, such as the config.toml of an earlier run"
     )
-    _add_dry_run(train)
-    _add_sections(train, choices)
+    add_dry_run(train)
+    add_sections(train, choices)
     train.set_defaults(process=process_train)
     report = commands.add_parser(
         "report", allow_abbrev=False, help="tables, figures and one page from run directories; studies of scaling"
     )
     report_command.add_arguments(report)
     report.set_defaults(process=process_report)
-    _add_evaluate(commands, choices)
+    add_evaluate(commands, choices)
+    add_predict(commands, choices)
     _add_estimate(commands, choices)
     doctor = commands.add_parser(
         "doctor",
@@ -106,105 +99,17 @@ def build_parser(choices: Choices | None) -> Parser:
     return parser
 
 
-def _rank_counts(text: str) -> list[int]:
-    counts = [int(part) if part.isdigit() else 0 for part in text.split(",")]
-    if min(counts) < 1:
-        raise argparse.ArgumentTypeError(f"expected numbers of ranks of at least 1, such as 4 or 1,2,4, got {text!r}")
-    return counts
-
-
-def _add_dry_run(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--dry-run",
-        metavar="RANKS",
-        type=_rank_counts,
-        help="check the options, the graph's map for so many ranks (or a list of numbers) and the directories to be "
-        "written, and stop; one process, without MPI",
-    )
-
-
-def _add_evaluate(commands: "argparse._SubParsersAction[Parser]", choices: Choices | None) -> None:
-    evaluate = commands.add_parser(
-        "evaluate",
-        allow_abbrev=False,
-        help="metrics and predictions of a trained run",
-        description="Evaluate the newest checkpoint of a run exactly, on any number of ranks. Writes "
-        "evaluation.json into "
-        "RUN_DIR.",
-    )
-    evaluate.add_argument("run_dir", metavar="RUN_DIR", help="what `hpcgnn train` left behind")
-    evaluate.add_argument(
-        "--weights", choices=("best", "last"), default="best", help="of the best validation, or the last"
-    )
-    evaluate.add_argument(
-        "--predictions",
-        metavar="FILE",
-        default="",
-        help="also write each node's class, in the original node order: to FILE.h5 (.hdf5), or to FILE.csv with "
-        "a line for each "
-        "node",
-    )
-    evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
-    _add_dry_run(evaluate)
-    for declared in (f for kind in SECTIONS.values() for f in fields(kind) if f.name in EVALUATION_OPTIONS):
-        _add_option(evaluate, declared, choices)
-    evaluate.set_defaults(process=process_evaluate)
-
-
 def _add_estimate(commands: "argparse._SubParsersAction[Parser]", choices: Choices | None) -> None:
     estimate = commands.add_parser(
         "estimate", allow_abbrev=False, help="what a job will take on any number of ranks: memory, messages, time"
     )
-    add_estimate(estimate, _rank_counts)
+    add_estimate(estimate, rank_counts)
     estimate.add_argument("--config", metavar="FILE.toml", help="read options from this file, as for `hpcgnn train`")
-    _add_sections(estimate, choices)
+    add_sections(estimate, choices)
     estimate.set_defaults(process=process_estimate)
     bench = commands.add_parser("bench", allow_abbrev=False, help="measure a machine for estimates")
     add_bench(bench)
     bench.set_defaults(process=process_bench)
-
-
-def _add_sections(command: Parser, choices: Choices | None) -> None:
-    """All options of the configuration."""
-    for section, kind in SECTIONS.items() if choices is not None else ():
-        group = command.add_argument_group(section)
-        for declared in fields(kind):
-            _add_option(group, declared, choices)
-
-
-def _add_option(group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None) -> None:
-    flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
-    help_text = rules["help"].replace("%", "%%")
-    if kind is bool:
-        group.add_argument(
-            flag, action=argparse.BooleanOptionalAction, default=None, help=f"{help_text} (default: {declared.default})"
-        )
-        return
-    allowed = rules["choices"]
-    if isinstance(allowed, str):
-        assert choices is not None, f"{flag} has choices that a registry offers"
-        allowed = choices[allowed]
-    default = "" if declared.default == "" else f" (default: {declared.default})"
-    optional = {} if rules["bare"] is None else {"nargs": "?", "const": rules["bare"]}
-    group.add_argument(
-        flag,
-        type=_READERS[kind],
-        choices=allowed and list(allowed),
-        default=None,
-        help=help_text + default,
-        metavar=None if allowed else {int: "N", float: "X", str: "TEXT"}[kind],
-        **optional,
-    )
-
-
-def registry_choices() -> Choices:
-    """The names that the registries offer, those of models with the options that they use."""
-    from hpcgnn.nn.norm import NORM_LAYERS
-    from hpcgnn.nn.registry import MODELS
-    from hpcgnn.schedules.schedule_registry import SCHEDULES
-
-    models = {name: entry.uses for name, entry in MODELS.items()}
-    return {"models": models, "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
 
 
 def load_wanted_plugin(argv: list[str] | None) -> None:
@@ -228,7 +133,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     from hpcgnn.train.resuming import options_to_continue
     from hpcgnn.train.shortage import advising
 
-    filed, typed = read_toml(arguments.config) if arguments.config else {}, _options(arguments)
+    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     given, origin = {**filed, **typed}, arguments.config or "the command line"
     saved = options_to_continue(given, arguments.dry_run)
     if saved.get("plugin") and "plugin" not in given:
@@ -249,7 +154,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
             for line in memory_lines(config, arguments.dry_run, place):
                 print(line)
 
-        return _dry_run(arguments.dry_run, check)
+        return dry_run(arguments.dry_run, check)
     with_advice = advising(lambda session: train(config, session, **remarks), config)
     return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
 
@@ -258,7 +163,7 @@ def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Say what a job will take."""
     from hpcgnn.estimate.command import estimate
 
-    filed, typed = read_toml(arguments.config) if arguments.config else {}, _options(arguments)
+    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     given = {**filed, **typed}
     if arguments.stats and typed.get("graph"):
         raise ConfigError("expected --graph or --stats, got both; leave one out")
@@ -278,41 +183,6 @@ def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:
 def process_report(arguments: argparse.Namespace, choices: Choices | None) -> int:
     """Tables, figures and a page from run directories."""
     return report_command.report(arguments)
-
-
-def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
-    """Evaluate a run."""
-    from hpcgnn.comm.launch import run
-    from hpcgnn.train.predictions import check_name
-    from hpcgnn.train.scoring import evaluate, options_of_run
-    from hpcgnn.train.shortage import advising
-
-    if arguments.predictions:
-        check_name(arguments.predictions)
-    options = options_of_run(arguments.run_dir, _options(arguments))
-    if options.get("plugin") and not arguments.plugin:  # one that is named on the command line is loaded already
-        from hpcgnn.nn.plugin import load_plugin
-
-        load_plugin(options["plugin"])
-        choices = registry_choices()
-    config, predictions = make_config(options, choices, arguments.run_dir), (arguments.predictions, arguments.force)
-    if arguments.dry_run is not None:
-        from hpcgnn.train.precheck import check_evaluation
-
-        return _dry_run(arguments.dry_run, lambda: check_evaluation(config, arguments.dry_run, *predictions))
-    with_advice = advising(lambda session: evaluate(config, session, arguments.weights, *predictions), config)
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
-
-
-def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """{key: value} of the configuration's options that were given."""
-    return {key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None}
-
-
-def _dry_run(ranks: list[int], check: Callable[[], None]) -> int:
-    check()
-    print(f"dry run: all is well for {', '.join(map(str, ranks))} rank{'s' if ranks != [1] else ''}")
-    return 0
 
 
 def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:

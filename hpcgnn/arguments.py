@@ -1,9 +1,13 @@
-"""Words of the command line: numbers as people write them, and what to say about options that do not exist."""
+"""Words of the command line: numbers as people write them, the options that commands share, and what to say about
+options that do not exist.
+"""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import Field, fields
+from typing import Any, cast
 
-from hpcgnn.config import SECTION_OF
+from hpcgnn.config import SECTION_OF, SECTIONS, Choices
 from hpcgnn.suggestions import elsewhere, suggest
 
 
@@ -29,6 +33,18 @@ def real(text: str) -> float:
         raise argparse.ArgumentTypeError(f"expected a number, got {_short(text)}") from error
 
 
+# How the words of options are read.
+_READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
+
+
+def rank_counts(text: str) -> list[int]:
+    """The numbers of ranks that a word lists. Raises ArgumentTypeError."""
+    counts = [int(part) if part.isdigit() else 0 for part in text.split(",")]
+    if min(counts) < 1:
+        raise argparse.ArgumentTypeError(f"expected numbers of ranks of at least 1, such as 4 or 1,2,4, got {text!r}")
+    return counts
+
+
 def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
@@ -39,9 +55,67 @@ def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
         return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"
     given = word.split("=")[0]
     nearest, remark = suggest(given, [flag.lstrip("-") for flag in flags])
-    if command == "evaluate" and not nearest and not remark and elsewhere(given, SECTION_OF):
-        remark = "an evaluation takes all else from the run's config.toml"
+    if command in ("evaluate", "predict") and not nearest and not remark and elsewhere(given, SECTION_OF):
+        what = "an evaluation" if command == "evaluate" else "a prediction"
+        remark = f"{what} takes all else from the run's config.toml"
     if remark:
         return f"unknown option {given}: {remark}; see `hpcgnn {command} --help`"
     expected = f"expected --{nearest} perhaps; " if nearest else ""
     return f"unknown option {given}; {expected}see `hpcgnn {command} --help`"
+
+
+def add_dry_run(command: argparse.ArgumentParser) -> None:
+    """The option --dry-run."""
+    command.add_argument(
+        "--dry-run",
+        metavar="RANKS",
+        type=rank_counts,
+        help="check the options, the graph's map for so many ranks (or a list of numbers) and the directories to be "
+        "written, and stop; one process, without MPI",
+    )
+
+
+def dry_run(ranks: list[int], check: Callable[[], None]) -> int:
+    """Check, and say that all is well; returns the exit code."""
+    check()
+    print(f"dry run: all is well for {', '.join(map(str, ranks))} rank{'s' if ranks != [1] else ''}")
+    return 0
+
+
+def add_sections(command: argparse.ArgumentParser, choices: Choices | None) -> None:
+    """All options of the configuration."""
+    for section, kind in SECTIONS.items() if choices is not None else ():
+        group = command.add_argument_group(section)
+        for declared in fields(kind):
+            add_option(group, declared, choices)
+
+
+def add_option(group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None) -> None:
+    """An option of the configuration."""
+    flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
+    help_text = rules["help"].replace("%", "%%")
+    if kind is bool:
+        group.add_argument(
+            flag, action=argparse.BooleanOptionalAction, default=None, help=f"{help_text} (default: {declared.default})"
+        )
+        return
+    allowed = rules["choices"]
+    if isinstance(allowed, str):
+        assert choices is not None, f"{flag} has choices that a registry offers"
+        allowed = choices[allowed]
+    default = "" if declared.default == "" else f" (default: {declared.default})"
+    optional = {} if rules["bare"] is None else {"nargs": "?", "const": rules["bare"]}
+    group.add_argument(
+        flag,
+        type=_READERS[kind],
+        choices=allowed and list(allowed),
+        default=None,
+        help=help_text + default,
+        metavar=None if allowed else {int: "N", float: "X", str: "TEXT"}[kind],
+        **optional,
+    )
+
+
+def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """{key: value} of the configuration's options that were given."""
+    return {key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None}

@@ -12,6 +12,7 @@ from importlib import metadata
 import numpy as np
 
 import hpcgnn
+from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
 from partition_tools.counts import check_count
 from partition_tools.external.scratch import Scratch
@@ -96,6 +97,7 @@ def canonical(
         num_self_loops=loops,
         node_type=node_type,
         type_names=names,
+        ids=None if raw.ids is None else packed(raw.ids),
     )
     for text in (*label_warnings(data), *type_warnings(data)):
         reporter.warn(text)
@@ -107,7 +109,8 @@ def canonical(
 def content_uuid(data: GraphData, identity: bytes | None = None) -> str:
     """A UUID from the SHA-256 of the graph's content in original order: the same input has the same name everywhere.
 
-    data: `GraphData` in original order. identity: bytes to hash in place of the features.
+    data: `GraphData` in original order. identity: bytes to hash in place of the features. What the nodes are called
+    (`ids`) is no part of it: the same graph under other ids trains to the same model.
     """
     digest = hashlib.sha256()
 

@@ -7,7 +7,8 @@ from typing import cast
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.schema import Rows
+from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, kind_of_ids
+from hpcgnn.graphfile.schema import Rows, Words
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile
 
 PIECE = 1 << 24
@@ -82,9 +83,18 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         meta.num_self_loops,
         file.read("nodes/type") if meta.num_node_types else None,
         meta.type_names,
+        _load_ids(file),
     )
     check_shape(file.path, data)
     return data
+
+
+def _load_ids(file: GraphFile) -> Rows | Words | None:
+    """The users' ids, left in the file but for the offsets of words."""
+    kind = kind_of_ids(file)
+    if kind == "words":
+        return Words(file.read(OFFSETS), StoredRows(file, TEXT))
+    return StoredRows(file, NUMBERS) if kind else None
 
 
 def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:

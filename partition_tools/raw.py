@@ -21,7 +21,8 @@ class RawGraph:
     type, or None. split: {"train" | "val" | "test": bool (n,) or int node ids}. num_classes: None to count. identity:
     bytes that stand for the features when the graph is named (generators: their parameters), None to read the features
     for that. node_type: (n,) or None. type_names: {"nodes": names, "edges": names, "classes": names} in the order of
-    the numbers of types and classes, each where there are any.
+    the numbers of types and classes, each where there are any. ids: (n,) of integers or of text, what the source calls
+    the nodes, or None.
     """
 
     src: Rows
@@ -38,6 +39,7 @@ class RawGraph:
     seed: int = 0
     node_type: np.ndarray | None = None
     type_names: dict[str, list[str]] = field(default_factory=dict)
+    ids: np.ndarray | None = None
 
     def drop_edges(self) -> None:
         """Let the edges go: their memory is wanted before the graph is done with."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graph.sums import weight_sums
+from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, doubled_ids, kind_of_ids
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.edges import count_self_loops, rows, transpose
@@ -126,6 +127,8 @@ class _Verification:
             "nodes/original_id": (n,),
             "clusters/offsets": (meta.num_clusters + 1,),
         }
+        expected |= {NUMBERS: (n,)} if NUMBERS in self.file else {}
+        expected |= {OFFSETS: (n + 1,), TEXT: None} if OFFSETS in self.file else {}
         if "clusters/graph" in self.file:
             expected |= {
                 "clusters/graph/indptr": (meta.num_clusters + 1,),
@@ -277,6 +280,8 @@ class _Verification:
             )
 
         self.check("original_id is a permutation", ("nodes/original_id",), permutation)
+        if kind_of_ids(self.file):
+            self.check("ids are distinct", (NUMBERS, OFFSETS, TEXT), lambda: doubled_ids(self.file))
 
     def _types(self) -> None:
         """Beside the range of edge types, which is checked with the edges."""

@@ -20,20 +20,20 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.graphfile.structure import check_structure
 
 
-def check_trainable(file: GraphFile) -> None:
+def check_trainable(file: GraphFile, labelled: bool = True) -> None:
     """GraphError if there is nothing to train from or on, FormatError if the file is not what its attributes
-    promise.
+    promise. labelled: whether there must be classes.
     """
     check_structure(file)
     if file.meta.num_features == 0:
         raise GraphError(f"{file.path} has no node features; import it with a feature table (--features)")
-    if file.meta.num_classes == 0:
+    if labelled and file.meta.num_classes == 0:
         raise GraphError(f"{file.path} has no labels to train on; import it with labels (--labels)")
 
 
-def open_graph(path: str | Path, comm: Communicator) -> GraphFile:
-    """The GraphFile at `path`, checked to be one that can be trained on. Collective. Raises FormatError or GraphError,
-    on all ranks together.
+def open_graph(path: str | Path, comm: Communicator, labelled: bool = True) -> GraphFile:
+    """The GraphFile at `path`, checked to be one that can be trained on; labelled: whether it must have classes.
+    Collective. Raises FormatError or GraphError, on all ranks together.
     """
     seen = _seen(path)
     alike = _all_alike(seen, comm)
@@ -42,7 +42,7 @@ def open_graph(path: str | Path, comm: Communicator) -> GraphFile:
         with comm.together("opening the graph", on_one=alike):
             if comm.rank == 0 or not alike:
                 file = GraphFile(path)
-                check_trainable(file)
+                check_trainable(file, labelled)
         if alike:
             meta = comm.broadcast_object(None if file is None else file.meta)
             with comm.together("opening the graph"):

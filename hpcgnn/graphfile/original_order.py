@@ -1,136 +1,150 @@
-"""Rows of all ranks written to one file in the order of the original node ids, without any rank holding them all.
+"""Rows of all ranks in the order of the original node ids, slab by slab, without any rank holding them all.
 
 A partition scatters the original order over the ranks. Each rank therefore becomes the keeper of one contiguous range
 of original ids, gets the rows of that range from their owners, and hands them slab by slab to rank 0, which alone
 writes.
 """
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.graphfile.storage import SLAB_ROWS, replacing, write_arrays
+from hpcgnn.graphfile.storage import SLAB_ROWS
+
+# What rank 0 holds of wide rows at a time.
+SLAB_BYTES = 64 << 20
+#: Nodes int64 (m,), ascending, and their rows: {name: (m, width)}.
+Slab = tuple[np.ndarray, dict[str, np.ndarray]]
 
 
-def write_in_original_order(
-    path: str | Path,
-    name: str,
-    rows: torch.Tensor,
-    original_id: torch.Tensor,
-    num_nodes: int,
-    comm: Communicator,
-    **attributes: Any,
-) -> None:
-    """Write `rows` of all ranks as dataset `name` (num_nodes, C) of a new file, with root attributes. Collective.
+def share_of(rank: int, num_nodes: int, comm: Communicator) -> tuple[int, int]:
+    """(start, stop) of the original ids that a rank keeps."""
+    share = max(1, -(-num_nodes // comm.size))
+    start = min(num_nodes, rank * share)
+    return start, min(num_nodes, start + share)
 
-    rows: (n_p, C) int32; original_id: int64 (n_p,). Memory beyond the arguments: twice this rank's share. Raises
-    FormatError on rank 0 alone if the file cannot be written, which ends the job.
+
+class OriginalOrder:
+    """Rows of all ranks, of all nodes or of some, to be gone through once in the original order. Made collectively.
+
+    rows: {name: (n_p, width)} of own nodes, the same names, widths and dtypes on all ranks; original_id: int64 (n_p,).
+    wanted: int64, ascending, the nodes that are wanted of those that this rank keeps (`share_of`); None: all are.
+    Memory beyond the arguments: twice this rank's share of one of them, and all that it keeps. Then rank 0 goes through
+    `slabs()` while the others `hand_over()`.
+    num_rows: how many rows there are, of all ranks; widths, dtypes: {name: of the rows}.
     """
-    kept = _Kept(rows, original_id, num_nodes, comm)
-    if comm.rank == 0:
-        write_arrays(path, {name: kept}, num_nodes=num_nodes, **attributes)
-    else:
-        kept.hand_over()
-    comm.barrier()
 
-
-def write_table_in_original_order(
-    path: str | Path,
-    columns: Sequence[str],
-    rows: torch.Tensor,
-    original_id: torch.Tensor,
-    num_nodes: int,
-    comm: Communicator,
-) -> None:
-    """Write `rows` of all ranks as a CSV file with a heading: each line a node and its row, in order. Collective.
-
-    columns: names of the C columns; all else as of `write_in_original_order`.
-    """
-    kept = _Kept(rows, original_id, num_nodes, comm)
-    if comm.rank == 0:
-        with replacing(path) as temporary, open(temporary, "w", encoding="ascii") as file:
-            file.write(",".join(("node", *columns)) + "\n")
-            for start in range(0, num_nodes, SLAB_ROWS):
-                stop = min(start + SLAB_ROWS, num_nodes)
-                np.savetxt(file, np.column_stack([np.arange(start, stop), kept[start:stop]]), "%d", ",")
-    else:
-        kept.hand_over()
-    comm.barrier()
-
-
-class _Kept:
-    """This rank's range of the original ids; on rank 0, an array of all of them that fetches what is sliced."""
-
-    def __init__(self, rows: torch.Tensor, original_id: torch.Tensor, num_nodes: int, comm: Communicator) -> None:
-        self._comm, self._share = comm, max(1, -(-num_nodes // comm.size))
-        self.shape, self.dtype = (num_nodes, rows.shape[1]), rows.numpy().dtype
-        self._start = min(num_nodes, comm.rank * self._share)
-        self._rows = torch.empty(
-            (min(num_nodes, self._start + self._share) - self._start, rows.shape[1]), dtype=rows.dtype
-        )
+    def __init__(
+        self,
+        rows: Mapping[str, torch.Tensor],
+        original_id: torch.Tensor,
+        num_nodes: int,
+        comm: Communicator,
+        wanted: torch.Tensor | None = None,
+    ) -> None:
+        self._comm, self._num_nodes, self._all = comm, num_nodes, wanted is None
+        self.widths = {name: each.shape[1] for name, each in rows.items()}
+        self.dtypes = {name: each.numpy().dtype for name, each in rows.items()}
         order = torch.argsort(original_id)
-        ids = original_id[order]
-        edges = torch.arange(comm.size + 1) * self._share
-        counts = torch.diff(torch.searchsorted(ids, edges)).tolist()
-        expected = _counts_for_me(counts, comm)
-        ids, rows = ids.split(counts), rows[order].split(counts)
-        for offset in range(comm.size):
-            dest, source = (comm.rank + offset) % comm.size, (comm.rank - offset) % comm.size
-            self._place(*self._swap(ids[dest], rows[dest], dest, source, expected[source]))
+        ids, edges = original_id[order], torch.tensor([share_of(rank, num_nodes, comm)[0] for rank in range(comm.size)])
+        counts = torch.diff(torch.searchsorted(ids, edges), append=torch.tensor([len(ids)])).tolist()
+        places = _Places(ids.split(counts), _counts_for_me(counts, comm), *share_of(comm.rank, num_nodes, comm), comm)
+        start = share_of(comm.rank, num_nodes, comm)[0]
+        self._kept: dict[str, torch.Tensor] = {}
+        for name, each in rows.items():
+            mine = places.move(each[order].split(counts))
+            self._kept[name] = mine if wanted is None else mine[wanted - start]
+        if wanted is not None:
+            self._kept["node"] = wanted.unsqueeze(1)
+        count = len(next(iter(self._kept.values())))
+        self._ends = np.cumsum([0, *comm.allgather_object(count)])
+        self.num_rows = int(self._ends[-1])
+        row_bytes = sum(each[:1].element_size() * each.shape[1] for each in self._kept.values())
+        self._slab = max(1, min(SLAB_ROWS, SLAB_BYTES // max(1, row_bytes)))
 
-    def _swap(
-        self, ids: torch.Tensor, rows: torch.Tensor, dest: int, source: int, expected: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        if dest == self._comm.rank:
-            return ids, rows
-        ids_in = torch.empty(expected, dtype=ids.dtype)
-        rows_in = torch.empty((expected, rows.shape[1]), dtype=rows.dtype)
-        for outgoing, incoming in ((ids, ids_in), (rows, rows_in)):
-            sent = [(dest, outgoing.contiguous())] if len(ids) else []
-            self._comm.exchange(sent, [(source, incoming)] if expected else [], "evaluation").finish()
-        return ids_in, rows_in
+    def _pieces(self) -> Iterator[list[tuple[int, int, int]]]:
+        """For each slab [(keeper, start, stop)] of its parts, in order; start and stop are counted from the keeper's
+        first row.
+        """
+        for start in range(0, self.num_rows, self._slab):
+            stop = min(start + self._slab, self.num_rows)
+            keepers = np.flatnonzero((self._ends[:-1] < stop) & (self._ends[1:] > start)).tolist()
+            yield [
+                (
+                    keeper,
+                    max(start, int(self._ends[keeper])) - int(self._ends[keeper]),
+                    min(stop, int(self._ends[keeper + 1])) - int(self._ends[keeper]),
+                )
+                for keeper in keepers
+            ]
 
-    def _place(self, ids: torch.Tensor, rows: torch.Tensor) -> None:
-        self._rows[ids - self._start] = rows
-
-    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """(keeper, start, stop) of the parts of a range of original ids, in order."""
-        while start < stop:
-            keeper = start // self._share
-            end = min(stop, (keeper + 1) * self._share)
-            yield keeper, start, end
-            start = end
-
-    def __getitem__(self, where: slice) -> np.ndarray:
-        """The rows of a slice, as numpy. Rank 0 alone, each slab once and in order, while the others `hand_over`."""
-        out = torch.empty((where.stop - where.start, self.shape[1]), dtype=self._rows.dtype)
-        for keeper, start, stop in self._pieces(where.start, where.stop):
-            part = out[start - where.start : stop - where.start]
-            if keeper == 0:
-                part.copy_(self._rows[start:stop])
-            else:
-                self._comm.exchange([], [(keeper, part)], "evaluation").finish()
-        return np.asarray(out)
+    def slabs(self) -> Iterator[Slab]:
+        """All rows, slab by slab, on rank 0 alone."""
+        first = 0
+        for parts in self._pieces():
+            count = sum(stop - start for _, start, stop in parts)
+            slab = {}
+            for name, mine in self._kept.items():
+                out = torch.empty((count, mine.shape[1]), dtype=mine.dtype)
+                begin = 0
+                for keeper, start, stop in parts:
+                    part = out[begin : begin + stop - start]
+                    begin += stop - start
+                    if keeper == 0:
+                        part.copy_(mine[start:stop])
+                    else:
+                        self._comm.exchange([], [(keeper, part)], "evaluation").finish()
+                slab[name] = out.numpy()
+            nodes = np.arange(first, first + count) if self._all else slab.pop("node")[:, 0]
+            first += count
+            yield nodes, slab
 
     def hand_over(self) -> None:
-        """Send this rank's range to rank 0 in the pieces in which it asks for them."""
-        for slab in range(0, self.shape[0], SLAB_ROWS):
-            for keeper, start, stop in self._pieces(slab, min(slab + SLAB_ROWS, self.shape[0])):
-                if keeper == self._comm.rank:
-                    part = self._rows[start - self._start : stop - self._start]
-                    self._comm.exchange([(0, part)], [], "evaluation").finish()
+        """Send the rows that this rank keeps to rank 0, in the pieces in which it asks for them."""
+        for parts in self._pieces():
+            for mine in self._kept.values():
+                for keeper, start, stop in parts:
+                    if keeper == self._comm.rank:
+                        self._comm.exchange([(0, mine[start:stop])], [], "evaluation").finish()
+
+
+class _Places:
+    """How rows get from their owners to their keepers: the keeper's places of what comes from each rank. Made
+    collectively.
+
+    ids: the own nodes by keeper, ascending; expected: how many come from each rank; start, stop: what this rank keeps.
+    """
+
+    def __init__(
+        self, ids: tuple[torch.Tensor, ...], expected: list[int], start: int, stop: int, comm: Communicator
+    ) -> None:
+        self._comm, self._expected, self._length = comm, expected, stop - start
+        self._places = [part - start for _, part in self._swapped([each.unsqueeze(1) for each in ids])]
+
+    def _swapped(self, parts: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> Iterator[tuple[int, torch.Tensor]]:
+        """(source, rows) of every rank, of the rows that go to each; in the order of ring offsets."""
+        comm = self._comm
+        for offset in range(comm.size):
+            dest, source = (comm.rank + offset) % comm.size, (comm.rank - offset) % comm.size
+            outgoing, expected = parts[dest], self._expected[source]
+            if dest == comm.rank:
+                yield source, outgoing
+                continue
+            incoming = torch.empty((expected, outgoing.shape[1]), dtype=outgoing.dtype)
+            sent = [(dest, outgoing.contiguous())] if len(outgoing) else []
+            comm.exchange(sent, [(source, incoming)] if expected else [], "evaluation").finish()
+            yield source, incoming
+
+    def move(self, parts: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """The rows that this rank keeps, in order, of the rows of all ranks by keeper. Collective."""
+        kept = torch.empty((self._length, parts[0].shape[1]), dtype=parts[0].dtype)
+        for place, (_, rows) in zip(self._places, self._swapped(parts)):
+            kept[place[:, 0]] = rows
+        return kept
 
 
 def _counts_for_me(counts: list[int], comm: Communicator) -> list[int]:
-    """How many rows come from each rank, of how many go to each: P numbers on a rank, and never P of P. Collective."""
-    others = [rank for rank in range(comm.size) if rank != comm.rank]
-    found = torch.tensor(counts)
-    incoming = [(rank, found[rank : rank + 1].clone()) for rank in others]
-    comm.exchange([(rank, torch.tensor(counts[rank : rank + 1])) for rank in others], incoming, "evaluation").finish()
-    for rank, count in incoming:
-        found[rank] = count[0]
-    return found.tolist()
+    """How many rows come from each rank, of how many go to each. Collective."""
+    return comm.alltoall(torch.tensor(counts), "evaluation").tolist()

@@ -39,6 +39,14 @@ class Csr:
 
 
 @dataclass
+class Words:
+    """Texts one after another. offsets: int64 (n + 1,), where each begins; text: uint8, their UTF-8."""
+
+    offsets: np.ndarray
+    text: Rows
+
+
+@dataclass
 class Edges:
     """One direction of the edges, grouped by a node and sorted by the other end within each group.
 
@@ -62,7 +70,8 @@ class GraphData:
     clusters.
     uuid names the graph, not the order of its nodes: reordering and added partitionings keep it. node_type: int (n,)
     from 0, or None. type_names: {"nodes": [...], "edges": [...], "classes": [...]}, the names of types and of classes
-    in the order of their numbers, each where there are any.
+    in the order of their numbers, each where there are any. ids: what the user calls the nodes, in the *original* order
+    (see own_ids.py): int (n,), or Words of n texts; None where their numbers are all there is.
     """
 
     edges: Edges
@@ -81,6 +90,7 @@ class GraphData:
     num_self_loops: int = 0
     node_type: np.ndarray | None = None
     type_names: dict[str, list[str]] = field(default_factory=dict)
+    ids: Rows | Words | None = None
 
     @property
     def num_nodes(self) -> int:

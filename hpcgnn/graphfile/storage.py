@@ -23,8 +23,9 @@ import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
+from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
-from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Rows, meta_of
+from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Rows, Words, meta_of
 from hpcgnn.graphfile.structure import check_dataset
 from hpcgnn.graphfile.writing import written_file
 from hpcgnn.records import replaced_by
@@ -56,19 +57,22 @@ def replacing(path: str | Path) -> Iterator[str]:
         ) from error
 
 
-def _create(group: Any, name: str, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Any:
-    """A chunked, checksummed dataset. One axis is resizable so that empty arrays can be chunked too."""
+def create_dataset(group: Any, name: str, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Any:
+    """A chunked, checksummed dataset. One axis is resizable so that empty arrays can be chunked too. Texts are packed,
+    being padding for the most part.
+    """
     row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
     rows = max(1, min(max(shape[0], 1), CHUNK_BYTES // max(row_bytes, 1)))
+    chunks, packing = (rows, *(max(1, s) for s in shape[1:])), 1 if np.dtype(dtype).kind == "S" else None
     return group.create_dataset(
-        name, shape, dtype, chunks=(rows, *(max(1, s) for s in shape[1:])), maxshape=(None, *shape[1:]), fletcher32=True
+        name, shape, dtype, chunks=chunks, maxshape=(None, *shape[1:]), fletcher32=True, compression=packing
     )
 
 
 def _write(group: Any, name: str, array: Rows, check: Callable[[], None], progress: Progress | None = None) -> Any:
     """Write an array-like slab by slab, so that memory-mapped and lazily permuted sources never lie whole in memory."""
     shape = tuple(array.shape)
-    dataset = _create(group, name, shape, array.dtype)
+    dataset = create_dataset(group, name, shape, array.dtype)
     for start in range(0, shape[0], SLAB_ROWS):
         stop = min(start + SLAB_ROWS, shape[0])
         dataset[start:stop] = array[start:stop]
@@ -141,18 +145,15 @@ def write_graph(
         _write(file, "nodes/original_id", data.original_id, check, progress)
         if data.node_type is not None:
             _write(file, "nodes/type", np.asarray(data.node_type, np.int32), check, progress)
+        if isinstance(data.ids, Words):
+            _write(file, OFFSETS, np.asarray(data.ids.offsets, np.int64), check, progress)
+            _write(file, TEXT, data.ids.text, check)
+        elif data.ids is not None:
+            _write(file, NUMBERS, data.ids, check, progress)
         _write(file, "clusters/offsets", np.asarray(data.cluster_offsets, np.int64), check, progress)
         if data.cluster_graph is not None:
             _write_csr(file, "clusters/graph", data.cluster_graph, "weight", check)
         _write_partitionings(file, partitionings, check)
-
-
-def write_arrays(path: str | Path, arrays: Mapping[str, Rows], **attributes: Any) -> None:
-    """Write a file of named arrays (anything that slices like one) and root attributes: complete or not there."""
-    with replacing(path) as temporary, written_file(temporary) as (file, check):
-        write_attributes(file, **attributes)
-        for name, array in arrays.items():
-            _write(file, name, array, check)
 
 
 def _write_partitionings(file: Any, partitionings: Iterable[Partitioning], check: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 
 if TYPE_CHECKING:
     from hpcgnn.graphfile.storage import GraphFile
@@ -94,5 +95,9 @@ def _expected(file: "GraphFile") -> dict[str, tuple[tuple[int, ...], str]]:
     wanted["nodes/split"] = wanted["nodes/original_id"] = (nodes,), _WHOLE
     if meta.num_node_types:
         wanted["nodes/type"] = (nodes,), _WHOLE
+    if NUMBERS in file:
+        wanted[NUMBERS] = (nodes,), _WHOLE
+    if OFFSETS in file:
+        wanted[OFFSETS], wanted[TEXT] = ((nodes + 1,), _WHOLE), (file.shape(TEXT), _WHOLE)
     wanted["clusters/offsets"] = (meta.num_clusters + 1,), _WHOLE
     return wanted

@@ -34,6 +34,7 @@ class Trainer:
     """Model, optimizer and schedule over one rank's share of a graph. Made and used collectively.
 
     local: LocalGraph; spec: ModelSpec; config: Config; buffers: HaloBuffers; watch: told of the phases (see clock.py).
+    learns: whether it trains at all; without, it makes no objective, and the graph needs no labels.
     After that, `local` is the graph as it is trained on, which may send sums of rows where the given one sends rows.
     """
 
@@ -45,6 +46,7 @@ class Trainer:
         comm: Communicator,
         buffers: HaloBuffers,
         watch: Watch = unwatched,
+        learns: bool = True,
     ) -> None:
         self.comm, self.clock, self.buffers = comm, Clock(watch, comm.pulse, Tally(comm.ledger)), buffers
         self.random = Randomness(config.run.seed)
@@ -52,7 +54,7 @@ class Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
             self.model = MODELS[spec.model].build(spec)
-            self.shares = self._pruned(local, spec) if prunes(config) else []
+            self.shares = self._pruned(local, spec) if learns and prunes(config) else []
             if comm.size > 1 and (halo := halo_of(config, spec)) != "rows":
                 local = self._send_sums(local, halo == "least", features_travel(config, spec))
             self.local = local
@@ -63,11 +65,13 @@ class Trainer:
         self.training_graph = self.graph.pruned(self._policies()) if self.shares else self.graph
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
+        self.evaluator = Evaluator(local, config.run.metric, comm)
+        if not learns:
+            return
         self.objective = Objective(local, comm, buffers.arena)
         # The gradients of a mean over very many nodes are smaller than what fp16 can hold; those of the sum are not.
         narrow = config.schedule.halo_dtype == "fp16"
         self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
-        self.evaluator = Evaluator(local, config.run.metric, comm)
 
     def _pruned(self, local: LocalGraph, spec: ModelSpec) -> list[LocalGraph | None]:
         """For every layer what it computes in training: what the loss can see; None: all. Collective."""

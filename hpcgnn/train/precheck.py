@@ -21,11 +21,11 @@ from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.train.choosing_maps import find_map
 from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.job import check_lost_ranks, make_buffers, model_spec, remarks_on_graph
-from hpcgnn.train.predictions import check_place
+from hpcgnn.train.result_files import check_place
 from hpcgnn.train.rundir import RunDir
-from hpcgnn.train.scoring import find_checkpoint
 from hpcgnn.train.splits import check_patience, has_nodes
 from hpcgnn.train.toy import toy_step
+from hpcgnn.train.trained import find_checkpoint
 
 # A log, some records and the first checkpoint of a small model.
 _SPACE = 4 << 20
@@ -45,14 +45,29 @@ def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable
         print(f"hpcgnn: warning: {remark}", file=sys.stderr)
 
 
-def check_evaluation(config: Config, rank_counts: Iterable[int], predictions: str = "", force: bool = False) -> None:
-    """Raise an HpcgnnError if `hpcgnn evaluate` could not run on any of so many ranks."""
+def check_use(
+    config: Config,
+    rank_counts: Iterable[int],
+    option: str,
+    output: str = "",
+    force: bool = False,
+    labelled: bool = True,
+) -> None:
+    """Raise an HpcgnnError if `hpcgnn evaluate` or `predict` could not run on any of so many ranks. option: that named
+    the output, if any; labelled: whether the graph must have classes.
+    """
     find_checkpoint(config.run.run_dir)
-    _check_graph(config, rank_counts)
+    if labelled:
+        _check_graph(config, rank_counts)
+    else:
+        with GraphFile(config.data.graph) as file:
+            check_trainable(file, labelled=False)
+            for ranks in rank_counts:
+                find_map(file, config, ranks)
     _check_space(Path(config.run.run_dir))
-    if predictions:
-        check_place(predictions, force)
-        _check_space(Path(predictions).absolute().parent)
+    if output:
+        check_place(option, output, force)
+        _check_space(Path(output).absolute().parent)
 
 
 def _check_graph(config: Config, rank_counts: Iterable[int]) -> ModelSpec:

@@ -1,56 +1,168 @@
-"""The file of `hpcgnn evaluate --predictions`: its name decides what it is, and nothing is overwritten unasked."""
+"""`hpcgnn predict`: what a trained model says of each node, in a file for people and their tools.
 
-import os
+Classes, probabilities, logits, hidden states; of all nodes or of some, in the original order, with the ids that the
+user's tables had. No rank holds the rows of all nodes (graphfile/original_order.py).
+"""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
+from tabulate import tabulate
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.errors import RunDirError
-from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graphfile.original_order import write_in_original_order, write_table_in_original_order
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graphfile.original_order import OriginalOrder, share_of
+from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_id, read_ids
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.train.result_files import KINDS, Contents, check_place, written
+from hpcgnn.train.rundir import start_logging
+from hpcgnn.train.trained import Trained, hidden_state, load_trained
 
-ARRAYS, TABLE = (".h5", ".hdf5"), ".csv"
-
-
-def check_name(path: str | Path) -> None:
-    """Raise RunDirError unless the name of a file of predictions says what it is to be."""
-    path = Path(path)
-    if path.suffix.lower() not in (*ARRAYS, TABLE):
-        raise RunDirError(
-            f"--predictions {path}: expected a name that ends with .h5 or .hdf5 (an array), or with .csv (a table), "
-            f"got {path.suffix or 'none of them'!r}"
-        )
+_HEADINGS = ("id", "ids", "node", "nodes", "node_id")
 
 
-def check_place(path: str | Path, force: bool = False) -> None:
-    """Raise RunDirError unless a file can be written to `path`, as far as that can be known without doing it. On rank 0
-    alone: others may not see its directory.
-
-    force: an existing file is to be replaced.
+@dataclass(frozen=True)
+class Request:
+    """What `hpcgnn predict` is asked for. output: the file; layer: whose hidden state, from 1, or 0 for none; nodes: a
+    file of ids, or ''; other_graph: whether the graph may be another one than the run's.
     """
-    path = Path(path)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        what = "is a directory" if path.is_dir() else "is in no directory that exists"
-        raise RunDirError(f"--predictions {path} {what}; expected a file name in a directory that exists")
-    if path.exists() and not force:
-        raise RunDirError(f"--predictions {path} exists; choose another name, or replace it with --force")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise RunDirError(f"--predictions {path}: its directory cannot be written; choose another one")
+
+    output: str
+    force: bool = False
+    probabilities: bool = False
+    logits: bool = False
+    layer: int = 0
+    nodes: str = ""
+    other_graph: bool = False
+
+    @property
+    def kinds(self) -> list[str]:
+        """The names of the rows that are asked for by options."""
+        asked = {"probability": self.probabilities, "logit": self.logits, "embedding": self.layer > 0}
+        return [name for name, wanted in asked.items() if wanted]
+
+    def check(self, config: Config) -> None:
+        """Raise ConfigError for a layer that has no hidden state."""
+        hidden = 0 if config.model.model == "sgc" else config.model.layers - 1
+        if self.layer < 0 or self.layer > hidden:
+            expected = f"a layer in 1..{hidden}" if hidden else "none: this model has no hidden layer"
+            raise ConfigError(
+                f"--embeddings {self.layer}: expected {expected}; the output of the last layer is --logits"
+            )
 
 
-def write_predictions(
-    path: str | Path, rows: torch.Tensor, local: LocalGraph, comm: Communicator, origin: dict[str, Any]
-) -> None:
-    """Write what was predicted in the original node order. Collective.
+def predict(config: Config, session: Session, weights: str, request: Request) -> int:
+    """Write what the newest checkpoint of config.run.run_dir predicts on config.data.graph. Collective. Returns 0."""
+    comm = session.comm
+    start_logging(comm.rank)
+    with comm.together("looking where predictions go"):
+        request.check(config)
+        if comm.rank == 0:
+            check_place("--output", request.output, request.force)
+    with comm.together("reading the list of nodes", on_one=True):
+        nodes = None
+        if request.nodes and comm.rank == 0:
+            with GraphFile(config.data.graph) as file:
+                nodes = find_nodes(file, read_list(request.nodes), f"--nodes {request.nodes}")
+    trained = load_trained(config, session, weights, request.other_graph)
+    with contextlib.ExitStack() as stack:
+        hidden = stack.enter_context(hidden_state(trained.trainer.model, request.layer)) if request.layer else []
+        logits, seconds = trained.logits()
+    wanted = _wanted_here(nodes, trained.meta.num_nodes, comm) if request.nodes else None
+    rows = {}
+    if not (KINDS[Path(request.output).suffix.lower()] == "npy" and request.kinds):
+        rows["prediction"] = trained.chosen(logits)
+    if request.probabilities:
+        exact = logits.float() if logits.dtype != torch.float64 else logits
+        rows["probability"] = torch.sigmoid(exact) if trained.multi_label else torch.softmax(exact, 1)
+    if request.logits:
+        rows["logit"] = logits
+    if request.layer:
+        rows["embedding"] = hidden[0]
+    count = write_results(
+        request.output, trained, rows, comm, wanted, {"layer": request.layer} if request.layer else {}
+    )
+    if comm.rank == 0:
+        shown = [("model", trained.spec.model), ("weights", f"{weights}, of epoch {trained.epoch}")]
+        shown += [("nodes", f"{count:,}"), ("written", ", ".join(rows))]
+        shown += [("ranks × threads", f"{comm.size} × {session.threads}"), ("seconds", f"{seconds:.3f}")]
+        print(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
+        print(f"predictions in {request.output}", flush=True)
+    return 0
 
-    rows: int32 (n_p, 1) classes, or (n_p, C) of 0 and 1 for C labels; origin: attributes for an HDF5
-    file.
+
+def read_list(path: str | Path) -> list[str]:
+    """The words of a file of ids, one in a line; a heading such as id is left out. Raises FormatError."""
+    try:
+        words = [line.strip() for line in Path(path).read_text("utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"--nodes {path}: expected a text file with an id of a node in each line: {error}") from error
+    words = [word for word in words if word]
+    words = words[1:] if words and words[0].lower() in _HEADINGS else words
+    if not words:
+        raise FormatError(f"--nodes {path} names no node; expected an id in each line")
+    return words
+
+
+def _wanted_here(nodes: np.ndarray | None, num_nodes: int, comm: Communicator) -> torch.Tensor:
+    """Of the nodes that rank 0 knows to be wanted those that this rank keeps (see OriginalOrder). Collective."""
+    counts = torch.zeros(comm.size, dtype=torch.int64)
+    parts = []
+    if nodes is not None:
+        starts = [share_of(rank, num_nodes, comm)[0] for rank in range(comm.size)]
+        cuts = np.searchsorted(nodes, starts)
+        parts = [torch.from_numpy(part) for part in np.split(nodes, cuts[1:])]
+        counts = torch.tensor([len(part) for part in parts])
+    mine = torch.empty(int(comm.alltoall(counts, "evaluation")[0]), dtype=torch.int64)
+    if comm.rank == 0:
+        sent = [(rank, part.contiguous()) for rank, part in enumerate(parts) if rank and len(part)]
+        comm.exchange(sent, [], "evaluation").finish()
+        return parts[0]
+    comm.exchange([], [(0, mine)] if len(mine) else [], "evaluation").finish()
+    return mine
+
+
+def write_results(
+    path: str | Path,
+    trained: Trained,
+    rows: Mapping[str, torch.Tensor],
+    comm: Communicator,
+    wanted: torch.Tensor | None = None,
+    also: Mapping[str, int] = {},
+) -> int:
+    """Write rows of own nodes in the original node order, to a file whose suffix says what it is. Collective.
+
+    rows: {name: (n_p, width)}, `prediction` first where it is there; wanted: as OriginalOrder has it; also: numbers for
+    the record of where the results are from. Returns how many rows there are.
     """
-    ids, nodes = local.original_id, local.num_nodes
-    if Path(path).suffix.lower() == TABLE:
-        columns = [f"label_{label}" for label in range(rows.shape[1])] if local.multi_label else ["class"]
-        write_table_in_original_order(path, columns, rows, ids, nodes, comm)
+    local = trained.trainer.local
+    rows = {name: each.float() if each.dtype == torch.bfloat16 else each for name, each in rows.items()}
+    order = OriginalOrder(rows, local.original_id, local.num_nodes, comm, wanted)
+    if comm.rank != 0:
+        order.hand_over()
     else:
-        write_in_original_order(path, "prediction", rows, ids, nodes, comm, **origin)
+        with GraphFile(trained.config.data.graph) as file:
+            kind = kind_of_ids(file)
+            contents = Contents(
+                num_rows=order.num_rows,
+                widths=order.widths,
+                dtypes=order.dtypes,
+                single=not trained.multi_label,
+                some=wanted is not None,
+                ids=kind,
+                id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
+                longest=longest_id(file) if kind == "words" else 0,
+                class_names=() if trained.multi_label else trained.meta.type_names.get("classes", ()),
+                origin=trained.origin() | dict(also),
+            )
+            with written(path, contents) as put:
+                for nodes, slab in order.slabs():
+                    put(nodes, read_ids(file, nodes) if kind else None, slab)
+    comm.barrier()
+    return order.num_rows

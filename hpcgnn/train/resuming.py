@@ -20,6 +20,8 @@ from hpcgnn.options import SECTIONS
 
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
+# What belongs to the machine that trained, not to the model.
+_OF_MACHINE = ("threads", "partition", "assignment", "drop_ranks")
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 
@@ -48,6 +50,17 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
     if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):
         saved.pop("partition", None)
     return saved
+
+
+def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The flat options of a finished or stopped run, with those `given` for its use. Raises RunDirError."""
+    path = Path(run_dir) / "config.toml"
+    if not path.is_file():
+        raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
+    options = {key: value for key, value in read_toml(path).items() if key not in _OF_MACHINE}
+    if options.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
+        options["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
+    return {**options, **given, "run_dir": str(run_dir)}
 
 
 def _has_map(options: Mapping[str, Any], rank_counts: Sequence[int]) -> bool:

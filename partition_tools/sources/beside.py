@@ -36,8 +36,10 @@ def assemble(
     """
     relabel = options.relabel or options.node_ids is not None
     tables, type_names = node_tables(options, relabel, reporter)
+    ids = None
     if relabel:
-        src, dst, tables, num_nodes = _relabel(src, dst, tables, options, scratch)
+        src, dst, tables, ids = _relabel(src, dst, tables, options, scratch)
+        num_nodes = len(ids)
     lengths = {name: len(values) for name, (ids, values) in tables.items() if ids is None}
     if len(set(lengths.values())) > 1:
         raise FormatError(f"the tables have different numbers of rows: {lengths}")
@@ -68,6 +70,7 @@ def assemble(
         source,
         node_type=placed.get("node types"),
         type_names=type_names,
+        ids=ids,
     )
 
 
@@ -86,8 +89,8 @@ def _check_ends(src: np.ndarray, dst: np.ndarray, num_nodes: int, name: str) -> 
 
 def _relabel(
     src: np.ndarray, dst: np.ndarray, tables: dict[str, NodeTable], options: TableOptions, scratch: Scratch
-) -> tuple[np.ndarray, np.ndarray, dict[str, NodeTable], int]:
-    """Number the nodes by the sorted order of their ids, over edges, keyed tables and --node-ids."""
+) -> tuple[np.ndarray, np.ndarray, dict[str, NodeTable], np.ndarray]:
+    """Number the nodes by the sorted order of their ids, over edges, keyed tables and --node-ids. (…, all ids)."""
     order = None if options.node_ids is None else read_node_ids(options.node_ids)
     keyed = {name: ids for name, (ids, _) in tables.items() if ids is not None}
     names, places, rows = numbered({"sources": src, "destinations": dst}, keyed, order, options.node_ids, scratch)
@@ -104,4 +107,4 @@ def _relabel(
                 "expected one id for each row"
             )
     tables = {name: (places.get(name, rows), values) for name, (_, values) in tables.items()}
-    return places["sources"], places["destinations"], tables, len(names)
+    return places["sources"], places["destinations"], tables, names

@@ -43,7 +43,7 @@ def test_a_table_and_an_array_say_the_same(run_dir, tmp_path):
 @pytest.mark.parametrize(
     "name, words",
     [
-        ("p.txt", "ends with .h5 or .hdf5 (an array), or with .csv (a table), got '.txt'"),
+        ("p.txt", "ends with .h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array), got '.txt'"),
         ("p", "got 'none of them'"),
         ("here.csv", "exists; choose another name, or replace it with --force"),
         ("absent/p.h5", "is in no directory that exists"),

@@ -12,7 +12,8 @@ from hpcgnn.report.curves import draw_curves
 from hpcgnn.train.job import train
 from hpcgnn.train.metrics import METRICS
 from hpcgnn.train.precheck import check_training
-from hpcgnn.train.scoring import evaluate, options_of_run
+from hpcgnn.train.resuming import options_of_run
+from hpcgnn.train.scoring import evaluate
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph

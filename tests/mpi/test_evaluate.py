@@ -15,7 +15,8 @@ from hpcgnn.errors import HpcgnnError, RunDirError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.attributes import read_attributes
 from hpcgnn.train.job import train
-from hpcgnn.train.scoring import evaluate, options_of_run
+from hpcgnn.train.resuming import options_of_run
+from hpcgnn.train.scoring import evaluate
 
 from .training import CHOICES, configure, make_graphs
 
@@ -76,18 +77,31 @@ def test_predictions_in_the_original_order(comm, trained, shared_path, monkeypat
         assert right[source["nodes/split"][:] == 3].mean() == pytest.approx(record["test"], abs=1e-12)
 
 
-def test_every_row_comes_to_its_place(comm, shared_path):
-    """Ranks that own nothing, one node, or most of the graph."""
+@pytest.mark.parametrize("some", [False, True])
+def test_every_row_comes_to_its_place(comm, monkeypatch, some):
+    """Ranks that own nothing, one node, or most of the graph; of all nodes or some, in slabs of few rows and bytes."""
     draw = np.random.default_rng(3)
-    for nodes in (1, comm.size, 101):
+    for nodes, slab_bytes in ((1, 1 << 20), (comm.size, 1 << 20), (101, 100)):
+        monkeypatch.setattr(original_order, "SLAB_BYTES", slab_bytes)
         order, owner = draw.permutation(nodes), draw.integers(0, max(1, comm.size - 1), nodes)
+        chosen = np.flatnonzero(draw.random(nodes) < 0.3) if some else np.arange(nodes)
+        start, stop = original_order.share_of(comm.rank, nodes, comm)
+        wanted = torch.from_numpy(chosen[(chosen >= start) & (chosen < stop)]) if some else None
         mine = torch.from_numpy(order[owner == comm.rank])
-        rows = torch.stack([mine * 10, -mine], 1).to(torch.int32)
-        path = shared_path / f"{nodes}.h5"
-        original_order.write_in_original_order(path, "x", rows, mine, nodes, comm, said="so")
-        with h5py.File(path) as file:
-            assert read_attributes(file)["said"] == "so"
-            np.testing.assert_array_equal(file["x"][:], np.stack([np.arange(nodes) * 10, -np.arange(nodes)], 1))
+        rows = {"x": torch.stack([mine * 10, -mine], 1).to(torch.int32), "y": mine.unsqueeze(1) / 3}
+        found = original_order.OriginalOrder(rows, mine, nodes, comm, wanted)
+        assert found.num_rows == len(chosen)
+        if comm.rank == 0:
+            slabs = list(found.slabs())
+            assert nodes < 101 or len(slabs) > 3
+            if len(chosen):
+                ids, x, y = (np.concatenate(e) for e in zip(*((ids, s["x"], s["y"]) for ids, s in slabs)))
+                assert x.dtype == np.int32 and y.dtype == np.float32
+                np.testing.assert_array_equal(ids, chosen)
+                np.testing.assert_array_equal(x, np.stack([chosen * 10, -chosen], 1))
+                np.testing.assert_array_equal(y[:, 0], np.float32(chosen) / np.float32(3))
+        else:
+            found.hand_over()
         comm.barrier()
 
 

@@ -17,7 +17,8 @@ from hpcgnn.errors import HpcgnnError
 from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.train.job import train
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.scoring import evaluate, options_of_run
+from hpcgnn.train.resuming import options_of_run
+from hpcgnn.train.scoring import evaluate
 from hpcgnn.train.stopping import EXIT_STOPPED
 
 from .test_resume import check_same

@@ -18,7 +18,8 @@ from hpcgnn.config import make_config
 from hpcgnn.graphfile.schema import Edges, GraphData
 from hpcgnn.graphfile.storage import write_graph
 from hpcgnn.train.job import train
-from hpcgnn.train.scoring import evaluate, options_of_run
+from hpcgnn.train.resuming import options_of_run
+from hpcgnn.train.scoring import evaluate
 
 from .training import CHOICES, configure
 

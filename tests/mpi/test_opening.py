@@ -155,7 +155,7 @@ def test_an_array_from_rank_0(comm):
 def test_a_file_that_is_replaced_meanwhile(comm, path, monkeypatch):
     """Rank 0 has read the one before; the others would read their slabs of the new one."""
 
-    def replaced(file):
+    def replaced(file, labelled):
         new = path.with_name("new.h5")
         shutil.copy(path, new)
         new.replace(path)

@@ -20,7 +20,8 @@ from hpcgnn.schedules.tma import Averaging
 from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.train.job import train
 from hpcgnn.train.loop import Trainer
-from hpcgnn.train.scoring import evaluate, options_of_run
+from hpcgnn.train.resuming import options_of_run
+from hpcgnn.train.scoring import evaluate
 from hpcgnn.train.stopping import EXIT_STOPPED
 
 from .small import edges_of, stored

@@ -1,0 +1,43 @@
+"""An HDF5 file of columns that is written slab by slab: complete under its name, or not there."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from hpcgnn.graphfile.attributes import write_attributes
+from hpcgnn.graphfile.storage import create_dataset, replacing
+from hpcgnn.graphfile.writing import written_file
+
+
+def text_type(longest: int) -> np.dtype:
+    """The type of a column of texts of at most so many bytes of UTF-8."""
+    return np.dtype(h5py.string_dtype("utf-8", max(1, longest)))
+
+
+def as_texts(words: Sequence[str], dtype: np.dtype) -> np.ndarray:
+    """Words as a column of `text_type`."""
+    return np.array([word.encode() for word in words], dtype)
+
+
+@contextlib.contextmanager
+def written_columns(
+    path: str | Path, columns: Mapping[str, tuple[tuple[int, ...], np.dtype]], **attributes: Any
+) -> Iterator[Callable[[int, Mapping[str, np.ndarray]], None]]:
+    """Yield put(first row, {name: rows}), which writes rows of columns {name: (shape, dtype)} of a new file.
+
+    attributes: of the root, numbers and texts. Raises FormatError where the file cannot be written.
+    """
+    with replacing(path) as temporary, written_file(temporary) as (file, check):
+        write_attributes(file, **attributes)
+        datasets = {name: create_dataset(file, name, shape, dtype) for name, (shape, dtype) in columns.items()}
+
+        def put(first: int, rows: Mapping[str, np.ndarray]) -> None:
+            for name, array in rows.items():
+                datasets[name][first : first + len(array)] = array
+                check()
+
+        yield put

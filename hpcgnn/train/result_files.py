@@ -1,0 +1,213 @@
+"""Files of results by node: HDF5, CSV, parquet or numpy's, by the suffix of their name, all written slab by slab.
+
+One rank writes them. Each is complete under its name, or not there, and none ever lies whole in memory.
+"""
+
+import contextlib
+import csv
+import importlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcgnn.errors import ConfigError, RunDirError
+from hpcgnn.graphfile.columns import as_texts, text_type, written_columns
+from hpcgnn.graphfile.storage import replacing
+from hpcgnn.records import to_json
+
+KINDS = {".h5": "hdf5", ".hdf5": "hdf5", ".csv": "csv", ".parquet": "parquet", ".npy": "npy"}
+EXPECTED = ".h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array)"
+#: put(nodes int64 (m,), their ids (m,) or None, {name: rows (m, width)}): the next rows of the file.
+Put = Callable[[np.ndarray, np.ndarray | None, Mapping[str, np.ndarray]], None]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file is to hold. num_rows; widths, dtypes: {name: of its rows}, where `prediction` is among them or not.
+
+    single: whether predictions are one class by node, and not 0 or 1 for each label. some: whether rows are of some of
+    the nodes, so that their numbers must be said. ids: '' for none, 'numbers' or 'words'; longest: bytes of the longest
+    word. class_names: [] where classes have none. origin: {name: number or text}, where the results are from.
+    """
+
+    num_rows: int
+    widths: Mapping[str, int]
+    dtypes: Mapping[str, np.dtype]
+    single: bool
+    some: bool
+    ids: str
+    id_dtype: np.dtype
+    longest: int
+    class_names: Sequence[str]
+    origin: Mapping[str, Any]
+
+    def columns(self, name: str) -> list[str]:
+        """The names of a table's columns for the rows of this name."""
+        if name == "prediction":
+            return ["class"] if self.single else [f"label_{label}" for label in range(self.widths[name])]
+        return [f"{name}_{column}" for column in range(self.widths[name])]
+
+
+def check_name(option: str, path: str | Path, kinds: int = 1) -> None:
+    """Raise RunDirError unless the name of a file says what it is to be, ConfigError if it cannot be written here.
+
+    option: that named it; kinds: how many kinds of rows are asked for.
+    """
+    path = Path(path)
+    kind = KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise RunDirError(
+            f"{option} {path}: expected a name that ends with {EXPECTED}, got {path.suffix or 'none of them'!r}"
+        )
+    if kind == "npy" and kinds > 1:
+        raise ConfigError(
+            f"{option} {path}: an .npy file holds one array, and several were asked for; leave one option, or choose "
+            "a name that ends with .h5, .csv or .parquet"
+        )
+    if kind == "parquet":
+        _pyarrow(f"{option} {path}")
+
+
+def check_place(option: str, path: str | Path, force: bool = False) -> None:
+    """Raise RunDirError unless a file can be written to `path`, as far as that can be known without doing it. On rank 0
+    alone: others may not see its directory.
+
+    force: an existing file is to be replaced.
+    """
+    path = Path(path)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        what = "is a directory" if path.is_dir() else "is in no directory that exists"
+        raise RunDirError(f"{option} {path} {what}; expected a file name in a directory that exists")
+    if path.exists() and not force:
+        raise RunDirError(f"{option} {path} exists; choose another name, or replace it with --force")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise RunDirError(f"{option} {path}: its directory cannot be written; choose another one")
+
+
+@contextlib.contextmanager
+def written(path: str | Path, contents: Contents) -> Iterator[Put]:
+    """Yield the verb that writes the next rows of a new file. Raises FormatError where it cannot be written."""
+    writer = _WRITERS[KINDS[Path(path).suffix.lower()]]
+    with writer(Path(path), contents) as put:
+        yield put
+
+
+@contextlib.contextmanager
+def _hdf5(path: Path, contents: Contents) -> Iterator[Put]:
+    rows = contents.num_rows
+    columns: dict[str, tuple[tuple[int, ...], np.dtype]] = {
+        name: ((rows, width), contents.dtypes[name]) for name, width in contents.widths.items()
+    }
+    if contents.some:
+        columns["node"] = (rows,), np.dtype(np.int64)
+    id_type = text_type(contents.longest) if contents.ids == "words" else contents.id_dtype
+    if contents.ids:
+        columns["id"] = (rows,), id_type
+    names = contents.class_names
+    if names:
+        name_type = text_type(max(len(name.encode()) for name in names))
+        columns["class_names"] = (len(names),), name_type
+    with written_columns(path, columns, **contents.origin) as write:
+        if names:
+            write(0, {"class_names": as_texts(names, name_type)})
+        done = 0
+
+        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
+            nonlocal done
+            also = {"node": nodes} if contents.some else {}
+            if ids is not None:
+                also["id"] = as_texts(ids.tolist(), id_type) if contents.ids == "words" else ids
+            write(done, {**slab, **also})
+            done += len(nodes)
+
+        yield put
+
+
+def _table(
+    contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """{heading: column (m,)} of some rows."""
+    columns = {"node": nodes} if ids is None else {"node": nodes, "id": ids}
+    for name in contents.widths:
+        columns |= dict(zip(contents.columns(name), slab[name].T))
+        if name == "prediction" and contents.class_names:
+            columns["class_name"] = np.array(contents.class_names, object)[slab[name][:, 0]]
+    return columns
+
+
+def _headings(contents: Contents) -> list[str]:
+    empty = {name: np.zeros((0, width), contents.dtypes[name]) for name, width in contents.widths.items()}
+    nodes = np.zeros(0, np.int64)
+    return list(_table(contents, nodes, nodes if contents.ids else None, empty))
+
+
+@contextlib.contextmanager
+def _csv(path: Path, contents: Contents) -> Iterator[Put]:
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(_headings(contents))
+
+        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
+            columns = _table(contents, nodes, ids, slab).values()
+            # Floating-point numbers in the fewest digits that give the same number again.
+            lines.writerows(zip(*((each.astype(str) if each.dtype.kind == "f" else each).tolist() for each in columns)))
+
+        yield put
+
+
+@contextlib.contextmanager
+def _parquet(path: Path, contents: Contents) -> Iterator[Put]:
+    arrow, parquet = _pyarrow(path)
+    kinds = {"node": arrow.int64(), "class_name": arrow.string()}
+    kinds["id"] = arrow.string() if contents.ids == "words" else arrow.from_numpy_dtype(contents.id_dtype)
+    for name in contents.widths:
+        kinds |= dict.fromkeys(contents.columns(name), arrow.from_numpy_dtype(contents.dtypes[name]))
+    schema = arrow.schema(
+        [(heading, kinds[heading]) for heading in _headings(contents)],
+        metadata={"hpcgnn": to_json(contents.origin)},
+    )
+    with replacing(path) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
+
+        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
+            columns = _table(contents, nodes, ids, slab)
+            arrays = [arrow.array(column, kinds[heading]) for heading, column in columns.items()]
+            writer.write_table(arrow.table(arrays, schema=schema))
+
+        yield put
+
+
+@contextlib.contextmanager
+def _npy(path: Path, contents: Contents) -> Iterator[Put]:
+    (name, width), *_ = contents.widths.items()
+    flat = name == "prediction" and contents.single
+    shape = (contents.num_rows,) if flat else (contents.num_rows, width)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        described = {
+            "descr": np.lib.format.dtype_to_descr(contents.dtypes[name]),
+            "fortran_order": False,
+            "shape": shape,
+        }
+        np.lib.format.write_array_header_2_0(file, described)
+
+        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
+            file.write(np.ascontiguousarray(slab[name]).data)
+
+        yield put
+
+
+def _pyarrow(what: str | Path) -> tuple[Any, Any]:
+    """(pyarrow, pyarrow.parquet). ConfigError where it is not installed."""
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ConfigError(
+            f"{what}: writing parquet needs pyarrow, which is not installed: pip install 'hpcgnn[parquet]', or choose "
+            "a name that ends with .h5 or .csv"
+        ) from error
+
+
+_WRITERS = {"hdf5": _hdf5, "csv": _csv, "parquet": _parquet, "npy": _npy}

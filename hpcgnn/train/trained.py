@@ -1,0 +1,214 @@
+"""A trained model over a graph, on any number of ranks: what `hpcgnn evaluate` and `hpcgnn predict` begin with.
+
+The checkpoint is enough to know a model, and the exact streamed forward pass gives the same numbers on every layout, so
+a run of a thousand ranks can be used on one node, if its memory holds a rank's share. The graph is the run's own or,
+for predictions, another one with the same features.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.errors import CheckpointError, GraphError
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.opening import open_graph
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.handover import Handover
+from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
+from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
+from hpcgnn.train.choosing_maps import choose_map
+from hpcgnn.train.job import make_buffers, model_spec, resolve, run_identity
+from hpcgnn.train.loop import Trainer
+from hpcgnn.train.matmul import set_matmul
+from hpcgnn.train.toy import toy_step
+
+log = logging.getLogger("hpcgnn")
+MULTI_LABEL_METRICS = ("micro-f1", "roc-auc")
+# What a spec has of the graph and not of the model: another graph may differ in it, unless the model reads it.
+_OF_GRAPH = ("graph", "weighted", "edge_types", "node_types", "sparse_input")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model with its weights, in evaluation mode, over a rank's share of a graph.
+
+    checkpoint: the name of its file; weights: 'best' or 'last'; epoch: that they are of; multi_label: whether the model
+    says yes or no to each label.
+    """
+
+    trainer: Trainer
+    config: Config
+    spec: ModelSpec
+    meta: GraphMeta
+    map_name: str
+    checkpoint: str
+    weights: str
+    epoch: int
+    epochs_done: int
+    multi_label: bool
+
+    def logits(self) -> tuple[torch.Tensor, float]:
+        """((n_p, C) of own nodes, seconds of the slowest rank). Collective. The ledger books it as `evaluation`."""
+        trainer, started = self.trainer, time.perf_counter()
+        with torch.no_grad(), trainer.comm.ledger.booked_as("evaluation"):
+            logits = trainer.model(trainer.graph)
+        return logits, max(trainer.comm.allgather_object(time.perf_counter() - started))
+
+    def chosen(self, logits: torch.Tensor) -> torch.Tensor:
+        """What the model says: int32 (n_p, 1) classes, or (n_p, C) of 0 and 1."""
+        return (logits > 0 if self.multi_label else logits.argmax(1, keepdim=True)).to(torch.int32)
+
+    def origin(self) -> dict[str, Any]:
+        """Where results are from, for the files that hold them."""
+        return {
+            "graph_uuid": self.meta.uuid,
+            "run": str(self.config.run.run_dir),
+            "checkpoint": self.checkpoint,
+            "weights": self.weights,
+            "epoch": self.epoch,
+        }
+
+
+def load_trained(config: Config, session: Session, weights: str = "best", other_graph: bool = False) -> Trained:
+    """The model of the newest checkpoint of config.run.run_dir over config.data.graph. Collective.
+
+    weights: 'best' (of validation) or 'last'. other_graph: whether the graph may be another one than the run's; it
+    needs no labels then. Raises an HpcgnnError, on all ranks, where there is no such model, or it does not fit.
+    """
+    comm = session.comm
+    agree(comm, facts_of_process(config))
+    torch.set_num_threads(session.threads)
+    set_matmul(config.run.matmul)
+    path, progress, state, epoch = _weights(config, comm, weights)
+    with open_graph(config.data.graph, comm, labelled=not other_graph) as file:
+        identity, multi_label = progress["identity"], file.meta.multi_label
+        if other_graph and file.meta.uuid != identity["graph"]:
+            multi_label = config.run.metric in MULTI_LABEL_METRICS
+            with comm.together("comparing the graph with the run's", on_one=True):
+                file.meta = _as_trained(file.meta, config, identity, multi_label, file.path)
+            config = config.replace(metric="auto")
+        map_name, cluster_to_rank = choose_map(file, config, comm)
+        spec = model_spec(file.meta, config)
+        agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))
+        config = resolve(config, spec, file.meta, map_name, session)
+        with comm.together("comparing the run with the checkpoint's"):
+            present = run_identity(config, spec, file.meta)
+            if other_graph and file.meta.uuid != identity["graph"]:
+                present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
+            check_identity(path, identity, present)
+        with comm.together("trying the model on a toy graph"):
+            row_bytes = toy_step(spec, config, file.meta.multi_label)
+        buffers = make_buffers(row_bytes, config)
+        cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
+        local = load_local_graph(file, cluster_to_rank, comm, cap, config.data.self_loops, spec.dtype, edges)
+    trainer = Trainer(local, spec, config, comm, buffers, learns=False)
+    with comm.together("loading the weights"):
+        if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
+            raise CheckpointError(
+                f"{path} is of a run that has trained {progress.get('stage', 0)} layers and expects "
+                f"{trainer.schedule.sync.first_whole + 1}, so that its model does not predict yet; continue it with "
+                "--resume"
+            )
+        restore(trainer.model, trainer.optimizer, state, {})
+    trainer.model.eval()
+    about = (path.name, weights, epoch, progress["epoch"], multi_label)
+    return Trained(trainer, config, spec, file.meta, map_name, *about)
+
+
+def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], multi_label: bool, path: Path) -> GraphMeta:
+    """What is known of another graph, with the classes of the run. Raises GraphError where its model does not fit."""
+    model = config.model
+    reads_types = model.model == "rgcn" or model.plugin != ""
+    wanted = {"features": (meta.num_features, "d_in")}
+    if meta.num_classes:
+        wanted["classes"] = (meta.num_classes, "classes")
+    if reads_types or model.edge_term == "type":
+        wanted["types of edges"] = (meta.num_edge_types, "edge_types")
+    if reads_types:
+        wanted["types of nodes"] = (meta.num_node_types, "node_types")
+    if model.edge_term == "weight":
+        wanted["weights (False: none)"] = (meta.weighted, "weighted")
+    if model.model == "rgcn":
+        wanted["sparse features (False: dense)"] = (meta.sparse_features, "sparse_input")
+    for what, (found, name) in wanted.items():
+        if str(found) != identity[name]:
+            raise GraphError(
+                f"{path} does not fit the model of {config.run.run_dir}: expected {what} {identity[name]}, got "
+                f"{found}; use a graph that was imported as the run's was"
+            )
+    if meta.num_classes and meta.multi_label != multi_label:
+        kinds = "several labels by node" if multi_label else "one class by node"
+        raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {kinds}")
+    return replace(meta, num_classes=int(identity["classes"]))
+
+
+def _weights(
+    config: Config, comm: Communicator, weights: str
+) -> tuple[Path, dict[str, Any], dict[str, torch.Tensor], int]:
+    """(checkpoint path, its progress, model state, epoch that the weights are of). Collective."""
+    path = None
+    with comm.together("looking for a checkpoint"):
+        if comm.rank == 0:
+            path = find_checkpoint(config.run.run_dir)
+    path = comm.broadcast_object(path)
+    with comm.together("reading the checkpoint"):
+        progress, last, best, _ = read_checkpoint(path)
+        return path, progress, *chosen_weights(path, progress, last, best, weights)
+
+
+def chosen_weights(
+    path: Path,
+    progress: dict[str, Any],
+    last: dict[str, torch.Tensor],
+    best: dict[str, torch.Tensor] | None,
+    weights: str,
+) -> tuple[dict[str, torch.Tensor], int]:
+    """(the 'best' or the 'last' weights of a checkpoint, the epoch that they are of). Raises CheckpointError."""
+    if weights == "last":
+        return last, progress["epoch"]
+    if best is None:
+        raise CheckpointError(
+            f"{path} has no best weights: its run never evaluated, or its graph has no validation nodes; use "
+            "--weights last"
+        )
+    return best, progress["best"]["epoch"]
+
+
+def find_checkpoint(run_dir: str | Path) -> Path:
+    """The newest checkpoint of a run that reads completely. Raises CheckpointError if there is none."""
+    path = newest_readable(run_dir, log.warning)
+    if path is None:
+        raise CheckpointError(f"{run_dir} has no checkpoint yet; expected one in {Path(run_dir) / 'checkpoints'}")
+    return path
+
+
+@contextlib.contextmanager
+def hidden_state(model: Any, layer: int) -> Iterator[list[torch.Tensor]]:
+    """Yield a list that gets what layer number `layer` (from 1; not the last) hands on when the model is evaluated in
+    the body: own rows (n_p, d), after norm and activation, in evaluation mode.
+    """
+    found: list[torch.Tensor] = []
+
+    def look(conv: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+        x = arguments[1]
+        if not isinstance(x, Handover):
+            found.append(x.clone())
+        else:  # what takes the rows over may write to them
+            found.append(x.rows.clone() if x.activation is None else x.activation(x.rows.clone()))
+
+    handle = model.convs[layer].register_forward_pre_hook(look)
+    try:
+        yield found
+    finally:
+        handle.remove()
