@@ -1,4 +1,4 @@
-"""The command line: `hpcgnn train`, `evaluate`, `predict`, `report`, `estimate`, `bench`, `doctor` and others.
+"""The command line: `hpcgnn train`, `evaluate`, `predict`, `export`, `report`, `estimate`, `bench`, `doctor` …
 
 Sub-commands name one function each. torch is imported only after the allocator and the waiting policy of OpenMP are
 set, for both are read when its libraries load.
@@ -18,6 +18,7 @@ from hpcgnn.estimate.arguments import add_bench, add_estimate
 from hpcgnn.report import command as report_command
 from hpcgnn.train.choices import registry_choices
 from hpcgnn.train.commands import add_evaluate, add_predict
+from hpcgnn.train.weights_commands import add_export, add_import_weights
 
 # Commands that read files only and must run where neither torch nor MPI is installed.
 FILES_ONLY = ("report",)
@@ -86,6 +87,8 @@ def build_parser(choices: Choices | None) -> Parser:
     report.set_defaults(process=process_report)
     add_evaluate(commands, choices)
     add_predict(commands, choices)
+    add_export(commands)
+    add_import_weights(commands, choices)
     _add_estimate(commands, choices)
     doctor = commands.add_parser(
         "doctor",

@@ -175,7 +175,7 @@ def chosen_weights(
     weights: str,
 ) -> tuple[dict[str, torch.Tensor], int]:
     """(the 'best' or the 'last' weights of a checkpoint, the epoch that they are of). Raises CheckpointError."""
-    if weights == "last":
+    if weights == "last" or progress.get("imported"):  # there are no others
         return last, progress["epoch"]
     if best is None:
         raise CheckpointError(

@@ -1,0 +1,95 @@
+"""`hpcgnn export`: the weights of a run as a file of named tensors that other programs read. No MPI, no pickle."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError, RunDirError
+from hpcgnn.graphfile.storage import GraphFile, replacing
+from hpcgnn.nn.foreign import reason_against, to_foreign
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.records import to_json
+from hpcgnn.train.checkpoint import check_identity, read_checkpoint
+from hpcgnn.train.job import model_spec, run_identity
+from hpcgnn.train.result_files import check_place
+from hpcgnn.train.summary import versions
+from hpcgnn.train.trained import chosen_weights, find_checkpoint
+
+SUFFIX = ".safetensors"
+#: The entry of a file's metadata that holds, as JSON, what the weights are of.
+ENTRY = "hpcgnn"
+
+
+def export(config: Config, output: str, to: str, weights: str = "best", force: bool = False) -> int:
+    """Write the weights of the newest checkpoint of config.run.run_dir to a safetensors file. One process. Returns 0.
+
+    to: 'torch' (names and shapes of ours), 'pyg' or 'dgl'; weights: 'best' (of validation) or 'last'. Raises
+    ConfigError where the layers of `to` compute something else, RunDirError where nothing can be written.
+    """
+    save_file = safetensors().save_file
+    if Path(output).suffix != SUFFIX:
+        raise RunDirError(f"--output {output}: expected a name that ends with {SUFFIX}")
+    check_place("--output", output, force)
+    path = find_checkpoint(config.run.run_dir)
+    progress, last, best, _ = read_checkpoint(path)
+    state, epoch = chosen_weights(path, progress, last, best, weights)
+    with GraphFile(config.data.graph) as file:
+        meta = file.meta
+    spec, self_loops = model_spec(meta, config), config.data.self_loops
+    check_identity(path, progress["identity"], run_identity(config, spec, meta))
+    if to != "torch":
+        reason = reason_against(to, spec, meta, self_loops, config.model.plugin)
+        if reason:
+            raise ConfigError(f"--to {to}: {reason} (see docs/definitions.md); --to torch exports any model")
+        state = to_foreign(to, spec, {name: each for name, each in state.items() if not name.startswith("heads.")})
+    origin = {"run": str(config.run.run_dir), "checkpoint": path.name, "weights": weights, "epoch": epoch}
+    about = {
+        "to": to,
+        "options": options_of_model(config),
+        "graph": {
+            **{"uuid": meta.uuid, "features": meta.num_features, "classes": meta.num_classes, "source": meta.source},
+            **{"multi_label": meta.multi_label, "undirected": meta.undirected, "weighted": meta.weighted},
+            **{"edge_types": meta.num_edge_types, "node_types": meta.num_node_types, "names": meta.type_names},
+        },
+        "origin": {**origin, "versions": versions()},
+    }
+    with replacing(output) as temporary:
+        save_file({name: each.contiguous() for name, each in state.items()}, temporary, {ENTRY: to_json(about)})
+    _show(spec, state, output, f"{weights}, of epoch {epoch}")
+    return 0
+
+
+def options_of_model(config: Config) -> dict[str, Any]:
+    """The options that decide what a model computes, for the reader of its weights."""
+    options = dict(config.to_dict()["model"])
+    del options["plugin"]
+    return {**options, "self_loops": config.data.self_loops, "precision": config.run.precision}
+
+
+def metadata_of(path: str | Path) -> dict[str, Any]:
+    """What `export` wrote about the weights in a file, {} where another program wrote it. Raises what safetensors
+    does.
+    """
+    with safetensors(inner="safetensors").safe_open(str(path), "pt") as file:
+        return json.loads((file.metadata() or {}).get(ENTRY, "{}"))
+
+
+def safetensors(inner: str = "safetensors.torch") -> Any:
+    """The module. ConfigError where it is not installed."""
+    try:
+        return importlib.import_module(inner)
+    except ImportError as error:
+        raise ConfigError(
+            "reading and writing .safetensors needs the package safetensors, which is not installed: pip install "
+            "'hpcgnn[export]'"
+        ) from error
+
+
+def _show(spec: ModelSpec, state: dict[str, Any], output: str, weights: str) -> None:
+    rows = [(name, " × ".join(map(str, each.shape)) or "1") for name, each in state.items()]
+    print(tabulate(rows, ("tensor", "shape"), tablefmt="rounded_outline", disable_numparse=True))
+    print(f"{spec.model}, weights {weights}, in {output}", flush=True)

@@ -1,0 +1,114 @@
+"""`hpcgnn import-weights`: weights that were trained elsewhere become a run, which all commands can use.
+
+Names, shapes and the graph are checked here, once, in one process. What comes after, exact evaluation and predictions
+on any number of ranks or more training, needs to know nothing of where the weights are from.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.foreign import PYG, Tensors, check_names, from_pyg, names_of_pyg, reason_against
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.train.checkpoint import save_checkpoint
+from hpcgnn.train.evaluate import choose_metric
+from hpcgnn.train.exporting import SUFFIX, metadata_of, safetensors
+from hpcgnn.train.job import model_spec, run_identity
+from hpcgnn.train.optim import build_optimizer
+from hpcgnn.train.rundir import RunDir
+
+_PICKLED = (".pt", ".pth")
+# Under one of these names programs keep a state dict among other things.
+_INSIDE = ("state_dict", "model_state_dict", "model")
+
+
+def options_of_file(path: str) -> dict[str, Any]:
+    """The options of the model that a file which `hpcgnn export` wrote knows; {} of other files."""
+    if Path(path).suffix != SUFFIX or not Path(path).is_file():
+        return {}
+    with _reading(path):
+        return metadata_of(path).get("options", {})
+
+
+def import_weights(path: str, config: Config) -> int:
+    """Make the run directory config.run.run_dir with the weights of a file, as a checkpoint after no epoch. Returns 0.
+
+    Raises CheckpointError for names or shapes that do not fit, ConfigError for options, FormatError for a file that
+    cannot be read.
+    """
+    if not config.run.run_dir:
+        raise ConfigError("import-weights: expected --run-dir with the directory to make, got none")
+    state = read_state(path)
+    with GraphFile(config.data.graph) as file:
+        check_trainable(file)
+        meta = file.meta
+    spec, wanted = model_spec(meta, config), config.data.self_loops
+    self_loops = MODELS[spec.model].self_loops if wanted == "auto" else wanted
+    config = config.replace(self_loops=self_loops, metric=choose_metric(config.run.metric, meta.multi_label))
+    if config.schedule.schedule == "lazy":
+        raise ConfigError("--schedule lazy trains layers one by one, and these are trained; expected another one")
+    model = MODELS[spec.model].build(spec)
+    template = model.state_dict()
+    if spec.model not in PYG or _matches(state, template) >= _matches(state, names_of_pyg(spec, template)):
+        state, kind = {name: tensor for name, tensor in state.items() if not name.startswith("heads.")}, "hpcgnn"
+        check_names(template, state)
+    else:
+        reason = reason_against("pyg", spec, meta, self_loops, config.model.plugin)
+        if reason:
+            raise ConfigError(f"{path} has the weights of PyG's layers, but {reason} (see docs/definitions.md)")
+        state, kind = from_pyg(spec, state, template), "PyG"
+    model.load_state_dict(state)
+    with contextlib.closing(RunDir(config.run.run_dir, resume=False)) as run_dir:
+        run_dir.begin(config, 0)
+        progress = {
+            **{"epoch": 0, "best": None, "stage": 0, "begun": 0, "imported": str(path)},
+            "identity": run_identity(config, spec, meta),
+        }
+        save_checkpoint(run_dir.path, model, build_optimizer(model, config.optim), None, progress)
+    numbers = sum(each.numel() for each in model.parameters())
+    print(f"{config.run.run_dir}: {spec.model} with {numbers:,} parameters of {path} ({kind}'s names)")
+    print(f"use them with `hpcgnn evaluate {config.run.run_dir}` or `hpcgnn predict {config.run.run_dir} -o FILE`")
+    return 0
+
+
+def _matches(state: Iterable[str], expected: Iterable[str]) -> int:
+    return len(set(state) & set(expected))
+
+
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """FormatError for what goes wrong with a file in the body."""
+    try:
+        yield
+    except (ConfigError, FormatError):
+        raise
+    except Exception as error:  # what safetensors and torch raise has no common class
+        remedy = "save a state dict of tensors alone: torch.save(model.state_dict(), FILE)"
+        if isinstance(error, OSError):
+            remedy = "expected a file of weights"
+        raise FormatError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}; {remedy}") from error
+
+
+def read_state(path: str) -> Tensors:
+    """{name: tensor} of a state dict in a safetensors or a torch file. Nothing in it is run. Raises FormatError."""
+    suffix = Path(path).suffix
+    if suffix not in (SUFFIX, *_PICKLED):
+        raise FormatError(f"{path}: expected a name that ends with {SUFFIX}, .pt or .pth")
+    with _reading(path):
+        if suffix == SUFFIX:
+            return safetensors().load_file(path)
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    if isinstance(found, dict):
+        found = next((found[name] for name in _INSIDE if isinstance(found.get(name), dict)), found)
+    if not isinstance(found, dict) or not all(isinstance(each, torch.Tensor) for each in found.values()):
+        raise FormatError(f"{path}: expected a state dict, {{name: tensor}}; torch.save(model.state_dict(), FILE)")
+    if found and all(name.startswith("module.") for name in found):  # of torch's DataParallel
+        found = {name.removeprefix("module."): each for name, each in found.items()}
+    return dict(found)
