@@ -126,7 +126,7 @@ def test_commands_have_the_options_that_they_are_shown_with(path):
     for line in "".join(blocks).replace("\\\n", " ").splitlines():
         line = line.split("  #")[0]
         for program, pattern in (
-            ("hpcgnn", r"\bhpcgnn (\w+)(.*)"),
+            ("hpcgnn", r"\bhpcgnn (\w[\w-]*)(.*)"),
             ("partition_tools", r"-m partition_tools (\w+)(.*)"),
         ):
             for command, rest in re.findall(pattern, line):
