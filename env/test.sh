@@ -27,6 +27,15 @@ parallel() {
     for name in ${left_out[$ranks]}; do ignored+=("--ignore=tests/mpi/test_$name.py"); done
     timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
 }
+# Streams, operators and curves over torch.distributed; whole jobs and runs at 2 ranks. (tests/core and tests/jobs start it as a user does.)
+over_gloo() {
+    local ranks=$1 files=(tests/mpi/test_{stream,operators,curves}.py) some="stream or operators or gcn-undirected or all_ranks"
+    shift
+    echo "== parallel tests over gloo, $ranks ranks"
+    timeout "$limit" mpiexec -n "$ranks" python -m pytest --transport gloo "${files[@]}" -k "$some" "$@"
+    [ "$ranks" != 2 ] || timeout "$limit" mpiexec -n 2 python -m pytest --transport gloo tests/mpi/test_{resume,evaluate,tma,training_traffic}.py "$@"
+    [ "$ranks" != 3 ] || timeout "$limit" mpiexec -n 3 python -m pytest --transport all-to-all tests/mpi/test_{stream,stale,numbers}.py "$@"
+}
 # Two lanes, one for each core, which take about as long: the tests of the package itself and the parallel ones at 1, 2 and 3 ranks, and
 # beside them those of the jobs, which mostly wait, and the other serial ones.
 beside() {
@@ -49,14 +58,18 @@ code=0
 echo "== serial tests of the package"
 timeout "$limit" python -m pytest tests/core "$@" || code=$?
 parallel 1 "$@" || code=$?
+over_gloo 1 "$@" || code=$?
 parallel 2 "$@" || code=$?
+over_gloo 2 "$@" || code=$?
 parallel 3 "$@" || code=$?
+over_gloo 3 "$@" || code=$?
 wait "$other" || code=$?
 cat "$said"
 rm -f "$said"
 [ "$code" = 0 ] || exit "$code"
 # By themselves: they take both cores.
 parallel 4 "$@"
+over_gloo 4 "$@"
 echo "== faults"
 # By themselves: they have a watchdog of seconds.
 timeout "$limit" python -m pytest tests/faults "$@"

@@ -10,7 +10,18 @@ import sys
 from typing import NoReturn
 
 from hpcgnn import __version__
-from hpcgnn.arguments import about_unknown, add_dry_run, add_sections, dry_run, given_options, rank_counts
+from hpcgnn.arguments import (
+    RANK_OPTIONS,
+    about_unknown,
+    add_declared,
+    add_dry_run,
+    add_sections,
+    dry_run,
+    given_options,
+    means_of,
+    means_wanted,
+    rank_counts,
+)
 from hpcgnn.config import Choices, make_config, read_toml
 from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, HpcgnnError
@@ -96,6 +107,7 @@ def build_parser(choices: Choices | None) -> Parser:
         description="Check versions, MPI, threads, HDF5 and kernels on the ranks it is started on. Exit code 1 if "
         "something is wrong.",
     )
+    add_declared(doctor, RANK_OPTIONS, choices)
     doctor.set_defaults(process=process_doctor)
     for command in commands.choices.values():
         command.set_defaults(flags=[flag for action in command._actions for flag in action.option_strings])
@@ -112,6 +124,7 @@ def _add_estimate(commands: "argparse._SubParsersAction[Parser]", choices: Choic
     estimate.set_defaults(process=process_estimate)
     bench = commands.add_parser("bench", allow_abbrev=False, help="measure a machine for estimates")
     add_bench(bench)
+    add_declared(bench, RANK_OPTIONS, choices)
     bench.set_defaults(process=process_bench)
 
 
@@ -159,7 +172,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
 
         return dry_run(arguments.dry_run, check)
     with_advice = advising(lambda session: train(config, session, **remarks), config)
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))
 
 
 def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
@@ -180,7 +193,8 @@ def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:
     from hpcgnn.comm.launch import run
     from hpcgnn.estimate.bench import bench
 
-    return run(lambda session: bench(session, choices, arguments.output, arguments.name))
+    means = means_of(vars(arguments))
+    return run(lambda session: bench(session, choices, arguments.output, arguments.name), means=means)
 
 
 def process_report(arguments: argparse.Namespace, choices: Choices | None) -> int:
@@ -193,7 +207,7 @@ def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
     from hpcgnn.comm.launch import run
     from hpcgnn.doctor import examine, examine_without_mpi
 
-    return run(examine, without_mpi=examine_without_mpi)
+    return run(examine, without_mpi=examine_without_mpi, means=means_of(vars(arguments)))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -218,7 +232,7 @@ def main(argv: list[str] | None = None) -> int:
     except Exception:  # a broken installation on one node, a file system that fails
         from hpcgnn.comm.launch import fail_before_start
 
-        fail_before_start()
+        fail_before_start(means_wanted(argv))
         raise
 
 

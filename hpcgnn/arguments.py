@@ -3,12 +3,19 @@ options that do not exist.
 """
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, fields
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from hpcgnn.config import SECTION_OF, SECTIONS, Choices
+from hpcgnn.config import SECTION_OF, SECTIONS, Choices, read_toml
+from hpcgnn.errors import ConfigError
 from hpcgnn.suggestions import elsewhere, suggest
+
+if TYPE_CHECKING:
+    from hpcgnn.comm.session import Means
+
+# What every command that runs on ranks must know before they have met.
+RANK_OPTIONS = ("comm", "torch_backend")
 
 
 def whole(text: str) -> int:
@@ -90,6 +97,12 @@ def add_sections(command: argparse.ArgumentParser, choices: Choices | None) -> N
             add_option(group, declared, choices)
 
 
+def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices: Choices | None) -> None:
+    """Some options of the configuration, for a command that has no others of them."""
+    for declared in (f for kind in SECTIONS.values() for f in fields(kind) if f.name in names):
+        add_option(command, declared, choices)
+
+
 def add_option(group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None) -> None:
     """An option of the configuration."""
     flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
@@ -119,3 +132,23 @@ def add_option(group: argparse._ActionsContainer, declared: Field[Any], choices:
 def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """{key: value} of the configuration's options that were given."""
     return {key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None}
+
+
+def means_of(given: Mapping[str, Any]) -> "Means":
+    """What the ranks are to speak through. given: {option: value, or None where it was not given}."""
+    from hpcgnn.comm.session import OVER_MPI, Means
+
+    return Means(given.get("comm") or OVER_MPI.comm, given.get("torch_backend") or OVER_MPI.backend)
+
+
+def means_wanted(argv: list[str] | None) -> "Means":
+    """The same by a command line that may be wrong otherwise, for a rank that fails before it has read it."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in (*RANK_OPTIONS, "config"):
+        first.add_argument("--" + name.replace("_", "-"), dest=name, nargs="?")
+    try:
+        wanted, _ = first.parse_known_args(argv)
+        filed = read_toml(wanted.config) if wanted.config else {}
+    except (ConfigError, argparse.ArgumentError):
+        return means_of({})
+    return means_of({**filed, **{name: value for name, value in vars(wanted).items() if value}})

@@ -23,6 +23,8 @@ from hpcgnn.suggestions import suggest
 # "norms": names, "schedules": names}.
 Choices = Mapping[str, Any]
 Number = TypeVar("Number", int, float)
+# Backends of torch.distributed by which one rank can send to another while the rest do something else.
+PAIRWISE = ("gloo", "mpi")
 SECTION_OF = {f.name: section for section, kind in SECTIONS.items() for f in fields(kind)}
 
 
@@ -73,6 +75,7 @@ def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the 
     check_schedule(config)
     check_precision(config)
     epochs_to_trace(config.run.trace)
+    check_backend(config)
     return config
 
 
@@ -174,6 +177,19 @@ def check_schedule(config: Config) -> None:
             f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to its {averages} "
             "averages"
         )
+
+
+def check_backend(config: Config) -> None:
+    """Raise ConfigError for what needs messages between two ranks alone, where the transport has none."""
+    run = config.run
+    if run.comm != "torch" or run.torch_backend in PAIRWISE:
+        return
+    for wanted, flag in ((config.schedule.schedule == "tma", "--schedule tma"), (bool(run.trace), "--trace")):
+        if wanted:
+            raise ConfigError(
+                f"{flag} sends messages between two ranks alone, which --torch-backend {run.torch_backend} cannot: "
+                f"expected --torch-backend {' or '.join(PAIRWISE)}, or --comm mpi"
+            )
 
 
 def epochs_to_trace(text: str) -> tuple[int, int]:

@@ -47,7 +47,7 @@ def examine(session: Session) -> int:
         return int(any(f.remedy and f.fatal for _, findings in everyone for f in findings) or bool(ring.remedy))
     hosts = ", ".join(sorted({host for host, _ in everyone}))
     title = f"{comm.size} rank{'s' if comm.size > 1 else ''}, hosts: {hosts}"
-    return _report(title, [_mpi(session), ring, *_merge(everyone)])
+    return _report(title, [_transport(session), ring, *_merge(everyone)])
 
 
 def examine_without_mpi(error: HpcgnnError) -> int:
@@ -103,22 +103,10 @@ def _software() -> Iterator[Finding]:
     )
 
 
-def _mpi(session: Session) -> Finding:
-    from mpi4py import MPI
-
-    levels = {
-        MPI.THREAD_SINGLE: "SINGLE",
-        MPI.THREAD_FUNNELED: "FUNNELED",
-        MPI.THREAD_SERIALIZED: "SERIALIZED",
-        MPI.THREAD_MULTIPLE: "MULTIPLE",
-    }
-    library = MPI.Get_library_version().split("\n")[0].strip("\0 \t")
-    network = os.environ.get("MPIR_CVAR_CH4_NETMOD")
-    return Finding(
-        "MPI",
-        f"{library}, thread level {levels[session.level]}, {session.ranks_on_node} ranks on the first node"
-        + (f", network module {network} (MPIR_CVAR_CH4_NETMOD)" if network else ""),
-    )
+def _transport(session: Session) -> Finding:
+    """What carries messages: the MPI library, or torch."""
+    subject = "MPI" if session.means.comm == "mpi" else "messages"
+    return Finding(subject, f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
 
 
 def _ring(comm: Communicator) -> Finding:
@@ -220,7 +208,7 @@ def _optional() -> Iterator[Finding]:
     for module, extra, purpose in (
         ("matplotlib", "plot", "curves.png"),
         ("pandas", "import", "importing text tables"),
-        ("oneccl_bindings_for_pytorch", "", "oneCCL reductions (not used by this version)"),
+        ("oneccl_bindings_for_pytorch", "", "--torch-backend ccl"),
     ):
         try:
             found = getattr(importlib.import_module(module), "__version__", "present")

@@ -45,6 +45,10 @@ class RemoteError(HpcgnnError):
     """Raised on the ranks that were well when another rank failed in a step that all take together."""
 
 
+class LostConnection(HpcgnnError):
+    """The rank at the other end of a message is gone, or the network between."""
+
+
 class MemoryShortage(HpcgnnError):
     """This rank's memory is used up."""
 

@@ -71,19 +71,8 @@ class ModelConfig:
         least=1,
         by_model=True,
     )
-    attention_dropout: float = option(
-        0.0,
-        "dropout of attention coefficients",
-        least=0.0,
-        below=1.0,
-        by_model=True,
-    )
-    negative_slope: float = option(
-        0.2,
-        "slope of LeakyReLU in attention (gat, gatv2)",
-        least=0.0,
-        by_model=True,
-    )
+    attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
+    negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat, gatv2)", least=0.0, by_model=True)
     edge_term: str = option(
         "none",
         "what an edge adds to its logits in gat: nothing, its weight times a learned number per head, or a learned "
@@ -339,6 +328,20 @@ class RunConfig:
         "fp32, which is faster where the processor has bf16 instructions (`hpcgnn doctor` says) and changes nothing "
         "where it has not",
         choices=("highest", "medium"),
+    )
+    comm: str = option(
+        "mpi",
+        "what carries messages between ranks: mpi, the MPI library that mpi4py finds; torch, torch.distributed, which "
+        "needs none (mpiexec, srun or torchrun start the ranks all the same)",
+        choices=("mpi", "torch"),
+    )
+    torch_backend: str = option(
+        "gloo",
+        "backend of --comm torch: gloo, over TCP; mpi, of a torch built with it; ccl, of oneccl_bindings_for_pytorch; "
+        "nccl and xccl, through a GPU for each rank",
+        choices=("gloo", "mpi", "ccl", "nccl", "xccl"),
+        needs={"comm": ("torch",)},
+        strict=True,
     )
     metric: str = option(
         "auto",

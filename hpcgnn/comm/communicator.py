@@ -2,8 +2,8 @@
 
 Everything above this room receives a communicator as an argument and imports no MPI. A transport is a subclass that has
 `exchange`, `alltoall`, `allreduce_`, `broadcast_`, `allgather_object` and `close`; all else follows from these.
-`solo.py` is that of one process by itself, `mpi.py` that over mpi4py. tests/mpi/test_communicator.py holds what every
-transport must do.
+`solo.py` is that of one process by itself, `mpi.py` that over mpi4py, `torch_verbs.py` that over torch.distributed.
+tests/mpi/test_communicator.py holds what every transport must do.
 """
 
 import contextlib
@@ -70,7 +70,8 @@ class Finished(Exchange):
 class Communicator:
     """The verbs. Unless said otherwise every one is collective: all ranks call it, in the same order.
 
-    ledger: of this rank's traffic; pulse: to be told of long work; tape: while a trace is recorded, else None.
+    ledger: of this rank's traffic; pulse: to be told of long work; tape: while a trace is recorded, else None. pairwise:
+    whether `exchange` concerns only ranks that have messages for each other; otherwise all ranks call it, in the same order.
     """
 
     rank: int
@@ -78,6 +79,7 @@ class Communicator:
     ledger: Ledger
     pulse: Pulse
     tape: "Tape | None" = None
+    pairwise: bool = True
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
         """Begin to send and to receive contiguous tensors: the one verb for messages between two ranks.

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from hpcgnn.comm.watchdog import Watchdog
+from hpcgnn.comm.pmi import Pmi
+from hpcgnn.comm.watchdog import CONSEQUENCES, EXIT_STALLED, LOST, Watchdog
 from hpcgnn.listing import ranges
 
 # Launchers throw away what they have not passed on yet when a rank aborts: the message must be out first.
@@ -34,9 +35,16 @@ def meet(world: Any, failure: tuple[str, str] | None = None) -> None:
     if not world.allreduce(int(failure is not None), MPI.MAX):
         return
     lines = {rank: line for rank, line in enumerate(world.allgather(failure and failure[0])) if line is not None}
-    if failure is not None and world.rank == min(lines):
-        who = others(world.rank, lines)
-        say(f"hpcgnn: rank {world.rank} failed before MPI was started, and ends the job{who}:\n{failure[1]}")
+    end_before_start(world.rank, lines, failure, "MPI was started")
+
+
+def end_before_start(rank: int, lines: Mapping[int, str], failure: tuple[str, str] | None, before: str) -> NoReturn:
+    """End the job since some ranks could not start, of which all ranks know. Does not return.
+
+    lines: {rank: what happened there in a line}; failure: as for `meet`; before: what they failed before, in words.
+    """
+    if failure is not None and rank == min(lines):
+        say(f"hpcgnn: rank {rank} failed before {before}, and ends the job{others(rank, lines)}:\n{failure[1]}")
     else:
         time.sleep(_SECONDS_FOR_THE_SPEAKER)
     abort(1)
@@ -71,6 +79,27 @@ def end_job(rank: int, watchdog: Watchdog | None, line: str, text: Callable[[str
         abort(code)
 
 
+def end_lost(rank: int, watchdog: Watchdog | None, text: str) -> NoReturn:
+    """End the job because a connection to another rank broke. Does not return.
+
+    That is a consequence: the rank at the other end has ended. If it failed it says so itself, and if it was killed
+    the watchdog of its node sees it; `text` is said only where neither speaks in time.
+    """
+    code = EXIT_STALLED
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if watchdog is not None:
+            watchdog.wait_for_a_verdict()
+        lines = {} if watchdog is None else watchdog.gather_failures(LOST)
+        if not CONSEQUENCES.issuperset(lines.values()):
+            code = 1  # as of any fault: srun reports the highest code of all ranks
+        elif rank == min(lines, default=rank):
+            say(text)
+        time.sleep(_SECONDS_FOR_THE_SPEAKER)
+    finally:
+        abort(code)
+
+
 def say(text: str) -> None:
     """Print on standard error, now."""
     print(text, file=sys.stderr, flush=True)
@@ -82,9 +111,10 @@ def abort(code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         time.sleep(_SECONDS_TO_BE_HEARD)
-        from mpi4py import MPI
-
-        if MPI.Is_initialized() and not MPI.Is_finalized():
+        MPI = getattr(sys.modules.get("mpi4py"), "MPI", None)  # whoever did not load it must not do so now
+        if MPI is not None and MPI.Is_initialized() and not MPI.Is_finalized():
             MPI.COMM_WORLD.Abort(code)
+        if Pmi.opened is not None:
+            Pmi.opened.abort(code)
     finally:
         os._exit(code)

@@ -1,26 +1,25 @@
-"""Start and end of a parallel job: the one place where MPI is started, finished and aborted.
+"""Start and end of a parallel job: the one place where its transport is started, finished and aborted.
 
-An MPI job in which one rank leaves and the others wait is the most expensive bug a user can meet: it burns node-hours
+A job in which one rank leaves and the others wait is the most expensive bug a user can meet: it burns node-hours
 until the wall-time limit. So every way out of `run` either is taken by all ranks together or ends the whole job:
 * a mistake of the user that all ranks know of (`Communicator.together`): one line from rank 0, orderly end, code 2;
-* anything else, on any rank, `SystemExit` included: rank, traceback, `MPI_Abort` (`ending.py`);
+* anything else, on any rank, `SystemExit` included: rank, traceback, and an end for all (`ending.py`);
 * Ctrl-C: one line, code 130 (while it trains a run stops in order instead: train/stopping.py);
 * a rank that stops, dies or never comes: the watchdog (`watchdog.py`) ends the job;
 * a code that all ranks return (a run that stopped before its time was up): rank 0 alone hands it on, and leaves last,
   because launchers kill whoever is still there when the first process leaves with a code other than 0.
 """
 
-import faulthandler
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from hpcgnn.comm.ending import abort, end_job, meet, say
+from hpcgnn.comm.ending import abort, end_job, end_lost, say
 from hpcgnn.comm.launcher import expected_ranks, launched_rank
-from hpcgnn.comm.session import WATCHDOG_SECONDS, Session, load_mpi
-from hpcgnn.errors import HpcgnnError
+from hpcgnn.comm.session import OVER_MPI, WATCHDOG_SECONDS, Means, Session, start
+from hpcgnn.errors import HpcgnnError, LostConnection
 
 EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 _SECONDS_TO_LEAVE = 1.0
@@ -36,21 +35,16 @@ def _leave(code: int, rank: int) -> int:
     return code
 
 
-def fail_before_start() -> None:
-    """End the whole job because this rank failed before MPI was started: it is started for that, or the others would
-    wait in their own start for this rank. Returns if this process is alone. To be called where the exception is
-    handled.
+def fail_before_start(means: Means = OVER_MPI) -> None:
+    """End the whole job because this rank failed before its transport was started: it is started for that, or the
+    others would wait in their own start for this rank. Returns if this process is alone. To be called where the
+    exception is handled.
     """
     if expected_ranks()[1] == 1:
         return
     failure = _in_a_line(sys.exception()), traceback.format_exc()
-    faulthandler.dump_traceback_later(WATCHDOG_SECONDS, exit=True)  # the others may have left, and MPI wait for them
     try:
-        MPI = load_mpi()
-        if MPI.Is_initialized():  # the others are past the first collective call
-            raise RuntimeError("failed after MPI was started")
-        MPI.Init_thread(MPI.THREAD_MULTIPLE)
-        meet(MPI.COMM_WORLD, failure)
+        start(means, WATCHDOG_SECONDS, failure)
     except BaseException:
         say(f"hpcgnn: rank {launched_rank()} failed before MPI was started, and ends the job:\n{failure[1]}")
         raise
@@ -68,23 +62,36 @@ def run(
     threads: int | None = None,
     without_mpi: Callable[[HpcgnnError], int] | None = None,
     watchdog: float = WATCHDOG_SECONDS,
+    means: Means = OVER_MPI,
 ) -> int:
-    """Call `function(session)` on every rank inside a started MPI and return the exit code. Collective.
+    """Call `function(session)` on every rank inside a started transport and return the exit code. Collective.
 
     function returns an exit code or None, the same on all ranks. watchdog: seconds after which a job that stands still
-    is ended; 0 never. without_mpi(error) -> exit code is called instead where MPI cannot be used, for those who can say
-    more about it.
+    is ended; 0 never. means: of what the transport is made. without_mpi(error) -> exit code is called instead where it
+    cannot be started, for those who can say more about it.
     """
     session = None
     try:
-        session = Session(threads, watchdog)
+        session = Session(threads, watchdog, means)
         code = function(session) or 0
         rank = session.comm.rank
         session.finish()
         return _leave(code, rank)
+    except LostConnection as error:
+        rank, size = (session.comm.rank, session.comm.size) if session else (launched_rank(), expected_ranks()[1])
+        end_lost(
+            rank,
+            session.watchdog if session else None,
+            f"hpcgnn: rank {rank} of {size} has lost another one, which has ended or whose node is gone ({error}); the "
+            "job ends. Continue with --resume",
+        )
     except HpcgnnError as error:
         if session is None and without_mpi is not None:
             return without_mpi(error)
+        if session is None and error.everywhere:
+            if launched_rank() == 0:
+                say(f"hpcgnn: error: {error}")
+            return _leave(EXIT_USER_ERROR, launched_rank())
         rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
         if session is not None and (error.everywhere or size == 1):
             if rank == 0:
@@ -94,8 +101,8 @@ def run(
             except BaseException:
                 abort(EXIT_FAULT)
             return _leave(EXIT_USER_ERROR, rank)
-        said = str(error)
-        _end(session, error, lambda others: f"hpcgnn: error on rank {rank} of {size}{others}: {said}", EXIT_USER_ERROR)
+        said, where = str(error), f" on rank {rank} of {size}" if session else ""
+        _end(session, error, lambda others: f"hpcgnn: error{where}{others}: {said}", EXIT_USER_ERROR)
     except KeyboardInterrupt as error:
         why = str(error) or "interrupted"
         if session is None:  # Ctrl-C reaches all ranks, and none of them can ask the others

@@ -1,9 +1,11 @@
 """What the launcher and the batch system say about this process, and the settings of MPI that hang on it.
 
-The only reader of the variables of launchers (SLURM_*, OMPI_*, PMI_*).
+The only reader of the variables of launchers (SLURM_*, OMPI_*, PMI_*, torchrun's).
 """
 
 import os
+import socket
+from dataclasses import dataclass
 from types import ModuleType
 
 # What MPICH reads its network module from.
@@ -11,11 +13,105 @@ _NETWORK_VARIABLES = ("MPIR_CVAR_CH4_NETMOD", "MPICH_CH4_NETMOD", "MPIR_PARAM_CH
 _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 # SLURM's comes last: under mpiexec inside a job every rank inherits that of the batch script.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+# torchrun's names are so common that they count only beside this one.
+_TORCHRUN = "TORCHELASTIC_RUN_ID"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What started this process, and as which rank of how many. by: the launcher's name; node: a name of this node.
+
+    job: what tells this start from all others; one_node: whether all ranks are known to be on one node; host, port:
+    where the environment says that rank 0 is, and that it should listen, or None; pmi: the file descriptor of the
+    launcher's key-value space, or None.
+    """
+
+    by: str
+    rank: int
+    size: int
+    node: str
+    job: str = ""
+    one_node: bool = False
+    host: str | None = None
+    port: int | None = None
+    pmi: int | None = None
+
+
+def launch() -> Launch:
+    """Of this process, for transports that MPI does not start. All values are those of one launcher, the innermost."""
+    host, port, world = _word("MASTER_ADDR") or None, _number("MASTER_PORT"), _number("WORLD_SIZE")
+    if _number("RANK") is not None and world is not None and (_TORCHRUN in os.environ or host and port):
+        if _TORCHRUN not in os.environ:
+            return _launch("RANK and WORLD_SIZE", "RANK", world, f"{host}:{port}", None, host, port)
+        job = _words(_TORCHRUN, "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")  # a store of its own has that port
+        return _launch("torchrun", "RANK", world, job, _number("LOCAL_WORLD_SIZE"), host)
+    pmi, size = _number("PMI_FD"), _number("PMI_SIZE")
+    # srun --mpi=pmi2 has such a line too, and says nothing of the ranks of a node.
+    if pmi is not None and size is not None and _number("MPI_LOCALNRANKS") is not None:
+        return _launch("mpiexec", "PMI_RANK", size, "", _number("MPI_LOCALNRANKS"), host, port, pmi)
+    size = _number("OMPI_COMM_WORLD_SIZE")
+    if size is not None:
+        local, first = _number("OMPI_COMM_WORLD_LOCAL_SIZE"), host or _first_node("SLURM_JOB_NODELIST")
+        return _launch("mpirun", "OMPI_COMM_WORLD_RANK", size, _word("PMIX_NAMESPACE"), local, first, port)
+    size = _number("SLURM_STEP_NUM_TASKS")
+    if size is not None:
+        job = _words("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
+        local = size if _number("SLURM_STEP_NUM_NODES") == 1 else None
+        return _launch("srun", "SLURM_PROCID", size, job, local, host or _first_node("SLURM_STEP_NODELIST"), port)
+    return _launch("no launcher", "", 1, "", 1)
+
+
+def _launch(
+    by: str,
+    rank: str,
+    size: int,
+    job: str,
+    local: int | None,
+    host: str | None = None,
+    port: int | None = None,
+    pmi: int | None = None,
+) -> Launch:
+    """rank: its variable; local: how many ranks this node has."""
+    node = f"{socket.gethostname()} {_word('SLURMD_NODENAME')}".strip()
+    return Launch(by, _number(rank) or 0, size, node, job, local == size, host, port, pmi)
+
+
+def _word(name: str) -> str:
+    return os.environ.get(name, "")
+
+
+def _words(*names: str) -> str:
+    return "/".join(map(_word, names))
+
+
+def _number(name: str) -> int | None:
+    """The value of a variable if it is a whole number."""
+    return int(_word(name)) if _word(name).isdigit() else None
+
+
+def _first_node(variable: str) -> str | None:
+    """The first name of SLURM's list: node07 of `node[07-09,12],login1`."""
+    name, bracket, rest = _word(variable).partition("[")
+    if "," in name or not bracket:
+        return name.split(",")[0] or None
+    inside, _, after = rest.partition("]")
+    return name + inside.split(",")[0].split("-")[0] + after.split(",")[0]
+
+
+def chosen_interface() -> str | None:
+    """The network interface that the user chose for gloo (or several, by commas)."""
+    return os.environ.get("GLOO_SOCKET_IFNAME") or None
+
+
+def local_rank() -> int:
+    """The number of this rank among those of its node, where the launcher says; else 0."""
+    names = ("LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+    return next((value for value in map(_number, names) if value is not None), 0)
 
 
 def expected_ranks() -> tuple[str | None, int]:
     """(variable, number of ranks) that the launcher says it started, or (None, 1)."""
-    for variable in _SIZE_VARIABLES:
+    for variable in (*(["WORLD_SIZE"] if _TORCHRUN in os.environ else []), *_SIZE_VARIABLES):
         if os.environ.get(variable, "").isdigit():
             return variable, int(os.environ[variable])
     return None, 1
@@ -23,7 +119,8 @@ def expected_ranks() -> tuple[str | None, int]:
 
 def launched_rank() -> int:
     """The rank that the launcher gave this process, before MPI is started; 0 if there was no launcher."""
-    return next((int(os.environ[name]) for name in _RANK_VARIABLES if os.environ.get(name, "").isdigit()), 0)
+    names = (*(["RANK"] if _TORCHRUN in os.environ else []), *_RANK_VARIABLES)
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
 
 
 def job_end_time() -> int | None:
@@ -63,6 +160,11 @@ def threads_per_rank(cores: int, sharers: int) -> int:
         if os.environ.get(variable, "").isdigit() and int(os.environ[variable]) > 0:
             return int(os.environ[variable])
     return max(1, cores // sharers)
+
+
+def chosen_network() -> str | None:
+    """The network module that MPICH is to use, if one was chosen."""
+    return os.environ.get(_NETWORK_VARIABLES[0])
 
 
 def choose_network(MPI: ModuleType) -> None:

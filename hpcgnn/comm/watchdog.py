@@ -38,6 +38,9 @@ _SILENT_LOOKS = 4
 _SECONDS_TO_BE_HEARD = 1.0
 # Whoever cannot see who is missing lets those speak first who may.
 _SECONDS_FOR_OTHERS = 3.0
+# What ranks say of themselves that have ended because others had.
+LOST, ENDED = "lost a connection", "ended by the watchdog"
+CONSEQUENCES = {LOST, ENDED}
 # Ranks that fail alike do so at nearly the same time, unless they share cores.
 _SECONDS_FOR_FAILURES = 1.0
 _MOST_STACKS = 8
@@ -92,8 +95,16 @@ class Watchdog(threading.Thread):
         failed = {rank: other.failure for rank, other in seen.items() if other.failure}
         return failed | {self.rank: mine.failure}
 
+    def wait_for_a_verdict(self) -> None:
+        """Wait for the thread to end this process if a rank of this node has died: it names that rank."""
+        for _ in range(20 if self._node is not None else 0):
+            if self._node is not None and any(line.is_dead() for line in self._node.read().values()):
+                time.sleep(4 * self._pause + _SECONDS_TO_BE_HEARD)
+                return
+            time.sleep(_SECONDS_FOR_FAILURES / 20)
+
     def finish(self) -> None:
-        """This rank has ended MPI in order."""
+        """This rank has ended in order."""
         self._left = True
         self._end.set()
         if self.is_alive():
@@ -144,9 +155,12 @@ class Watchdog(threading.Thread):
         dead = {rank for rank, line in near.items() if line.is_dead()}
         certain, self._suspects = dead & self._suspects, dead
         if certain:
+            said = {near[rank].failure for rank in certain}
+            if "" not in said:  # they have said why, or know as little as this one
+                self._exit(EXIT_STALLED if said <= CONSEQUENCES else 1)
             self._speak(
-                f"hpcgnn: rank {_names(certain, self._lines)} of {self.size} has ended without finishing MPI (killed "
-                "from outside, or out of memory?); the job ends. Continue with --resume",
+                f"hpcgnn: rank {_names(certain, self._lines)} of {self.size} has ended without finishing (killed from "
+                "outside, or out of memory?); the job ends. Continue with --resume",
                 min(set(near) - dead, default=self.rank),
             )
 
@@ -194,14 +208,16 @@ class Watchdog(threading.Thread):
             if line.host == socket.gethostname()[:48] and born(line.pid) == line.born:
                 with contextlib.suppress(OSError):
                     os.kill(line.pid, signal.SIGKILL)
+        self.pulse.failure = self.pulse.failure or ENDED  # for those of other nodes
+        self._show()
         self._exit()
 
-    def _exit(self) -> NoReturn:
+    def _exit(self, code: int = EXIT_STALLED) -> NoReturn:
         try:
             sys.stderr.flush()
             time.sleep(_SECONDS_TO_BE_HEARD)
         finally:
-            os._exit(EXIT_STALLED)
+            os._exit(code)
 
 
 def _names(ranks: Collection[int], lines: Mapping[int, Line]) -> str:

@@ -33,7 +33,9 @@ def sparse_with_halo(features: SparseRows, plan: HaloPlan, comm: Communicator, k
     largest = comm.allreduce_(torch.stack([-ends[0], ends[1]]), "plan", "max")
     alike = bool(largest[0] == -largest[1])
     lengths, columns, data = [torch.diff(features.indptr)], [features.indices], [features.data]
-    for offset in (1 + np.flatnonzero(plan.receive_counts + plan.send_counts)).tolist():
+    # Ranks that have nothing for each other need no message, where the transport can do without.
+    wanted = plan.receive_counts + plan.send_counts > 0 if comm.pairwise else np.ones(comm.size - 1, bool)
+    for offset in (1 + np.flatnonzero(wanted)).tolist():
         dest, source = plan.dest(offset), plan.source(offset)
         sizes, entries = _picked(features, plan.rows_to(offset).long())
         arriving = torch.zeros(int(plan.receive_counts[offset - 1]), dtype=torch.int32)

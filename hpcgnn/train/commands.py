@@ -4,15 +4,17 @@ torch is imported by what they call.
 """
 
 import argparse
-from dataclasses import fields
 from typing import Any
 
-from hpcgnn.arguments import add_dry_run, add_option, dry_run, given_options
-from hpcgnn.config import SECTIONS, Choices, Config, make_config
+from hpcgnn.arguments import RANK_OPTIONS, add_declared, add_dry_run, dry_run, given_options, means_of
+from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.train.choices import load_choices
 
 # Options of the configuration that the use of a run may choose anew; all others are the run's.
-OPTIONS = ("graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog")
+OPTIONS = (
+    *("graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"),
+    *RANK_OPTIONS,
+)
 Commands = Any  # argparse._SubParsersAction of our Parser, which is generic in stubs alone
 
 PREDICT = """\
@@ -97,8 +99,7 @@ def add_run(command: argparse.ArgumentParser) -> None:
 
 def _add_own_options(command: argparse.ArgumentParser, choices: Choices | None) -> None:
     add_dry_run(command)
-    for declared in (f for kind in SECTIONS.values() for f in fields(kind) if f.name in OPTIONS):
-        add_option(command, declared, choices)
+    add_declared(command, OPTIONS, choices)
 
 
 def config_of_run(arguments: argparse.Namespace, choices: Choices) -> Config:
@@ -127,7 +128,7 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
         about = ("--predictions", *predictions)
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
     with_advice = advising(lambda session: evaluate(config, session, arguments.weights, *predictions), config)
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))
 
 
 def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
@@ -155,4 +156,4 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         about = ("--output", request.output, request.force, not request.other_graph)
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
     with_advice = advising(lambda session: predict(config, session, arguments.weights, request), config)
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog)
+    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))

@@ -20,7 +20,7 @@ from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of
 from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_id, read_ids
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train.result_files import KINDS, Contents, check_place, written
+from hpcgnn.train.result_files import KINDS, Contents, check_results, written
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.trained import Trained, hidden_state, load_trained
 
@@ -63,8 +63,7 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
     start_logging(comm.rank)
     with comm.together("looking where predictions go"):
         request.check(config)
-        if comm.rank == 0:
-            check_place("--output", request.output, request.force)
+        check_results("--output", request.output, comm, request.force)
     with comm.together("reading the list of nodes", on_one=True):
         nodes = None
         if request.nodes and comm.rank == 0:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.graphfile.columns import as_texts, text_type, written_columns
 from hpcgnn.graphfile.storage import replacing
@@ -86,6 +87,19 @@ def check_place(option: str, path: str | Path, force: bool = False) -> None:
         raise RunDirError(f"{option} {path} exists; choose another name, or replace it with --force")
     if not os.access(path.absolute().parent, os.W_OK):
         raise RunDirError(f"{option} {path}: its directory cannot be written; choose another one")
+
+
+def check_results(option: str, path: str | Path, comm: Communicator, force: bool = False) -> None:
+    """`check_place` for all ranks of a job, on which rank 0 gathers what it writes. Raises ConfigError on all of them
+    where their transport cannot carry that.
+    """
+    if not comm.pairwise:
+        raise ConfigError(
+            f"{option} {path}: results are sent by messages between two ranks alone, which this --torch-backend does "
+            "not have; expected --torch-backend gloo, or --comm mpi"
+        )
+    if comm.rank == 0:
+        check_place(option, path, force)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from hpcgnn.options import SECTIONS
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
 # What belongs to the machine that trained, not to the model.
-_OF_MACHINE = ("threads", "partition", "assignment", "drop_ranks")
+_OF_MACHINE = ("threads", "partition", "assignment", "drop_ranks", "comm", "torch_backend")
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 

@@ -11,7 +11,7 @@ from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import shown_number, to_json, write_atomically
 from hpcgnn.train.predictions import write_results
-from hpcgnn.train.result_files import check_place
+from hpcgnn.train.result_files import check_results
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.summary import versions
 from hpcgnn.train.trained import load_trained
@@ -28,8 +28,8 @@ def evaluate(
     comm = session.comm
     start_logging(comm.rank)
     with comm.together("looking where predictions go"):
-        if predictions and comm.rank == 0:
-            check_place("--predictions", predictions, force)
+        if predictions:
+            check_results("--predictions", predictions, comm, force)
     trained = load_trained(config, session, weights)
     logits, seconds = trained.logits()
     evaluator = trained.trainer.evaluator

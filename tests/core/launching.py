@@ -35,7 +35,7 @@ def command_and_environment(ranks, *arguments, python=(sys.executable,), **envir
         for name, value in os.environ.items()
         if not name.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))
     }
-    clean.update(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", **environment)
+    clean |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
     return [*launcher, *map(str, (*python, *arguments))], clean
 
 

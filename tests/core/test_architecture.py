@@ -25,7 +25,7 @@ FLOORS = [
     ["__main__"],
 ]
 MAY_IMPORT = {
-    "mpi4py": {"comm/mpi.py", "comm/mpi_buffers.py", "comm/session.py", "comm/ending.py", "doctor.py"},
+    "mpi4py": {"comm/mpi.py", "comm/mpi_buffers.py", "comm/start_mpi.py", "comm/ending.py"},
     "h5py": {
         "graphfile/attributes.py",
         "graphfile/columns.py",
@@ -36,7 +36,7 @@ MAY_IMPORT = {
     },
     "ctypes": {"kernels/interface.py", "kernels/library.py", "kernels/native.py", "train/memory_profile.py"},
 }
-# Imported by functions of session.py when MPI is wanted, and by no other file at its top.
+# Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
 AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
 MAY_READ_ENVIRONMENT = {"comm/launcher.py", "kernels/library.py", "__main__.py", "train/rundir.py", "doctor.py"}
@@ -100,7 +100,7 @@ def test_only_these_import(library):
 
 
 def test_mpi_is_not_loaded_by_importing():
-    """session.py imports mpi4py inside functions, after the settings that decide how MPI starts."""
+    """start_mpi.py imports mpi4py inside functions, after the settings that decide how MPI starts."""
     assert [str(path.relative_to(ROOT)) for path in FILES if ("mpi4py", True) in imports(path)] == [
         name for name in IDS if name in AT_THE_TOP
     ]

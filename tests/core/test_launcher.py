@@ -4,7 +4,15 @@ import os
 
 import pytest
 
-from hpcgnn.comm.launcher import expected_ranks, job_end_time, launched_rank, node_of_job, slurm_step, threads_per_rank
+from hpcgnn.comm.launcher import (
+    expected_ranks,
+    job_end_time,
+    launch,
+    launched_rank,
+    node_of_job,
+    slurm_step,
+    threads_per_rank,
+)
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_NTASKS": "8"}
 HYDRA = {"PMI_SIZE": "4", "PMI_RANK": "3"}
@@ -122,3 +130,51 @@ def test_slurm_step(environment, variables, expected):
 def test_the_node_of_five_ranks(environment, variables, expected):
     environment(variables)
     assert node_of_job(5) == expected
+
+
+STEP = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3"}
+NODES = {"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[07-09,12],login1"}
+BY_HAND = {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "29500"}
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x", **BY_HAND}
+
+
+@pytest.mark.parametrize(
+    "variables, expected",
+    [
+        ({}, {"by": "no launcher", "size": 1}),
+        ({**STEP, **NODES}, {"by": "srun", "rank": 5, "size": 8, "host": "node07", "one_node": False, "job": "12/3/"}),
+        ({**STEP, "SLURM_STEP_NUM_NODES": "1"}, {"by": "srun", "one_node": True}),
+        ({**STEP, **NODES, **BY_HAND}, {"by": "srun", "rank": 5, "host": "10.0.0.7", "port": 29500}),
+        ({**HYDRA, "PMI_FD": "7", "MPI_LOCALNRANKS": "4"}, {"by": "mpiexec", "rank": 3, "pmi": 7, "one_node": True}),
+        # Its daemons are started by srun, whose variables are of them.
+        ({**STEP, **HYDRA, "PMI_FD": "7", "MPI_LOCALNRANKS": "2"}, {"by": "mpiexec", "size": 4, "one_node": False}),
+        # srun --mpi=pmi2
+        ({**STEP, **NODES, "PMI_FD": "7", "PMI_RANK": "5", "PMI_SIZE": "8"}, {"by": "srun", "pmi": None}),
+        ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "6"}, {"by": "mpirun", "rank": 2, "size": 6, "one_node": True}),
+        # Its agent has taken the port.
+        ({**TORCHRUN, **STEP}, {"by": "torchrun", "rank": 1, "size": 4, "port": None, "one_node": True}),
+        ({"RANK": "1", "WORLD_SIZE": "4", **BY_HAND}, {"by": "RANK and WORLD_SIZE", "rank": 1, "port": 29500}),
+        ({"RANK": "1", "WORLD_SIZE": "4"}, {"by": "no launcher"}),
+    ],
+    ids=str,
+)
+def test_launch(environment, variables, expected):
+    environment(variables)
+    found = launch()
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "nodes, first",
+    [
+        ("n[1-2]", "n1"),
+        ("a,b", "a"),
+        ("node[07,09-12]", "node07"),
+        ("n[1-2]-ib", "n1-ib"),
+        ("a,n[1-2]", "a"),
+        ("", None),
+    ],
+)
+def test_the_first_node_of_a_list(environment, nodes, first):
+    environment({**STEP, "SLURM_STEP_NODELIST": nodes})
+    assert launch().host == first

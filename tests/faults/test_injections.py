@@ -28,6 +28,11 @@ CASES = {
     Injection("backward", "pause", 1, 2, 1): "",
     Injection("shutdown", "segfault", 0, 2): "",
 }
+# What a transport has a part in.
+OVER_TORCH = {
+    Injection("import", "exit 0", 1, 2): "rank 1 failed before the ranks had met",
+    **{each: CASES[each] for each in CASES if each.stage in ("load", "forward", "step", "evaluation", "shutdown")},
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +50,26 @@ def server():
         yield path
 
 
-@pytest.mark.parametrize("injection", CASES, ids=str)
-def test_a_fault(folder, server, injection):
-    outcome = harness.start(injection, folder / "graph.h5", folder / "run", server)
+@pytest.mark.parametrize(
+    "comm, injection", [*(("mpi", each) for each in CASES), *(("torch", each) for each in OVER_TORCH)], ids=str
+)
+def test_a_fault(folder, server, comm, injection):
+    """The same end over every transport: codes of jobs that a rank ended are as over MPI, too."""
+    run = folder / f"run-{comm}"
+    outcome = harness.start(injection, folder / "graph.h5", run, server, "--comm", comm)
     assert outcome.happened, outcome.text
-    assert not harness.complaint(injection, outcome, folder / "run"), outcome.text
-    assert CASES[injection] in outcome.text, outcome.text
+    assert not harness.complaint(injection, outcome, run), outcome.text
+    assert (CASES if comm == "mpi" else OVER_TORCH)[injection] in outcome.text, outcome.text
+    if injection.fault == "raise":
+        assert outcome.code == 1, outcome.text
 
 
 def test_after_all_of_it_the_curve_is_that_of_a_run_without_faults(folder, server):
-    for name in ("run", "clean"):
-        outcome = harness.start(Injection("import", "none", 0, 2), folder / "graph.h5", folder / name, server)
+    runs = {"run-mpi": "mpi", "run-torch": "torch", "clean": "mpi"}
+    for name, comm in runs.items():
+        calm = Injection("import", "none", 0, 2)
+        outcome = harness.start(calm, folder / "graph.h5", folder / name, server, "--comm", comm)
         assert outcome.code == 0, outcome.text
-    assert harness.losses(folder / "run") == pytest.approx(harness.losses(folder / "clean"), rel=1e-6)
-    assert not list((folder / "run").rglob("*.part")), "nothing half-written stays"
+    for name in runs:
+        assert harness.losses(folder / name) == pytest.approx(harness.losses(folder / "clean"), rel=1e-6)
+        assert not list((folder / name).rglob("*.part")), "nothing half-written stays"

@@ -22,7 +22,7 @@ mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 from mpi4py import MPI  # noqa: E402
 
-from hpcgnn.comm.mpi import MpiCommunicator  # noqa: E402  (loads torch before any test's time is taken)
+from .transports import TRANSPORTS  # noqa: E402  (loads torch before any test's time is taken)
 
 LIMIT_SECONDS = float(os.environ.get("HPCGNN_TEST_LIMIT", "90"))
 # How long a rank whose test failed waits for ranks that may be stuck in a message from it.
@@ -71,6 +71,10 @@ class Ranks:
         os._exit(EXIT_FAULT)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--transport", choices=TRANSPORTS, default="polite", help="what the program's messages go through")
+
+
 @pytest.hookimpl(trylast=True)  # after the terminal reporter is there
 def pytest_configure(config):
     ranks = config.stash[RANKS] = Ranks(config)
@@ -96,7 +100,8 @@ def pytest_unconfigure(config):
 
 
 def pytest_report_header(config):
-    return f"MPI: {MPI.Get_library_version().split(chr(10))[0].strip()}, {config.stash[RANKS].size} ranks"
+    library = MPI.Get_library_version().split(chr(10))[0].strip()
+    return f"MPI: {library}, {config.stash[RANKS].size} ranks, transport {config.getoption('--transport')}"
 
 
 def pytest_collection_finish(session):
@@ -162,7 +167,7 @@ def pytest_runtest_makereport(item, call):
 @pytest.fixture(scope="session")
 def comm(request):
     """The program's communicator over all ranks."""
-    communicator = MpiCommunicator(MPI.COMM_WORLD, crowding=2.0)
+    communicator = TRANSPORTS[request.config.getoption("--transport")]()
     yield communicator
     communicator.close()
 

@@ -1,6 +1,6 @@
 """The communicator's verbs, which every transport must pass: what arrives is what was sent, with and without the helper
-thread, spinning or sleeping. Tests of `verbs` hold for one rank without MPI as well, those of `over_mpi` count what it
-never sends.
+thread, spinning or sleeping. Tests of `verbs` hold for one rank by itself as well, those of `among_ranks` count what it
+never sends; those of `by_pairs` are of messages that the other ranks need not know of.
 """
 
 import time
@@ -10,8 +10,9 @@ import torch
 from mpi4py import MPI
 
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.comm.mpi import MpiCommunicator
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError, RemoteError
+
+from .transports import TRANSPORTS
 
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32)
 #: Of everything that is sent: rows as they are and narrowed, row numbers, masks, bytes.
@@ -23,33 +24,53 @@ SENT_DTYPES = (
     torch.uint8,
     torch.bool,
 )
-#: A new transport is one more entry: the tests of `verbs` are what it must do.
-TRANSPORTS = {
-    "polite": lambda: MpiCommunicator(MPI.COMM_WORLD, crowding=2.0),
-    "spinning": lambda: MpiCommunicator(MPI.COMM_WORLD, crowding=1.0),
-}
 #: Beyond what travels at once: a message of so many numbers waits until its receiver is there.
 LARGE = 300_000
 
 
 def pytest_generate_tests(metafunc):
-    """SoloCommunicator is a transport of one rank alone."""
+    """A new transport is one more entry of TRANSPORTS. SoloCommunicator is a transport of one rank alone."""
     if "verbs" in metafunc.fixturenames:
-        solo = [] if "over_mpi" in metafunc.fixturenames or MPI.COMM_WORLD.size > 1 else ["solo"]
-        metafunc.parametrize("verbs", [*TRANSPORTS, *solo], indirect=True)
+        solo = [] if "among_ranks" in metafunc.fixturenames or MPI.COMM_WORLD.size > 1 else ["solo"]
+        pairless = ["all-to-all"] if "by_pairs" in metafunc.fixturenames else []
+        names = [name for name in (*TRANSPORTS, *solo) if name not in pairless]
+        metafunc.parametrize("verbs", names, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def of_torch():
+    """{name: communicator}: a process group takes longer to make than a test."""
+    made = {}
+    yield made
+    for communicator in made.values():
+        communicator.close()
 
 
 @pytest.fixture
-def verbs(request, comm):
-    """A communicator of its own with a fresh ledger."""
-    communicator = SoloCommunicator() if request.param == "solo" else TRANSPORTS[request.param]()
+def verbs(request, comm, of_torch):
+    """A communicator with a fresh ledger, of its own unless it is of torch."""
+    if request.param == "solo":
+        communicator = SoloCommunicator()
+    elif request.param in ("polite", "spinning"):
+        communicator = TRANSPORTS[request.param]()
+    else:
+        communicator = of_torch.setdefault(request.param, None) or TRANSPORTS[request.param]()
+        of_torch[request.param] = communicator
+        communicator.ledger.take()
     yield communicator
-    communicator.close()
+    if communicator not in of_torch.values():
+        communicator.close()
 
 
 @pytest.fixture
-def over_mpi(verbs):
-    """`verbs` over MPI."""
+def among_ranks(verbs):
+    """`verbs` of ranks, be it one."""
+    return verbs
+
+
+@pytest.fixture
+def by_pairs(verbs):
+    """`verbs` of which a rank may call `exchange` alone."""
     return verbs
 
 
@@ -120,21 +141,21 @@ def test_rows_of_a_matrix_are_sent_in_place(verbs):
     )
 
 
-def test_strided_tensors_are_refused(over_mpi):
+def test_strided_tensors_are_refused(among_ranks):
     with pytest.raises(ValueError, match="contiguous"):
-        over_mpi.exchange([], [(0, torch.zeros(4, 4)[:, 1])], "x")
+        among_ranks.exchange([], [(0, torch.zeros(4, 4)[:, 1])], "x")
     with pytest.raises(ValueError, match="contiguous"):
-        over_mpi.allreduce_(torch.zeros(4, 4).T, "x")
+        among_ranks.allreduce_(torch.zeros(4, 4).T, "x")
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_allreduce(over_mpi, dtype):
-    ranks = torch.arange(over_mpi.size)
+def test_allreduce(among_ranks, dtype):
+    ranks = torch.arange(among_ranks.size)
     for op, expected in (("sum", ranks.sum()), ("max", ranks.max()), ("min", ranks.min())):
-        tensor = torch.full((3, 5), over_mpi.rank, dtype=dtype)
-        assert over_mpi.allreduce_(tensor, "reduce", op) is tensor
+        tensor = torch.full((3, 5), among_ranks.rank, dtype=dtype)
+        assert among_ranks.allreduce_(tensor, "reduce", op) is tensor
         assert torch.equal(tensor, torch.full((3, 5), int(expected), dtype=dtype))
-    entry = over_mpi.ledger.take()["reduce"]
+    entry = among_ranks.ledger.take()["reduce"]
     assert (entry.messages, entry.bytes_sent) == (3, 3 * 15 * tensor.element_size())
 
 
@@ -151,9 +172,9 @@ def test_empty_tensors_cost_no_message(verbs):
     assert "x" not in verbs.ledger.take()
 
 
-def test_unknown_type_is_refused(over_mpi):
+def test_unknown_type_is_refused(among_ranks):
     with pytest.raises(ValueError, match="float16"):
-        over_mpi.allreduce_(torch.zeros(2, dtype=torch.float16), "x")
+        among_ranks.allreduce_(torch.zeros(2, dtype=torch.float16), "x")
 
 
 def test_total_leaves_its_argument(verbs):
@@ -220,9 +241,9 @@ def test_a_number_for_each_rank(verbs):
         assert (entry.messages, entry.bytes_sent, entry.bytes_received) == (3, *[3 * 8 * verbs.size] * 2)
 
 
-def test_barrier(over_mpi):
-    over_mpi.barrier()
-    assert over_mpi.ledger.take()["control"].bytes_sent == 0
+def test_barrier(among_ranks):
+    among_ranks.barrier()
+    assert among_ranks.ledger.take()["control"].bytes_sent == 0
 
 
 # --- exchanges --------------------------------------------------------------------------------------------------------
@@ -262,7 +283,7 @@ def test_messages_of_a_kind_arrive_in_the_order_in_which_they_were_sent(verbs, o
             assert torch.equal(found, numbers(size, rank, mark)), f"message {mark}"
 
 
-def test_messages_of_another_kind_do_not_take_their_place(verbs):
+def test_messages_of_another_kind_do_not_take_their_place(verbs, by_pairs):
     """The receiver asks for the kinds of a step in the other order: all are of one size, so nothing else tells them
     apart.
     """
@@ -305,7 +326,7 @@ def test_many_peers_at_once(verbs):
     assert entry.bytes_received == sum(8 * size(rank, verbs.rank) for rank in others(verbs))
 
 
-def test_a_rank_that_has_nothing_may_leave_the_call_out(verbs):
+def test_a_rank_that_has_nothing_may_leave_the_call_out(verbs, by_pairs):
     """From each rank to each other one, one after another: the others do not call, and owe nothing."""
     for sender in range(verbs.size):
         for receiver in range(verbs.size):
@@ -347,7 +368,7 @@ def test_the_ledger_counts_what_goes_and_what_comes_apart(verbs):
     assert all((e.messages, e.bytes_sent, e.bytes_received) == (0, 0, 0) for e in waited.values())
 
 
-def test_an_exchange_of_nothing_leaves_no_trace(verbs):
+def test_an_exchange_of_nothing_leaves_no_trace(verbs, by_pairs):
     exchange = verbs.exchange([], [], "nothing")
     exchange.progress()
     assert exchange.arrived()
@@ -357,7 +378,7 @@ def test_an_exchange_of_nothing_leaves_no_trace(verbs):
     assert "nothing" not in verbs.ledger.take()
 
 
-def test_messages_are_booked_under_the_name_that_is_asked_for_and_still_kept_apart(verbs):
+def test_messages_are_booked_under_the_name_that_is_asked_for_and_still_kept_apart(verbs, by_pairs):
     """Evaluation books all of its traffic under one name; which message is which does not depend on it."""
     to, source = ring(verbs)
     found = [torch.zeros(4, dtype=torch.int64) for _ in range(2)]
@@ -396,7 +417,7 @@ def test_what_was_sent_may_be_written_to_after_finish_sending_alone(verbs, backg
 
 
 @pytest.mark.parametrize("background", [False, True], ids=["no-thread", "helper-thread"])
-def test_arrived_looks_and_does_not_wait(verbs, background):
+def test_arrived_looks_and_does_not_wait(verbs, by_pairs, background):
     """What is not sent before the barrier has not arrived; what is, arrives without anybody's waiting for it."""
     to, source = ring(verbs)
     found = torch.zeros(6, dtype=torch.int64)
@@ -418,11 +439,11 @@ def test_arrived_looks_and_does_not_wait(verbs, background):
     receiving.finish()
 
 
-def test_strided_messages_are_refused_before_anything_is_sent(over_mpi):
+def test_strided_messages_are_refused_before_anything_is_sent(among_ranks):
     """Either way; and the ledger does not count what did not leave."""
-    matrix, peer = torch.zeros(4, 4), (over_mpi.rank + 1) % over_mpi.size
+    matrix, peer = torch.zeros(4, 4), (among_ranks.rank + 1) % among_ranks.size
     for outgoing, incoming in (([(peer, matrix[:, 1])], []), ([], [(peer, matrix.T[:2])])):
         with pytest.raises(ValueError, match="contiguous"):
-            over_mpi.exchange(outgoing, incoming, "rows")
-    assert "rows" not in over_mpi.ledger.take()
-    assert over_mpi.allgather_object(over_mpi.rank) == list(range(over_mpi.size))
+            among_ranks.exchange(outgoing, incoming, "rows")
+    assert "rows" not in among_ranks.ledger.take()
+    assert among_ranks.allgather_object(among_ranks.rank) == list(range(among_ranks.size))

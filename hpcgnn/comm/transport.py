@@ -1,0 +1,186 @@
+"""What the transports of several ranks have in common: tags, the ledger, the tape, waits that the watchdog sees.
+
+A transport hands messages to a library and gets requests back. `mpi.py` and `torch_verbs.py` say how the library takes
+them and how a request is waited for; what is counted, and what other ranks and a person see of it, is said here once.
+"""
+
+import contextlib
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator, Exchange, Message
+from hpcgnn.comm.ledger import Ledger
+from hpcgnn.comm.pulse import Pulse, make_board
+from hpcgnn.comm.watchdog import Watchdog
+
+# What every MPI library has at least.
+_MOST_TAG = 0x7FFF
+#: Types whose numbers are summed and compared.
+REDUCED = (torch.float32, torch.float64, torch.int32, torch.int64)
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's memory as uint8 (bytes,): bfloat16 and friends have no type in some libraries, and need none.
+
+    Raises ValueError if it is not contiguous.
+    """
+    if not tensor.is_contiguous():
+        raise ValueError(
+            f"expected a contiguous tensor to send or receive, got strides {tensor.stride()} for {tuple(tensor.shape)}"
+        )
+    flat = tensor.detach().view(-1)
+    return flat if tensor.dtype == torch.uint8 else flat.view(torch.uint8)
+
+
+def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's numbers (n,), to be reduced. Raises ValueError for types that are not, or if not contiguous."""
+    if not tensor.is_contiguous() or tensor.dtype not in REDUCED:
+        raise ValueError(
+            f"expected a contiguous tensor of {sorted(map(str, REDUCED))}, got {tensor.dtype} with strides "
+            f"{tensor.stride()}"
+        )
+    return tensor.detach().view(-1)
+
+
+class Transport(Communicator):
+    """A communicator over a library. Requests are what the library gives back for a message.
+
+    rank, size; watchdog: that of this rank's pulse, if there is one.
+    """
+
+    def __init__(self, rank: int, size: int, watchdog: Watchdog | None = None) -> None:
+        self.rank, self.size = rank, size
+        self.ledger, self._watchdog = Ledger(), watchdog
+        self._heartbeats: Path | None = None
+        self.pulse = Pulse() if watchdog is None else watchdog.pulse
+        self._kinds: dict[int, str] = {}  # by tag
+
+    # --- what a library has to say ------------------------------------------------------------------------------------
+
+    def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Any], list[Any]]:
+        """Hand messages to the library: (requests of what comes, requests of what goes)."""
+        raise NotImplementedError
+
+    def advance(self, requests: list[Any]) -> None:
+        """Let these requests advance while this rank computes."""
+
+    def arrived(self, requests: list[Any]) -> bool:
+        """Whether these requests are complete; looks and does not wait."""
+        raise NotImplementedError
+
+    def release(self, requests: list[Any]) -> None:
+        """Take requests back that were to advance: this thread waits for them now."""
+
+    def _wait(self, requests: list[Any]) -> None:
+        """Wait for these requests."""
+        raise NotImplementedError
+
+    def _reduce_(self, numbers: torch.Tensor, kind: str, op: str) -> None:
+        """Combine numbers (n,) in place, by `_collective`."""
+        raise NotImplementedError
+
+    def _barrier(self) -> Any:
+        """The request of a barrier."""
+        raise NotImplementedError
+
+    # --- what holds for all -------------------------------------------------------------------------------------------
+
+    def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
+        tag = zlib.crc32(kind.encode()) & _MOST_TAG  # a message of another kind is not taken for this one
+        if self._kinds.setdefault(tag, kind) != kind:
+            raise ValueError(
+                f"messages of kind {kind!r} would have the tag of {self._kinds[tag]!r}; give them another name"
+            )
+        receives, sends = self._begin(outgoing, incoming, tag)
+        if outgoing or incoming:
+            sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
+            self.ledger.add(kind, messages=len(outgoing), bytes_sent=sent, bytes_received=received)
+            self.ledger.exchanges += 1
+        return Requested(self, receives, sends, kind if outgoing or incoming else "")
+
+    def wait(self, requests: list[Any], kind: str) -> None:
+        """Complete these requests, and count the seconds. kind: "" where all ranks had to call, and this one has no
+        message in it.
+        """
+        start = time.perf_counter()
+        self.release(requests)
+        self._complete(requests, kind or "control")
+        end = time.perf_counter()
+        if not kind:
+            return
+        self.ledger.add(kind, seconds_waiting=end - start)
+        if self.tape is not None:
+            self.tape.add("wait", "wait", start, end, {"kind": kind})
+
+    def _complete(self, requests: list[Any], kind: str) -> None:
+        """Wait for these requests, while other ranks see it."""
+        self.pulse.arrive(self.pulse.at if kind == "control" else kind)
+        ran = time.thread_time()
+        self._wait(requests)
+        self.ledger.seconds_waited_on_core += time.thread_time() - ran
+        self.pulse.leave()
+
+    def _collective(self, requests: list[Any], kind: str, size: int) -> None:
+        """Wait for requests of all ranks that are one call, of so many bytes, and count it."""
+        start = time.perf_counter()
+        self._complete(requests, kind)
+        end = time.perf_counter()
+        self.ledger.add(kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=end - start)
+        if self.tape is not None:
+            self.tape.add("all ranks", "reduction", start, end, {"kind": kind, "bytes": size})
+
+    def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
+        if tensor.numel():
+            self._reduce_(numbers_of(tensor), kind, op)
+        return tensor
+
+    def barrier(self) -> None:
+        self._collective([self._barrier()], "control", 0)
+
+    def show_heartbeats(self, folder: str | Path) -> None:
+        if self._watchdog is None or not self._watchdog.several_nodes:
+            return
+        path = Path(folder) / "heartbeats"
+        if self.rank == 0:
+            with contextlib.suppress(OSError):
+                make_board(path, self.size)
+                self._heartbeats = path
+        self.barrier()
+        self._watchdog.share(path)
+
+    def close(self) -> None:
+        """Wait for all ranks, and remove what they shared. Collective."""
+        self.pulse.at = "the end"
+        self.barrier()
+        if self._heartbeats is not None:
+            self._heartbeats.unlink(missing_ok=True)
+
+
+class Requested(Exchange):
+    """An exchange of requests. The helper thread, where a library needs one, knows them by their lists."""
+
+    def __init__(self, transport: Transport, receives: list[Any], sends: list[Any], kind: str) -> None:
+        self._transport, self._receives, self._sends, self._kind = transport, receives, sends, kind
+
+    def progress(self) -> None:
+        for requests in (self._receives, self._sends):
+            if requests:
+                self._transport.advance(requests)
+
+    def arrived(self) -> bool:
+        return self._transport.arrived([*self._receives, *self._sends])
+
+    def finish_receiving(self) -> None:
+        self._receives = self._finish(self._receives)
+
+    def finish_sending(self) -> None:
+        self._sends = self._finish(self._sends)
+
+    def _finish(self, requests: list[Any]) -> list[Any]:
+        if requests:
+            self._transport.wait(requests, self._kind)
+        return []

@@ -1,0 +1,28 @@
+"""Training over torch.distributed where SLURM knows of no MPI: plain srun, on two virtual nodes."""
+
+import json
+
+import pytest
+from slurm_helpers import ROOT
+
+RANKS = "srun --quiet --mpi=none --nodes=2 --ntasks-per-node=2"
+TRAINING = "--comm torch --hidden 8 --epochs 3"
+BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import main; sys.exit(main(sys.argv[1:]))"
+
+
+def test_plain_srun_is_all_that_it_takes(cluster, graph):
+    """No address is typed, and no MPI is there."""
+    done = cluster.run(f'{RANKS} python -c "{BLOCKED}" train {TRAINING} --graph {graph} --run-dir plain')
+    summary = json.loads((cluster.home / "plain/summary.json").read_text())
+    assert summary["ranks"] == 4 and "rank 0-1 on cores" in done.stderr + done.stdout
+    done = cluster.run(f"{RANKS} hpcgnn evaluate plain --comm torch --predictions plain/predictions.csv")
+    assert len((cluster.home / "plain/predictions.csv").read_text().splitlines()) == 601
+
+
+@pytest.mark.parametrize("stage, fault, words", [("step", "kill", "rank 2 ("), ("load", "raise", "rank 2 of 4 failed")])
+def test_a_lost_rank_ends_the_job_on_all_nodes(cluster, graph, stage, fault, words):
+    """srun itself would let the others wait."""
+    inject = f"python {ROOT}/tests/faults/inject.py {stage} {fault} 2 1 -- train"
+    done = cluster.run(f"{RANKS} {inject} {TRAINING} --graph {graph} --run-dir {stage}", check=False)
+    assert done.returncode != 0 and words in done.stderr, done.stderr
+    assert "no rank has got on" not in done.stderr, "no need for the watchdog"
