@@ -192,8 +192,13 @@ def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:
     """Measure the machine on the ranks it was started on."""
     from hpcgnn.comm.launch import run
     from hpcgnn.estimate.bench import bench
+    from hpcgnn.estimate.comm_bench import bench_comm
 
     means = means_of(vars(arguments))
+    if arguments.what == "comm":
+        return run(lambda session: bench_comm(session, choices, arguments), means=means)
+    if not arguments.output:
+        raise ConfigError("bench machine needs -o FILE.toml, the machine file to be written")
     return run(lambda session: bench(session, choices, arguments.output, arguments.name), means=means)
 
 

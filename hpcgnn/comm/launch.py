@@ -46,7 +46,7 @@ def fail_before_start(means: Means = OVER_MPI) -> None:
     try:
         start(means, WATCHDOG_SECONDS, failure)
     except BaseException:
-        say(f"hpcgnn: rank {launched_rank()} failed before MPI was started, and ends the job:\n{failure[1]}")
+        say(f"hpcgnn: rank {launched_rank()} failed before the start, and ends the job:\n{failure[1]}")
         raise
     finally:  # where even that fails the others see to it themselves: their start has a limit
         abort(EXIT_FAULT)

@@ -67,12 +67,14 @@ def meet(launch: Launch, pmi: Pmi | None, mine: dict[str, Any], offer: Callable[
             answer = next(lines, None)
         except OSError:
             answer = None
-        if answer is None or "missing" in answer:
-            if answer is not None:
-                raise _of_all(answer["missing"])
+        if answer is None:
             raise ConfigError(f"rank 0 has ended while the ranks met at {place}")
-        first = connection.getpeername()[0]
-        return Meeting(answer["said"], connection.getsockname()[0], first, answer["offer"])
+        if "missing" in answer:
+            raise _of_all(answer["missing"])
+        own, first = connection.getsockname()[0], connection.getpeername()[0]
+        if own.startswith("127."):  # on the node of rank 0, whose name may lead to itself alone: others know it better
+            own = first = answer["first"]
+        return Meeting(answer["said"], own, first, answer["offer"])
 
 
 def _known_place(launch: Launch) -> Place:
@@ -114,10 +116,13 @@ def _listen(launch: Launch, pmi: Pmi | None) -> "_Listener":
             f"rank 0 runs on {launch.node}, but the others look for it at {address} ({launch.host}, as {launch.by} "
             "says); set MASTER_ADDR to an address of the node of rank 0"
         )
+    # The name of its own node leads to itself alone on some systems, and elsewhere for all others.
+    family = family_of(address)
+    everywhere = "::" if family == socket.AF_INET6 else ""
     for port in place.ports:
         with contextlib.suppress(OSError):
-            made = socket.create_server((address, port), family=family_of(address), backlog=launch.size)
-            return _Listener(made, place.word)
+            at = (address if launch.one_node else everywhere, port)
+            return _Listener(socket.create_server(at, family=family, backlog=launch.size), place.word)
     raise ConfigError(
         f"rank 0 finds none of the ports {', '.join(map(str, place.ports))} of {address} free; set MASTER_PORT to one "
         "that is"
@@ -202,7 +207,10 @@ def _gather(
                 try:
                     found = key.data.read()
                     if found is not None:
-                        said[int(found["rank"])], connections[int(found["rank"])] = found["said"], key.data.connection
+                        rank, theirs = int(found["rank"]), found["said"]
+                        if not 0 < rank < launch.size:
+                            raise ValueError(rank)
+                        said[rank], connections[rank] = theirs, key.data.connection
                 except (OSError, EOFError, ValueError, KeyError, TypeError):
                     found = {}  # somebody else, or a rank that will come again
                 if found == {}:
@@ -220,7 +228,7 @@ def _gather(
         address = next((way for way in ways if not way.startswith("127.")), ways[0])
         given = offer(address)
         everyone = [said[rank] for rank in range(launch.size)]
-        _answer(connections.values(), {"said": everyone, "offer": given})
+        _answer(connections.values(), {"said": everyone, "offer": given, "first": address})
         return Meeting(everyone, address, address, given)
 
 
@@ -243,8 +251,9 @@ def _find(launch: Launch, place: Place, end: float) -> tuple[socket.socket, str,
     while time.monotonic() < end:
         for address in place.addresses:
             for port in place.ports:
+                left = end - time.monotonic()
                 try:
-                    connection = socket.create_connection((address, port), _SECONDS_TO_BE_GREETED)
+                    connection = socket.create_connection((address, port), min(_SECONDS_TO_BE_GREETED, max(0.1, left)))
                 except OSError as error:
                     last = error.strerror or str(error)
                     continue

@@ -77,9 +77,16 @@ def make_communicator(
     the network that leads to the others.
     """
     backend = load_backend(name)
-    if name == "gloo":
-        return TorchCommunicator(_gloo(store, rank, size, address), rank, size, watchdog)
-    dist.init_process_group(name, store=store, rank=rank, world_size=size, timeout=FOREVER)
+    try:
+        if name == "gloo":
+            return TorchCommunicator(_gloo(store, rank, size, address), rank, size, watchdog)
+        dist.init_process_group(name, store=store, rank=rank, world_size=size, timeout=FOREVER)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"rank {rank} of {size} finds no way to the other ranks by {name} from {address}: "
+            f"{str(error).splitlines()[0]}; check that no firewall is between the nodes, or choose another network "
+            "(GLOO_SOCKET_IFNAME)"
+        ) from error
     group = dist.group.WORLD
     if backend.pairs:
         return TorchCommunicator(group, rank, size, watchdog)

@@ -7,6 +7,7 @@ So whoever asks has a thread started that waits for them, without a limit: the w
 """
 
 import pickle
+import re
 import threading
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.errors import LostConnection
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+_BROKEN = re.compile("connect|broken pipe|reset by|closed|(read|write) error|timed out", re.IGNORECASE)
 # Longer objects are not padded to the longest of all ranks, but sent by one rank after another.
 _LONG_OBJECT = 1 << 16
 
@@ -37,7 +39,7 @@ class Request:
         try:
             self._work.wait()
         except RuntimeError as error:
-            raise lost(error, self._about) from error
+            raise broken(error, self._about) from error.__cause__
         self.done = True
 
     def watch(self) -> None:
@@ -63,9 +65,11 @@ def _watch(requests: list[Request]) -> None:
         each.watch()
 
 
-def lost(error: RuntimeError, about: str) -> LostConnection:
-    """What torch said of a broken connection, in a line."""
+def broken(error: RuntimeError, about: str) -> Exception:
+    """What torch has raised in our words: a LostConnection in a line, or the error itself where it is another one."""
     words = str(error).split("] ", 1)[-1].split(". This is typically")[0]
+    if _BROKEN.search(words) is None:
+        return error
     return LostConnection(f"the connection {about} is broken: {' '.join(words.split())}")
 
 
@@ -88,7 +92,7 @@ class TorchCommunicator(Transport):
         try:
             return Request(verb([data], rank, tag), about, data)
         except RuntimeError as error:
-            raise lost(error, about) from error
+            raise broken(error, about) from error.__cause__
 
     def arrived(self, requests: list[Request]) -> bool:
         unseen = [each for each in requests if not each.done and each.watcher is None]
@@ -108,7 +112,7 @@ class TorchCommunicator(Transport):
         try:
             return Request(verb(*tensors), "to the other ranks")
         except RuntimeError as error:
-            raise lost(error, "to the other ranks") from error
+            raise broken(error, "to the other ranks") from error.__cause__
 
     def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
         result = torch.empty_like(numbers)

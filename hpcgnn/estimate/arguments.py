@@ -109,10 +109,29 @@ def add_estimate(parser: argparse.ArgumentParser, ranks: object) -> None:
 
 def add_bench(parser: argparse.ArgumentParser) -> None:
     """Declare `hpcgnn bench`."""
-    parser.description = (
-        "Measure this machine for `hpcgnn estimate`: gathers, products, torch's operations, messages. Start it as "
-        "training is started, with as many ranks on a node: mpiexec -n 16 hpcgnn bench machine -o node.toml"
-    )
-    parser.add_argument("what", choices=["machine"], help="what is measured")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE.toml", help="the machine file to be written")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = """\
+machine: measure this machine for `hpcgnn estimate`: gathers, products, torch's operations, messages. Start it as
+training is started, with as many ranks on a node:
+    mpiexec -n 16 hpcgnn bench machine -o node.toml
+
+comm: what messages take, over the transport of --comm and over each backend of torch.distributed that is there: of
+several sizes, sums over all ranks, and, with --graph, the halo of a graph file's map. Start it on the nodes that a job
+is to have; what it finds goes into a machine file:
+    srun -N 2 hpcgnn bench comm --graph graph.h5 --json comm.json -o cluster.toml --like node.toml"""
+    parser.add_argument("what", choices=["machine", "comm"], help="what is measured")
+    parser.add_argument("-o", "--output", metavar="FILE.toml", help="the machine file to be written (machine: needed)")
     parser.add_argument("--name", default="", help="of the kind of machine (default: the host's)")
+    comm = parser.add_argument_group("comm")
+    comm.add_argument("--graph", metavar="FILE.h5", help="also stream the halo of this graph")
+    comm.add_argument("--partition", default="", metavar="NAME", help="by this map of it (default: the one by default)")
+    comm.add_argument("--width", type=count, default=64, metavar="N", help="columns of the rows (default: 64)")
+    comm.add_argument(
+        "--halo-buffer", type=count, default=8, metavar="MIB", help="memory of the rank's communication (default: 8)"
+    )
+    comm.add_argument("--json", metavar="FILE", help="write all figures")
+    comm.add_argument(
+        "--like",
+        metavar="NODE.toml",
+        help="with -o: the machine file of a node, whose values hold for all but the network; in the same folder",
+    )

@@ -7,7 +7,6 @@ operation of torch is timed by processor time, on one thread.
 
 import os
 import platform
-import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +21,8 @@ from hpcgnn.config import Choices, make_config
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.assumed import assumed_meta
 from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.machine import ROWS, Machine, Network, Rate, Reading
+from hpcgnn.estimate.machine import ROWS, Machine, Rate, Reading
+from hpcgnn.estimate.messages import network_of
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 from hpcgnn.estimate.trial import Experiment, looking
 from hpcgnn.memory.resident import file_bytes, resident_bytes
@@ -47,7 +47,6 @@ ROW_BYTES = [16, 64, 256, 1024]
 EPOCHS = 2
 _BYTES_OF_CALL = 1 << 16
 _EDGES = 1 << 18
-_MESSAGE, _MESSAGES = 1 << 20, 32
 
 
 def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> Machine:
@@ -86,7 +85,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         call=call,
         torch_byte=sum(each[1] for _, each in many) / sum(float(each[0][2]) for _, each in many),
         second_thread=0.9,
-        network=_network(comm),
+        network=network_of(comm),
         reading=reading,
         rates=rates,
     )
@@ -172,32 +171,6 @@ def _gather_seconds(size: int, row_bytes: int) -> float:
         kernels.gather(y, x, indptr, indices)
         times.append((time.thread_time() - start) / len(indices))
     return float(np.median(times))
-
-
-def _network(comm: Communicator) -> Network:
-    """What messages between ranks take. On one node they go through its memory."""
-    if comm.size == 1:
-        return Network(1e-6, 1e10, 1.0, 1e-10, 1e-6)
-    before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
-
-    def times(size: int) -> tuple[float, float]:
-        sent, received = torch.ones(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8)
-        comm.barrier()
-        start, used = time.perf_counter(), _processor()
-        for _ in range(_MESSAGES):
-            comm.exchange([(after, sent)], [(before, received)], "bench").finish()
-        return (time.perf_counter() - start) / _MESSAGES, (_processor() - used) / _MESSAGES
-
-    times(_MESSAGE)
-    latency, cpu = times(8)
-    seconds, cpu_long = times(_MESSAGE)
-    slower = max(1e-12, seconds - latency)
-    return Network(latency, _MESSAGE / slower * comm.size, 1.0, max(0.0, cpu_long - cpu) / _MESSAGE, cpu)
-
-
-def _processor() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
 
 
 def _caches() -> tuple[int, int]:
