@@ -70,8 +70,9 @@ class Finished(Exchange):
 class Communicator:
     """The verbs. Unless said otherwise every one is collective: all ranks call it, in the same order.
 
-    ledger: of this rank's traffic; pulse: to be told of long work; tape: while a trace is recorded, else None. pairwise:
-    whether `exchange` concerns only ranks that have messages for each other; otherwise all ranks call it, in the same order.
+    ledger: of this rank's traffic; pulse: to be told of long work; tape: while a trace is recorded, else None.
+    pairwise: whether `exchange` concerns only ranks that have messages for each other; otherwise all ranks call it, in
+    the same order.
     """
 
     rank: int
