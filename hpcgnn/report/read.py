@@ -55,7 +55,7 @@ class Broken:
     asked: bool = True
 
 
-class _Unusable(Exception):
+class Unusable(Exception):
     """Why a directory cannot be used."""
 
 
@@ -69,7 +69,7 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[Run], list[Broken]]:
         name = str(path.relative_to(base))
         try:
             runs.append(_checked(Run(path, name, *_read(path))))
-        except _Unusable as problem:
+        except Unusable as problem:
             broken.append(Broken(path, name, str(problem), path in asked))
     return runs, broken
 
@@ -80,7 +80,7 @@ def _checked(run: Run) -> Run:
         measure(run)
         assert run.config.keys() >= {"model", "seed"}, "config lacks the model"
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
-        raise _Unusable(
+        raise Unusable(
             f"its files are not what a run leaves: {type(error).__name__}: {' '.join(str(error).split())}"
         ) from error
     return run
@@ -100,29 +100,37 @@ def _is_run(path: Path) -> bool:
 
 def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
     if not path.is_dir():
-        raise _Unusable("no such directory" if not path.exists() else "not a directory")
+        raise Unusable("no such directory" if not path.exists() else "not a directory")
     if not _is_run(path):
-        raise _Unusable(f"not a run directory: none of {', '.join(MARKS)} is there")
-    records = _records(path / "metrics.jsonl")
+        raise Unusable(f"not a run directory: none of {', '.join(MARKS)} is there")
+    records = read_records(path)
     if not (path / "summary.json").exists():
-        raise _Unusable(f"the run has not finished: {len(records)} epochs are recorded, and summary.json is missing")
-    summary = _object(path / "summary.json", _text(path / "summary.json"), REQUIRED)
+        raise Unusable(f"the run has not finished: {len(records)} epochs are recorded, and summary.json is missing")
+    summary = read_summary(path)
     if len(records) != summary["epochs"]:
-        raise _Unusable(
+        raise Unusable(
             f"summary.json tells of {summary['epochs']} epochs, metrics.jsonl of {len(records)}: records were lost, or "
             "the run was continued and has not finished"
         )
     if not records:
-        raise _Unusable("no epoch was run")
-    if isinstance(summary["best_epoch"], int):
-        summary["best_epoch"] += FIRST_EPOCH - summary.get("first_epoch", 0)  # runs of before counted from 0
+        raise Unusable("no epoch was run")
     if not isinstance(summary["ranks"], int) or not isinstance(summary["config"], dict):
-        raise _Unusable("summary.json is not what a run leaves: ranks is no number, or config no table")
+        raise Unusable("summary.json is not what a run leaves: ranks is no number, or config no table")
     files = [path / "ranks" / f"rank-{rank:05d}.json" for rank in range(summary["ranks"])]
     return summary, records, [_object(file, _text(file), PER_RANK) for file in files]
 
 
-def _records(file: Path) -> list[dict[str, Any]]:
+def read_summary(path: Path) -> dict[str, Any]:
+    """What summary.json of a run directory says, with epochs that count from 1. Raises Unusable."""
+    summary = _object(path / "summary.json", _text(path / "summary.json"), REQUIRED)
+    if isinstance(summary["best_epoch"], int):
+        summary["best_epoch"] += FIRST_EPOCH - summary.get("first_epoch", 0)  # runs of before counted from 0
+    return summary
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records of a run directory's metrics.jsonl, one per epoch, with epochs that count from 1. Raises Unusable."""
+    file = path / "metrics.jsonl"
     lines = enumerate(_text(file).splitlines(), 1)
     return counted_from_one([_object(file, line, PER_EPOCH, f"line {number} of ") for number, line in lines])
 
@@ -131,7 +139,7 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise _Unusable(f"cannot read {file.name}: {getattr(error, 'strerror', None) or 'not text'}") from error
+        raise Unusable(f"cannot read {file.name}: {getattr(error, 'strerror', None) or 'not text'}") from error
 
 
 def _object(file: Path, text: str, required: Sequence[str], where: str = "") -> dict[str, Any]:
@@ -139,8 +147,8 @@ def _object(file: Path, text: str, required: Sequence[str], where: str = "") -> 
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise _Unusable(f"{where}{file.name} is damaged: {error.msg} at character {error.pos}") from error
+        raise Unusable(f"{where}{file.name} is damaged: {error.msg} at character {error.pos}") from error
     missing = [key for key in required if not isinstance(value, dict) or key not in value]
     if missing:
-        raise _Unusable(f"{where}{file.name} lacks {missing[0]!r}: written by another version of the program?")
+        raise Unusable(f"{where}{file.name} lacks {missing[0]!r}: written by another version of the program?")
     return value

@@ -1,0 +1,301 @@
+"""Graph files from arrays that a program has in memory: `save_graph`, which `hpcgnn.save_graph` is.
+
+The checks, their messages and the writing are those of the sub-command `import`: an array here is what a table or a
+member of an archive is there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from hpcgnn.errors import ConfigError, FormatError, GraphError
+from hpcgnn.graphfile.schema import Csr, GraphData
+from partition_tools.canonical import ImportOptions, canonical
+from partition_tools.claim import claimed
+from partition_tools.counts import largest, warn_of_gaps
+from partition_tools.external.budget import memory_budget
+from partition_tools.external.scratch import Scratch
+from partition_tools.features import DTYPES
+from partition_tools.import_graph import check_target, write_with_bar
+from partition_tools.node_ids import alike
+from partition_tools.node_tables import label_numbers
+from partition_tools.partition_graph import partition_graph
+from partition_tools.progress import Reporter
+from partition_tools.raw import RawGraph
+from partition_tools.sources.npz_names import SPLIT_OF
+from partition_tools.working import scratch_directory
+
+RENUMBER = "say num_nodes=N if they are meant, or give the ids of the nodes as node_ids"
+
+
+@dataclass(frozen=True)
+class Saving:
+    """How a graph is written, whatever it was made from: what `import` has options for.
+
+    undirected: add the missing reverse edges; add_reverse, self_loops, drop_duplicates, row_normalize, feature_dtype:
+    as the options of those names. num_classes, name: likewise. fractions: (train, val, test) of a random split of the
+    labelled nodes, drawn by `seed`; resplit: whether it replaces a split that is there. ranks: numbers of ranks to
+    partition the graph for, or none. force: replace an existing file. memory: bytes to work in (None: half of what is
+    free). reporter: where stages and warnings go.
+    """
+
+    undirected: bool = False
+    add_reverse: bool = False
+    self_loops: str = "keep"
+    drop_duplicates: bool = False
+    row_normalize: bool = False
+    feature_dtype: str = "fp32"
+    num_classes: int | None = None
+    name: str | None = None
+    fractions: Sequence[float] | None = None
+    seed: int = 0
+    resplit: bool = False
+    ranks: int | Iterable[int] | None = None
+    force: bool = False
+    memory: int | None = None
+    reporter: Reporter | None = None
+
+    def options(self) -> ImportOptions:
+        """The same as `canonical` takes it. Raises ConfigError."""
+        fractions = None
+        if self.fractions is not None:
+            if len(self.fractions) not in (2, 3):
+                raise ConfigError(f"fractions must be (train, val) or (train, val, test), got {self.fractions}")
+            train, val = self.fractions[:2]
+            fractions = (train, val, self.fractions[2] if len(self.fractions) == 3 else 1 - train - val)
+        if self.resplit and fractions is None:
+            raise ConfigError("resplit needs the fractions of the new split")
+        for what, value, known in (
+            ("self_loops", self.self_loops, ("keep", "add", "remove")),
+            ("feature_dtype", self.feature_dtype, tuple(DTYPES)),
+        ):
+            if value not in known:
+                raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
+        return ImportOptions(
+            undirected=self.undirected,
+            add_reverse=self.add_reverse,
+            self_loops=self.self_loops,
+            drop_duplicates=self.drop_duplicates,
+            row_normalize=self.row_normalize,
+            feature_dtype=self.feature_dtype,
+            num_classes=self.num_classes,
+            name=self.name,
+            fractions=fractions,
+            seed=self.seed,
+            resplit=self.resplit,
+        )
+
+
+def save_graph(
+    path: str | Path,
+    edge_index: Any,
+    features: Any = None,
+    labels: Any = None,
+    split: Any = None,
+    *,
+    edge_weight: Any = None,
+    edge_type: Any = None,
+    node_type: Any = None,
+    node_ids: Any = None,
+    num_nodes: int | None = None,
+    edge_type_names: Sequence[str] = (),
+    node_type_names: Sequence[str] = (),
+    class_names: Sequence[str] = (),
+    **saving: Any,
+) -> GraphData:
+    """Write a graph in memory as a graph file, and with ranks=[1, 2, 4] partition it. Returns its `GraphData`.
+
+    All arrays may be numpy's, torch's, or lists. edge_index: int (2, E), row 0 the sources, row 1 the destinations; a
+    node aggregates over its in-edges. features: (n, F), or a sparse matrix of SciPy, which stays sparse. labels: (n,)
+    of classes from 0 (-1 or NaN: none) or words, or (n, C) of 0/1 for a multi-label task. split: {'train': …, 'val':
+    …, 'test': …} of masks bool (n,) or node numbers, or one word for each node. edge_weight, edge_type: (E,).
+    node_type: (n,). node_ids: (n,), numbers or words by which edge_index names the nodes, in the order of the rows of
+    all else; a node is known by its row afterwards, and the ids themselves are not stored. num_nodes: where neither
+    features nor labels say it. saving: fields of `Saving`, such as undirected=True, fractions=(0.6, 0.2), ranks=4,
+    force=True.
+
+    One process calls it, and it needs neither MPI nor torch. Raises GraphError for a graph that is not sound,
+    FormatError for arrays that are not what they should be, ConfigError for options; then no file is changed.
+    """
+    how = _saving(saving)
+    reporter = how.reporter or Reporter()
+    ends = as_array(edge_index, "edge_index")
+    if ends.ndim != 2 or ends.shape[0] != 2:
+        turn = "; turn it: edge_index.T" if ends.ndim == 2 and ends.shape[1] == 2 else ""
+        raise FormatError(f"edge_index must have shape (2, E), got {tuple(ends.shape)}{turn}")
+    src, dst = ends
+    per_node = {"features": as_rows(features), "labels": labels, "node_type": node_type}
+    per_node |= {name: as_array(per_node[name], name) for name in ("labels", "node_type") if per_node[name] is not None}
+    if node_ids is not None:
+        ids = as_array(node_ids, "node_ids")
+        src, dst = _places(src, dst, ids)
+        if num_nodes not in (None, len(ids)):
+            raise GraphError(f"there are {len(ids)} node_ids, but num_nodes={num_nodes}")
+        num_nodes = len(ids)
+    if num_nodes is None:
+        num_nodes = _count(src, dst, per_node, reporter)
+    values: np.ndarray | None = None
+    words: list[str] = []
+    if per_node["labels"] is not None:
+        values, words = label_numbers(per_node["labels"], "labels")
+    if words and class_names:
+        raise FormatError("class_names are for labels that are numbers, and these are words; leave class_names out")
+    names = {"nodes": node_type_names, "edges": edge_type_names, "classes": words or class_names}
+    raw = RawGraph(
+        src,
+        dst,
+        num_nodes,
+        per_node["features"],
+        values,
+        _split(split),
+        None,
+        None if edge_weight is None else as_array(edge_weight, "edge_weight"),
+        None if edge_type is None else as_array(edge_type, "edge_type"),
+        Path(path).stem,
+        node_type=per_node["node_type"],
+        type_names={what: list(given) for what, given in names.items() if len(given)},
+    )
+    return write_raw(path, raw, how)
+
+
+def _saving(given: Mapping[str, Any]) -> Saving:
+    known = Saving.__dataclass_fields__
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise ConfigError(f"unknown argument {unknown[0]!r}; expected of: {', '.join(known)}")
+    return Saving(**given)
+
+
+def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
+    """Write a `RawGraph` of arrays in memory as a graph file, and partition it if so many ranks are said."""
+    reporter, options = how.reporter or Reporter(), how.options()
+    counts = None if how.ranks is None else rank_counts(how.ranks)
+    if counts is not None and counts[-1] > raw.num_nodes:
+        raise GraphError(f"{counts[-1]} ranks are more than the {raw.num_nodes} nodes of the graph; use fewer ranks")
+    check_target(path, how.force)
+    with claimed(path), claimed(scratch_directory(path, None)):
+        # No other call has the same arrays, so that nothing of the directory is of use to one that goes on.
+        scratch = Scratch(scratch_directory(path, None), ["arrays in memory", id(raw)], memory_budget(how.memory))
+        try:
+            data = canonical(raw, options, reporter, scratch)
+            write_with_bar(path, data, reporter=reporter)
+        finally:
+            scratch.remove()
+    if counts is not None:
+        partition_graph(path, counts, reporter=reporter, memory=how.memory)
+    return data
+
+
+def partition(
+    path: str | Path, ranks: int | Iterable[int], *, clusters: int | None = None, **options: Any
+) -> dict[int, dict[str, Any]]:
+    """Cluster a graph file, once, and store in it how the clusters lie on so many ranks: one number, or several.
+
+    clusters: their number (None: by the size of the graph). options: of `partition_graph`, such as method, balance,
+    seed, output. Returns {ranks: what is known of the map: imbalance, cut, halo rows}. One process calls it. Raises
+    ConfigError or GraphError.
+    """
+    return partition_graph(path, rank_counts(ranks), num_clusters=clusters, **options)
+
+
+def rank_counts(ranks: int | Iterable[int]) -> list[int]:
+    """Sorted distinct numbers of ranks. Raises ConfigError."""
+    counts = [ranks] if isinstance(ranks, int) else list(ranks)
+    if not counts or not all(isinstance(count, (int, np.integer)) and count > 0 for count in counts):
+        raise ConfigError(f"ranks must be a number of ranks from 1, or several such as [1, 2, 4], got {ranks!r}")
+    return sorted({int(count) for count in counts})
+
+
+def as_array(values: Any, what: str) -> np.ndarray:
+    """A numpy array of an array, a tensor of torch or a list. what: its name, for errors. Raises FormatError."""
+    if hasattr(values, "detach") and hasattr(values, "cpu"):  # a tensor, without loading torch for others
+        values = values.detach().cpu()
+        if getattr(values, "is_sparse", False):
+            values = values.to_dense()
+        try:
+            return values.numpy()
+        except TypeError:
+            return values.float().numpy()  # bfloat16, which numpy has not
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise FormatError(f"{what} cannot be made an array: {error}") from error
+    if array.dtype.kind == "O" and not all(isinstance(value, (str, type(None), float)) for value in array.flat):
+        raise FormatError(f"{what} must be an array of numbers (or of words), got objects of several kinds")
+    return array
+
+
+def as_rows(features: Any) -> np.ndarray | Csr | None:
+    """Features as rows: dense ones, or the `Csr` of a sparse matrix of SciPy."""
+    if features is None:
+        return None
+    if scipy.sparse.issparse(features):
+        matrix = features.tocsr()
+        matrix.sum_duplicates()
+        return Csr(matrix.indptr.astype(np.int64), matrix.indices, matrix.data.astype(np.float32), matrix.shape[1])
+    return as_array(features, "features")
+
+
+def _count(src: np.ndarray, dst: np.ndarray, per_node: Mapping[str, Any], reporter: Reporter) -> int:
+    """As many nodes as the first array of nodes that is there has rows, or one more than the largest id."""
+    for values in per_node.values():
+        if values is not None:
+            return len(values.indptr) - 1 if isinstance(values, Csr) else len(values)
+    if src.dtype.kind not in "iu":
+        raise FormatError(f"edge_index must hold integers, got {src.dtype}; ids that are words need node_ids")
+    warn_of_gaps((src, dst), largest(src, dst) + 1, RENUMBER, reporter)
+    return largest(src, dst) + 1
+
+
+def _places(src: np.ndarray, dst: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of the ids that edges name. Raises FormatError for an id that is there twice, or not at all."""
+    same = alike({"node_ids": _plain(ids), "edge_index": _plain(np.concatenate([src, dst]))})
+    names, ends = same["node_ids"], same["edge_index"]
+    order = np.argsort(names, kind="stable")
+    ordered = names[order]
+    if len(ordered) and (ordered[1:] == ordered[:-1]).any():
+        twice = ordered[1:][ordered[1:] == ordered[:-1]][0]
+        raise FormatError(f"node_ids has the id {twice} twice; expected each node once")
+    place = np.searchsorted(ordered, ends)
+    unknown = place >= len(ordered)
+    unknown[~unknown] = ordered[place[~unknown]] != ends[~unknown]
+    if unknown.any():
+        raise FormatError(
+            f"edge_index names the id {ends[np.argmax(unknown)]}, which node_ids does not have; it must name every node"
+        )
+    rows = order[place]
+    return rows[: len(src)], rows[len(src) :]
+
+
+def _plain(ids: np.ndarray) -> np.ndarray:
+    """Ids as integers or text, which is what they can be compared as."""
+    if ids.ndim != 1 or ids.dtype.kind not in "iuOU":
+        raise FormatError(f"node ids must be a vector of integers or words, got {ids.dtype}{list(ids.shape)}")
+    return ids.astype(str) if ids.dtype.kind == "O" else ids
+
+
+def _split(split: Any) -> dict[str, np.ndarray | None]:
+    """{"train" | "val" | "test": mask or node numbers} of such a mapping, or of one word for each node."""
+    if split is None:
+        return {}
+    if isinstance(split, Mapping):
+        unknown = [name for name in split if name not in SPLIT_OF]
+        if unknown:
+            raise FormatError(f"split has {unknown[0]!r}; expected train, val and test")
+        return {SPLIT_OF[name]: None if one is None else as_array(one, f"split {name}") for name, one in split.items()}
+    words = as_array(split, "split")
+    if words.ndim != 1 or words.dtype.kind not in "OU":
+        raise FormatError(
+            "split must be {'train': …, 'val': …, 'test': …} of masks or node numbers, or one of the words train, val, "
+            f"test or nothing for each node, got {words.dtype}{list(words.shape)}"
+        )
+    texts = np.array(["" if word is None or word != word else str(word).strip().lower() for word in words])
+    strange = sorted(set(texts.tolist()) - set(SPLIT_OF) - {"", "none"})
+    if strange:
+        raise FormatError(f"split has the word {strange[0]!r}; expected train, val, test or nothing")
+    codes = np.array([SPLIT_OF.get(word, "") for word in texts.tolist()], dtype="U5")
+    return {name: codes == name for name in ("train", "val", "test")}

@@ -1,0 +1,234 @@
+"""Graph files from a program's own arrays and from other libraries' objects: the files that `import` writes, and its
+refusals.
+"""
+
+import networkx
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
+
+import hpcgnn
+from hpcgnn.errors import ConfigError, FormatError, GraphError, HpcgnnError
+from hpcgnn.graphfile.storage import GraphFile
+from partition_tools.import_graph import import_graph
+
+N = 60
+
+
+def uuid(path):
+    with GraphFile(path) as file:
+        return file.meta.uuid
+
+
+def codes(masks):
+    return sum(masks[name] * code for code, name in enumerate(("train", "val", "test"), 1))
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, torch.as_tensor, lambda array: array.tolist()], ids=["numpy", "torch", "list"]
+)
+@pytest.mark.parametrize("undirected", [False, True])
+def test_the_file_is_the_one_that_import_writes(tmp_path, kind, undirected):
+    src, dst = odd_graph()
+    features, labels, masks = node_data(N)
+    save_npz(tmp_path / "g.npz", src, dst, N)
+    options = ["--undirected"] if undirected else []
+    from partition_tools.cli import main
+
+    assert main(["import", str(tmp_path / "g.npz"), "-o", str(tmp_path / "imported.h5"), *options]) == 0
+    data = hpcgnn.save_graph(
+        tmp_path / "saved.h5",
+        kind(np.stack([src, dst])),
+        kind(features),
+        kind(labels),
+        {name: kind(mask) for name, mask in masks.items()},
+        undirected=undirected,
+        num_classes=4,
+    )
+    assert data.uuid == uuid(tmp_path / "saved.h5") == uuid(tmp_path / "imported.h5")  # of all of the content
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_weights_types_and_sparse_features_in_one_call_with_maps(tmp_path):
+    src, dst = odd_graph()
+    random = np.random.default_rng(5)
+    weight, kind, node_type = random.random(len(src)), random.integers(0, 3, len(src)), random.integers(0, 2, N)
+    rows = scipy.sparse.random(N, 40, 0.1, "csr", np.float32, random)
+    labels = random.integers(0, 2, (N, 6))
+    hpcgnn.save_graph(
+        tmp_path / "g.h5",
+        torch.from_numpy(np.stack([src, dst])),
+        rows,
+        labels,
+        {"train": np.arange(10), "valid": torch.arange(10, 20), "test": None},
+        edge_weight=torch.from_numpy(weight),
+        edge_type=kind,
+        node_type=node_type,
+        edge_type_names=["likes", "knows", "sees"],
+        ranks=[2, 1],
+    )
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == edge_list(src, dst, weight, kind)
+    assert seen.meta.sparse_features and seen.meta.multi_label
+    np.testing.assert_array_equal(seen.features, rows.toarray())
+    np.testing.assert_array_equal(seen.labels, labels)
+    np.testing.assert_array_equal(seen.node_type, node_type)
+    np.testing.assert_array_equal(seen.split, [1] * 10 + [2] * 10 + [0] * (N - 20))
+    assert seen.meta.type_names["edges"] == ["likes", "knows", "sees"]
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert {count for name in file.partitionings().values() for count in name} == {1, 2}
+    assert set(hpcgnn.partition(tmp_path / "g.h5", 3)) == {3}
+
+
+def test_edges_name_nodes_by_ids_of_ones_own(tmp_path):
+    ids = np.array(["bob", "ann", "dan", "eve"])
+    split = np.array(["train", "val", "", None], object)
+    hpcgnn.save_graph(
+        tmp_path / "words.h5", [["ann", "eve"], ["bob", "ann"]], np.eye(4), ["x", "y", "x", ""], split, node_ids=ids
+    )
+    seen = view(tmp_path / "words.h5")
+    assert seen.edges == edge_list([1, 3], [0, 1])
+    np.testing.assert_array_equal(seen.features, np.eye(4))
+    np.testing.assert_array_equal(seen.labels, [0, 1, 0, -1])
+    np.testing.assert_array_equal(seen.split, [1, 2, 0, 0])
+    assert seen.meta.type_names["classes"] == ["x", "y"]
+    hpcgnn.save_graph(tmp_path / "numbers.h5", np.array([[70, 9], [5, 70]]), node_ids=[5, 70, 9])
+    assert view(tmp_path / "numbers.h5").edges == edge_list([1, 2], [0, 1])
+
+
+@pytest.mark.parametrize(
+    "arguments, options, error, expected",
+    [
+        ((np.zeros((5, 2), int),), {}, FormatError, r"shape \(2, E\), got \(5, 2\); turn it"),
+        (([[0, 9], [1, 1]], np.zeros((3, 2))), {}, GraphError, "edge 1 has source 9, outside the nodes 0..2"),
+        (([[0, -1], [1, 1]],), {}, GraphError, "edge 1 has source -1"),
+        (([[0.5], [1]],), {}, FormatError, "integers"),
+        (([[0], [1]], [[1.0], [np.nan]]), {}, GraphError, "NaN"),
+        (([[0], [1]], None, [0.5, 1]), {}, GraphError, "node 0 has label 0.5"),
+        (([[0], [1]], None, [0, 1], {"train": [0], "val": [0]}), {}, GraphError, "node 0 is in two splits"),
+        (([[0], [1]], None, [0, 1], {"trane": [0]}), {}, FormatError, "split has 'trane'"),
+        (([[0], [1]], None, [0, 1], [0, 1]), {}, FormatError, "split must be"),
+        (([[0], [1]], None, [0, 1]), {"edge_weight": [np.inf]}, GraphError, "edge 0 has a weight that is not finite"),
+        (([[0], [1]], None, [0, 1]), {"edge_type": [0, 1]}, GraphError, "1 edges but edge types of shape"),
+        (([["a"], ["b"]],), {"node_ids": ["a", "c"]}, FormatError, "names the id b, which node_ids does not have"),
+        (([["a"], ["a"]],), {"node_ids": ["a", "a"]}, FormatError, "has the id a twice"),
+        (([[0], [1]],), {"undirekted": True}, ConfigError, "unknown argument 'undirekted'"),
+        (([[0], [1]],), {"ranks": 0}, ConfigError, "ranks must be a number of ranks from 1"),
+        (([[0], [1]],), {"ranks": [1, 9]}, GraphError, "9 ranks are more than the 2 nodes"),
+        (([[0], [1]],), {"fractions": (0.9, 0.9)}, GraphError, "sum to at most 1"),
+        (([[0], [1]],), {"self_loops": "no"}, ConfigError, "self_loops must be one of"),
+        (([[0], [1]],), {"feature_dtype": "int8"}, ConfigError, "feature_dtype must be one of"),
+    ],
+)
+def test_mistakes_are_said_and_nothing_is_written(tmp_path, arguments, options, error, expected):
+    with pytest.raises(error, match=expected):
+        hpcgnn.save_graph(tmp_path / "g.h5", *arguments, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_replaced_by_intent_alone(tmp_path):
+    hpcgnn.save_graph(tmp_path / "g.h5", [[0], [1]])
+    with pytest.raises(FormatError, match="exists"):
+        hpcgnn.save_graph(tmp_path / "g.h5", [[0], [1]])
+    hpcgnn.save_graph(tmp_path / "g.h5", [[0, 1], [1, 0]], force=True)
+    assert view(tmp_path / "g.h5").meta.undirected
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_scipy(tmp_path, transposed):
+    matrix = scipy.sparse.random(N, N, 0.05, "csr", random_state=1)
+    features, labels, masks = node_data(N)
+    hpcgnn.from_scipy(matrix, tmp_path / "g.h5", features, labels, masks, transposed=transposed)
+    entries = matrix.tocoo()
+    ends = (entries.col, entries.row) if transposed else (entries.row, entries.col)
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == edge_list(*ends, entries.data)
+    np.testing.assert_array_equal(seen.split, codes(masks))
+    hpcgnn.from_scipy(matrix != 0, tmp_path / "ones.h5")
+    assert not view(tmp_path / "ones.h5").meta.weighted
+    for wrong, expected in ((scipy.sparse.eye(3, 4), "3 x 4"), (np.eye(3), "expected a sparse matrix")):
+        with pytest.raises(FormatError, match=expected):
+            hpcgnn.from_scipy(wrong, tmp_path / "none.h5")
+
+
+@pytest.mark.parametrize("kind", [networkx.Graph, networkx.DiGraph, networkx.MultiGraph])
+def test_networkx(tmp_path, kind):
+    graph = kind()
+    for number, name in enumerate("dacb"):
+        graph.add_node(name, x=[number, 1.5], y="even" if number % 2 == 0 else "odd", split="train")
+    graph.nodes["b"].clear()
+    graph.nodes["b"].update(x=[9, 9])
+    graph.add_weighted_edges_from([("d", "a", 2.0), ("a", "c", 3.0), ("c", "c", 4.0), ("a", "d", 5.0)])
+    hpcgnn.from_networkx(graph, tmp_path / "g.h5")
+    edges = [(graph_row(u), graph_row(v), data["weight"]) for u, v, data in graph.edges(data=True)]
+    if not graph.is_directed():
+        edges += [(v, u, weight) for u, v, weight in edges if u != v]
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == edge_list(*zip(*edges))
+    assert seen.meta.undirected != graph.is_directed()
+    np.testing.assert_array_equal(seen.features, [[0, 1.5], [1, 1.5], [2, 1.5], [9, 9]])
+    np.testing.assert_array_equal(seen.labels, [0, 1, 0, -1])
+    np.testing.assert_array_equal(seen.split, [1, 1, 1, 0])
+    graph.add_edge("d", "b")
+    with pytest.raises(FormatError, match="1 edges have no attribute 'weight'"):
+        hpcgnn.from_networkx(graph, tmp_path / "none.h5")
+    with pytest.raises(FormatError, match="'a' has no attribute 'size'"):
+        graph.nodes["d"]["size"] = 1
+        hpcgnn.from_networkx(graph, tmp_path / "none.h5", features=["size"], weight="")
+
+
+def graph_row(name):
+    return "dacb".index(name)
+
+
+def test_pyg(tmp_path):
+    Data = pytest.importorskip("torch_geometric.data", reason="PyG is not installed: pip install torch_geometric").Data
+    src, dst = odd_graph()
+    features, labels, masks = node_data(N)
+    data = Data(
+        x=torch.from_numpy(features), edge_index=torch.from_numpy(np.stack([src, dst])), y=torch.from_numpy(labels)
+    )
+    for name, mask in masks.items():
+        data[f"{name}_mask"] = torch.from_numpy(mask)
+    data.num_classes = 4
+    hpcgnn.from_pyg(data, tmp_path / "g.h5")
+    import_graph(save_npz(tmp_path / "g.npz", src, dst, N), tmp_path / "imported.h5")
+    assert uuid(tmp_path / "g.h5") == uuid(tmp_path / "imported.h5")
+    data.edge_attr = torch.ones(len(src), 2)
+    with pytest.raises(HpcgnnError, match="edge features are not supported"):
+        hpcgnn.from_pyg(data, tmp_path / "none.h5")
+    hpcgnn.from_pyg(data, tmp_path / "without.h5", ignore=["edge_attr"])
+    assert uuid(tmp_path / "without.h5") == uuid(tmp_path / "g.h5")
+
+
+def test_pyg_of_several_types(tmp_path):
+    HeteroData = pytest.importorskip("torch_geometric.data", reason="PyG is not installed").HeteroData
+    data = HeteroData()
+    data["a"].x, data["b"].x = torch.rand(3, 2), torch.rand(2, 2)
+    data["a", "to", "b"].edge_index = torch.tensor([[0, 2], [1, 0]])
+    with pytest.raises(FormatError, match="to_homogeneous"):
+        hpcgnn.from_pyg(data, tmp_path / "none.h5")
+    hpcgnn.from_pyg(data.to_homogeneous(), tmp_path / "g.h5")
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == edge_list([0, 2], [4, 3]) and seen.meta.typed
+    np.testing.assert_array_equal(seen.node_type, [0, 0, 0, 1, 1])
+
+
+def test_dgl(tmp_path):
+    dgl = pytest.importorskip("dgl", reason="DGL is not installed")
+    src, dst = odd_graph()
+    features, labels, masks = node_data(N)
+    graph = dgl.graph((src, dst), num_nodes=N)
+    graph.ndata.update(feat=torch.from_numpy(features), label=torch.from_numpy(labels))
+    graph.ndata.update({f"{name}_mask": torch.from_numpy(mask) for name, mask in masks.items()})
+    graph.edata["w"] = torch.rand(len(src))
+    hpcgnn.from_dgl(graph, tmp_path / "g.h5")
+    seen = view(tmp_path / "g.h5")
+    assert seen.edges == edge_list(src, dst, graph.edata["w"].numpy())
+    np.testing.assert_array_equal(seen.features, features)
+    np.testing.assert_array_equal(seen.split, codes(masks))
+    graph.edata["h"] = torch.rand(len(src), 2)
+    with pytest.raises(FormatError, match="edge_h"):
+        hpcgnn.from_dgl(graph, tmp_path / "none.h5")
