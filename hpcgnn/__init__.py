@@ -1,7 +1,7 @@
 """Full-batch graph neural networks on MPI ranks, with memory that falls linearly with their number.
 
 Importing the package starts nothing: no MPI, no thread. `python -m hpcgnn` (or the command `hpcgnn`) is the way in, and
-from Python the names below, each of which loads what it needs when it is asked for.
+from Python the names below, each of which loads what it needs when it is asked for (docs/python.md).
 """
 
 from typing import TYPE_CHECKING
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from hpcgnn.offering import lazily
 
 if TYPE_CHECKING:
+    from hpcgnn.interface.graph import TrainingGraph as TrainingGraph
+    from hpcgnn.interface.load import load as load
     from hpcgnn.report.frame import read_run as read_run
     from partition_tools.arrays import partition as partition
     from partition_tools.arrays import save_graph as save_graph
@@ -27,6 +29,8 @@ _HOMES = {
     "from_dgl": "partition_tools.libraries",
     "from_scipy": "partition_tools.libraries",
     "from_networkx": "partition_tools.libraries",
+    "load": "hpcgnn.interface.load",
+    "TrainingGraph": "hpcgnn.interface.graph",
     "read_run": "hpcgnn.report.frame",
 }
 __all__ = [*_HOMES]

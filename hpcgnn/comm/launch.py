@@ -77,55 +77,65 @@ def run(
         rank = session.comm.rank
         session.finish()
         return _leave(code, rank)
-    except LostConnection as error:
-        rank, size = (session.comm.rank, session.comm.size) if session else (launched_rank(), expected_ranks()[1])
+    except BaseException as error:
+        if session is None and without_mpi is not None and isinstance(error, HpcgnnError):
+            return without_mpi(error)
+        return end_with(session, error)
+
+
+def end_with(session: Session | None, error: BaseException) -> int:
+    """Take the way out that an exception asks for. session: of this rank, None where it has not started.
+
+    Returns the exit code where all ranks leave in order, each by itself; everything else ends the job here. To be
+    called where the exception is handled, and as the last thing: the session is over.
+    """
+    if session is None:
+        rank, size = launched_rank(), expected_ranks()[1]
+    else:
+        rank, size = session.comm.rank, session.comm.size
+    if isinstance(error, LostConnection):
         end_lost(
             rank,
             session.watchdog if session else None,
             f"hpcgnn: rank {rank} of {size} has lost another one, which has ended or whose node is gone ({error}); the "
             "job ends. Continue with --resume",
         )
-    except HpcgnnError as error:
-        if session is None and without_mpi is not None:
-            return without_mpi(error)
-        if session is None and error.everywhere:
-            if launched_rank() == 0:
-                say(f"hpcgnn: error: {error}")
-            return _leave(EXIT_USER_ERROR, launched_rank())
-        rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
-        if session is not None and (error.everywhere or size == 1):
+    if isinstance(error, HpcgnnError):
+        if error.everywhere or session is not None and size == 1:
             if rank == 0:
                 say(f"hpcgnn: error: {error}")
-            try:
-                session.finish()
-            except BaseException:
-                abort(EXIT_FAULT)
-            return _leave(EXIT_USER_ERROR, rank)
+            return _leave(EXIT_USER_ERROR, rank) if session is None else _finished(session, EXIT_USER_ERROR)
         said, where = str(error), f" on rank {rank} of {size}" if session else ""
         _end(session, error, lambda others: f"hpcgnn: error{where}{others}: {said}", EXIT_USER_ERROR)
-    except KeyboardInterrupt as error:
+    if isinstance(error, KeyboardInterrupt):
         why = str(error) or "interrupted"
         if session is None:  # Ctrl-C reaches all ranks, and none of them can ask the others
             if launched_rank() == 0:
                 say(f"hpcgnn: {why}")
             return EXIT_INTERRUPTED
-        if session.comm.size == 1:
+        if size == 1:
             say(f"hpcgnn: {why}")
             session.finish()
             return EXIT_INTERRUPTED
         _end(session, error, lambda others: f"hpcgnn: {why}", EXIT_INTERRUPTED)
-    except BaseException as error:
-        rank, size = (session.comm.rank, session.comm.size) if session else (0, 1)
-        code = (
-            error.code if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code else EXIT_FAULT
-        )
-        trace = traceback.format_exc()
-        _end(
-            session,
-            error,
-            lambda others: f"hpcgnn: rank {rank} of {size} failed and ends the job{others}:\n{trace}",
-            code,
-        )
+    code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code else EXIT_FAULT
+    trace = "".join(traceback.format_exception(error))
+    _end(
+        session,
+        error,
+        lambda others: f"hpcgnn: rank {rank} of {size} failed and ends the job{others}:\n{trace}",
+        code,
+    )
+
+
+def _finished(session: Session, code: int) -> int:
+    """End a session after a mistake that all ranks know of, and return the code of this rank."""
+    rank = session.comm.rank
+    try:
+        session.finish()
+    except BaseException:
+        abort(EXIT_FAULT)
+    return _leave(code, rank)
 
 
 def _end(session: Session | None, error: BaseException, text: Callable[[str], str], code: int) -> NoReturn:

@@ -8,7 +8,7 @@ from torch import nn
 
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Glorot, Linear
-from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.handover import Handover
@@ -18,7 +18,8 @@ class GATConv(nn.Module):
     """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (m, d_out).
     Collective.
 
-    spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout.
+    spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout. A layer that
+    is made by itself needs neither.
     """
 
     self_loops = "add"
@@ -30,7 +31,9 @@ class GATConv(nn.Module):
     # ranks 1 % more memory. (SAGE: a twentieth less time, and 3 % and 6 % more memory.)
     worthwhile = 0.6
 
-    def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:
+    def __init__(
+        self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
+    ) -> None:
         super().__init__()
         dtype = spec.dtype
         self.shape = AttentionShape(heads, width, spec.slope, average)

@@ -11,19 +11,22 @@ from torch.nn.functional import leaky_relu
 
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import Glorot, Linear
-from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.nn.spec import PLAIN, ModelSpec
 
 
 class GATv2Conv(nn.Module):
     """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out).
     Collective.
 
-    spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout.
+    spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout. A layer that
+    is made by itself needs neither.
     """
 
     self_loops = "add"
 
-    def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:
+    def __init__(
+        self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
+    ) -> None:
         super().__init__()
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
         self.slope, self.attention_dropout = spec.slope, spec.attention_dropout

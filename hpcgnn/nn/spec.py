@@ -59,3 +59,7 @@ class ModelSpec:
             return False
         first_out = self.classes if self.model == "sgc" else self.widths[1]
         return self.keep_input == "always" or (self.keep_input == "auto" and self.d_in <= 2 * first_out)
+
+
+#: What a layer takes its options from that is made by itself, and not by a model: the defaults.
+PLAIN = ModelSpec(model="", d_in=0, classes=0, layers=1, hidden=0)

@@ -21,7 +21,7 @@ FLOORS = [
     ["nn"],
     ["schedules"],
     ["train"],
-    ["doctor", "estimate"],
+    ["doctor", "estimate", "interface"],
     ["__main__"],
 ]
 MAY_IMPORT = {

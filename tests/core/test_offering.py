@@ -3,13 +3,14 @@
 import pytest
 
 import hpcgnn
+import hpcgnn.nn
 
 from .launching import start
 
 PROGRAM = """
 import sys
 import hpcgnn
-assert {"save_graph", "from_pyg", "read_run"} <= set(hpcgnn.__all__) & set(dir(hpcgnn))
+assert {"save_graph", "from_pyg", "load", "read_run"} <= set(hpcgnn.__all__) & set(dir(hpcgnn))
 assert not {"torch", "numpy", "mpi4py", "partition_tools"} & set(sys.modules), sorted(sys.modules)
 hpcgnn.save_graph
 hpcgnn.read_run
@@ -24,7 +25,7 @@ def test_names_load_no_more_than_they_need():
     assert done.code == 0, done.err
 
 
-@pytest.mark.parametrize("package", [hpcgnn])
+@pytest.mark.parametrize("package", [hpcgnn, hpcgnn.nn], ids=["hpcgnn", "hpcgnn.nn"])
 def test_every_name_is_there(package):
     for name in package.__all__:
         assert callable(getattr(package, name)), name

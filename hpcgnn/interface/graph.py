@@ -1,0 +1,260 @@
+"""A rank's share of a graph, as a script trains on it: what layers ask for (nn/graph.py), and what a loop does.
+
+A loss is a mean over the training nodes of all ranks, and so each rank's gradients are those of its own share of it:
+`loss` shows the mean and differentiates the share, and `sync_gradients` adds the shares up. Both cost one message of
+all ranks in a step.
+"""
+
+import hashlib
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.sparse_rows import SparseRows
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.linear import initialise
+from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.operators import Attention, Linear, Made, Operator
+from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.train.evaluate import Evaluator
+from hpcgnn.train.objective import Objective
+
+AnyModule = TypeVar("AnyModule", bound=torch.nn.Module)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What `load` has made. stated: whether the user chose about self loops; with_loops(self_loops): the same share
+    with the edges so, read anew, collective.
+    """
+
+    local: LocalGraph
+    config: Config
+    comm: Communicator
+    buffers: HaloBuffers
+    meta: GraphMeta
+    stated: bool
+    with_loops: Callable[[str], LocalGraph]
+
+
+class TrainingGraph(Graph):
+    """A rank's share of a graph. Everything that computes or counts is collective: all ranks do it, in the same order.
+
+    Tensors of nodes are of own nodes, n_p of them, in one order: features (n_p, F) float, or SparseRows; labels int64
+    (n_p,) with -1 for none, or float (n_p, C) for multi-label; train_mask, val_mask, test_mask bool (n_p,), nodes with
+    a label; ids int64 (n_p,), the numbers of the nodes in what the graph file was made from. num_nodes, num_features,
+    num_classes: of the whole graph. rank, size: of this process, and how many there are. What layers ask for is that of
+    `Graph`.
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded, self._models = loaded, []  # type: tuple[Loaded, list[weakref.ref[torch.nn.Module]]]
+        local, comm, config = loaded.local, loaded.comm, loaded.config
+        self.random, self._constants = Randomness(config.run.seed), {}  # type: tuple[Randomness, dict[str, torch.Tensor]]
+        asked = _Asked(FullHalo(local, comm, loaded.buffers), loaded.stated)
+        super().__init__(local, asked, comm.total, self.random, self._kept, loaded.buffers.arena)
+        self.rank, self.size = comm.rank, comm.size
+        self.labels, self.multi_label = local.labels, local.multi_label
+        self.num_classes, self.num_features = loaded.meta.num_classes, loaded.meta.num_features
+        self.train_mask, self.val_mask, self.test_mask = (local.mask(split) for split in ("train", "val", "test"))
+        self._views: dict[str, Graph] = {config.data.self_loops: self}
+
+    def __repr__(self) -> str:
+        return f"TrainingGraph({self._loaded.config.data.graph}: {len(self.ids)} of {self.num_nodes} nodes)"
+
+    def initialise(self, model: AnyModule) -> AnyModule:
+        """Give a model the same parameters and buffers on all ranks, and return it. Collective.
+
+        Layers of hpcgnn.nn get what `hpcgnn train` draws for the same seed, all else what it has on rank 0. From then
+        on `epochs` sees to it that the ranks do not drift apart.
+        """
+        for tensor in (*model.parameters(), *model.buffers()):
+            if torch.nn.parameter.is_lazy(tensor):
+                raise _everywhere("initialise: a parameter has no shape yet; state the widths of the layers (not -1)")
+            same = tensor.data.contiguous()
+            tensor.data.copy_(self._loaded.comm.broadcast_(same, 0, "control"))
+        initialise(model, self.random)
+        self._models.append(weakref.ref(model))
+        return model
+
+    def epochs(self, count: int, first: int = 0) -> Iterator[int]:
+        """Yield the epochs first … count - 1, as `range` does, and make `dropout` draw anew in each. Collective.
+
+        Raises ConfigError, on all ranks, if an `initialise`d model differs between ranks: gradients were not added up.
+        """
+        for epoch in range(first, count):
+            self._compare(epoch)
+            self.random.epoch = epoch
+            yield epoch
+        self._compare(count)
+
+    def loss(self, logits: torch.Tensor) -> torch.Tensor:
+        """The mean loss over the training nodes of the whole graph: cross-entropy, or binary cross-entropy for
+        multi-label tasks. A scalar, the same on all ranks; its gradients are those of this rank's share of the mean, so
+        that `sync_gradients` comes after `backward`. Collective.
+
+        logits: (n_p, C) of own nodes, or of the own training nodes alone. Raises GraphError if no node is for training.
+        """
+        return _Shown.apply(self._objective.local_loss(logits), self._loaded.comm)
+
+    def mean(self, values: torch.Tensor) -> torch.Tensor:
+        """The mean of what all ranks give, for losses of one's own: values (m,) of any own rows, m as it comes on each
+        rank. A scalar with gradients as those of `loss`. Collective.
+        """
+        comm = self._loaded.comm
+        count = int(comm.total(torch.tensor([values.numel()])))
+        return _Shown.apply(values.sum() / max(1, count), comm)
+
+    def sync_gradients(self, model: torch.nn.Module | Sequence[torch.nn.Parameter]) -> None:
+        """Add up the gradients of all ranks, between `backward` and the optimizer's step. Collective, one message.
+
+        A parameter that has a gradient on one rank gets one on all; what has none anywhere stays without.
+        """
+        given = model.parameters() if isinstance(model, torch.nn.Module) else model
+        parameters = [parameter for parameter in given if parameter.requires_grad]
+        for dtype in sorted({parameter.dtype for parameter in parameters}, key=str):
+            some = [parameter for parameter in parameters if parameter.dtype == dtype]
+            grads = [torch.zeros_like(each) if each.grad is None else each.grad for each in some]
+            there = torch.tensor([each.grad is not None for each in some], dtype=dtype)
+            flat = torch.cat([there, *(grad.reshape(-1) for grad in grads)])
+            self._loaded.comm.allreduce_(flat, "allreduce")
+            counts, *sums = flat.split([len(some), *(each.numel() for each in some)])
+            for parameter, count, total in zip(some, counts, sums):
+                if count:
+                    parameter.grad = total.view_as(parameter).clone()
+
+    def scores(self, logits: torch.Tensor, metric: str = "auto") -> dict[str, float]:
+        """{'train', 'val', 'test'}: accuracy, or for multi-label tasks 'micro-f1' or 'roc-auc', over the nodes of all
+        ranks. logits: (n_p, C). Collective. Raises ConfigError for a metric that does not fit the task.
+        """
+        if metric not in self._evaluators:
+            self._evaluators[metric] = Evaluator(self._local, metric, self._loaded.comm)
+        with torch.no_grad():
+            return self._evaluators[metric].scores(logits)
+
+    def accuracy(self, logits: torch.Tensor) -> dict[str, float]:
+        """`scores` by accuracy."""
+        return self.scores(logits, "accuracy")
+
+    def seen_with(self, self_loops: str) -> Graph:
+        """The same share with self loops added ('add') or the edges as they are ('keep'): this graph, or another that
+        is read when it is first asked for, and shares the features. Collective.
+        """
+        if self_loops not in self._views:
+            mine = self._local
+            other = self._loaded.with_loops(self_loops)
+            names = ("features", "labels", "split", "original_id", "node_type", "compact")
+            other = replace(other, **{name: getattr(mine, name) for name in names})
+            comm, buffers = self._loaded.comm, self._loaded.buffers
+            self._views[self_loops] = self.over(other, FullHalo(other, comm, buffers))
+        return self._views[self_loops]
+
+    def propagate(
+        self,
+        message: Callable[..., Any],
+        reduce: str | Sequence[str] = "sum",
+        *,
+        x_src: torch.Tensor | SparseRows | DroppedRows,
+        x_dst: torch.Tensor | None = None,
+        edge: torch.Tensor | None = None,
+        dropout: float = 0.0,
+        layer: int = 0,
+    ) -> torch.Tensor:
+        """As that of Graph."""
+        if getattr(getattr(message, "__self__", None), "self_loops", "") == "add" and not self._loaded.stated:
+            raise _unstated()
+        return super().propagate(message, reduce, x_src=x_src, x_dst=x_dst, edge=edge, dropout=dropout, layer=layer)
+
+    @property
+    def edge_weight(self) -> torch.Tensor | None:
+        """(E_p,) of the in-edges of own nodes, or None where the graph has none."""
+        return self._carried("weight")
+
+    @property
+    def edge_type(self) -> torch.Tensor | None:
+        """int64 (E_p,), likewise."""
+        kinds = self._carried("type")
+        return None if kinds is None else kinds.long()
+
+    def _carried(self, name: str) -> torch.Tensor | None:
+        if self._local.inward.edges is None:
+            raise _everywhere("weights and types of edges were not kept; say hpcgnn.load(…, edges=True)")
+        return getattr(self._local.inward.edges, name)
+
+    @cached_property
+    def _objective(self) -> Objective:
+        return Objective(self._local, self._loaded.comm, self._arena)
+
+    @cached_property
+    def _evaluators(self) -> dict[str, Evaluator]:
+        return {}
+
+    def _kept(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
+        if name not in self._constants:
+            with torch.no_grad(), self._loaded.comm.ledger.booked_as("input"):
+                self._constants[name] = compute()
+        return self._constants[name]
+
+    def _compare(self, epoch: int) -> None:
+        """Raise ConfigError, on all ranks, if they have different parameters after so many epochs."""
+        digest = hashlib.sha256()
+        for model in filter(None, (reference() for reference in self._models)):
+            for parameter in model.parameters():
+                digest.update(parameter.detach().contiguous().numpy().data)
+        number = int.from_bytes(digest.digest()[:7], "big")
+        extremes = self._loaded.comm.allreduce_(torch.tensor([number, -number]), "control", "max")
+        if extremes[0] != -extremes[1]:
+            raise _everywhere(
+                f"after {epoch} epochs the parameters differ between ranks; expected graph.sync_gradients(model) "
+                "between loss.backward() and the optimizer's step, and no other change of parameters on one rank alone"
+            )
+
+
+class _Asked:
+    """A halo policy that does not guess whether self loops are wanted."""
+
+    def __init__(self, halo: FullHalo, stated: bool) -> None:
+        self._halo, self._stated = halo, stated
+
+    def operator(self, description: Operator[Made]) -> Made:
+        """The operator of this description. Raises ConfigError, on all ranks."""
+        usual = isinstance(description, Attention) or isinstance(description, Linear) and description.norm == "sym"
+        if usual and not self._stated:
+            raise _unstated()
+        return self._halo.operator(description)
+
+
+class _Shown(torch.autograd.Function):
+    """The sum over ranks of their shares of a scalar, whose gradient is that of the own share."""
+
+    @staticmethod
+    def forward(ctx: Any, share: torch.Tensor, comm: Communicator) -> torch.Tensor:
+        return comm.total(share.detach().double().reshape(1)).to(share.dtype)[0]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient, None
+
+
+def _unstated() -> ConfigError:
+    return _everywhere(
+        "this layer counts a node among its own neighbours as a rule, and hpcgnn.load was not told whether to; "
+        "expected self_loops='add', as `hpcgnn train` does for gcn, sgc, gat and gatv2, or self_loops='keep' for the "
+        "edges as they are"
+    )
+
+
+def _everywhere(text: str) -> ConfigError:
+    error = ConfigError(text)
+    error.everywhere = True
+    return error

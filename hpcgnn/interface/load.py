@@ -1,0 +1,179 @@
+"""`hpcgnn.load`: a script on any number of ranks gets its share of a graph.
+
+What a job does before it trains is done here as well: the session, the options checked, the map chosen, the ranks
+compared, the share read. What is not known is the model. So how wide the rows are that its layers will exchange is an
+option, `widest`, where a job tries the model on a toy graph.
+"""
+
+import hashlib
+import logging
+from pathlib import Path
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.script import end_like_a_job, session_of_script
+from hpcgnn.config import Config, make_config
+from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.opening import open_graph
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.interface.graph import Loaded, TrainingGraph
+from hpcgnn.nn.norm import NORM_LAYERS
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.train.agreement import agree, facts_of_process
+from hpcgnn.train.choosing_maps import choose_map
+from hpcgnn.train.job import DTYPES
+from hpcgnn.train.memory_profile import set_allocator_policy, trim_heap
+from hpcgnn.train.rundir import start_logging
+
+log = logging.getLogger("hpcgnn")
+WIDEST = 512
+
+
+def load(
+    path: str | Path,
+    *,
+    self_loops: str | None = None,
+    precision: str = "fp32",
+    seed: int = 0,
+    halo_buffer: float = 8.0,
+    widest: int = WIDEST,
+    edges: bool | None = None,
+    partition: str = "",
+    auto_partition: bool = False,
+    threads: int = 0,
+    watchdog: float = 300.0,
+) -> TrainingGraph:
+    """This rank's share of a graph file, to train on in a loop of one's own. Collective: under `mpiexec -n P python
+    SCRIPT` all P ranks call it; plain `python SCRIPT` is one rank.
+
+    The first call starts MPI. From then on an exception that nobody catches ends the job on all ranks, and the ranks
+    wait for each other at the end of the script.
+
+    self_loops: 'add' gives one to every node that has none, as `hpcgnn train` does for gcn, sgc, gat and gatv2; 'keep'
+    leaves the edges as they are. Left out, edges are as they are, and those layers refuse to guess. precision: fp32 or
+    fp64, of features and parameters. seed: of initial parameters and dropout. halo_buffer: MiB for all communication
+    buffers of the rank. widest: numbers of the widest row that layers will exchange (heads × width, for transformers
+    twice that), besides the features. edges: keep weights and types of edges for layers that read them (None: if the
+    file has any). partition, auto_partition, threads, watchdog: as of `hpcgnn train`.
+
+    Raises ConfigError, FormatError or GraphError, on all ranks together.
+    """
+    end_like_a_job()
+    set_allocator_policy()
+    config = make_config(
+        {
+            "graph": str(path),
+            "self_loops": self_loops or "keep",
+            "precision": precision,
+            "seed": seed,
+            "halo_buffer": halo_buffer,
+            "partition": partition,
+            "auto_partition": auto_partition,
+            "threads": threads,
+            "watchdog": watchdog,
+        },
+        {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)},
+        "hpcgnn.load",
+    )
+    if precision == "mixed" or self_loops == "auto":
+        raise ConfigError("hpcgnn.load: expected precision 'fp32' or 'fp64', and self_loops 'add', 'keep' or none")
+    session = session_of_script(config.run.threads or None, config.run.watchdog)
+    torch.set_num_threads(session.threads)
+    start_logging(session.comm.rank)
+    return load_graph(session.comm, config, self_loops is not None, widest, edges)
+
+
+def load_graph(
+    comm: Communicator, config: Config, stated: bool = True, widest: int = WIDEST, edges: bool | None = None
+) -> TrainingGraph:
+    """`load` with a transport that is there. Collective. stated: whether the configuration's self loops are a choice of
+    the user's.
+    """
+    agree(comm, facts_of_process(config) | {"widest": widest, "edges": edges})
+    buffers = BoundedBuffers(int(config.schedule.halo_buffer * 2**20))
+
+    def read(self_loops: str) -> tuple[LocalGraph, GraphMeta, str]:
+        with open_graph(config.data.graph, comm) as file:
+            map_name, cluster_to_rank = choose_map(file, config, comm)
+            agree(
+                comm,
+                {
+                    "the graph": file.meta.uuid,
+                    "the map": [map_name, hashlib.sha256(cluster_to_rank.tobytes()).hexdigest()],
+                },
+            )
+            keep = file.meta.weighted or file.meta.typed if edges is None else edges
+            dtype = DTYPES[config.run.precision]
+            cap = _rows_of_a_round(buffers, widest, file.meta, dtype)
+            local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep)
+            buffers.hold(local)
+            return local, file.meta, map_name
+
+    local, meta, map_name = read(config.data.self_loops)
+    trim_heap()
+
+    def with_loops(self_loops: str) -> LocalGraph:
+        other, found, _ = read(self_loops)
+        if found.uuid != meta.uuid:
+            error = FormatError(f"{config.data.graph} was replaced since it was loaded; start the job again")
+            error.everywhere = True
+            raise error
+        return other
+
+    log.info(
+        "graph %s: %s nodes, %s edges, %d features, %d classes; map %r for %d ranks, %d threads each",
+        config.data.graph,
+        f"{meta.num_nodes:,}",
+        f"{meta.num_edges:,}",
+        meta.num_features,
+        meta.num_classes,
+        map_name,
+        comm.size,
+        torch.get_num_threads(),
+    )
+    return TrainingGraph(Loaded(local, config, comm, buffers, meta, stated, with_loops))
+
+
+class BoundedBuffers(HaloBuffers):
+    """Communication buffers that say which option to change for a row that is wider than the rounds were cut for."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self._longest = 0
+
+    def hold(self, local: LocalGraph) -> None:
+        """These are the buffers of a LocalGraph."""
+        plans = (local.inward.plan, local.outward.plan)
+        self._longest = max(self._longest, *(plan.longest_round for plan in plans))
+
+    def declare(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0) -> None:
+        """As that of HaloBuffers. Raises ConfigError, on all ranks: they declare alike."""
+        super().declare(row_bytes, return_bytes, summed_bytes, widened_bytes)
+        if self.cap(row_bytes, return_bytes, summed_bytes, widened_bytes, self._longest) >= self._longest:
+            return
+        error = ConfigError(
+            f"a layer exchanges rows of {row_bytes} bytes (and {return_bytes} back), wider than the rounds of the halo "
+            f"were cut for; say hpcgnn.load(…, widest={max(row_bytes, return_bytes) // 4}), or a halo_buffer of more "
+            f"than {self.limit / 2**20:g} MiB"
+        )
+        error.everywhere = True
+        raise error
+
+
+def _rows_of_a_round(buffers: HaloBuffers, widest: int, meta: GraphMeta, dtype: torch.dtype) -> int:
+    """How many rows fit the buffers at the width that is foretold. Raises ConfigError, on all ranks."""
+    row, features = widest * dtype.itemsize, 0 if meta.sparse_features else meta.num_features * dtype.itemsize
+    rows = min(buffers.cap(row, row), buffers.cap(max(1, features))) if widest > 0 else 0
+    if rows < 1:
+        error = ConfigError(
+            f"halo_buffer={buffers.limit / 2**20:g} (MiB) is too small for one row: expected at least "
+            f"{max(7 * row, 3 * features) / 2**20:.6f} MiB, for widest={widest} and {meta.num_features} features"
+        )
+        error.everywhere = True
+        raise error
+    return rows
