@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hpcgnn.nn.norm import BatchNorm as BatchNorm
     from hpcgnn.nn.norm import LayerNorm as LayerNorm
     from hpcgnn.nn.pna import PNAConv as PNAConv
+    from hpcgnn.nn.pyg import from_pyg_layer as from_pyg_layer
     from hpcgnn.nn.rgcn import RGCNConv as RGCNConv
     from hpcgnn.nn.sage import SAGEConv as SAGEConv
     from hpcgnn.nn.sage_max import SAGEMaxConv as SAGEMaxConv
@@ -30,6 +31,7 @@ _HOMES = {
     "BatchNorm": "hpcgnn.nn.norm",
     "LayerNorm": "hpcgnn.nn.norm",
     "PNAConv": "hpcgnn.nn.pna",
+    "from_pyg_layer": "hpcgnn.nn.pyg",
     "RGCNConv": "hpcgnn.nn.rgcn",
     "SAGEConv": "hpcgnn.nn.sage",
     "SAGEMaxConv": "hpcgnn.nn.sage_max",

@@ -89,6 +89,12 @@ class Graph:
         }
         return whole
 
+    def seen_with(self, self_loops: str) -> "Graph":
+        """The graph with self loops added ('add') or the edges as they are ('keep'), as far as that can be chosen: in a
+        job `--self-loops` has, and this is the graph itself.
+        """
+        return self
+
     def own(self, x: torch.Tensor) -> torch.Tensor:
         """The rows of x (n_p, F) whose nodes a layer computes: x itself where it computes all. Differentiable."""
         outputs = self._local.outputs
@@ -116,6 +122,11 @@ class Graph:
     def node_type(self) -> torch.Tensor:
         kinds = self._local.node_type
         return torch.zeros(len(self.ids), dtype=torch.int64) if kinds is None else kinds.long()
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights, which `aggregate` counts them by."""
+        return self._local.inward.own.weight is not None
 
     @property
     def edge_weight(self) -> torch.Tensor | None:
