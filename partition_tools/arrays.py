@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile.schema import Csr, GraphData
@@ -21,12 +20,12 @@ from partition_tools.external.budget import memory_budget
 from partition_tools.external.scratch import Scratch
 from partition_tools.features import DTYPES
 from partition_tools.import_graph import check_target, write_with_bar
+from partition_tools.in_memory import as_array, as_rows, as_split
 from partition_tools.node_ids import alike
 from partition_tools.node_tables import label_numbers
 from partition_tools.partition_graph import partition_graph
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
-from partition_tools.sources.npz_names import SPLIT_OF
 from partition_tools.working import scratch_directory
 
 RENUMBER = "say num_nodes=N if they are meant, or give the ids of the nodes as node_ids"
@@ -151,7 +150,7 @@ def save_graph(
         num_nodes,
         per_node["features"],
         values,
-        _split(split),
+        as_split(split),
         None,
         None if edge_weight is None else as_array(edge_weight, "edge_weight"),
         None if edge_type is None else as_array(edge_type, "edge_type"),
@@ -210,36 +209,6 @@ def rank_counts(ranks: int | Iterable[int]) -> list[int]:
     return sorted({int(count) for count in counts})
 
 
-def as_array(values: Any, what: str) -> np.ndarray:
-    """A numpy array of an array, a tensor of torch or a list. what: its name, for errors. Raises FormatError."""
-    if hasattr(values, "detach") and hasattr(values, "cpu"):  # a tensor, without loading torch for others
-        values = values.detach().cpu()
-        if getattr(values, "is_sparse", False):
-            values = values.to_dense()
-        try:
-            return values.numpy()
-        except TypeError:
-            return values.float().numpy()  # bfloat16, which numpy has not
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise FormatError(f"{what} cannot be made an array: {error}") from error
-    if array.dtype.kind == "O" and not all(isinstance(value, (str, type(None), float)) for value in array.flat):
-        raise FormatError(f"{what} must be an array of numbers (or of words), got objects of several kinds")
-    return array
-
-
-def as_rows(features: Any) -> np.ndarray | Csr | None:
-    """Features as rows: dense ones, or the `Csr` of a sparse matrix of SciPy."""
-    if features is None:
-        return None
-    if scipy.sparse.issparse(features):
-        matrix = features.tocsr()
-        matrix.sum_duplicates()
-        return Csr(matrix.indptr.astype(np.int64), matrix.indices, matrix.data.astype(np.float32), matrix.shape[1])
-    return as_array(features, "features")
-
-
 def _count(src: np.ndarray, dst: np.ndarray, per_node: Mapping[str, Any], reporter: Reporter) -> int:
     """As many nodes as the first array of nodes that is there has rows, or one more than the largest id."""
     for values in per_node.values():
@@ -276,26 +245,3 @@ def _plain(ids: np.ndarray) -> np.ndarray:
     if ids.ndim != 1 or ids.dtype.kind not in "iuOU":
         raise FormatError(f"node ids must be a vector of integers or words, got {ids.dtype}{list(ids.shape)}")
     return ids.astype(str) if ids.dtype.kind == "O" else ids
-
-
-def _split(split: Any) -> dict[str, np.ndarray | None]:
-    """{"train" | "val" | "test": mask or node numbers} of such a mapping, or of one word for each node."""
-    if split is None:
-        return {}
-    if isinstance(split, Mapping):
-        unknown = [name for name in split if name not in SPLIT_OF]
-        if unknown:
-            raise FormatError(f"split has {unknown[0]!r}; expected train, val and test")
-        return {SPLIT_OF[name]: None if one is None else as_array(one, f"split {name}") for name, one in split.items()}
-    words = as_array(split, "split")
-    if words.ndim != 1 or words.dtype.kind not in "OU":
-        raise FormatError(
-            "split must be {'train': …, 'val': …, 'test': …} of masks or node numbers, or one of the words train, val, "
-            f"test or nothing for each node, got {words.dtype}{list(words.shape)}"
-        )
-    texts = np.array(["" if word is None or word != word else str(word).strip().lower() for word in words])
-    strange = sorted(set(texts.tolist()) - set(SPLIT_OF) - {"", "none"})
-    if strange:
-        raise FormatError(f"split has the word {strange[0]!r}; expected train, val, test or nothing")
-    codes = np.array([SPLIT_OF.get(word, "") for word in texts.tolist()], dtype="U5")
-    return {name: codes == name for name in ("train", "val", "test")}

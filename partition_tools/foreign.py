@@ -11,7 +11,7 @@ from pathlib import Path
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import GraphFile
 
-_PYG = (
+PYG = (
     "import torch, numpy as np; data = torch.load('FILE', weights_only=False); data = data[0] if isinstance(data, "
     "(tuple, list)) else data; np.savez('g.npz', edge_index=data.edge_index.numpy(), x=data.x.numpy(), "
     "y=data.y.numpy(), train_mask=data.train_mask.numpy(), val_mask=data.val_mask.numpy(), "
@@ -22,11 +22,6 @@ _DGL = (
     "src=src.numpy(), dst=dst.numpy(), num_nodes=g.num_nodes(), feat=g.ndata['feat'].numpy(), "
     "label=g.ndata['label'].numpy(), train_mask=g.ndata['train_mask'].numpy(), "
     "val_mask=g.ndata['val_mask'].numpy(), test_mask=g.ndata['test_mask'].numpy())"
-)
-_SCIPY = (
-    "import scipy.sparse, numpy as np; A = scipy.sparse.load_npz('FILE').tocoo(); np.savez('g.npz', src=A.row, "
-    "dst=A.col, edge_weight=A.data, num_nodes=A.shape[0]), with src=A.col, dst=A.row if A[i, j] is the edge from j "
-    "to i"
 )
 _TABLE = "import pandas; pandas.READ('FILE').to_csv('edges.csv', index=False), with the columns src and dst"
 _NETWORKX = (
@@ -42,17 +37,15 @@ _HDF5 = (
     "y=f['y'][:]), with the names that the file has"
 )
 _REMEDIES = {
-    ".pt": ("PyTorch (PyG)", _PYG),
-    ".pth": ("PyTorch (PyG)", _PYG),
+    ".pt": ("PyTorch (PyG)", PYG),
+    ".pth": ("PyTorch (PyG)", PYG),
     ".bin": ("DGL", _DGL),
     ".dgl": ("DGL", _DGL),
     ".h5": ("HDF5", _HDF5),
     ".hdf5": ("HDF5", _HDF5),
-    ".parquet": ("Parquet", _TABLE.replace("READ", "read_parquet")),
     ".feather": ("Feather", _TABLE.replace("READ", "read_feather")),
     ".xlsx": ("Excel", _TABLE.replace("READ", "read_excel")),
     ".gml": ("GML", _NETWORKX.replace("READ", "read_gml")),
-    ".graphml": ("GraphML", _NETWORKX.replace("READ", "read_graphml")),
     ".gexf": ("GEXF", _NETWORKX.replace("READ", "read_gexf")),
     ".pkl": ("pickle", _PICKLE),
     ".pickle": ("pickle", _PICKLE),
@@ -69,14 +62,14 @@ _REMEDIES = {
 }
 
 
-def _refused(path: Path, what: str, remedy: str) -> FormatError:
+def _refused(path: Path, what: str, remedy: str, why: str = "which is not read here") -> FormatError:
     return FormatError(
-        f"{path} is a file of {what}, which is not read here; convert it in Python and import what that writes: "
+        f"{path} is a file of {what}, {why}; convert it in Python and import what that writes: "
         f"{remedy.replace('FILE', str(path))}"
     )
 
 
-def refuse_suffix(path: Path) -> None:
+def refuse_suffix(path: Path, why: str = "which is not read here") -> None:
     """FormatError with the conversion, for a path whose name says which library wrote it."""
     if path.suffix.lower() in (".h5", ".hdf5") and path.is_file():
         try:
@@ -93,7 +86,7 @@ def refuse_suffix(path: Path) -> None:
         what, remedy = _REMEDIES[path.suffix.lower()]
         if remedy is _PICKLE:
             raise FormatError(f"{path} is a pickle, which is not read here; {remedy}")
-        raise _refused(path, what, remedy)
+        raise _refused(path, what, remedy, why)
 
 
 def refuse_table(path: Path) -> None:
@@ -105,11 +98,17 @@ def refuse_table(path: Path) -> None:
         )
 
 
+def of_scipy(names: Iterable[str]) -> bool:
+    """Whether the members of an archive are those of SciPy's save_npz."""
+    names = set(names)
+    return {"format", "shape", "data"} <= names and (
+        {"indices", "indptr"} <= names or {"row", "col"} <= names or "offsets" in names
+    )
+
+
 def refuse_foreign(path: Path, names: Iterable[str]) -> None:
     """FormatError with the conversion, for an archive whose members say that SciPy or PyTorch wrote it."""
-    if {"format", "shape", "data"} <= set(names) and (
-        {"indices", "indptr"} <= set(names) or {"row", "col"} <= set(names)
-    ):
-        raise _refused(path, "SciPy (save_npz)", _SCIPY)
+    if of_scipy(names):
+        raise FormatError(f"{path} is a matrix of SciPy (save_npz); import it with --format scipy")
     if any(name.endswith("data.pkl") for name in names):
-        raise _refused(path, "PyTorch (PyG)", _PYG)
+        raise _refused(path, "PyTorch (PyG)", PYG)

@@ -20,7 +20,7 @@ from partition_tools.sources import SOURCES, guess
 from partition_tools.tables import TableOptions
 from partition_tools.working import add_memory_options, working
 
-HELP = "convert a graph (npz, edge list, Matrix Market, OGB) to a graph file"
+HELP = "convert a graph (npz, edge list, Matrix Market, OGB, SciPy, PyG, DGL and others) to a graph file"
 DESCRIPTION = """Read a graph and write it as one HDF5 graph file, nodes in the order of the source, not yet clustered.
 An edge goes from its source to its destination, and a node aggregates over its in-edges. A graph that is its own
 transpose in pattern, multiplicity, weights and types is stored as undirected, any other with both directions.
@@ -33,6 +33,13 @@ Formats (guessed from the path where --format is not given):
             ...), also one in a comment (# FromNodeId ToNodeId); without one, two columns src dst, and more need
             --edge-columns. Features, labels, splits, node types in tables beside it
   mtx       Matrix Market (.mtx, .mtx.gz): row -> column; the same tables
+  scipy     .npz of scipy.sparse.save_npz: row -> column, weights unless all are 1; the same tables
+  metis     .graph of METIS, Chaco, KaHIP; the same tables
+  graphml   .graphml, through NetworkX: y (label, class) and split of nodes, weight of edges; the same tables
+  parquet   edge list: columns by their names; the same tables, which may be in Parquet too (extra parquet)
+  pyg       .pt of torch.save: a Data object of PyG, processed/data.pt of a data set, or a dict of tensors with the
+            names of npz. No code of the file is run
+  dgl       .bin of dgl.save_graphs, where DGL is installed
   npz       also a folder of .npy files of these names
   ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz;
             heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges
@@ -43,14 +50,15 @@ A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its
 Peak memory: what --memory says, and 40 bytes per node; at most 40 E + 20 n bytes and the features where that is less
 (40 E more for edge weights or types, 32 E more in the text parser; with --add-reverse E counts the reverse edges too).
 What is larger is mapped from the input, or goes through files of --scratch: 8 to 40 E bytes, and 8 n F for text and
-compressed features. Words for node ids, tables beside an edge list and Matrix Market are read at once."""
+compressed features. Words for node ids, tables beside an edge list, and the formats
+from mtx to dgl are read at once."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
     parser.add_argument("input", type=Path, metavar="INPUT", nargs="?")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
-    parser.add_argument("--format", choices=tuple(SOURCES))
+    parser.add_argument("--format", "--from", choices=tuple(SOURCES), help="what INPUT is, if its name does not say it")
     parser.add_argument(
         "--dataset",
         metavar="NAME",

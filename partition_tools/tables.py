@@ -215,6 +215,8 @@ def read_table(
     if path.suffix == ".npy":
         values = load_npy(path, MAPPED)
         return None, values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1), None
+    if path.suffix == ".parquet":
+        return _parquet_table(path)
     shape = layout(path)
     if shape.heading and all(field.lower() in data_words for field in shape.fields):
         shape = replace(shape, heading=False)
@@ -240,6 +242,27 @@ def read_table(
         )
     ids = (exact_ids(path, shape, frame, 0) if exact else frame.iloc[:, 0].to_numpy()) if keyed else None
     return ids, frame.iloc[:, 1 if keyed else 0 :].to_numpy(), names
+
+
+def _parquet_table(path: Path) -> tuple[np.ndarray | None, np.ndarray, list[str]]:
+    """`read_table` of a file in Parquet, whose columns always have names."""
+    frame = read_parquet(path)
+    names = [str(name) for name in frame.columns]
+    keyed = len(names) > 0 and is_id(names[0], len(names) - 1)
+    ids = frame.iloc[:, 0].to_numpy() if keyed else None
+    if ids is not None and ids.dtype.kind == "O":
+        ids = ids.astype(str)
+    return ids, frame.iloc[:, 1 if keyed else 0 :].to_numpy(), names
+
+
+def read_parquet(path: str | Path) -> "pd.DataFrame":
+    """The table of a file in Parquet. Raises FormatError."""
+    pandas = _pandas()
+    with in_words(path):
+        try:
+            return pandas.read_parquet(path)
+        except ImportError as error:
+            raise FormatError("reading Parquet needs pyarrow: pip install 'hpcgnn[parquet]'") from error
 
 
 def load_npy(path: str | Path, mapped: int | None = None) -> np.ndarray:

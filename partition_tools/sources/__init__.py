@@ -8,9 +8,23 @@ from pathlib import Path
 
 from hpcgnn.errors import FormatError
 from partition_tools.foreign import refuse_suffix
-from partition_tools.sources import edgelist, matrix_market, npz, ogb
+from partition_tools.sources import (
+    dgl_file,
+    edgelist,
+    graphml,
+    matrix_market,
+    metis_graph,
+    npz,
+    ogb,
+    parquet,
+    pyg_file,
+    scipy_npz,
+)
 
-SOURCES = {module.NAME: module for module in (npz, edgelist, matrix_market, ogb)}
+SOURCES = {
+    module.NAME: module
+    for module in (scipy_npz, npz, edgelist, matrix_market, ogb, metis_graph, graphml, parquet, pyg_file, dgl_file)
+}
 
 
 def guess(path: Path) -> str:

@@ -10,18 +10,9 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.headings import role
+from partition_tools.in_memory import SPLIT_OF
 from partition_tools.progress import Reporter
 
-SPLIT_OF = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "test": "test",
-    "testing": "test",
-}
 _MASK, _INDEX = {"mask", "masks"}, {"idx", "idxs", "index", "indexes", "indices", "ids", "id", "node", "nodes", "inds"}
 # In names of arrays that say something about the graph, its task, or who is in which split.
 _MEANING = (

@@ -1,0 +1,67 @@
+"""Edge lists in Parquet: a row for each edge, whose columns go by their names as those of a text table do."""
+
+from pathlib import Path
+
+import numpy as np
+
+from hpcgnn.errors import FormatError
+from partition_tools.external.scratch import Scratch
+from partition_tools.headings import ENDS, columns_of, said
+from partition_tools.progress import Reporter
+from partition_tools.raw import RawGraph
+from partition_tools.sources.beside import assemble
+from partition_tools.tables import OF_TABLES, TableOptions, numeric, read_parquet
+
+NAME = "parquet"
+
+
+def matches(path: Path) -> bool:
+    """Whether a path looks like this format."""
+    return path.suffix == ".parquet"
+
+
+def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+    """The `RawGraph` of an edge list and its tables, read at once. FormatError naming the column that is wrong."""
+    tables.refuse(NAME, (*OF_TABLES, "edge_columns", "relabel", "node_ids"))
+    frame = read_parquet(path)
+    heading = tuple(str(name) for name in frame.columns)
+    if tables.edge_columns and len(tables.edge_columns) != len(heading):
+        raise FormatError(
+            f"{path} has the columns {', '.join(heading)}; --edge-columns must say what each of them is, _ for one to "
+            f"ignore, got {','.join(tables.edge_columns)}"
+        )
+    names = tables.edge_columns or columns_of(heading, path)
+    reporter.stage(f"{path}: {said(names, heading)}")
+    relabel = tables.relabel or tables.node_ids is not None
+    columns = {}
+    for position, name in enumerate(names):
+        if name == "_":
+            continue
+        values = frame.iloc[:, position].to_numpy()
+        where = f"{path}: column {heading[position]}"
+        columns[name] = _ids(values, where, relabel) if name in ENDS else numeric(values, where)
+    if missing := [end for end in ENDS if end not in columns]:
+        raise FormatError(
+            f"{path} has the columns {', '.join(heading)}, of which none is {missing[0]}; see --edge-columns"
+        )
+    return assemble(
+        columns["src"],
+        columns["dst"],
+        tables,
+        path.stem,
+        reporter,
+        scratch,
+        weight=columns.get("weight"),
+        kind=columns.get("type"),
+    )
+
+
+def _ids(values: np.ndarray, where: str, relabel: bool) -> np.ndarray:
+    nothing = np.array([value is None or value != value for value in values]) if values.dtype.kind in "Of" else None
+    if nothing is not None and nothing.any():
+        raise FormatError(f"{where}: edge {int(np.argmax(nothing))} has none")
+    if values.dtype.kind in "iu":
+        return values
+    if values.dtype.kind == "O" and relabel:
+        return values.astype(str)
+    raise FormatError(f"{where} holds ids that are not integers; --relabel numbers words and the like")

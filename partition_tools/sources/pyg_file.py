@@ -1,0 +1,112 @@
+"""Files of `torch.save` with a graph of PyG: a `Data` object, what a data set of PyG keeps in processed/data.pt, or a
+dict of tensors. PyG is not needed.
+
+Such a file is a pickle, and loading a pickle can run code. torch's reader of weights runs none: it knows tensors and
+plain containers, and makes objects of named classes alone. The classes of PyG that are named here are stood in for by
+empty ones of ours, that only hold what was kept.
+"""
+
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hpcgnn.errors import FormatError
+from partition_tools.external.scratch import Scratch
+from partition_tools.foreign import PYG
+from partition_tools.in_memory import InMemory
+from partition_tools.progress import Reporter
+from partition_tools.raw import RawGraph
+from partition_tools.sources.named_arrays import graph_of
+from partition_tools.tables import OF_ARCHIVES, TableOptions
+
+NAME = "pyg"
+
+
+class _Data:
+    """In place of PyG's Data."""
+
+
+class _Hetero:
+    """In place of PyG's HeteroData."""
+
+
+class _Part:
+    """In place of what a Data object is made of."""
+
+
+_STANDING_IN = {
+    "torch_geometric.data.data.Data": _Data,
+    "torch_geometric.data.hetero_data.HeteroData": _Hetero,
+    **{
+        f"torch_geometric.data.{name}": type(name.rpartition(".")[2], (_Part,), {})
+        for name in (
+            "data.DataTensorAttr",
+            "data.DataEdgeAttr",
+            "graph_store.EdgeLayout",
+            "graph_store.EdgeAttr",
+            "feature_store.TensorAttr",
+            "storage.BaseStorage",
+            "storage.GlobalStorage",
+            "storage.NodeStorage",
+            "storage.EdgeStorage",
+        )
+    },
+}
+
+
+def matches(path: Path) -> bool:
+    """Whether a path looks like this format."""
+    return path.suffix in (".pt", ".pth")
+
+
+def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
+    """The `RawGraph` of a file. FormatError for one that holds what could run code, and nothing of it has run."""
+    tables.refuse(NAME, OF_ARCHIVES)
+    return graph_of(InMemory(str(path), _named(path, _load(path))), tables, reporter)
+
+
+def _load(path: Path) -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise FormatError(f"reading {path} needs torch, which is not installed") from error
+    known = torch.serialization.get_safe_globals()  # PyG, where it is loaded, has put its own classes there
+    try:
+        torch.serialization.clear_safe_globals()
+        with torch.serialization.safe_globals([(kind, name) for name, kind in _STANDING_IN.items()]):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except pickle.UnpicklingError as error:
+        first = " ".join(str(error).split())
+        what = first[first.find("GLOBAL ") :].split(" was not")[0] if "GLOBAL " in first else first[:120]
+        raise FormatError(
+            f"{path} holds what cannot be read without running code ({what}), and none was run; where you trust the "
+            f"file, convert it in Python: {PYG.replace('FILE', str(path))}"
+        ) from error
+    except Exception as error:  # a damaged pickle makes the reader fail anywhere
+        raise FormatError(
+            f"{path} is not a readable file of torch.save: {' '.join(str(error).split())[:200]}"
+        ) from error
+    finally:
+        torch.serialization.add_safe_globals(known)
+
+
+def _named(path: Path, found: Any) -> dict[str, Any]:
+    """{name: array} of what a file holds. Raises FormatError."""
+    if isinstance(found, tuple | list) and found:  # a data set: the graphs one after another, and where each begins
+        slices = found[1] if len(found) > 1 else None
+        if isinstance(slices, Mapping) and any(len(ends) > 2 for ends in slices.values() if hasattr(ends, "__len__")):
+            raise FormatError(f"{path} holds several graphs, expected one: torch.save(dataset[0], 'one.pt')")
+        found = found[0]
+    if isinstance(found, _Hetero):
+        raise FormatError(
+            f"{path} holds a HeteroData, whose nodes have types; save data.to_homogeneous(), in which they are "
+            "node_type and edge_type"
+        )
+    if isinstance(found, _Data):
+        inside = vars(found)
+        found = vars(inside["_store"]).get("_mapping", {}) if "_store" in inside else inside
+    if not isinstance(found, Mapping):
+        raise FormatError(f"{path} holds a {type(found).__name__}, expected a Data object of PyG or a dict of tensors")
+    return {str(name): value for name, value in found.items() if value is not None and not str(name).startswith("_")}
