@@ -93,8 +93,8 @@ KINDS = {
 
 @pytest.fixture
 def own_products():
-    """Products of float32 are our own, whatever this processor would choose: torch's hold a tile of rows (256 KiB) more or
-    less by chance, which is 1.6 % of a rank as small as these.
+    """Products of float32 are our own, whatever this processor would choose: torch's hold a tile of rows (256 KiB) more
+    or less by chance, which is 1.6 % of a rank as small as these.
     """
     found = library.load()
     if found.reason is None:
