@@ -113,8 +113,8 @@ def save_graph(
     of classes from 0 (-1 or NaN: none) or words, or (n, C) of 0/1 for a multi-label task. split: {'train': …, 'val':
     …, 'test': …} of masks bool (n,) or node numbers, or one word for each node. edge_weight, edge_type: (E,).
     node_type: (n,). node_ids: (n,), numbers or words by which edge_index names the nodes, in the order of the rows of
-    all else; a node is known by its row afterwards, and the ids themselves are not stored. num_nodes: where neither
-    features nor labels say it. saving: fields of `Saving`, such as undirected=True, fractions=(0.6, 0.2), ranks=4,
+    all else; the file keeps them, and results come with them (docs/results.md). num_nodes: where neither features nor
+    labels say it. saving: fields of `Saving`, such as undirected=True, fractions=(0.6, 0.2), ranks=4,
     force=True.
 
     One process calls it, and it needs neither MPI nor torch. Raises GraphError for a graph that is not sound,
@@ -129,12 +129,13 @@ def save_graph(
     src, dst = ends
     per_node = {"features": as_rows(features), "labels": labels, "node_type": node_type}
     per_node |= {name: as_array(per_node[name], name) for name in ("labels", "node_type") if per_node[name] is not None}
+    own_ids: np.ndarray | None = None
     if node_ids is not None:
         ids = as_array(node_ids, "node_ids")
         src, dst = _places(src, dst, ids)
         if num_nodes not in (None, len(ids)):
             raise GraphError(f"there are {len(ids)} node_ids, but num_nodes={num_nodes}")
-        num_nodes = len(ids)
+        num_nodes, own_ids = len(ids), _plain(ids)
     if num_nodes is None:
         num_nodes = _count(src, dst, per_node, reporter)
     values: np.ndarray | None = None
@@ -157,6 +158,7 @@ def save_graph(
         Path(path).stem,
         node_type=per_node["node_type"],
         type_names={what: list(given) for what, given in names.items() if len(given)},
+        ids=own_ids,
     )
     return write_raw(path, raw, how)
 

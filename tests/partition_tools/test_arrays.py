@@ -11,6 +11,7 @@ from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
 
 import hpcgnn
 from hpcgnn.errors import ConfigError, FormatError, GraphError, HpcgnnError
+from hpcgnn.graphfile.own_ids import read_ids
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.import_graph import import_graph
 
@@ -96,6 +97,14 @@ def test_edges_name_nodes_by_ids_of_ones_own(tmp_path):
     assert seen.meta.type_names["classes"] == ["x", "y"]
     hpcgnn.save_graph(tmp_path / "numbers.h5", np.array([[70, 9], [5, 70]]), node_ids=[5, 70, 9])
     assert view(tmp_path / "numbers.h5").edges == edge_list([1, 2], [0, 1])
+
+
+def test_ids_of_ones_own_are_kept(tmp_path):
+    for ids in (["cy", "ann", "bob"], [70, 5, 9]):
+        path = tmp_path / f"{ids[0]}.h5"
+        hpcgnn.save_graph(path, [[ids[0], ids[1]], [ids[1], ids[2]]], node_ids=ids)
+        with GraphFile(path) as file:
+            assert read_ids(file, np.arange(3)).tolist() == ids
 
 
 @pytest.mark.parametrize(
