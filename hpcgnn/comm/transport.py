@@ -108,7 +108,7 @@ class Transport(Communicator):
         """
         start = time.perf_counter()
         self.release(requests)
-        self._complete(requests, kind or "control")
+        self.complete(requests, kind or "control")
         end = time.perf_counter()
         if not kind:
             return
@@ -116,7 +116,7 @@ class Transport(Communicator):
         if self.tape is not None:
             self.tape.add("wait", "wait", start, end, {"kind": kind})
 
-    def _complete(self, requests: list[Any], kind: str) -> None:
+    def complete(self, requests: list[Any], kind: str) -> None:
         """Wait for these requests, while other ranks see it."""
         self.pulse.arrive(self.pulse.at if kind == "control" else kind)
         ran = time.thread_time()
@@ -127,7 +127,7 @@ class Transport(Communicator):
     def _collective(self, requests: list[Any], kind: str, size: int) -> None:
         """Wait for requests of all ranks that are one call, of so many bytes, and count it."""
         start = time.perf_counter()
-        self._complete(requests, kind)
+        self.complete(requests, kind)
         end = time.perf_counter()
         self.ledger.add(kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=end - start)
         if self.tape is not None:
