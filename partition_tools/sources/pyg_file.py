@@ -6,6 +6,7 @@ plain containers, and makes objects of named classes alone. The classes of PyG t
 empty ones of ours, that only hold what was kept.
 """
 
+import importlib
 import pickle
 import zipfile
 from collections.abc import Mapping
@@ -69,7 +70,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
 
 def _load(path: Path) -> Any:
     try:
-        import torch
+        torch: Any = importlib.import_module("torch")  # for these files alone: all else of partition_tools does without
     except ImportError as error:
         raise FormatError(f"reading {path} needs torch, which is not installed") from error
     known = torch.serialization.get_safe_globals()  # PyG, where it is loaded, has put its own classes there

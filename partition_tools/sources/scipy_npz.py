@@ -33,7 +33,8 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     """The `RawGraph` of a square matrix and its tables. Pickled arrays are refused."""
     tables.refuse(NAME, OF_TABLES)
     try:
-        matrix = scipy.sparse.load_npz(path)
+        with open(path, "rb") as file:
+            matrix = scipy.sparse.load_npz(file)
     except (ValueError, OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise FormatError(f"{path} is not a readable matrix of scipy.sparse.save_npz: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind == "c":
