@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.effects import flag
-from hpcgnn.errors import HpcgnnError
+from hpcgnn.errors import ConfigError, GraphError, TrainingError
 from hpcgnn.estimate.machine import Machine
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.estimate.seconds import seconds
@@ -62,7 +62,7 @@ def alternatives(
             changed = make_config({**_flat(config), **each.options}, choices)
             with _silent():
                 forecast = source.forecast(changed, ranks)
-        except HpcgnnError:
+        except (ConfigError, GraphError, TrainingError):
             continue
         timed = None if node is None else seconds(forecast, node)
         values = as_values(forecast, timed, node, where, changed)
@@ -143,7 +143,11 @@ def advice_on(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     best = rows[0]
     for results, words in ((SAME, "with the same results"), (ROUNDED, "with rounded numbers")):
         fitting = [row for row in rows if row["results"] == results and row["fits"] is not False]
-        found = min(fitting, key=cost, default=best)
+        if not fitting:
+            if results == SAME:
+                yield f"recommended {words}: nothing; none of these fits the nodes"
+            continue
+        found = min(fitting, key=cost)
         if best["fits"] is False or cost(found) < (1 - WORTH_SAYING) * cost(best):
             yield f"recommended {words}: {found['options']} ({cost(found) / cost(rows[0]):.2f} of the {what})"
             best = found

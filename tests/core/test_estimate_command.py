@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hpcgnn.__main__ import main
+from hpcgnn.estimate.alternatives import ROUNDED, SAME, advice_on
 from hpcgnn.estimate.results import PARTS
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
@@ -137,6 +138,30 @@ def test_other_options_of_one_rank_and_of_attention(capsys, graph, tmp_path):
     assert main([*attention]) == 0
     (row,) = json.loads(path.read_text())
     assert not {"--precision mixed"} & {each["options"] for each in row["alternatives"]}
+
+
+def test_what_does_not_fit_is_not_recommended():
+    def row(options, results, hours, fits):
+        return {
+            "options": options,
+            "results": results,
+            "node_hours": hours,
+            "fits": fits,
+            "epoch_seconds": {"median": 1},
+        }
+
+    asked = row("as asked", SAME, 1.0, False)
+    rounded = row("--precision mixed", ROUNDED, 2.0, True)
+    nothing = "recommended with the same results: nothing; none of these fits the nodes"
+    assert [*advice_on([asked])] == [nothing]
+    assert [*advice_on([asked, rounded])] == [
+        nothing,
+        "recommended with rounded numbers: --precision mixed (2.00 of the node-hours)",
+    ]
+    assert [*advice_on([asked, row("--halo-buffer 2", SAME, 3.0, True), rounded])] == [
+        "recommended with the same results: --halo-buffer 2 (3.00 of the node-hours)",
+        "recommended with rounded numbers: --precision mixed (2.00 of the node-hours)",
+    ]
 
 
 STATS = ("--stats", "1e5,6e5,32,10,2.3")
