@@ -6,6 +6,7 @@ Anything else that escapes is a fault of this program and keeps its traceback.
 
 import errno
 import re
+from typing import Self
 
 
 class HpcgnnError(ValueError):
@@ -15,6 +16,13 @@ class HpcgnnError(ValueError):
     """
 
     everywhere: bool = False
+
+    @classmethod
+    def on_all(cls, text: str) -> Self:
+        """The error of a mistake that all ranks find alike, each by itself."""
+        error = cls(text)
+        error.everywhere = True
+        return error
 
 
 class ConfigError(HpcgnnError):

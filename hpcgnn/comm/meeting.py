@@ -70,7 +70,7 @@ def meet(launch: Launch, pmi: Pmi | None, mine: dict[str, Any], offer: Callable[
         if answer is None:
             raise ConfigError(f"rank 0 has ended while the ranks met at {place}")
         if "missing" in answer:
-            raise _of_all(answer["missing"])
+            raise ConfigError.on_all(answer["missing"])
         own, first = connection.getsockname()[0], connection.getpeername()[0]
         if own.startswith("127."):  # on the node of rank 0, whose name may lead to itself alone: others know it better
             own = first = answer["first"]
@@ -222,7 +222,7 @@ def _gather(
                 f"(--watchdog); {launch.by} says that it has started so many"
             )
             _answer(connections.values(), {"missing": text})
-            raise _of_all(text)
+            raise ConfigError.on_all(text)
         # By how the others came, of those ways the one that leads furthest.
         ways = [each.getsockname()[0] for each in connections.values()]
         address = next((way for way in ways if not way.startswith("127.")), ways[0])
@@ -230,12 +230,6 @@ def _gather(
         everyone = [said[rank] for rank in range(launch.size)]
         _answer(connections.values(), {"said": everyone, "offer": given, "first": address})
         return Meeting(everyone, address, address, given)
-
-
-def _of_all(text: str) -> ConfigError:
-    error = ConfigError(text)
-    error.everywhere = True
-    return error
 
 
 def _answer(connections: Any, words: dict[str, Any]) -> None:

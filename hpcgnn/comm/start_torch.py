@@ -61,9 +61,7 @@ class StartedTorch:
         mistakes = [each["mistake"] for each in said if each["mistake"] is not None]
         if mistakes:
             self.finish()
-            error = ConfigError(mistakes[0])
-            error.everywhere = True
-            raise error
+            raise ConfigError.on_all(mistakes[0])
         if self._store is None:
             self._store = dist.TCPStore(first, port, is_master=False, timeout=self._timeout)
         near = [rank for rank, each in enumerate(said) if each["node"] == here.node]

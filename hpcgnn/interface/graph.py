@@ -80,7 +80,9 @@ class TrainingGraph(Graph):
         """
         for tensor in (*model.parameters(), *model.buffers()):
             if torch.nn.parameter.is_lazy(tensor):
-                raise _everywhere("initialise: a parameter has no shape yet; state the widths of the layers (not -1)")
+                raise ConfigError.on_all(
+                    "initialise: a parameter has no shape yet; state the widths of the layers (not -1)"
+                )
             same = tensor.data.contiguous()
             tensor.data.copy_(self._loaded.comm.broadcast_(same, 0, "control"))
         initialise(model, self.random)
@@ -188,7 +190,7 @@ class TrainingGraph(Graph):
 
     def _carried(self, name: str) -> torch.Tensor | None:
         if self._local.inward.edges is None:
-            raise _everywhere("weights and types of edges were not kept; say hpcgnn.load(…, edges=True)")
+            raise ConfigError.on_all("weights and types of edges were not kept; say hpcgnn.load(…, edges=True)")
         return getattr(self._local.inward.edges, name)
 
     @cached_property
@@ -214,7 +216,7 @@ class TrainingGraph(Graph):
         number = int.from_bytes(digest.digest()[:7], "big")
         extremes = self._loaded.comm.allreduce_(torch.tensor([number, -number]), "control", "max")
         if extremes[0] != -extremes[1]:
-            raise _everywhere(
+            raise ConfigError.on_all(
                 f"after {epoch} epochs the parameters differ between ranks; expected graph.sync_gradients(model) "
                 "between loss.backward() and the optimizer's step, and no other change of parameters on one rank alone"
             )
@@ -247,14 +249,8 @@ class _Shown(torch.autograd.Function):
 
 
 def _unstated() -> ConfigError:
-    return _everywhere(
+    return ConfigError.on_all(
         "this layer counts a node among its own neighbours as a rule, and hpcgnn.load was not told whether to; "
         "expected self_loops='add', as `hpcgnn train` does for gcn, sgc, gat and gatv2, or self_loops='keep' for the "
         "edges as they are"
     )
-
-
-def _everywhere(text: str) -> ConfigError:
-    error = ConfigError(text)
-    error.everywhere = True
-    return error

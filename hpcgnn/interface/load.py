@@ -120,9 +120,7 @@ def load_graph(
     def with_loops(self_loops: str) -> LocalGraph:
         other, found, _ = read(self_loops)
         if found.uuid != meta.uuid:
-            error = FormatError(f"{config.data.graph} was replaced since it was loaded; start the job again")
-            error.everywhere = True
-            raise error
+            raise FormatError.on_all(f"{config.data.graph} was replaced since it was loaded; start the job again")
         return other
 
     log.info(
@@ -156,13 +154,11 @@ class BoundedBuffers(HaloBuffers):
         super().declare(row_bytes, return_bytes, summed_bytes, widened_bytes)
         if self.cap(row_bytes, return_bytes, summed_bytes, widened_bytes, self._longest) >= self._longest:
             return
-        error = ConfigError(
+        raise ConfigError.on_all(
             f"a layer exchanges rows of {row_bytes} bytes (and {return_bytes} back), wider than the rounds of the halo "
             f"were cut for; say hpcgnn.load(…, widest={max(row_bytes, return_bytes) // 4}), or a halo_buffer of more "
             f"than {self.limit / 2**20:g} MiB"
         )
-        error.everywhere = True
-        raise error
 
 
 def _rows_of_a_round(buffers: HaloBuffers, widest: int, meta: GraphMeta, dtype: torch.dtype) -> int:
@@ -170,10 +166,8 @@ def _rows_of_a_round(buffers: HaloBuffers, widest: int, meta: GraphMeta, dtype: 
     row, features = widest * dtype.itemsize, 0 if meta.sparse_features else meta.num_features * dtype.itemsize
     rows = min(buffers.cap(row, row), buffers.cap(max(1, features))) if widest > 0 else 0
     if rows < 1:
-        error = ConfigError(
+        raise ConfigError.on_all(
             f"halo_buffer={buffers.limit / 2**20:g} (MiB) is too small for one row: expected at least "
             f"{max(7 * row, 3 * features) / 2**20:.6f} MiB, for widest={widest} and {meta.num_features} features"
         )
-        error.everywhere = True
-        raise error
     return rows

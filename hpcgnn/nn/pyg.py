@@ -118,7 +118,7 @@ class _Refusing(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
-        raise _error(
+        raise ConfigError.on_all(
             f"from_pyg_layer: this layer reads edge_index itself ({getattr(func, '__name__', func)}), of which a rank "
             f"has only a part; {_KNOWN_LAYERS}"
         )
@@ -134,14 +134,8 @@ def _refusing() -> torch.Tensor:
     return torch.Tensor._make_subclass(_Refusing, torch.empty(2, 0, dtype=torch.int64))
 
 
-def _error(text: str) -> ConfigError:
-    error = ConfigError(text)
-    error.everywhere = True
-    return error
-
-
 def _refuse(layer: nn.Module, why: str, remedy: str) -> NoReturn:
-    raise _error(f"from_pyg_layer: {type(layer).__name__} does not fit: {why}; {remedy}")
+    raise ConfigError.on_all(f"from_pyg_layer: {type(layer).__name__} does not fit: {why}; {remedy}")
 
 
 def _check(layer: Any, base: type[Any], known: bool) -> None:

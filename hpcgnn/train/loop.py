@@ -186,24 +186,18 @@ class Trainer:
         totals = self.comm.total(torch.cat([torch.tensor([float(local_loss)], dtype=torch.float64), bad.flatten()]))
         losses, gradients, overflows = totals[1:].view(3, -1)
         if overflows.any():
-            raise _everywhere(
+            raise TrainingError.on_all(
                 f"a number left the range of --halo-dtype fp16 (65504) on its way from rank {_ranks(overflows)} in "
                 f"epoch {epoch + 1}; use --halo-dtype bf16, which has the range of fp32. The last checkpoint is kept"
             )
         if totals[1:].any():
             what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
             where = first_not_finite(self.model, self.graph, self.comm, what)
-            raise _everywhere(
+            raise TrainingError.on_all(
                 f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite "
                 f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
             )
         return float(totals[0])
-
-
-def _everywhere(text: str) -> TrainingError:
-    error = TrainingError(text)
-    error.everywhere = True
-    return error
 
 
 def _ranks(flags: torch.Tensor) -> str:
