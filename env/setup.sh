@@ -16,12 +16,19 @@ how_to_activate() {
     printf 'to use hpcgnn in this shell, activate its environment first: . %q\n' "$project/.venv/bin/activate"
 }
 
-setup_environment() {
-    local extras=$1 python stamp
+# The Python to use, as a command.
+choose_python() {
+    local python
     python=${HPCGNN_PYTHON:-$(command -v python3.11 || command -v python3 || true)}
     [ -n "$python" ] || fail "no python3 found; install Python 3.11 or later, or set HPCGNN_PYTHON"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         fail "$("$python" --version) is too old; Python 3.11 or later is needed: set HPCGNN_PYTHON"
+    echo "$python"
+}
+
+setup_environment() {
+    local extras=$1 python stamp
+    python=$(choose_python)
     command -v cc >/dev/null || command -v gcc >/dev/null ||
         echo "setup: no C compiler found: the slow pure-torch kernels will serve; install gcc for the fast ones" >&2
     [ "${HPCGNN_MPI:-wheel}" = site ] || extras="mpi,$extras"
