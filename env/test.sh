@@ -63,6 +63,8 @@ parallel 2 "$@" || code=$?
 over_gloo 2 "$@" || code=$?
 parallel 3 "$@" || code=$?
 over_gloo 3 "$@" || code=$?
+# A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
+bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- "$@" || code=$?
 wait "$other" || code=$?
 cat "$said"
 rm -f "$said"

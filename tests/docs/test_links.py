@@ -114,6 +114,7 @@ def test_options_that_are_named_exist(path):
     # Of sbatch, srun, pytest and coverage; and the one that an error explains as --lr.
     known |= {"--mpi", "--signal", "--ntasks-per-node", "--deselect", "--durations", "--rcfile", "--learning-rate"}
     known |= {"--no-deps", "--no-build-isolation"}  # of pip
+    known |= {"--no-checksum", "--robot", "--check-style", "--check-contrib"}  # of Spack and EasyBuild
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))
     assert not sorted(named - known)
 
