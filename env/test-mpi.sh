@@ -101,6 +101,8 @@ make_environment() {
 permit() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+    # Its ranks give their core away while they wait only where they know that they share it; other work they do not know of.
+    export OMPI_MCA_mpi_yield_when_idle=1
 }
 
 library="" ranks=2,4 tests=$some_of_all setup=""
