@@ -1,6 +1,6 @@
 """The configuration of a run: frozen, checked when made, and written in full into every run directory.
 
-The options are declared in options.py. The command line, the TOML file and the error that names the nearest valid key
+The options are declared in options/. The command line, the TOML file and the error that names the nearest valid key
 are all derived from those declarations. Precedence: command line, then file, then default.
 """
 
@@ -16,7 +16,7 @@ import tomli_w
 
 from hpcgnn.declaring import LARGEST
 from hpcgnn.errors import ConfigError
-from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig
+from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
@@ -33,6 +33,7 @@ class Config:
     """A whole configuration, one dataclass per section."""
 
     data: DataConfig
+    task: TaskConfig
     model: ModelConfig
     optim: OptimConfig
     schedule: ScheduleConfig

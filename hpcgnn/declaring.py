@@ -1,6 +1,6 @@
 """How an option is declared: its default, its help, its range, and what it needs to have an effect.
 
-options.py declares all options with it; config.py, effects.py and the command line read the declarations.
+options/ declares all options with it; config.py, effects.py and the command line read the declarations.
 """
 
 from collections.abc import Container, Mapping

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
+from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Csr, GraphData
 from partition_tools.canonical import ImportOptions, canonical
 from partition_tools.claim import claimed
@@ -36,10 +37,10 @@ class Saving:
     """How a graph is written, whatever it was made from: what `import` has options for.
 
     undirected: add the missing reverse edges; add_reverse, self_loops, drop_duplicates, row_normalize, feature_dtype:
-    as the options of those names. num_classes, name: likewise. fractions: (train, val, test) of a random split of the
-    labelled nodes, drawn by `seed`; resplit: whether it replaces a split that is there. ranks: numbers of ranks to
-    partition the graph for, or none. force: replace an existing file. memory: bytes to work in (None: half of what is
-    free). reporter: where stages and warnings go.
+    as the options of those names. num_classes, name, task: likewise, 'regression' for real numbers. fractions: (train,
+    val, test) of a random split of the labelled nodes, drawn by `seed`; resplit: whether it replaces a split that is
+    there. ranks: numbers of ranks to partition the graph for, or none. force: replace an existing file. memory: bytes
+    to work in (None: half of what is free). reporter: where stages and warnings go.
     """
 
     undirected: bool = False
@@ -49,6 +50,7 @@ class Saving:
     row_normalize: bool = False
     feature_dtype: str = "fp32"
     num_classes: int | None = None
+    task: str = "auto"
     name: str | None = None
     fractions: Sequence[float] | None = None
     seed: int = 0
@@ -71,6 +73,7 @@ class Saving:
         for what, value, known in (
             ("self_loops", self.self_loops, ("keep", "add", "remove")),
             ("feature_dtype", self.feature_dtype, tuple(DTYPES)),
+            ("task", self.task, ("auto", *LABELS)),
         ):
             if value not in known:
                 raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
@@ -82,6 +85,7 @@ class Saving:
             row_normalize=self.row_normalize,
             feature_dtype=self.feature_dtype,
             num_classes=self.num_classes,
+            task=self.task,
             name=self.name,
             fractions=fractions,
             seed=self.seed,
@@ -110,7 +114,8 @@ def save_graph(
 
     All arrays may be numpy's, torch's, or lists. edge_index: int (2, E), row 0 the sources, row 1 the destinations; a
     node aggregates over its in-edges. features: (n, F), or a sparse matrix of SciPy, which stays sparse. labels: (n,)
-    of classes from 0 (-1 or NaN: none) or words, or (n, C) of 0/1 for a multi-label task. split: {'train': …, 'val':
+    of classes from 0 (-1 or NaN: none) or words, (n, C) of 0/1 for a multi-label task, or with
+    task='regression' (n,) or (n, T) of real numbers (NaN: not known). split: {'train': …, 'val':
     …, 'test': …} of masks bool (n,) or node numbers, or one word for each node. edge_weight, edge_type: (E,).
     node_type: (n,). node_ids: (n,), numbers or words by which edge_index names the nodes, in the order of the rows of
     all else; the file keeps them, and results come with them (docs/results.md). num_nodes: where neither features nor

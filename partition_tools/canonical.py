@@ -6,12 +6,15 @@ splits) is found once, at import, with the node named, rather than on rank 317 i
 
 import hashlib
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
 import numpy as np
 
 import hpcgnn
+from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
 from partition_tools.counts import check_count
@@ -22,6 +25,7 @@ from partition_tools.labels import canonical_labels, label_warnings
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.splits import canonical_split
+from partition_tools.targets import canonical_targets
 from partition_tools.typed import canonical_names, canonical_types, type_warnings
 
 
@@ -30,7 +34,8 @@ class ImportOptions:
     """What may be done to a graph on the way in.
 
     fractions: (train, val, test) of a random split; None for no such split. seed: of that split. resplit: whether it
-    replaces the source's own. add_reverse: give each edge type a reverse type.
+    replaces the source's own. add_reverse: give each edge type a reverse type. task: what the labels are for, `auto` to
+    see by themselves whether classes or 0/1 labels.
     """
 
     undirected: bool = False
@@ -45,6 +50,7 @@ class ImportOptions:
     seed: int = 0
     add_reverse: bool = False
     resplit: bool = False
+    task: str = "auto"
 
 
 def canonical(
@@ -64,17 +70,22 @@ def canonical(
     check_count(n)
     reporter.stage(f"checking {n:,} nodes")
     features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter)
-    split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit, raw.labels)
+    split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit, raw.labels, options.task)
     names = canonical_names(raw.type_names)
     num_classes = raw.num_classes if options.num_classes is None else options.num_classes
-    labels, num_classes = canonical_labels(raw.labels, n, split, num_classes, names.get("classes", ()))
+    if options.task == REGRESSION:
+        labels, num_classes = canonical_targets(raw.labels, n, split)
+        _no_classes(names, options.num_classes)
+    else:
+        classes = names.get("classes", ())
+        labels, num_classes = canonical_labels(raw.labels, n, split, num_classes, classes, options.task)
     node_type = canonical_types(raw.node_type, n, "node", names.get("nodes", ()))
     edges, edges_out, loops, edge_names = imported_edges(raw, options, names.get("edges", []), reporter, scratch)
     if edge_names:
         names = names | {"edges": edge_names}
     if features is None:
         reporter.warn("the graph has no node features; most models need them")
-    if labels.ndim == 1 and not num_classes:
+    if not num_classes:
         reporter.warn("the graph has no labels; it cannot be trained on")
     if not np.any(split == SPLITS["train"]):
         reporter.warn(
@@ -104,6 +115,18 @@ def canonical(
     reporter.stage("naming the graph by its content (SHA-256)")
     data.uuid = content_uuid(data, raw.identity)
     return data
+
+
+def _no_classes(names: Mapping[str, Sequence[str]], num_classes: int | None) -> None:
+    """GraphError where a regression is asked for, and what is there or asked for is of classes."""
+    if "classes" in names:
+        words = names["classes"]
+        raise GraphError(
+            f"--task regression: expected numbers, and the labels are words ({', '.join(words[:3])}"
+            f"{', ...' if len(words) > 3 else ''}); give numbers, or leave --task out"
+        )
+    if num_classes is not None:
+        raise GraphError(f"--task regression has no classes, got --classes {num_classes}; leave one of them out")
 
 
 def content_uuid(data: GraphData, identity: bytes | None = None) -> str:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphData
 from partition_tools.canonical import ImportOptions, canonical, versions
 from partition_tools.claim import claimed
@@ -45,6 +46,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help=f"feature noise against class means of deviation 1 (default {Spec.noise:g})",
         )
         sub.add_argument("--multi-label", action="store_true", help="C independent 0/1 labels per node")
+        sub.add_argument(
+            "--targets",
+            type=int,
+            default=0,
+            metavar="T",
+            help="T real numbers per node to predict (regression), which depend on its class, in place of the class",
+        )
         sub.add_argument("--directed", action="store_true", help="each edge in one direction only")
         sub.add_argument("--weighted", action="store_true", help="edge weights from 0.5 to 1.5")
         sub.add_argument("--edge-types", type=int, default=0, metavar="R", help="edge types 0..R-1 (default none)")
@@ -153,6 +161,8 @@ def generate_graph(
     check_target(output, force)
     with claimed(output), working(output, scratch, _identity(model, spec, options), memory, reporter) as work:
         reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
+        if spec.targets:
+            options = dataclasses.replace(options, task=REGRESSION)
         data = canonical(GENERATORS[model].generate(spec, work, reporter), options, reporter, work)
         write_with_bar(output, data, reporter=reporter)
     return data

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.graphfile.storage import Csr, Partitioning, write_graph
 from partition_tools.canonical import ImportOptions, canonical, versions
@@ -98,6 +99,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--feature-dtype", choices=tuple(DTYPES), default="fp32")
     parser.add_argument(
+        "--task",
+        choices=("auto", *LABELS),
+        default="auto",
+        help="what the labels are for: one class per node, several 0/1 labels, or real numbers to predict "
+        "(regression: one column or several, NaN or nothing where a number is not known); auto: classes or 0/1 "
+        "labels, as they are",
+    )
+    parser.add_argument(
         "--classes",
         "--num-classes",
         dest="num_classes",
@@ -145,7 +154,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     for name, what in (
         ("features", "one row per node"),
-        ("labels", "one column of classes (numbers from 0, or words, whose names are kept), or several of 0/1"),
+        (
+            "labels",
+            "one column of classes (numbers from 0, or words, whose names are kept), several of 0/1, or, with "
+            "--task regression, numbers",
+        ),
         ("splits", "train, val, test or empty"),
         ("node-types", "numbers from 0, or words under a heading"),
     ):
@@ -212,6 +225,7 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         arguments.seed,
         arguments.add_reverse,
         arguments.resplit,
+        arguments.task,
     )
     tables = TableOptions(
         arguments.features,
@@ -358,7 +372,8 @@ def summary(output: str | Path, data: GraphData) -> str:
         for count, what in ((data.num_node_types, "node"), (data.num_edge_types, "edge"))
         if count
     )
+    outputs = {MULTILABEL: "0/1 labels", REGRESSION: "targets"}.get(data.task, "classes")
     return (
         f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {types}{width} "
-        f"features, {data.num_classes} classes, uuid {data.uuid}"
+        f"features, {data.num_classes} {outputs}, uuid {data.uuid}"
     )

@@ -9,6 +9,8 @@ import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.errors import FormatError
+from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from partition_tools.forecast import LAYERS, WIDTH, balance, rank_forecast
 from partition_tools.loading import load_edges
@@ -16,6 +18,7 @@ from partition_tools.progress import Reporter
 from partition_tools.quality import partition_quality
 
 SHOWN_TYPES = 12
+TASKS = {MULTILABEL: " (multi-label)", REGRESSION: " (regression)"}
 HELP = "show counts, degrees, clusters, partitionings and predicted traffic"
 DESCRIPTION = """Show what a graph file holds: counts, degrees, splits, classes, types, clusters, and for each stored
 partitioning edges cut, halo rows, the bytes that one exchange of fp32 rows of --width features costs, and how well
@@ -59,11 +62,6 @@ def inspect_graph(path: str | Path, width: int = WIDTH, layers: int = LAYERS) ->
         indptr, offsets = file.read("topology/indptr"), file.read("clusters/offsets")
         degrees, sizes = np.diff(indptr), np.diff(offsets)
         labels, split = file.read("nodes/labels"), file.read("nodes/split")
-        counted = (
-            labels.sum(axis=0, dtype=np.int64)
-            if meta.multi_label
-            else np.bincount(labels[labels >= 0], minlength=meta.num_classes)
-        )
         cluster_edges = np.diff(indptr[offsets])
         info = {
             "file": str(path),
@@ -82,11 +80,13 @@ def inspect_graph(path: str | Path, width: int = WIDTH, layers: int = LAYERS) ->
             "sparse_features": meta.sparse_features,
             "feature_dtype": _dtype(file),
             "classes": meta.num_classes,
-            "multi_label": meta.multi_label,
-            "class_sizes": counted.tolist(),
+            "task": meta.task,
+            "multi_label": meta.task == MULTILABEL,
+            "class_sizes": _class_sizes(labels, meta),
+            "targets": _targets(labels) if meta.task == REGRESSION else [],
             "class_names": meta.type_names.get("classes", []),
             "splits": {name: int(np.count_nonzero(split == value)) for name, value in SPLITS.items()},
-            "unlabelled": 0 if meta.multi_label else int(np.count_nonzero(labels < 0)),
+            "unlabelled": int(np.count_nonzero(~LABELS[meta.task].labelled(labels))),
             "node_types": _type_sizes(file, "nodes", meta.num_node_types),
             "edge_types": _type_sizes(file, "edges", meta.num_edge_types),
             "in_degree": _statistics(degrees) | {"isolated": _isolated(file, degrees)},
@@ -102,6 +102,25 @@ def inspect_graph(path: str | Path, width: int = WIDTH, layers: int = LAYERS) ->
             },
         }
     return info
+
+
+def _class_sizes(labels: np.ndarray, meta: GraphMeta) -> list[int]:
+    if meta.task == REGRESSION:
+        return []
+    if meta.task == MULTILABEL:
+        return labels.sum(axis=0, dtype=np.int64).tolist()
+    return np.bincount(labels[labels >= 0], minlength=meta.num_classes).tolist()
+
+
+def _targets(labels: np.ndarray) -> list[dict[str, float]]:
+    """Of each column of targets, how many are known, and what they are like."""
+    columns = labels.reshape(len(labels), -1).T.astype(np.float64)
+    known = [column[np.isfinite(column)] for column in columns]
+    return [
+        {"known": len(column)}
+        | ({} if not len(column) else {name: float(getattr(column, name)()) for name in ("min", "mean", "std", "max")})
+        for column in known
+    ]
 
 
 def _dtype(file: GraphFile) -> str | None:
@@ -209,9 +228,10 @@ def describe(info: dict[str, Any]) -> str:
             f"max {degree['max']:,}, {degree['isolated']:,} isolated nodes",
         ),
         ("features", f"{info['features']} {'sparse ' if info['sparse_features'] else ''}{info['feature_dtype'] or ''}"),
+        *((f"target {number}", _shown_target(target)) for number, target in enumerate(info["targets"][:SHOWN_TYPES])),
         (
-            "classes",
-            f"{info['classes']}{' (multi-label)' if info['multi_label'] else ''}"
+            "targets" if info["task"] == REGRESSION else "classes",
+            f"{info['classes']}{TASKS.get(info['task'], '')}"
             + (f", {min(classes):,} to {max(classes):,} nodes each" if classes else "")
             + (f": {_shown(dict(zip(names, classes)))}" if names else ""),
         ),
@@ -270,6 +290,16 @@ def describe(info: dict[str, Any]) -> str:
     return (
         f"{text}\n\n{table}\nbytes per exchange: halo rows of {width} fp32 numbers, once per layer and direction\n\n"
         f"{_balance_table(info)}"
+    )
+
+
+def _shown_target(target: dict[str, float]) -> str:
+    """What a column of targets is like."""
+    if not target["known"]:
+        return "none known"
+    return (
+        f"{target['known']:,} known, min {target['min']:g}, mean {target['mean']:g}, deviation {target['std']:g}, "
+        f"max {target['max']:g}"
     )
 
 

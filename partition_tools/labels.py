@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import SPLITS, GraphData
 
 MOST_LABEL = 2**31 - 2
@@ -17,11 +18,17 @@ FEW_CLASSES = 16
 
 
 def canonical_labels(
-    labels: np.ndarray | None, n: int, split: np.ndarray, num_classes: int | None = None, names: Sequence[str] = ()
+    labels: np.ndarray | None,
+    n: int,
+    split: np.ndarray,
+    num_classes: int | None = None,
+    names: Sequence[str] = (),
+    task: str = "auto",
 ) -> tuple[np.ndarray, int]:
     """(labels, number of classes): int64 (n,) with -1 for none, or uint8 (n, C) for several 0/1 columns.
 
-    num_classes: as stated, or None to count; names: of the classes, or empty. Raises GraphError naming the first node
+    num_classes: as stated, or None to count; names: of the classes, or empty; task: CLASSIFICATION or MULTILABEL where
+    labels of another one are an error. Raises GraphError naming the first node
     whose label is wrong, and for labels that are probably no classes unless num_classes is stated.
     """
     if num_classes is not None and not 0 <= num_classes <= MOST_LABEL:
@@ -41,7 +48,11 @@ def canonical_labels(
     if labels.dtype.kind not in "iufb":
         raise GraphError(f"labels must be numbers, got {labels.dtype}")
     missing = _missing(labels)
-    if labels.ndim == 2:
+    several = labels.ndim == 2
+    if task == MULTILABEL and not several or task == CLASSIFICATION and several:
+        wanted = "several columns of 0 and 1" if task == MULTILABEL else "one column of classes"
+        raise GraphError(f"--task {task}: expected {wanted}, got labels of shape {labels.shape}")
+    if several:
         return _multi_label(labels, missing, split, num_classes or len(names) or None)
     whole = np.where(missing, -1, labels)
     # The file's reader takes so many classes at most; a column of larger numbers holds no classes.
@@ -60,14 +71,14 @@ def canonical_labels(
     if wrong.any():
         node = int(np.argmax(wrong))
         raise GraphError(f"node {node} has label {whole[node]}, outside the classes 0..{classes - 1} (-1 for none)")
-    _no_label_in_split((whole < 0) & (split > 0), split)
+    no_label_in_split((whole < 0) & (split > 0), split)
     return whole, classes
 
 
 def _regression(labels: np.ndarray) -> str:
     """A remark on real numbers, which are targets of another kind of task."""
     if labels.dtype.kind == "f" and (np.isfinite(labels) & (labels != np.rint(labels))).any():
-        return ": real-valued targets (regression) are not supported yet"
+        return "; real numbers to predict are imported with --task regression"
     return ""
 
 
@@ -80,14 +91,16 @@ def _check_class_count(labels: np.ndarray, classes: int) -> None:
         raise GraphError(
             f"labels up to {classes - 1} would make {classes:,} classes, of which {len(members):,} have a "
             f"member (the smallest is {members[0]}); if they are classes, say --classes {classes}; if they "
-            "are names of classes, number these from 0 or write them as words; regression is not supported "
-            "yet"
+            "are names of classes, number these from 0 or write them as words; if they are numbers to "
+            "predict, say --task regression"
         )
 
 
 def label_warnings(data: GraphData) -> list[str]:
     """What is allowed in `GraphData` but probably not meant: almost as many classes as labels, and one-hot rows."""
     labels = data.labels
+    if data.task == REGRESSION:
+        return []
     if labels.ndim == 2:
         rows = labels.sum(axis=1, dtype=np.int64)
         if labels.shape[1] > 1 and (rows == 1).all():
@@ -126,11 +139,12 @@ def _multi_label(
             f"({np.count_nonzero(partly)} such nodes); write 0 for what it is not, or NaN for all where its "
             "labels are not known"
         )
-    _no_label_in_split(missing.all(axis=1) & (split > 0), split)
+    no_label_in_split(missing.all(axis=1) & (split > 0), split)
     return np.where(missing, 0, labels).astype(np.uint8), labels.shape[1]
 
 
-def _no_label_in_split(wrong: np.ndarray, split: np.ndarray) -> None:
+def no_label_in_split(wrong: np.ndarray, split: np.ndarray) -> None:
+    """GraphError if any node is wrong (n,): in a split without a label."""
     if wrong.any():
         node = int(np.argmax(wrong))
         name = {value: name for name, value in SPLITS.items()}[int(split[node])]
@@ -140,12 +154,16 @@ def _no_label_in_split(wrong: np.ndarray, split: np.ndarray) -> None:
         )
 
 
-def labelled_nodes(labels: np.ndarray | None, n: int) -> np.ndarray:
-    """The nodes that have a label; all, where that cannot be told, for what is wrong with labels is found later."""
+def labelled_nodes(labels: np.ndarray | None, n: int, task: str = "auto") -> np.ndarray:
+    """The nodes that have a label for the task; all, where that cannot be told, for what is wrong with labels is found
+    later.
+    """
     labels = None if labels is None else np.asarray(labels)
     if labels is None or labels.ndim not in (1, 2) or len(labels) != n or labels.dtype.kind not in "iufb":
         return np.arange(n)
     missing = _missing(labels)
+    if task == REGRESSION:
+        return np.flatnonzero(~missing.reshape(n, -1).all(axis=1))
     if labels.ndim == 1 or labels.shape[1] == 1:
         missing |= labels == -1
     return np.flatnonzero(~missing.reshape(n, -1).any(axis=1))

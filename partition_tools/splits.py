@@ -16,6 +16,7 @@ def canonical_split(
     seed: int = 0,
     resplit: bool = False,
     labels: np.ndarray | None = None,
+    task: str = "auto",
 ) -> np.ndarray:
     """uint8 (n,) of `SPLITS` values, from masks or lists of node ids, or drawn at random by fractions of the labelled
     nodes.
@@ -30,7 +31,7 @@ def canonical_split(
                 f"the input has a split of its own ({', '.join(present)}), and a random one was asked for as well; "
                 "--resplit replaces it, and without --train, --val and --test it is kept"
             )
-        _random_split(result, fractions, seed, labelled_nodes(labels, n))
+        _random_split(result, fractions, seed, labelled_nodes(labels, n, task))
         return result
     for name, members in split.items():
         if members is None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graph.sums import weight_sums
+from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, doubled_ids, kind_of_ids
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
@@ -122,7 +123,7 @@ class _Verification:
         if meta.num_node_types or "nodes/type" in self.file:
             expected["nodes/type"] = (n,)
         expected |= {
-            "nodes/labels": (n, meta.num_classes) if meta.multi_label else (n,),
+            "nodes/labels": LABELS[meta.task].shape(n, meta.num_classes),
             "nodes/split": (n,),
             "nodes/original_id": (n,),
             "clusters/offsets": (meta.num_clusters + 1,),
@@ -256,18 +257,12 @@ class _Verification:
             )
         elif "nodes/features" in self.file:
             self.check("finite features", ("nodes/features",), self._finite_features)
-        low, high = (0, 2) if meta.multi_label else (-1, max(meta.num_classes, 0))
-        self.check(
-            "labels in classes", ("nodes/labels",), lambda: _range(read("nodes/labels").reshape(-1), low, high, "label")
-        )
+        self.check("labels in classes", ("nodes/labels",), self._labels)
         self.check("split values", ("nodes/split",), lambda: _range(read("nodes/split"), 0, len(SPLITS) + 1, "node"))
 
         def labelled() -> str:
-            if meta.multi_label:
-                return ""
-            return _first(
-                (read("nodes/split") > 0) & (read("nodes/labels") < 0), "node {} is in a split but has no label"
-            )
+            labels, split = LABELS[meta.task].labelled(read("nodes/labels")), read("nodes/split")
+            return _first((split > 0) & ~labels, "node {} is in a split but has no label")
 
         self.check("split nodes have labels", ("nodes/split", "nodes/labels"), labelled)
         if "nodes/split" not in self.bad and not (read("nodes/split") == SPLITS["train"]).any():
@@ -282,6 +277,12 @@ class _Verification:
         self.check("original_id is a permutation", ("nodes/original_id",), permutation)
         if kind_of_ids(self.file):
             self.check("ids are distinct", (NUMBERS, OFFSETS, TEXT), lambda: doubled_ids(self.file))
+
+    def _labels(self) -> str:
+        labels, meta = self.file.read("nodes/labels"), self.meta
+        if meta.task == REGRESSION:
+            return LABELS[REGRESSION].fault(labels, meta.num_classes)
+        return _range(labels.reshape(-1), *((0, 2) if meta.task == MULTILABEL else (-1, meta.num_classes)), "label")
 
     def _types(self) -> None:
         """Beside the range of edge types, which is checked with the edges."""

@@ -8,11 +8,14 @@ import numpy as np
 
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.shares import SAMPLE, HaloCounts, Shares
+from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.schema import GraphMeta
 
 
-def assumed_meta(stats: Stats) -> GraphMeta:
-    """What the file of such a graph would say of it: undirected, dense features, one label for a node."""
+def assumed_meta(stats: Stats, task: str = "auto") -> GraphMeta:
+    """What the file of such a graph would say of it: undirected, dense features, labels of the task, one class for a
+    node where it is `auto`.
+    """
     return GraphMeta(
         num_nodes=stats.nodes,
         num_edges=stats.edges,
@@ -21,7 +24,7 @@ def assumed_meta(stats: Stats) -> GraphMeta:
         num_features=stats.features,
         num_self_loops=0,
         undirected=True,
-        multi_label=False,
+        task=CLASSIFICATION if task == "auto" else task,
         sparse_features=False,
         weighted=False,
         typed=False,

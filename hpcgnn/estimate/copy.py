@@ -16,6 +16,7 @@ from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import FoundEdges, LocalOrder
+from hpcgnn.tasks.registry import TASKS
 
 _SEED = 1
 
@@ -69,14 +70,15 @@ def make_copy(
     size: Size,
     degrees: np.ndarray,
     spec: ModelSpec,
-    multi_label: bool,
+    task: str,
     cap: int,
     self_loops: str,
     keep_edges: bool,
     comm: GhostCommunicator,
 ) -> LocalGraph:
     """The LocalGraph of a rank of this size. degrees: int, of a sample of nodes, by which edges are dealt to rows.
-    Other arguments as of `load_local_graph`.
+    task: of its labels. Other arguments as of
+    `load_local_graph`.
     """
     draw = np.random.default_rng(_SEED)
     n = size.nodes
@@ -105,12 +107,12 @@ def make_copy(
         inward=inward,
         outward=outward,
         features=features,
-        labels=torch.zeros(n, spec.classes) if multi_label else torch.zeros(n, dtype=torch.int64),
+        labels=TASKS[task].blank(n, spec.classes),
         split=torch.from_numpy(split),
         original_id=torch.arange(n),
         num_nodes=n,
         num_classes=spec.classes,
-        multi_label=multi_label,
+        task=task,
         node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
         compact=None if isinstance(features, SparseRows) else agree_on_compact(features, inward.plan, comm),
     )

@@ -97,7 +97,7 @@ def _experiment(options: dict[str, object], choices: Choices) -> Experiment:
     types = 3 if config.model.model == "rgcn" else 0
     plain = assumed_meta(Stats(ROWS, ROWS * max(DEGREES), features=128, classes=40))
     meta = replace(plain, typed=types > 0, num_edge_types=types)
-    return Experiment.of(model_spec(meta, config), config, False)
+    return Experiment.of(model_spec(meta, config), config, plain.task)
 
 
 def _run(experiment: Experiment, degree: int, samples: dict[Operation, list[tuple[np.ndarray, float]]]) -> float:

@@ -12,6 +12,7 @@ from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.schedule_registry import check_halo, halo_of
+from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.choosing_maps import map_of_one_process
 from hpcgnn.train.job import check_lost_ranks, model_spec
 
@@ -35,10 +36,11 @@ class CountedGraph:
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
         check_lost_ranks(config, ranks)
+        config = resolve_task(config, self._file.meta)
         spec = model_spec(self._file.meta, config)
         check_halo(config, spec)
         counter, shares = self._count(config, ranks, halo_of(config, spec))
-        return self._forecaster(spec, config, self._file.meta.multi_label).forecast(
+        return self._forecaster(spec, config, self._file.meta.task).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable)
         )
 
@@ -61,8 +63,10 @@ class AssumedGraph:
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """See Source."""
         check_lost_ranks(config, ranks)
-        spec = model_spec(assumed_meta(self._stats), config)
-        return self._forecaster(spec, config, False).forecast(assumed_shares(self._stats, ranks, *self._shares))
+        meta = assumed_meta(self._stats, config.task.task)
+        config = resolve_task(config, meta)
+        forecaster = self._forecaster(model_spec(meta, config), config, meta.task)
+        return forecaster.forecast(assumed_shares(self._stats, ranks, *self._shares))
 
 
 class _Forecasters:
@@ -71,7 +75,7 @@ class _Forecasters:
     def __init__(self) -> None:
         self._last: tuple[Config, Forecaster] | None = None
 
-    def __call__(self, spec: ModelSpec, config: Config, multi_label: bool) -> Forecaster:
+    def __call__(self, spec: ModelSpec, config: Config, task: str) -> Forecaster:
         if self._last is None or self._last[0] != config:
-            self._last = config, Forecaster(Experiment.of(spec, config, multi_label))
+            self._last = config, Forecaster(Experiment.of(spec, config, task))
         return self._last[1]

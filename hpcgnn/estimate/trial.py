@@ -79,18 +79,18 @@ class Experiment:
 
     spec: ModelSpec
     config: Config
-    multi_label: bool
+    task: str
     row_bytes: int
 
     @classmethod
-    def of(cls, spec: ModelSpec, config: Config, multi_label: bool) -> "Experiment":
+    def of(cls, spec: ModelSpec, config: Config, task: str) -> "Experiment":
         """With the width of rows that a toy graph shows. Rounds that last for seconds have one step here, the copy is
         none of the ranks that are lost, and nothing is learned, which could end in numbers that are not finite.
         """
         config = config.replace(drop_ranks="", lr=LR, layer_lr="", halo="rows")
         if config.schedule.average_seconds:
             config = config.replace(average_steps=1, average_seconds=0.0)
-        return cls(spec, config, multi_label, toy_step(spec, config, multi_label))
+        return cls(spec, config, task, toy_step(spec, config, task))
 
     @property
     def limit(self) -> int:
@@ -117,7 +117,7 @@ class Experiment:
         model, wanted = MODELS[self.spec.model], self.config.data.self_loops
         loops = model.self_loops if wanted == "auto" else wanted
         edges = model.edges(self.spec)
-        local = make_copy(small, degrees, self.spec, self.multi_label, cap, loops, edges, comm)
+        local = make_copy(small, degrees, self.spec, self.task, cap, loops, edges, comm)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         arguments = local, self.spec, self.config, comm, buffers, profile or unwatched

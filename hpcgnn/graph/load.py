@@ -17,6 +17,7 @@ from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.local import LocalGraph, build_adjacency
 from hpcgnn.graph.opening import check_trainable, read_clusters
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
@@ -118,31 +119,19 @@ def _check_finite(file: GraphFile, values: np.ndarray) -> None:
 
 
 def read_labels(
-    file: GraphFile, ranges: list[tuple[int, int]], number: np.ndarray | None = None
+    file: GraphFile, ranges: list[tuple[int, int]], number: np.ndarray | None = None, labelled: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(labels, split) of the own nodes, checked against the classes: int64 (n_p,) or float32 (n_p, C), and uint8
-    (n_p,). number: as GraphFile.read has it.
+    """(labels, split) of the own nodes, checked: labels as a rank has them (graphfile/labels.py), split uint8 (n_p,).
+    number: as GraphFile.read has it; labelled: whether the file has labels of its task.
     """
-    labels = file.read("nodes/labels", ranges, number=number)
     split = file.read("nodes/split", ranges, np.uint8, number)
-    classes = file.meta.num_classes
-    if file.meta.multi_label:
-        if (
-            labels.ndim != 2
-            or labels.shape[1] != classes
-            or (labels.size and not 0 <= labels.min() <= labels.max() <= 1)
-        ):
-            raise GraphError(
-                f"{file.path}: expected 0/1 labels of shape (n, {classes}), got shape {labels.shape}; import the "
-                "graph again"
-            )
-        return torch.from_numpy(labels.astype(np.float32)), torch.from_numpy(split)
-    if labels.ndim != 1 or (len(labels) and not -1 <= labels.min() <= labels.max() < classes):
-        raise GraphError(
-            f"{file.path}: labels leave the classes: expected 0..{classes - 1} (or -1 for none), got "
-            f"{labels.min()}..{labels.max()}; import the graph again with the right labels"
-        )
-    return torch.from_numpy(labels.astype(np.int64)), torch.from_numpy(split)
+    kind = LABELS[file.meta.task]
+    if not labelled:
+        return torch.from_numpy(kind.none(len(split), file.meta.num_classes)), torch.from_numpy(split)
+    labels = file.read("nodes/labels", ranges, number=number)
+    if fault := kind.fault(labels, file.meta.num_classes):
+        raise GraphError(f"{file.path}: {fault}; import the graph again with the right labels")
+    return torch.from_numpy(kind.loaded(labels)), torch.from_numpy(split)
 
 
 def read_original_id(file: GraphFile, ranges: list[tuple[int, int]], number: np.ndarray | None = None) -> torch.Tensor:
@@ -164,13 +153,14 @@ def load_local_graph(
     dtype: torch.dtype,
     keep_edges: bool = False,
     watch: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
+    labelled: bool = True,
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all
-    ranks together, for corrupted files and contents that cannot be trained on.
+    watch(phase): entered for the phases 'load' and 'plan'. labelled: as of `read_labels`. Raises FormatError or
+    GraphError, on all ranks together, for corrupted files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
     with watch("load"):
@@ -196,7 +186,7 @@ def load_local_graph(
             outward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
     with watch("load"), comm.together("reading the graph"):
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
-        labels, split = read_labels(file, ranges, order.number)
+        labels, split = read_labels(file, ranges, order.number, labelled)
         features = read_features(file, ranges, dtype, order)
         original_id = read_original_id(file, ranges, order.number)
     with watch("plan"):
@@ -210,7 +200,7 @@ def load_local_graph(
         original_id=original_id,
         num_nodes=file.meta.num_nodes,
         num_classes=file.meta.num_classes,
-        multi_label=file.meta.multi_label,
+        task=file.meta.task,
         node_type=None if node_type is None else torch.from_numpy(node_type),
         compact=compact,
     )

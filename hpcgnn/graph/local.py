@@ -12,6 +12,7 @@ from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, halo_blocks, own_block
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList, RemoteEdges, split_edges
+from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.placement.order import FoundEdges, LocalOrder
 
@@ -48,8 +49,9 @@ class LocalGraph:
     """A rank's share. Tensors over own nodes are in the local order (see placement/order.py).
 
     inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same
-    object for an undirected graph. features: (n_p, F) or SparseRows. labels: int64 (n_p,) with -1 for none, or float
-    (n_p, C) for multi-label. node_type: int32 (n_p,) or None.
+    object for an undirected graph. features: (n_p, F) or SparseRows. labels, task: int64 (n_p,) with -1 for
+    none, float32 (n_p, C) for multi-label, or float (n_p, T) with NaN for none, and what they are for (see
+    graphfile/labels.py). node_type: int32 (n_p,) or None.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
     compact: how dense features travel, if that is not as rows.
     feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
@@ -65,7 +67,7 @@ class LocalGraph:
     original_id: torch.Tensor
     num_nodes: int
     num_classes: int
-    multi_label: bool
+    task: str
     node_type: torch.Tensor | None = None
     compact: Compact | None = None
     feature_rows: Adjacency | None = None
@@ -92,8 +94,7 @@ class LocalGraph:
 
     def mask(self, split: str) -> torch.Tensor:
         """bool (n_p,): own nodes of a split ('train', 'val', 'test') that have a label."""
-        labelled = torch.ones(self.num_owned, dtype=torch.bool) if self.multi_label else self.labels >= 0
-        return (self.split == SPLITS[split]) & labelled
+        return (self.split == SPLITS[split]) & LABELS[self.task].labelled(self.labels)
 
 
 def build_adjacency(

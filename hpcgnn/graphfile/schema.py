@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hpcgnn.graphfile.labels import CLASSIFICATION, LABELS, MULTILABEL, task_of
+
 SPLITS = {"train": 1, "val": 2, "test": 3}
 
 
@@ -65,9 +67,9 @@ class GraphData:
 
     edges: in-edges, grouped by destination (indices are sources). edges_out: the same edges grouped by source, for
     directed graphs; None means that the graph is its own transpose in pattern, multiplicity, weights and types.
-    features: (n, F) float16/float32, a `Csr` of n rows, or None. labels: int (n,) with -1 for none, or uint8 (n, C) for
-    multi-label tasks. split: uint8 (n,), 0 for none or a value of `SPLITS`. cluster_graph: edge counts between
-    clusters.
+    features: (n, F) float16/float32, a `Csr` of n rows, or None. labels: int (n,) with -1 for none, uint8 (n, C) for
+    multi-label tasks, or float (n,) or (n, T) with NaN for none for regression. split: uint8 (n,), 0 for none or a
+    value of `SPLITS`. cluster_graph: edge counts between clusters.
     uuid names the graph, not the order of its nodes: reordering and added partitionings keep it. node_type: int (n,)
     from 0, or None. type_names: {"nodes": [...], "edges": [...], "classes": [...]}, the names of types and of classes
     in the order of their numbers, each where there are any. ids: what the user calls the nodes, in the *original* order
@@ -97,6 +99,11 @@ class GraphData:
         return len(self.edges.indptr) - 1
 
     @property
+    def task(self) -> str:
+        """Which task the labels are for: a name of `LABELS`."""
+        return task_of(self.labels)
+
+    @property
     def num_edge_types(self) -> int:
         return count_types(self.edges.type, self.type_names.get("edges"))
 
@@ -117,6 +124,7 @@ def count_types(types: np.ndarray | None, names: Sequence[str] | None = None) ->
 class GraphMeta:
     """The root attributes of a graph file. num_edges counts directed edges, self loops and duplicates included.
 
+    task: a name of `LABELS`. num_classes: as many as a model has outputs: classes, 0/1 labels, or targets.
     num_edge_types, num_node_types: over the whole graph, 0 where edges or nodes have no types. type_names: see
     `GraphData`.
     """
@@ -128,7 +136,7 @@ class GraphMeta:
     num_features: int
     num_self_loops: int
     undirected: bool
-    multi_label: bool
+    task: str
     sparse_features: bool
     weighted: bool
     typed: bool
@@ -149,14 +157,22 @@ def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
         "uuid": str,
         "source": str,
         "undirected": bool,
-        "multi_label": bool,
+        "task": _task,
         "sparse_features": bool,
         "weighted": bool,
         "typed": bool,
         "versions": json.loads,
         "type_names": _type_names,
     }
+    if "task" not in attributes:  # of version 2
+        attributes = {**attributes, "task": MULTILABEL if bool(attributes["multi_label"]) else CLASSIFICATION}
     return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})
+
+
+def _task(name: str) -> str:
+    if name not in LABELS:
+        raise ValueError(f"task must be one of {', '.join(LABELS)}, got {name!r}")
+    return name
 
 
 def _type_names(text: str) -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
+from hpcgnn.graphfile.labels import MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
 from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Rows, Words, meta_of
@@ -34,7 +35,8 @@ __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphDat
 __all__ += ["add_partitionings", "replacing", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
-VERSION = 2
+# Version 3 has a task besides. What version 2 can say is written as version 2, which older programs read.
+VERSION, READABLE = 3, (2, 3)
 CHUNK_BYTES = 1 << 20
 SLAB_ROWS = 1 << 16
 # What is read at a time: large enough for full speed, small enough to show that reading goes on.
@@ -109,7 +111,7 @@ def write_graph(
         write_attributes(
             file,
             format=FORMAT,
-            format_version=VERSION,
+            format_version=VERSION if data.task == REGRESSION else READABLE[0],
             uuid=data.uuid,
             num_nodes=n,
             num_edges=int(data.edges.indptr[-1]),
@@ -118,7 +120,8 @@ def write_graph(
             num_features=width,
             num_self_loops=data.num_self_loops,
             undirected=data.edges_out is None,
-            multi_label=data.labels.ndim == 2,
+            multi_label=data.task == MULTILABEL,
+            **({"task": data.task} if data.task == REGRESSION else {}),
             sparse_features=isinstance(features, Csr),
             weighted=data.edges.weight is not None,
             typed=data.edges.type is not None,
@@ -228,10 +231,10 @@ class GraphFile:
                 f"{self.path} is HDF5 but not a graph of ours: expected root attribute format={FORMAT!r}, "
                 f"got {attributes.get('format')!r}; import the graph with `python -m partition_tools import`"
             )
-        if attributes.get("format_version") != VERSION:
+        if attributes.get("format_version") not in READABLE:
             raise FormatError(
                 f"{self.path} has format version {attributes.get('format_version')}, this program reads "
-                f"version {VERSION}; import the graph again, or use the program that wrote it"
+                f"versions {' and '.join(map(str, READABLE))}; import the graph again, or use the program that wrote it"
             )
         try:
             return meta_of(attributes)

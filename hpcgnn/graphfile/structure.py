@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def _expected(file: "GraphFile") -> dict[str, tuple[tuple[int, ...], str]]:
         wanted["nodes/features_csr/data"] = entries, _REAL
     elif meta.num_features:
         wanted["nodes/features"] = (nodes, meta.num_features), _REAL
-    wanted["nodes/labels"] = (nodes, meta.num_classes) if meta.multi_label else (nodes,), _WHOLE
+    labels = LABELS[meta.task]
+    wanted["nodes/labels"] = labels.shape(nodes, meta.num_classes), labels.storage
     wanted["nodes/split"] = wanted["nodes/original_id"] = (nodes,), _WHOLE
     if meta.num_node_types:
         wanted["nodes/type"] = (nodes,), _WHOLE

@@ -20,12 +20,15 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
+from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Attention, Linear, Made, Operator
 from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.tasks.base import Scale
+from hpcgnn.tasks.regression import scale_of
 from hpcgnn.train.evaluate import Evaluator
 from hpcgnn.train.objective import Objective
 
@@ -51,10 +54,11 @@ class TrainingGraph(Graph):
     """A rank's share of a graph. Everything that computes or counts is collective: all ranks do it, in the same order.
 
     Tensors of nodes are of own nodes, n_p of them, in one order: features (n_p, F) float, or SparseRows; labels int64
-    (n_p,) with -1 for none, or float (n_p, C) for multi-label; train_mask, val_mask, test_mask bool (n_p,), nodes with
-    a label; ids int64 (n_p,), the numbers of the nodes in what the graph file was made from. num_nodes, num_features,
-    num_classes: of the whole graph. rank, size: of this process, and how many there are. What layers ask for is that of
-    `Graph`.
+    (n_p,) with -1 for none, float (n_p, C) of 0 and 1, or float (n_p, T) of real numbers with NaN for none; train_mask,
+    val_mask, test_mask bool (n_p,), nodes with a label; ids int64 (n_p,), the numbers of the nodes in what the graph
+    file was made from. task: what the labels are for, 'classification', 'multilabel' or 'regression'. num_nodes,
+    num_features, num_classes (for regression of targets): of the whole graph. rank, size: of this process, and how many
+    there are. What layers ask for is that of `Graph`.
     """
 
     def __init__(self, loaded: Loaded) -> None:
@@ -64,7 +68,7 @@ class TrainingGraph(Graph):
         asked = _Asked(FullHalo(local, comm, loaded.buffers), loaded.stated)
         super().__init__(local, asked, comm.total, self.random, self._kept, loaded.buffers.arena)
         self.rank, self.size = comm.rank, comm.size
-        self.labels, self.multi_label = local.labels, local.multi_label
+        self.labels, self.task = local.labels, local.task
         self.num_classes, self.num_features = loaded.meta.num_classes, loaded.meta.num_features
         self.train_mask, self.val_mask, self.test_mask = (local.mask(split) for split in ("train", "val", "test"))
         self._views: dict[str, Graph] = {config.data.self_loops: self}
@@ -101,9 +105,10 @@ class TrainingGraph(Graph):
         self._compare(count)
 
     def loss(self, logits: torch.Tensor) -> torch.Tensor:
-        """The mean loss over the training nodes of the whole graph: cross-entropy, or binary cross-entropy for
-        multi-label tasks. A scalar, the same on all ranks; its gradients are those of this rank's share of the mean, so
-        that `sync_gradients` comes after `backward`. Collective.
+        """The mean loss over the training nodes of the whole graph: cross-entropy, binary cross-entropy for multi-label
+        tasks, or the squared error for regression, of outputs in the units of the labels (see `scale`). A scalar, the
+        same on all ranks; its gradients are those of this rank's share of the mean, so that `sync_gradients` comes
+        after `backward`. Collective.
 
         logits: (n_p, C) of own nodes, or of the own training nodes alone. Raises GraphError if no node is for training.
         """
@@ -136,13 +141,24 @@ class TrainingGraph(Graph):
                     parameter.grad = total.view_as(parameter).clone()
 
     def scores(self, logits: torch.Tensor, metric: str = "auto") -> dict[str, float]:
-        """{'train', 'val', 'test'}: accuracy, or for multi-label tasks 'micro-f1' or 'roc-auc', over the nodes of all
-        ranks. logits: (n_p, C). Collective. Raises ConfigError for a metric that does not fit the task.
+        """{'train', 'val', 'test'}: accuracy; 'micro-f1' or 'roc-auc' for multi-label tasks; 'rmse', 'mae' or 'r2' for
+        regression; the first is 'auto'. Over the nodes of all ranks. logits: (n_p, C). Collective. Raises ConfigError
+        for a metric that does not fit the task.
         """
         if metric not in self._evaluators:
             self._evaluators[metric] = Evaluator(self._local, metric, self._loaded.comm)
         with torch.no_grad():
             return self._evaluators[metric].scores(logits)
+
+    @cached_property
+    def scale(self) -> Scale:
+        """For regression: the mean and deviation of the training nodes' targets, by which a model can learn them
+        whatever their units: `graph.scale.in_units(model(graph))` (n_p, T) is what `loss` and `scores` take. Collective
+        when it is first asked for. Raises ConfigError, on all ranks, for other tasks.
+        """
+        if self.task != REGRESSION:
+            raise ConfigError.on_all(f"graph.scale is for regression, and the labels of this graph are for {self.task}")
+        return scale_of(self.labels[self.train_mask], self._loaded.comm)
 
     def accuracy(self, logits: torch.Tensor) -> dict[str, float]:
         """`scores` by accuracy."""

@@ -19,11 +19,14 @@ def caption(name: str, study: "Study") -> str:
         "none": "",
     }[study.mode]
     dotted = f" The dotted line is the ideal: {ideal}." if ideal else ""
+    better = " or ".join(sorted({run.summary.get("better", "higher") for run in study.runs}))
     text = CAPTIONS[name].format(
         dotted=dotted,
         repeated=REPEATED,
         timeline=timeline.about(study) if name == "timeline" else "",
         metric=" or ".join(sorted({run.summary["metric"] for run in study.runs})),
+        Better=better.capitalize(),
+        up={"higher": "up", "lower": "down"}.get(better, "to the better side"),
         speedup="time on the fewest ranks of a curve / time"
         if study.mode != "weak"
         else "ranks × time on the fewest ranks of a curve / time, since the work grows with the ranks",
@@ -63,13 +66,13 @@ CAPTIONS = {
     "loss": "Across: epochs, from 1. Up: mean loss over the training nodes, with dropout. Lower is better. "
     "{repeated} An "
     "exact schedule has the same curve on any number of ranks.",
-    "validation": "Across: epochs, from 1. Up: {metric} of the validation nodes. Higher is better. {repeated}",
+    "validation": "Across: epochs, from 1. Up: {metric} of the validation nodes. {Better} is better. {repeated}",
     "accuracy_bytes": "Across: what all ranks have sent for training since the start, logarithmic. Up: the best "
     "validation "
-    "{metric} until then. Further up and further left is better: more accuracy for fewer bytes. One rank sends "
+    "{metric} until then. Further {up} and further left is better: more for fewer bytes. One rank sends "
     "nothing and is not shown. {repeated}",
     "accuracy_seconds": "Across: seconds that training has taken until then on the slowest rank, without evaluation, "
-    "logarithmic. Up: the best validation {metric} until then. Further up and further left is better. {repeated}",
+    "logarithmic. Up: the best validation {metric} until then. Further {up} and further left is better. {repeated}",
     "memory_phases": "Across: MPI ranks. Up: high-water mark of the resident memory of the largest rank in each phase, "
     "above what the process held before it read the graph; both axes are logarithmic. Lower is better.{dotted} "
     "Black signs are the highest phase of other curves.",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcgnn.records import counted_from_one, replaced_by
+from hpcgnn.report.measures import named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,14 +61,14 @@ def _draw_metrics(axis: "Axes", curves: Mapping[str, tuple[list[int], list[float
     series = {
         split: axis.plot(*curve, color=COLOURS[split], linewidth=1.4, label=split) for split, curve in curves.items()
     }
-    title = summary["metric"]
+    title = named(summary)
     if summary["best_epoch"] is not None:
         axis.axvline(summary["best_epoch"], color="grey", linewidth=0.8, linestyle=":")
     if summary["test_at_best_val"] is not None:
         title = f"test {summary['test_at_best_val']:.4f} at best validation (dotted)"
     elif summary["best_val"] is None and summary["test_at_end"] is not None:
         title = f"test {summary['test_at_end']:.4f} after the last epoch; no validation"
-    axis.set(xlabel="epoch", ylabel=summary["metric"], title=title)
+    axis.set(xlabel="epoch", ylabel=named(summary), title=title)
     axis.legend(frameon=False)
     merge_coinciding(axis, series)
     axis.legend(frameon=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpcgnn.report.measures import cumulative_bytes, cumulative_seconds
+from hpcgnn.report.measures import cumulative_bytes, cumulative_seconds, lower_is_better, named
 from hpcgnn.report.style import Series, line_styles, log_axis
 
 if TYPE_CHECKING:
@@ -121,7 +121,9 @@ def _best_so_far(
     def series(run: "Run") -> tuple[list[float], np.ndarray]:
         spent = {record["epoch"]: cost for record, cost in zip(run.records, costs(run))}
         evaluated = _evaluated(run)
-        best = np.maximum.accumulate([r["val"] for r in evaluated] or [0.0])[: len(evaluated)]
+        best = (np.minimum if lower_is_better(run.summary) else np.maximum).accumulate(
+            [r["val"] for r in evaluated] or [0.0]
+        )[: len(evaluated)]
         return [spent[r["epoch"]] for r in evaluated], best
 
     axis.set_ylabel(f"best validation {metric(study)} so far")
@@ -129,5 +131,5 @@ def _best_so_far(
 
 
 def metric(study: "Study") -> str:
-    """The name of the metric, of all if they differ."""
-    return " / ".join(sorted({run.summary["metric"] for run in study.runs}))
+    """The name of the metric, of all if they differ, and its direction where it is an error."""
+    return " / ".join(sorted({named(run.summary) for run in study.runs}))

@@ -7,7 +7,7 @@ so that they add up, and `seconds_imbalance` is what the slowest rank took above
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hpcgnn.report.energy import joules_per_epoch
@@ -114,3 +114,13 @@ def _bytes(run: "Run", record: dict[str, Any], kind: str) -> int:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else value
+
+
+def lower_is_better(summary: Mapping[str, Any]) -> bool:
+    """Whether the metric of a run is an error; runs of earlier versions have none that is."""
+    return summary.get("better", "higher") == "lower"
+
+
+def named(summary: Mapping[str, Any]) -> str:
+    """The name of the metric of a run, with its direction where it is an error."""
+    return f"{summary['metric']}{' (lower is better)' * lower_is_better(summary)}"

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from hpcgnn.config import Config
 from hpcgnn.records import shown_number
+from hpcgnn.tasks.base import Metric
 from hpcgnn.train import rank_state
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.clock import PHASES
@@ -84,7 +85,7 @@ def run_epochs(
             progress.epoch = epoch + 1
             if every.eval_every and (_over(trainer, progress) or (epoch + 1) % every.eval_every == 0):
                 record.update(trainer.evaluate())
-                if _better(record["val"], progress.best):
+                if _better(trainer.evaluator.metric, record["val"], progress.best):
                     progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
                     best_state = copy.deepcopy(trainer.model.state_dict())
             last = _over(trainer, progress) and progress.stage + 1 == len(trainer.plan)
@@ -124,7 +125,7 @@ def _write(
 
 
 def _over(trainer: "Trainer", progress: Progress) -> bool:
-    """Whether the present stage is done: its epochs are, or validation has not risen for as long as it may."""
+    """Whether the present stage is done: its epochs are, or validation has not got better for as long as it may."""
     options = trainer.stage.options
     if progress.epoch - progress.begun >= options.epochs:
         return True
@@ -150,8 +151,8 @@ def _next_stage(
     return None
 
 
-def _better(value: float, best: dict[str, Any] | None) -> bool:
-    return not math.isnan(value) and (best is None or value > best["val"])
+def _better(metric: Metric, value: float, best: dict[str, Any] | None) -> bool:
+    return not math.isnan(value) and (best is None or metric.better(value, best["val"]))
 
 
 def costs_of_epoch(trainer: "Trainer", stop: bool = False) -> tuple[dict[str, dict[str, dict[str, float]]], bool]:

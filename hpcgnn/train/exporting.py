@@ -9,10 +9,13 @@ from tabulate import tabulate
 
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, RunDirError
+from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.nn.foreign import reason_against, to_foreign
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import to_json
+from hpcgnn.tasks.base import TARGETS, Scale
+from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.checkpoint import check_identity, read_checkpoint
 from hpcgnn.train.job import model_spec, run_identity
 from hpcgnn.train.result_files import check_place
@@ -20,6 +23,8 @@ from hpcgnn.train.summary import versions
 from hpcgnn.train.trained import chosen_weights, find_checkpoint
 
 SUFFIX = ".safetensors"
+# What models have beside the layers that other libraries know.
+_OURS = ("heads.", f"{TARGETS}.")
 #: The entry of a file's metadata that holds, as JSON, what the weights are of.
 ENTRY = "hpcgnn"
 
@@ -39,22 +44,25 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     state, epoch = chosen_weights(path, progress, last, best, weights)
     with GraphFile(config.data.graph) as file:
         meta = file.meta
+    config = resolve_task(config, meta)
     spec, self_loops = model_spec(meta, config), config.data.self_loops
     check_identity(path, progress["identity"], run_identity(config, spec, meta))
+    scale = {part: state[f"{TARGETS}.{part}"].tolist() for part in Scale.PARTS if f"{TARGETS}.{part}" in state}
     if to != "torch":
         reason = reason_against(to, spec, meta, self_loops, config.model.plugin)
         if reason:
             raise ConfigError(f"--to {to}: {reason} (see docs/definitions.md); --to torch exports any model")
-        state = to_foreign(to, spec, {name: each for name, each in state.items() if not name.startswith("heads.")})
+        state = to_foreign(to, spec, {name: each for name, each in state.items() if not name.startswith(_OURS)})
     origin = {"run": str(config.run.run_dir), "checkpoint": path.name, "weights": weights, "epoch": epoch}
     about = {
         "to": to,
         "options": options_of_model(config),
         "graph": {
             **{"uuid": meta.uuid, "features": meta.num_features, "classes": meta.num_classes, "source": meta.source},
-            **{"multi_label": meta.multi_label, "undirected": meta.undirected, "weighted": meta.weighted},
+            **{"task": meta.task, "undirected": meta.undirected, "weighted": meta.weighted},
             **{"edge_types": meta.num_edge_types, "node_types": meta.num_node_types, "names": meta.type_names},
         },
+        TARGETS: scale,
         "origin": {**origin, "versions": versions()},
     }
     with replacing(output) as temporary:
@@ -67,7 +75,8 @@ def options_of_model(config: Config) -> dict[str, Any]:
     """The options that decide what a model computes, for the reader of its weights."""
     options = dict(config.to_dict()["model"])
     del options["plugin"]
-    return {**options, "self_loops": config.data.self_loops, "precision": config.run.precision}
+    options |= {"self_loops": config.data.self_loops, "precision": config.run.precision}
+    return options | {"target_scale": config.task.target_scale} if config.task.task == REGRESSION else options
 
 
 def metadata_of(path: str | Path) -> dict[str, Any]:

@@ -14,11 +14,13 @@ import torch
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.foreign import PYG, Tensors, check_names, from_pyg, names_of_pyg, reason_against
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.tasks.base import TARGETS, Scale
+from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.checkpoint import save_checkpoint
-from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.exporting import SUFFIX, metadata_of, safetensors
 from hpcgnn.train.job import model_spec, run_identity
 from hpcgnn.train.optim import build_optimizer
@@ -51,10 +53,12 @@ def import_weights(path: str, config: Config) -> int:
         meta = file.meta
     spec, wanted = model_spec(meta, config), config.data.self_loops
     self_loops = MODELS[spec.model].self_loops if wanted == "auto" else wanted
-    config = config.replace(self_loops=self_loops, metric=choose_metric(config.run.metric, meta.multi_label))
+    config = resolve_task(config, meta).replace(self_loops=self_loops)
     if config.schedule.schedule == "lazy":
         raise ConfigError("--schedule lazy trains layers one by one, and these are trained; expected another one")
-    model = MODELS[spec.model].build(spec)
+    model, scale = MODELS[spec.model].build(spec), None
+    if config.task.task == REGRESSION and config.task.target_scale == "standard":
+        scale = _scale(path, state, spec.classes)
     template = model.state_dict()
     if spec.model not in PYG or _matches(state, template) >= _matches(state, names_of_pyg(spec, template)):
         state, kind = {name: tensor for name, tensor in state.items() if not name.startswith("heads.")}, "hpcgnn"
@@ -65,6 +69,8 @@ def import_weights(path: str, config: Config) -> int:
             raise ConfigError(f"{path} has the weights of PyG's layers, but {reason} (see docs/definitions.md)")
         state, kind = from_pyg(spec, state, template), "PyG"
     model.load_state_dict(state)
+    if scale is not None:
+        model.add_module(TARGETS, scale)
     with contextlib.closing(RunDir(config.run.run_dir, resume=False)) as run_dir:
         run_dir.begin(config, 0)
         progress = {
@@ -76,6 +82,22 @@ def import_weights(path: str, config: Config) -> int:
     print(f"{config.run.run_dir}: {spec.model} with {numbers:,} parameters of {path} ({kind}'s names)")
     print(f"use them with `hpcgnn evaluate {config.run.run_dir}` or `hpcgnn predict {config.run.run_dir} -o FILE`")
     return 0
+
+
+def _scale(path: str, state: Tensors, targets: int) -> Scale:
+    """The Scale that weights for standardised targets come with, taken out of their state dict. Raises ConfigError."""
+    found = {name: state.pop(f"{TARGETS}.{name}", None) for name in Scale.PARTS}
+    if Path(path).suffix == SUFFIX:
+        with _reading(path):
+            told = metadata_of(path).get(TARGETS, {})
+        found = {name: told.get(name) if each is None else each for name, each in found.items()}
+    parts = [torch.as_tensor(each, dtype=torch.float64).reshape(-1) for each in found.values() if each is not None]
+    if len(parts) != len(found) or any(len(each) != targets for each in parts):
+        raise ConfigError(
+            f"{path}: expected the mean and the deviation of {targets} targets by which the model learned, as files of "
+            "`hpcgnn export` have them; say --target-scale none if it predicts in the units of the graph file"
+        )
+    return Scale(*parts)
 
 
 def _matches(state: Iterable[str], expected: Iterable[str]) -> int:

@@ -18,6 +18,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.opening import open_graph
+from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
@@ -26,6 +27,7 @@ from hpcgnn.nn.registry import MODELS, complete, weights_ignored
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.schedules.schedule_registry import check_halo
+from hpcgnn.tasks.registry import TASKS, resolve_task
 from hpcgnn.train import rank_state
 from hpcgnn.train.account import make_account
 from hpcgnn.train.affinity import describe_affinity
@@ -42,7 +44,6 @@ from hpcgnn.train.choosing_maps import MADE_MAPS, choose_map
 from hpcgnn.train.clock import both, unwatched
 from hpcgnn.train.energy import Meter, find_energy
 from hpcgnn.train.epochs import Progress, run_epochs
-from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.live_tensors import LiveTensors
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import bf16_instructions, set_matmul
@@ -85,7 +86,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
         with comm.together("trying the model on a toy graph"):
             check_privacy(config, spec)
             check_halo(config, spec)
-            row_bytes = toy_step(spec, config, file.meta.multi_label)
+            row_bytes = toy_step(spec, config, file.meta.task)
         buffers = make_buffers(row_bytes, config)
         with comm.together("opening the run directory"):
             run_dir = (
@@ -115,12 +116,13 @@ def _train(
 ) -> int:
     comm, started = session.comm, time.perf_counter()
     log.info(
-        "graph %s: %s nodes, %s edges, %d features, %d classes; map %r for %d ranks, %d threads each",
+        "graph %s: %s nodes, %s edges, %d features, %d %s; map %r for %d ranks, %d threads each",
         file.path,
         f"{file.meta.num_nodes:,}",
         f"{file.meta.num_edges:,}",
         file.meta.num_features,
         file.meta.num_classes,
+        TASKS[file.meta.task].outputs,
         map_name,
         comm.size,
         session.threads,
@@ -227,6 +229,8 @@ def remarks_on_graph(config: Config, spec: ModelSpec) -> list[str]:
     """Lines about options that have no effect on this graph, and about what the model leaves unread of it."""
     ignored = weights_ignored(spec)
     lines = [ignored] if ignored else []
+    if config.task.target_scale != "standard" and config.task.task not in ("auto", REGRESSION):
+        lines.append(f"without effect: --target-scale (the task of the graph is {config.task.task})")
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     if config.schedule.frozen_halo == "refetch" and spec.constant_input and not (spec.sparse_input or raw):
         lines.append(
@@ -265,11 +269,10 @@ def _as_sums(local: LocalGraph, comm: Communicator) -> str:
 def resolve(config: Config, spec: ModelSpec, meta: GraphMeta, map_name: str, session: Session) -> Config:
     """The configuration with everything decided that was left to the program, as it is written to the run directory."""
     wanted = config.data.self_loops
-    return config.replace(
+    return resolve_task(config, meta).replace(
         self_loops=MODELS[spec.model].self_loops if wanted == "auto" else wanted,
         partition=map_name if map_name not in MADE_MAPS else config.data.partition,
         threads=session.threads,
-        metric=choose_metric(config.run.metric, meta.multi_label),
     )
 
 

@@ -14,6 +14,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.least import least_rows
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.pruning import WORTHWHILE, prune
+from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS
@@ -21,6 +22,8 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo, Step
 from hpcgnn.schedules.schedule_registry import SCHEDULES, features_travel, halo_of, prunes
+from hpcgnn.tasks.base import TARGETS, Scale
+from hpcgnn.tasks.regression import scale_of
 from hpcgnn.train.clock import Clock, Watch, unwatched
 from hpcgnn.train.diagnosis import first_not_finite
 from hpcgnn.train.evaluate import Evaluator
@@ -65,13 +68,24 @@ class Trainer:
         self.training_graph = self.graph.pruned(self._policies()) if self.shares else self.graph
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
-        self.evaluator = Evaluator(local, config.run.metric, comm)
+        scale = self._scale(local, config, learns)
+        self.evaluator = Evaluator(local, config.run.metric, comm, scale)
         if not learns:
             return
-        self.objective = Objective(local, comm, buffers.arena)
+        self.objective = Objective(local, comm, buffers.arena, config.task.loss, scale)
         # The gradients of a mean over very many nodes are smaller than what fp16 can hold; those of the sum are not.
         narrow = config.schedule.halo_dtype == "fp16"
         self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
+
+    def _scale(self, local: LocalGraph, config: Config, learns: bool) -> Scale | None:
+        """The Scale of real-valued targets, made a part of the model; None where there is none. Where nothing is
+        learned a checkpoint brings its numbers. Collective.
+        """
+        if local.task != REGRESSION or config.task.target_scale == "none":
+            return None
+        scale = scale_of(local.labels[local.mask("train")], self.comm) if learns else Scale.blank(local.num_classes)
+        self.model.add_module(TARGETS, scale)
+        return scale
 
     def _pruned(self, local: LocalGraph, spec: ModelSpec) -> list[LocalGraph | None]:
         """For every layer what it computes in training: what the loss can see; None: all. Collective."""

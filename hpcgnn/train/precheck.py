@@ -18,8 +18,8 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.schedules.schedule_registry import check_halo
+from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.choosing_maps import find_map
-from hpcgnn.train.evaluate import choose_metric
 from hpcgnn.train.job import check_lost_ranks, make_buffers, model_spec, remarks_on_graph
 from hpcgnn.train.result_files import check_place
 from hpcgnn.train.rundir import RunDir
@@ -35,7 +35,7 @@ def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable
     """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on any of so many ranks. remarks:
     lines to show besides what is found, if it could.
     """
-    spec = _check_graph(config, rank_counts)
+    config, spec = _check_graph(config, rank_counts)
     run_dir = Path(config.run.run_dir or "runs")
     with _removed_again(run_dir):
         if config.run.run_dir:
@@ -70,20 +70,21 @@ def check_use(
         _check_space(Path(output).absolute().parent)
 
 
-def _check_graph(config: Config, rank_counts: Iterable[int]) -> ModelSpec:
+def _check_graph(config: Config, rank_counts: Iterable[int]) -> tuple[Config, ModelSpec]:
+    """The configuration with the graph's task, and its spec."""
     with GraphFile(config.data.graph) as file:
         for ranks in rank_counts:
             find_map(file, config, ranks)
             check_lost_ranks(config, ranks)
-        choose_metric(config.run.metric, file.meta.multi_label)
+        config = resolve_task(config, file.meta)
         check_trainable(file)
         if config.optim.patience and not has_nodes(file, "val"):
             check_patience(config)
         spec = model_spec(file.meta, config)
         check_privacy(config, spec)
         check_halo(config, spec)
-        make_buffers(toy_step(spec, config, file.meta.multi_label), config)
-        return spec
+        make_buffers(toy_step(spec, config, file.meta.task), config)
+        return config, spec
 
 
 def _check_space(folder: Path) -> None:

@@ -17,9 +17,11 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of
 from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_id, read_ids
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.train.result_files import KINDS, Contents, check_results, written
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.trained import Trained, hidden_state, load_trained
@@ -48,7 +50,13 @@ class Request:
         return [name for name, wanted in asked.items() if wanted]
 
     def check(self, config: Config) -> None:
-        """Raise ConfigError for a layer that has no hidden state."""
+        """Raise ConfigError for a layer that has no hidden state, and for probabilities where there are none."""
+        task = task_of_metric(config.run.metric)
+        if self.probabilities and task.probabilities is None:
+            raise ConfigError(
+                f"--probabilities: {config.run.run_dir} is a run of {task.name}, which predicts {task.said} and no "
+                "probabilities; leave the option out"
+            )
         hidden = 0 if config.model.model == "sgc" else config.model.layers - 1
         if self.layer < 0 or self.layer > hidden:
             expected = f"a layer in 1..{hidden}" if hidden else "none: this model has no hidden layer"
@@ -79,7 +87,8 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
         rows["prediction"] = trained.chosen(logits)
     if request.probabilities:
         exact = logits.float() if logits.dtype != torch.float64 else logits
-        rows["probability"] = torch.sigmoid(exact) if trained.multi_label else torch.softmax(exact, 1)
+        assert trained.task.probabilities is not None, "refused before"
+        rows["probability"] = trained.task.probabilities(exact)
     if request.logits:
         rows["logit"] = logits
     if request.layer:
@@ -152,12 +161,12 @@ def write_results(
                 num_rows=order.num_rows,
                 widths=order.widths,
                 dtypes=order.dtypes,
-                single=not trained.multi_label,
+                predicted=trained.task.columns(local.num_classes),
                 some=wanted is not None,
                 ids=kind,
                 id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
                 longest=longest_id(file) if kind == "words" else 0,
-                class_names=() if trained.multi_label else trained.meta.type_names.get("classes", ()),
+                class_names=trained.meta.type_names.get("classes", ()) if local.task == CLASSIFICATION else (),
                 origin=trained.origin() | dict(also),
             )
             with written(path, contents) as put:

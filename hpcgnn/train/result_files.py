@@ -30,7 +30,7 @@ Put = Callable[[np.ndarray, np.ndarray | None, Mapping[str, np.ndarray]], None]
 class Contents:
     """What a file is to hold. num_rows; widths, dtypes: {name: of its rows}, where `prediction` is among them or not.
 
-    single: whether predictions are one class by node, and not 0 or 1 for each label. some: whether rows are of some of
+    predicted: names of a table's columns of predictions. some: whether rows are of some of
     the nodes, so that their numbers must be said. ids: '' for none, 'numbers' or 'words'; longest: bytes of the longest
     word. class_names: [] where classes have none. origin: {name: number or text}, where the results are from.
     """
@@ -38,7 +38,7 @@ class Contents:
     num_rows: int
     widths: Mapping[str, int]
     dtypes: Mapping[str, np.dtype]
-    single: bool
+    predicted: Sequence[str]
     some: bool
     ids: str
     id_dtype: np.dtype
@@ -49,7 +49,7 @@ class Contents:
     def columns(self, name: str) -> list[str]:
         """The names of a table's columns for the rows of this name."""
         if name == "prediction":
-            return ["class"] if self.single else [f"label_{label}" for label in range(self.widths[name])]
+            return list(self.predicted)
         return [f"{name}_{column}" for column in range(self.widths[name])]
 
 
@@ -197,7 +197,7 @@ def _parquet(path: Path, contents: Contents) -> Iterator[Put]:
 @contextlib.contextmanager
 def _npy(path: Path, contents: Contents) -> Iterator[Put]:
     (name, width), *_ = contents.widths.items()
-    flat = name == "prediction" and contents.single
+    flat = name == "prediction" and width == 1
     shape = (contents.num_rows,) if flat else (contents.num_rows, width)
     with replacing(path) as temporary, open(temporary, "wb") as file:
         described = {

@@ -20,8 +20,8 @@ from hpcgnn.options import SECTIONS
 
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
-# What belongs to the machine that trained, not to the model.
-_OF_MACHINE = ("threads", "partition", "assignment", "drop_ranks", "comm", "torch_backend")
+# What belongs to the machine that trained, not to the model, and what the graph file says anew.
+_NOT_KEPT = ("threads", "partition", "assignment", "drop_ranks", "comm", "torch_backend", "task", "loss")
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 
@@ -57,9 +57,11 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     path = Path(run_dir) / "config.toml"
     if not path.is_file():
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
-    options = {key: value for key, value in read_toml(path).items() if key not in _OF_MACHINE}
+    options = {key: value for key, value in read_toml(path).items() if key not in _NOT_KEPT}
     if options.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         options["plugin"] = str(path.with_name(COPY))  # the directory may have been moved
+    if given.get("metric") == "auto":  # the run's, which says what it was trained for
+        given = {name: value for name, value in given.items() if name != "metric"}
     return {**options, **given, "run_dir": str(run_dir)}
 
 

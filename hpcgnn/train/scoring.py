@@ -10,6 +10,7 @@ from hpcgnn.config import Config
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import shown_number, to_json, write_atomically
+from hpcgnn.report.measures import named
 from hpcgnn.train.predictions import write_results
 from hpcgnn.train.result_files import check_results
 from hpcgnn.train.rundir import start_logging
@@ -41,7 +42,8 @@ def evaluate(
     resident = comm.allgather_object(resident_bytes())
     record = {
         **{"checkpoint": trained.checkpoint, "weights": weights, "epoch": trained.epoch, "metric": evaluator.name},
-        **{**metrics, "ranks": comm.size, "threads_per_rank": session.threads, "seconds": seconds},
+        **{**metrics, "task": evaluator.task.name, "better": evaluator.metric.direction},
+        **{"ranks": comm.size, "threads_per_rank": session.threads, "seconds": seconds},
         **{"bytes_sent": sum(sent), "resident_bytes": {"max": max(resident), "sum": sum(resident)}},
         **{"partition": trained.map_name, "graph": str(config.data.graph), "graph_uuid": trained.meta.uuid},
         **{"predictions": predictions or None, "epochs_done": trained.epochs_done, "versions": versions()},
@@ -55,7 +57,7 @@ def evaluate(
 
 def _show(record: dict[str, Any], spec: ModelSpec, run_dir: str | Path) -> None:
     rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
-    rows += [(f"{split} {record['metric']}", shown_number(record[split])) for split in ("train", "val", "test")]
+    rows += [(f"{split} {named(record)}", shown_number(record[split])) for split in ("train", "val", "test")]
     rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]
     rows += [("seconds", f"{record['seconds']:.3f}")]
     print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True))

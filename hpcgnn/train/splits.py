@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
+from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
 log = logging.getLogger("hpcgnn")
@@ -45,6 +46,6 @@ def has_nodes(file: GraphFile, split: str) -> bool:
     for start in range(0, file.meta.num_nodes, _CHUNK):
         piece = [(start, min(start + _CHUNK, file.meta.num_nodes))]
         found = file.read("nodes/split", piece) == SPLITS[split]
-        if found.any() and (file.meta.multi_label or (file.read("nodes/labels", piece)[found] >= 0).any()):
+        if found.any() and LABELS[file.meta.task].labelled(file.read("nodes/labels", piece)[found]).any():
             return True
     return False

@@ -24,6 +24,7 @@ from hpcgnn.records import FIRST_EPOCH, shown_number, spread, to_json
 from hpcgnn.report.curves import draw_curves
 from hpcgnn.report.energy import energy_line
 from hpcgnn.report.losses import find_losses, loss_lines
+from hpcgnn.report.measures import named
 from hpcgnn.train.epochs import Progress
 from hpcgnn.train.matmul import bf16_instructions
 
@@ -150,7 +151,9 @@ def summarise(
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "epochs": progress.epoch,
         "final_loss": records[-1]["loss"],
+        "task": trainer.evaluator.task.name,
         "metric": trainer.evaluator.name,
+        "better": trainer.evaluator.metric.direction,
         "best_val": progress.best and progress.best["val"],
         "first_epoch": FIRST_EPOCH,
         "best_epoch": progress.best and progress.best["epoch"],
@@ -240,7 +243,7 @@ def _traffic(records: list[dict[str, Any]], *kinds: str) -> int:
 def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     """Print the result as a table and draw the curves. Rank 0."""
     mib = 2**20
-    metric = summary["metric"]
+    metric = named(summary)
     rows = [
         ("model", f"{summary['model']}, {summary['parameters']:,} parameters"),
         ("ranks × threads", f"{summary['ranks']} × {summary['threads_per_rank']}"),

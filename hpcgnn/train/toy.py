@@ -17,13 +17,14 @@ from hpcgnn.graphfile.schema import Edges
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.train.loop import Trainer
 
 NODES = 256
 
 
-def toy_graph(spec: ModelSpec, multi_label: bool) -> LocalGraph:
-    """A ring of 256 nodes with the widths and kinds of `spec`, owned by one rank."""
+def toy_graph(spec: ModelSpec, task: str) -> LocalGraph:
+    """A ring of 256 nodes with the widths and kinds of `spec` and labels for a task, owned by one rank."""
     indptr = np.arange(0, 2 * NODES + 1, 2)
     around = np.stack([np.arange(NODES) - 1, np.arange(NODES) + 1], 1) % NODES
     ownership = Ownership(np.array([0, NODES]), np.zeros(1, np.int32), 1)
@@ -46,28 +47,27 @@ def toy_graph(spec: ModelSpec, multi_label: bool) -> LocalGraph:
         )
     else:
         features = torch.ones(NODES, spec.d_in, dtype=spec.dtype)
-    labels = torch.zeros(NODES, spec.classes) if multi_label else torch.zeros(NODES, dtype=torch.int64)
     return LocalGraph(
         inward=edges,
         outward=edges,
         features=features,
-        labels=labels,
+        labels=TASKS[task].blank(NODES, spec.classes),
         split=torch.ones(NODES, dtype=torch.uint8),
         original_id=torch.arange(NODES),
         num_nodes=NODES,
         num_classes=spec.classes,
-        multi_label=multi_label,
+        task=task,
         node_type=(torch.arange(NODES) % spec.node_types).int() if spec.node_types else None,
     )
 
 
-def toy_step(spec: ModelSpec, config: Config, multi_label: bool) -> int:
+def toy_step(spec: ModelSpec, config: Config, task: str) -> int:
     """Run one step and one evaluation of every stage. Returns the bytes of the widest row that its streams declare, as
     HaloBuffers counts them (`widest_row`).
     """
     buffers = HaloBuffers(0)
     config = config.replace(average_steps=1, average_seconds=0.0, drop_ranks="", correct_every=0)  # one step of a round
-    trainer = Trainer(toy_graph(spec, multi_label), spec, config, SoloCommunicator(), buffers)
+    trainer = Trainer(toy_graph(spec, task), spec, config, SoloCommunicator(), buffers)
     for stage in range(len(trainer.plan)):
         trainer.begin_stage(stage, 0)
         trainer.step(0)

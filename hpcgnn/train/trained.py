@@ -25,6 +25,8 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
+from hpcgnn.tasks.base import Task
+from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.choosing_maps import choose_map
@@ -34,7 +36,6 @@ from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.toy import toy_step
 
 log = logging.getLogger("hpcgnn")
-MULTI_LABEL_METRICS = ("micro-f1", "roc-auc")
 # What a spec has of the graph and not of the model: another graph may differ in it, unless the model reads it.
 _OF_GRAPH = ("graph", "weighted", "edge_types", "node_types", "sparse_input")
 
@@ -43,8 +44,7 @@ _OF_GRAPH = ("graph", "weighted", "edge_types", "node_types", "sparse_input")
 class Trained:
     """A model with its weights, in evaluation mode, over a rank's share of a graph.
 
-    checkpoint: the name of its file; weights: 'best' or 'last'; epoch: that they are of; multi_label: whether the model
-    says yes or no to each label.
+    checkpoint: the name of its file; weights: 'best' or 'last'; epoch: that they are of.
     """
 
     trainer: Trainer
@@ -56,7 +56,11 @@ class Trained:
     weights: str
     epoch: int
     epochs_done: int
-    multi_label: bool
+
+    @property
+    def task(self) -> Task:
+        """What the model was trained for."""
+        return self.trainer.evaluator.task
 
     def logits(self) -> tuple[torch.Tensor, float]:
         """((n_p, C) of own nodes, seconds of the slowest rank). Collective. The ledger books it as `evaluation`."""
@@ -66,8 +70,8 @@ class Trained:
         return logits, max(trainer.comm.allgather_object(time.perf_counter() - started))
 
     def chosen(self, logits: torch.Tensor) -> torch.Tensor:
-        """What the model says: int32 (n_p, 1) classes, or (n_p, C) of 0 and 1."""
-        return (logits > 0 if self.multi_label else logits.argmax(1, keepdim=True)).to(torch.int32)
+        """What the model says: int32 (n_p, 1) classes, int32 (n_p, C) of 0 and 1, or float64 (n_p, C) real numbers."""
+        return self.task.predict(self.trainer.evaluator.in_units(logits))
 
     def origin(self) -> dict[str, Any]:
         """Where results are from, for the files that hold them."""
@@ -92,11 +96,10 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
     set_matmul(config.run.matmul)
     path, progress, state, epoch = _weights(config, comm, weights)
     with open_graph(config.data.graph, comm, labelled=not other_graph) as file:
-        identity, multi_label = progress["identity"], file.meta.multi_label
+        identity, labelled = progress["identity"], file.meta.num_classes > 0
         if other_graph and file.meta.uuid != identity["graph"]:
-            multi_label = config.run.metric in MULTI_LABEL_METRICS
             with comm.together("comparing the graph with the run's", on_one=True):
-                file.meta = _as_trained(file.meta, config, identity, multi_label, file.path)
+                file.meta = _as_trained(file.meta, config, identity, file.path)
             config = config.replace(metric="auto")
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
@@ -108,10 +111,11 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
                 present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
             check_identity(path, identity, present)
         with comm.together("trying the model on a toy graph"):
-            row_bytes = toy_step(spec, config, file.meta.multi_label)
+            row_bytes = toy_step(spec, config, file.meta.task)
         buffers = make_buffers(row_bytes, config)
         cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
-        local = load_local_graph(file, cluster_to_rank, comm, cap, config.data.self_loops, spec.dtype, edges)
+        loops = config.data.self_loops
+        local = load_local_graph(file, cluster_to_rank, comm, cap, loops, spec.dtype, edges, labelled=labelled)
     trainer = Trainer(local, spec, config, comm, buffers, learns=False)
     with comm.together("loading the weights"):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
@@ -122,12 +126,13 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
             )
         restore(trainer.model, trainer.optimizer, state, {})
     trainer.model.eval()
-    about = (path.name, weights, epoch, progress["epoch"], multi_label)
-    return Trained(trainer, config, spec, file.meta, map_name, *about)
+    return Trained(trainer, config, spec, file.meta, map_name, path.name, weights, epoch, progress["epoch"])
 
 
-def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], multi_label: bool, path: Path) -> GraphMeta:
-    """What is known of another graph, with the classes of the run. Raises GraphError where its model does not fit."""
+def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path: Path) -> GraphMeta:
+    """What is known of another graph, with the task and the classes of the run. Raises GraphError where its model does
+    not fit.
+    """
     model = config.model
     reads_types = model.model == "rgcn" or model.plugin != ""
     wanted = {"features": (meta.num_features, "d_in")}
@@ -147,10 +152,10 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], multi
                 f"{path} does not fit the model of {config.run.run_dir}: expected {what} {identity[name]}, got "
                 f"{found}; use a graph that was imported as the run's was"
             )
-    if meta.num_classes and meta.multi_label != multi_label:
-        kinds = "several labels by node" if multi_label else "one class by node"
-        raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {kinds}")
-    return replace(meta, num_classes=int(identity["classes"]))
+    task = task_of_metric(config.run.metric)
+    if meta.num_classes and meta.task != task.name:
+        raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {task.said}")
+    return replace(meta, task=task.name, num_classes=int(identity["classes"]))
 
 
 def _weights(

@@ -50,7 +50,7 @@ def main():
     machine = read_machine(options.machine)
     config = configured(options)
     with GraphFile(options.graph) as file:
-        experiment = Experiment.of(model_spec(file.meta, config), config, file.meta.multi_label)
+        experiment = Experiment.of(model_spec(file.meta, config), config, file.meta.task)
     rows = []
     for forecast in forecasts(config, tqdm(options.ranks, leave=False, disable=not sys.stderr.isatty())):
         rows.append(replayed(forecast, machine, experiment, options))

@@ -19,7 +19,7 @@ import numpy as np
 from partition_tools.external.scratch import Scratch
 from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.generators.tasks import ClassFeatures, random_split
+from partition_tools.generators.tasks import ClassFeatures, class_targets, random_split
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 
@@ -85,7 +85,7 @@ def generate(
         NAME,
         keys,
         ClassFeatures(spec, labels, node_type),
-        labels,
+        class_targets(spec, labels) if spec.targets else labels,
         random_split(spec),
         lambda src, dst, draws: _edge_types(spec, block[src] == block[dst], draws),
         node_type,

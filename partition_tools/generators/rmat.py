@@ -15,7 +15,7 @@ import numpy as np
 from partition_tools.external.scratch import Scratch
 from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.generators.tasks import ClassFeatures, random_split
+from partition_tools.generators.tasks import ClassFeatures, class_targets, random_split
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 
@@ -48,8 +48,9 @@ def generate(
     if spec.multi_label:
         flips = spec.blocks("profiles", spec.nodes, lambda random, count: random.random((count, spec.classes))) < 0.05
         labels = ((labels[:, None] == np.arange(spec.classes)) ^ flips).astype(np.uint8)
+    given = class_targets(spec, labels) if spec.targets else labels
     keys = distinct_edges(spec, draw, scratch, reporter, part)
-    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels), labels, random_split(spec))
+    return raw_graph(spec, NAME, keys, ClassFeatures(spec, labels), given, random_split(spec))
 
 
 def edge_drawer(spec: Spec) -> tuple[Draw, np.ndarray]:

@@ -13,7 +13,7 @@ import numpy as np
 from hpcgnn.errors import ConfigError
 
 BLOCK = 1 << 16
-PURPOSES = ("classes", "edges", "features", "means", "split", "weights", "types", "profiles", "node_types")
+PURPOSES = ("classes", "edges", "features", "means", "split", "weights", "types", "profiles", "node_types", "targets")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Spec:
 
     noise: standard deviation of the feature noise where class means have deviation 1. homophily: chance that an edge is
     drawn within the class of its first end. train, val: fractions of the nodes, the rest being the test split.
-    edge_types, node_types: number of types of edges and of nodes, 0 for none. a, b, c: R-MAT's quadrant probabilities.
+    edge_types, node_types: number of types of edges and of nodes, 0 for none. targets: real numbers per node to
+    predict, in place of its class, 0 for none. a, b, c: R-MAT's quadrant probabilities.
     """
 
     nodes: int
@@ -42,6 +43,7 @@ class Spec:
     b: float = 0.19
     c: float = 0.19
     node_types: int = 0
+    targets: int = 0
 
     def __post_init__(self) -> None:
         possible = self.nodes - 1
@@ -55,6 +57,7 @@ class Spec:
             ("noise", self.noise >= 0, "at least 0"),
             ("edge_types", self.edge_types >= 0, "at least 0"),
             ("node_types", self.node_types >= 0, "at least 0"),
+            ("targets", 0 <= self.targets and not (self.targets and self.multi_label), "0 with --multi-label, or more"),
             ("train", 0 <= self.train <= 1, "from 0 to 1"),
             ("val", 0 <= self.val <= 1 - self.train + 1e-9, "from 0 to 1 - train"),
             ("a", min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1, "a, b, c >= 0 with sum <= 1"),
@@ -90,6 +93,7 @@ class Spec:
     def identity(self, model: str) -> bytes:
         """Bytes that tell this graph's features from any other's."""
         parameters = asdict(self)
-        if not self.node_types:  # younger than the names of graphs without node types, which stay what they were
-            del parameters["node_types"]
+        for younger in ("node_types", "targets"):  # than the names of graphs without, which stay what they were
+            if not parameters[younger]:
+                del parameters[younger]
         return repr((model, 1, sorted(parameters.items()))).encode()

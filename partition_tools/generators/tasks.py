@@ -48,6 +48,19 @@ class ClassFeatures:
         return out
 
 
+def class_targets(spec: Spec, classes: np.ndarray) -> np.ndarray:
+    """float32 (n, T) of real numbers to predict: a mean of the node's class (n,), and noise of its own by which a
+    third of their variance cannot be explained. They are around 50, with a deviation of about 10.
+    """
+    means = spec.random("targets").standard_normal((spec.classes, spec.targets), np.float32)
+
+    def draw(random: np.random.Generator, count: int) -> np.ndarray:
+        return random.standard_normal((count, spec.targets), np.float32)
+
+    noise = spec.blocks("targets", spec.nodes + BLOCK, draw)[BLOCK:]
+    return np.float32(50) + np.float32(8) * (means[classes] + np.float32(0.7) * noise)
+
+
 def random_split(spec: Spec) -> dict[str, np.ndarray]:
     """{"train", "val", "test": bool (n,)}: exact fractions, at random."""
     order = spec.random("split").permutation(spec.nodes)

@@ -18,7 +18,7 @@ FLOORS = [
     ["arguments", "placement"],
     ["graph"],
     ["ops"],
-    ["nn"],
+    ["nn", "tasks"],
     ["schedules"],
     ["train"],
     ["doctor", "estimate", "interface"],

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from hpcgnn.config import make_config
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.report.curves import draw_curves
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.train.job import train
-from hpcgnn.train.metrics import METRICS
 from hpcgnn.train.precheck import check_training
 from hpcgnn.train.resuming import options_of_run
 from hpcgnn.train.scoring import evaluate
@@ -89,7 +90,8 @@ def test_without_evaluation_nothing_is_missed(comm, graph, shared_path):
 def test_a_metric_that_is_not_defined_is_said_once(comm, graph, shared_path, monkeypatch):
     """There are validation nodes, but ROC-AUC needs a label that some of them have and others do not."""
     path = graph(0.2, multi_label=True)
-    monkeypatch.setitem(METRICS, "roc-auc", lambda *_: float("nan"))
+    metrics = TASKS["multilabel"].metrics
+    monkeypatch.setitem(metrics, "roc-auc", replace(metrics["roc-auc"], score=lambda *_: float("nan")))
     run(comm, path, shared_path / "run", metric="roc-auc")
     log = (shared_path / "run" / "log.txt").read_text()
     assert len(re.findall(r"the roc-auc of the \d+ val nodes is not defined: no label is there on some", log)) == 1

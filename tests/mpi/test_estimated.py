@@ -41,7 +41,7 @@ def _foretold(config, map_name, ranks):
         spec = model_spec(file.meta, config)
         counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, halo_of(config, spec))
         shares = counter.shares()
-        return Forecaster(Experiment.of(spec, config, file.meta.multi_label)).forecast(
+        return Forecaster(Experiment.of(spec, config, file.meta.task)).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable)
         )
 

@@ -9,7 +9,8 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.train import metrics
+from hpcgnn.tasks import classification, multilabel
+from hpcgnn.tasks.registry import TASKS
 
 N, CLASSES = 90, 5
 
@@ -33,7 +34,7 @@ def scores(seed):
 def test_accuracy(comm, kind):
     random, logits = np.random.default_rng(0), scores(1)
     labels, mask = random.integers(0, CLASSES, N), random.random(N) < 0.4
-    assert metrics.accuracy(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(
+    assert classification.accuracy(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(
         oracle.accuracy(logits[mask], labels[mask]), abs=1e-12
     )
 
@@ -41,26 +42,26 @@ def test_accuracy(comm, kind):
 def test_micro_f1(comm, kind):
     random, logits = np.random.default_rng(2), scores(3)
     labels, mask = random.integers(0, 2, (N, CLASSES)).astype(np.float32), random.random(N) < 0.4
-    assert metrics.micro_f1(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(
+    assert multilabel.micro_f1(*share(comm, kind, logits, labels, mask), comm) == pytest.approx(
         oracle.micro_f1(logits[mask], labels[mask]), abs=1e-12
     )
 
 
 @pytest.mark.parametrize("chunk", [1 << 16, 3])
 def test_roc_auc(comm, kind, chunk, monkeypatch):
-    monkeypatch.setattr(metrics, "_CHUNK", chunk)
+    monkeypatch.setattr(multilabel, "_CHUNK", chunk)
     random, logits = np.random.default_rng(4), scores(5)
     labels, mask = random.integers(0, 2, (N, CLASSES)).astype(np.float32), random.random(N) < 0.6
     labels[:, 1], labels[:, 3] = 0, 1  # labels with one kind of node only have no curve
-    value = metrics.roc_auc(*share(comm, kind, logits, labels, mask), comm)
+    value = multilabel.roc_auc(*share(comm, kind, logits, labels, mask), comm)
     assert value == pytest.approx(oracle.roc_auc(logits[mask], labels[mask]), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", metrics.METRICS)
-def test_an_empty_split_has_no_value(comm, name):
-    multi = name != "accuracy"
-    labels = torch.zeros((4, CLASSES) if multi else 4, dtype=torch.float32 if multi else torch.int64)
-    value = metrics.METRICS[name](torch.zeros(4, CLASSES), labels, torch.zeros(4, dtype=torch.bool), comm)
+@pytest.mark.parametrize("task, name", [(task, name) for task in TASKS for name in TASKS[task].metrics])
+def test_an_empty_split_has_no_value(comm, task, name):
+    labels = TASKS[task].blank(4, CLASSES)
+    score = TASKS[task].metrics[name].score
+    value = score(torch.zeros(4, CLASSES), labels, torch.zeros(4, dtype=torch.bool), comm)
     assert math.isnan(value)
 
 
@@ -69,5 +70,5 @@ def test_auc_holds_no_more_than_a_chunk_of_other_ranks_scores(comm):
     random, logits = np.random.default_rng(6), scores(7)
     labels = random.integers(0, 2, (N, CLASSES)).astype(np.float32)
     comm.ledger.take()
-    metrics.roc_auc(*share(comm, "even", logits, labels, np.ones(N, bool)), comm)
+    multilabel.roc_auc(*share(comm, "even", logits, labels, np.ones(N, bool)), comm)
     assert comm.ledger.take()["metrics"].bytes_sent == int(labels.sum()) * 8 + CLASSES * 3 * 8

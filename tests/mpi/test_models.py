@@ -86,7 +86,7 @@ def is_kept(spec):
 def make_trainer(comm, spec, path, cluster_to_rank, rows=9):
     config = make_config({"graph": "-", "seed": SEED}, CHOICES)
     with GraphFile(path) as file:
-        halo_buffer = 4 * rows * toy_step(spec, config, file.meta.multi_label)
+        halo_buffer = 4 * rows * toy_step(spec, config, file.meta.task)
     local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].self_loops)
     trainer = Trainer(local, spec, config, comm, HaloBuffers(halo_buffer))
     with torch.no_grad():  # away from the initial zeros of biases and epsilon, the same on all ranks

@@ -108,7 +108,13 @@ def test_config_gives_the_same_run_again(finished):
     """All options with their values, what was left to the program decided; the directory itself is not among them."""
     config, run_dir, _, summary = finished
     given = {key: value for section in config.to_dict().values() for key, value in section.items()}
-    decided = {"threads": 1, "metric": "accuracy", "self_loops": "add"}
+    decided = {
+        "threads": 1,
+        "metric": "accuracy",
+        "self_loops": "add",
+        "task": "classification",
+        "loss": "cross-entropy",
+    }
     if summary["ranks"] > 1:  # one rank needs no map
         decided["partition"] = "metis"
     expected = {**given, **decided}

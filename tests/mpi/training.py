@@ -61,7 +61,7 @@ def build_trainer(comm, config, map_name=None, rows=None):
             comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)
         else:
             cluster_to_rank, _ = file.cluster_map(map_name, comm.size)
-        row = toy_step(spec, config, file.meta.multi_label)
+        row = toy_step(spec, config, file.meta.task)
         buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20) if rows is None else 4 * rows * row)
         local = load_local_graph(
             file,

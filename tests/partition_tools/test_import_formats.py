@@ -91,7 +91,7 @@ def test_features_as_integers_and_multi_label(tmp_path):
     save_npz(tmp_path / "g.npz", *odd_graph(), N, x=counts, y=labels, num_classes=None)
     import_graph(tmp_path / "g.npz", tmp_path / "g.h5")
     seen = view(tmp_path / "g.h5")
-    assert seen.features.dtype == np.float32 and seen.labels.dtype == np.uint8 and seen.meta.multi_label
+    assert seen.features.dtype == np.float32 and seen.labels.dtype == np.uint8 and seen.meta.task == "multilabel"
     np.testing.assert_array_equal(seen.features, counts)
     np.testing.assert_array_equal(seen.labels, labels)
     assert seen.meta.num_classes == 6

@@ -75,8 +75,8 @@ def test_numbers_of_classes_that_are_none(fails, words):
 
 def test_real_numbers_are_no_classes(fails, words):
     values = np.random.default_rng(0).random((N, 3))
-    assert "regression) are not supported yet" in fails(*words(y=values[:, 0]))
-    assert "regression) are not supported yet" in fails(*words(y=values))
+    assert "--task regression" in fails(*words(y=values[:, 0]))
+    assert "--task regression" in fails(*words(y=values))
 
 
 def test_a_nan_beside_labels(cli, fails, tmp_path, words):

@@ -138,7 +138,7 @@ def test_several_label_columns_are_a_multi_label_task(cli, mag, tmp_path):
     write(mag / "raw" / "node-label" / "paper" / "node-label.csv.gz", several)
     assert cli("import", mag, "-o", tmp_path / "g.h5")[0] == 0
     seen = view(tmp_path / "g.h5")
-    assert seen.meta.multi_label and not seen.labels[12:].any()
+    assert seen.meta.task == "multilabel" and not seen.labels[12:].any()
     np.testing.assert_array_equal(seen.labels[:12], several)
 
 

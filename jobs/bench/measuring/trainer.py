@@ -63,7 +63,7 @@ def make_trainer(config, session, watch=unwatched):
         spec = model_spec(file.meta, config)
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("trying the model on a toy graph"):
-            row_bytes = toy_step(spec, config, file.meta.multi_label)
+            row_bytes = toy_step(spec, config, file.meta.task)
         buffers = make_buffers(row_bytes, config)
         cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
         local = load_local_graph(file, cluster_to_rank, comm, cap, config.data.self_loops, spec.dtype, edges)

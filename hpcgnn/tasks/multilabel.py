@@ -1,20 +1,17 @@
-"""Accuracy, micro-F1 and ROC-AUC of a split, exact over all ranks: sums of counts in integers, never means of means."""
+"""Several 0/1 labels per node: binary cross-entropy, micro-F1 and ROC-AUC, exact over all ranks."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.memory.arena import Arena
+from hpcgnn.tasks.base import Metric, Scale, Task
+from hpcgnn.tasks.counting import ratio
 
 _CHUNK = 1 << 16
-
-
-def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
-    """The share of nodes whose largest logit is their label. logits (n_p, C), labels int64 (n_p,), mask bool (n_p,)."""
-    correct = (logits[mask].argmax(1) == labels[mask]).sum() if mask.any() else torch.tensor(0)
-    counts = comm.total(torch.stack([correct, mask.sum()]).to(torch.int64))
-    return _ratio(counts[0], counts[1])
 
 
 def micro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
@@ -23,7 +20,7 @@ def micro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, com
     """
     predicted, truth = logits[mask] > 0, labels[mask] > 0
     counts = comm.total(torch.stack([(predicted & truth).sum(), (predicted != truth).sum()]).to(torch.int64))
-    return _ratio(2 * counts[0], 2 * counts[0] + counts[1])
+    return ratio(2 * counts[0], 2 * counts[0] + counts[1])
 
 
 def roc_auc(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
@@ -58,8 +55,34 @@ def _pass_by(values: np.ndarray, comm: Communicator) -> Iterator[np.ndarray]:
             yield comm.broadcast_(chunk, root, "metrics").numpy()
 
 
-def _ratio(part: torch.Tensor, whole: torch.Tensor) -> float:
-    return float(part) / float(whole) if whole else float("nan")
+class MultiLabel(Task):
+    """A Task. Labels: float32 (n_p, C) of 0 and 1."""
 
+    name, said, outputs = "multilabel", "several 0/1 labels per node", "labels"
+    losses = ("cross-entropy",)
+    probabilities = staticmethod(torch.sigmoid)
+    metrics = {
+        "micro-f1": Metric(micro_f1, "no label is there on any of them, and none is predicted"),
+        "roc-auc": Metric(roc_auc, "no label is there on some of them and absent on others"),
+    }
 
-METRICS = {"accuracy": accuracy, "micro-f1": micro_f1, "roc-auc": roc_auc}
+    def weight(self, labels: torch.Tensor) -> int:
+        return labels.numel()
+
+    def targets(self, labels: torch.Tensor, scale: Scale | None) -> torch.Tensor:
+        return labels
+
+    def loss(
+        self, outputs: torch.Tensor, rows: torch.Tensor | None, targets: torch.Tensor, name: str, arena: Arena
+    ) -> torch.Tensor:
+        selected = outputs if rows is None else outputs.index_select(0, rows)
+        return F.binary_cross_entropy_with_logits(selected, targets.to(selected.dtype), reduction="sum")
+
+    def predict(self, outputs: torch.Tensor) -> torch.Tensor:
+        return (outputs > 0).to(torch.int32)
+
+    def columns(self, outputs: int) -> list[str]:
+        return [f"label_{label}" for label in range(outputs)]
+
+    def blank(self, nodes: int, outputs: int) -> torch.Tensor:
+        return torch.zeros(nodes, outputs)

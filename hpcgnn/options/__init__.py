@@ -1,11 +1,12 @@
 """Every option of a run, declared once: its default, its help, its range.
 
-The command line, the TOML file and the errors are derived from these declarations (see config.py).
+The command line, the TOML file and the errors are derived from these declarations (see hpcgnn/config.py).
 """
 
 from dataclasses import dataclass
 
 from hpcgnn.declaring import YEAR, Above, AtLeast, Named, option
+from hpcgnn.options.task import TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ class OptimConfig:
     )
     patience: int = option(
         0,
-        "stop (lazy: go on to the next layer) when the validation metric has not risen for so many epochs; 0 never",
+        "stop (lazy: go on to the next layer) when the validation metric has got no better for so many epochs; 0 never",
         least=0,
         needs={"eval_every": AtLeast(1)},
         strict=True,
@@ -345,8 +346,9 @@ class RunConfig:
     )
     metric: str = option(
         "auto",
-        "metric of train, val and test: accuracy for single-label tasks, micro-f1 or roc-auc for multi-label",
-        choices=("auto", "accuracy", "micro-f1", "roc-auc"),
+        "metric of train, val and test, by which the best epoch is chosen: accuracy for classification; micro-f1 or "
+        "roc-auc for multilabel; rmse, mae (both: the lower the better) or r2 for regression; auto is the first",
+        choices=("auto", "accuracy", "micro-f1", "roc-auc", "rmse", "mae", "r2"),
         on_resume="same",
     )
     eval_every: int = option(1, "evaluate every so many epochs, and after the last; 0 never evaluates", least=0)
@@ -389,6 +391,7 @@ class RunConfig:
 
 SECTIONS = {
     "data": DataConfig,
+    "task": TaskConfig,
     "model": ModelConfig,
     "optim": OptimConfig,
     "schedule": ScheduleConfig,

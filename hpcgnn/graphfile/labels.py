@@ -1,0 +1,119 @@
+"""The kinds of labels that a graph file holds, one for each task: how they are stored, which nodes have one, and which
+values are wrong.
+
+Whatever reads or checks labels asks the kind, so that another kind is a class here and nothing else below training
+(what a model learns from them is the business of the room `tasks`).
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+CLASSIFICATION, MULTILABEL, REGRESSION = "classification", "multilabel", "regression"
+
+
+class LabelKind(Protocol):
+    """storage: kinds of numpy's types that the file may have. said: what labels are, in words."""
+
+    storage: str
+    said: str
+
+    def shape(self, nodes: int, outputs: int) -> tuple[int, ...]:
+        """Of the dataset. outputs: classes, labels or targets, `num_classes` of the file."""
+
+    def fault(self, labels: np.ndarray, outputs: int) -> str:
+        """What is wrong with some nodes' labels, as the file has them, in words; '' for nothing."""
+
+    def labelled(self, labels: Any) -> Any:
+        """bool (n,): which nodes have a label. labels: array or tensor, as the file or as a rank has them."""
+
+    def loaded(self, labels: np.ndarray) -> np.ndarray:
+        """Labels of the file as a rank keeps them."""
+
+    def none(self, nodes: int, outputs: int) -> np.ndarray:
+        """What a rank keeps of so many nodes that have no label."""
+
+
+class Classes:
+    """One class for a node: int (n,), -1 for none; a rank has int64 (n_p,)."""
+
+    storage, said = "iu", "classes"
+
+    def shape(self, nodes: int, outputs: int) -> tuple[int, ...]:
+        return (nodes,)
+
+    def fault(self, labels: np.ndarray, outputs: int) -> str:
+        if labels.ndim == 1 and (not len(labels) or -1 <= labels.min() <= labels.max() < outputs):
+            return ""
+        return (
+            f"labels leave the classes: expected 0..{outputs - 1} (or -1 for none), got {labels.min()}..{labels.max()}"
+        )
+
+    def labelled(self, labels: Any) -> Any:
+        return labels >= 0
+
+    def loaded(self, labels: np.ndarray) -> np.ndarray:
+        return labels.astype(np.int64)
+
+    def none(self, nodes: int, outputs: int) -> np.ndarray:
+        return np.full(nodes, -1, np.int64)
+
+
+class LabelSets:
+    """Any number of labels for a node: 0/1 (n, C), every node has them; a rank has float32 (n_p, C)."""
+
+    storage, said = "iu", "0/1 labels"
+
+    def shape(self, nodes: int, outputs: int) -> tuple[int, ...]:
+        return (nodes, outputs)
+
+    def fault(self, labels: np.ndarray, outputs: int) -> str:
+        right = labels.ndim == 2 and labels.shape[1] == outputs
+        if right and (not labels.size or 0 <= labels.min() <= labels.max() <= 1):
+            return ""
+        return f"expected 0/1 labels of shape (n, {outputs}), got shape {labels.shape}"
+
+    def labelled(self, labels: Any) -> Any:
+        return labels[:, 0] >= 0
+
+    def loaded(self, labels: np.ndarray) -> np.ndarray:
+        return labels.astype(np.float32)
+
+    def none(self, nodes: int, outputs: int) -> np.ndarray:
+        return np.full((nodes, outputs), -1, np.float32)
+
+
+class Targets:
+    """One or several real numbers for a node: float (n,) or (n, T), NaN for those that are not known; a rank has
+    (n_p, T) of the same type.
+    """
+
+    storage, said = "f", "real numbers"
+
+    def shape(self, nodes: int, outputs: int) -> tuple[int, ...]:
+        return (nodes,) if outputs == 1 else (nodes, outputs)
+
+    def fault(self, labels: np.ndarray, outputs: int) -> str:
+        if labels.shape != self.shape(len(labels), outputs):
+            return f"expected {outputs} real numbers for each node, got shape {labels.shape}"
+        return "targets are infinite: expected finite numbers, or NaN for none" if np.isinf(labels).any() else ""
+
+    def labelled(self, labels: Any) -> Any:
+        known = labels == labels
+        return known if known.ndim == 1 else known.any(1)
+
+    def loaded(self, labels: np.ndarray) -> np.ndarray:
+        return labels[:, None] if labels.ndim == 1 else labels
+
+    def none(self, nodes: int, outputs: int) -> np.ndarray:
+        return np.full((nodes, outputs), np.nan, np.float32)
+
+
+LABELS: dict[str, LabelKind] = {CLASSIFICATION: Classes(), MULTILABEL: LabelSets(), REGRESSION: Targets()}
+
+
+def task_of(labels: np.ndarray) -> str:
+    """The task whose labels are stored in this way."""
+    if labels.dtype.kind == "f":
+        return REGRESSION
+    return MULTILABEL if labels.ndim == 2 else CLASSIFICATION

@@ -1,0 +1,28 @@
+"""What is learned: the task, its loss, and in which units."""
+
+from dataclasses import dataclass
+
+from hpcgnn.declaring import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig:
+    task: str = option(
+        "auto",
+        "what is learned of nodes: one class, several 0/1 labels, or real numbers; auto takes what the labels of the "
+        "graph file are, and any other choice makes sure that they are that",
+        choices=("auto", "classification", "multilabel", "regression"),
+    )
+    loss: str = option(
+        "auto",
+        "what is minimised: cross-entropy (classification and multilabel); mse, mae or huber (beyond an error of 1 "
+        "the absolute error), of targets as --target-scale makes them (regression); auto is the first",
+        choices=("auto", "cross-entropy", "mse", "mae", "huber"),
+    )
+    target_scale: str = option(
+        "standard",
+        "regression: learn targets less their mean, divided by their deviation, both of the training nodes, or learn "
+        "them as they are; metrics and predictions are in the units of the file either way",
+        choices=("standard", "none"),
+        on_resume="same",
+    )

@@ -1,0 +1,1 @@
+"""What is learned from labels: a file for each task, with its loss, its metrics and what it predicts."""

@@ -1,0 +1,55 @@
+"""The tasks by name, and what of the options fits them."""
+
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.tasks.base import Task
+from hpcgnn.tasks.classification import Classification
+from hpcgnn.tasks.multilabel import MultiLabel
+from hpcgnn.tasks.regression import Regression
+
+TASKS: dict[str, Task] = {task.name: task for task in (Classification(), MultiLabel(), Regression())}
+
+
+def resolve_task(config: Config, meta: GraphMeta) -> Config:
+    """The configuration with the task of a graph, and its metric and loss, in place of `auto`. Raises ConfigError, to
+    be raised on all ranks, for those that do not fit the task.
+    """
+    task = TASKS[meta.task]
+    if config.task.task not in ("auto", task.name):
+        raise _everywhere(
+            f"--task {config.task.task}: the labels of {config.data.graph} are for {task.name} ({task.said}); leave "
+            f"--task out, or import the graph with --task {config.task.task}"
+        )
+    metric = fitting_metric(config.run.metric, task)
+    loss = fitting_loss(config.task.loss, task)
+    return config.replace(task=task.name, metric=metric, loss=loss)
+
+
+def task_of_metric(metric: str) -> Task:
+    """The task that a metric is of."""
+    return next(task for task in TASKS.values() if metric in task.metrics)
+
+
+def fitting_metric(name: str, task: Task) -> str:
+    """The metric of this name, or for `auto` the task's first. Raises ConfigError, to be raised on all ranks."""
+    return _fitting("--metric", name, tuple(task.metrics), task)
+
+
+def fitting_loss(name: str, task: Task) -> str:
+    """The loss of this name, likewise."""
+    return _fitting("--loss", name, task.losses, task)
+
+
+def _fitting(flag: str, name: str, known: tuple[str, ...], task: Task) -> str:
+    if name != "auto" and name not in known:
+        raise _everywhere(
+            f"{flag} {name} does not fit the task {task.name} ({task.said}); expected {' or '.join(known)}"
+        )
+    return known[0] if name == "auto" else name
+
+
+def _everywhere(text: str) -> ConfigError:
+    error = ConfigError(text)
+    error.everywhere = True
+    return error

@@ -1,0 +1,134 @@
+"""Real numbers to predict: kept as they are, NaN for none, through import, partitioning, inspection and checks."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+from partition_helpers import node_data, odd_graph, save_npz, view
+
+from hpcgnn.graphfile import storage
+from hpcgnn.graphfile.storage import GraphFile
+
+N = 60
+SRC, DST = odd_graph()
+_, _, MASKS = node_data(N)
+TARGETS = np.random.default_rng(5).standard_normal((N, 2)) * 30 - 1
+
+
+@pytest.fixture
+def npz(tmp_path):
+    """npz(option, ..., array=...) -> the words of an import of an archive with these arrays as a regression."""
+
+    def make(*options, **changes):
+        save_npz(tmp_path / "g.npz", SRC, DST, N, **{"num_classes": None} | changes)
+        return "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--task", "regression", "--force", *options
+
+    return make
+
+
+@pytest.mark.parametrize("dtype, kept", [("f2", "f4"), ("f4", "f4"), ("f8", "f8"), ("i8", "f8"), ("u1", "f4")])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_numbers_stay_as_they_are(cli, tmp_path, npz, dtype, kept, columns):
+    with np.errstate(invalid="ignore"):
+        wanted = (TARGETS[:, :columns] if columns > 1 else TARGETS[:, 0]).astype(dtype)
+    code, out, _ = cli(*npz(y=wanted))
+    assert code == 0 and f"{columns} targets" in out
+    assert cli("partition", tmp_path / "g.h5", "--ranks", 2, "--clusters", 8)[0] == 0
+    seen = view(tmp_path / "g.h5")
+    assert seen.labels.dtype == kept and seen.meta.task == "regression" and seen.meta.num_classes == columns
+    np.testing.assert_array_equal(seen.labels, wanted)
+    assert cli("verify", tmp_path / "g.h5")[0] == 0
+
+
+def test_what_is_not_known(cli, fails, tmp_path, npz):
+    """Some columns of a node, or all where it is in no split; -1 is a number like any other."""
+    wanted = TARGETS.copy()
+    wanted[::2, 0], wanted[3], split = np.nan, -1, np.zeros(N, bool)
+    unknown = ~np.any(list(MASKS.values()), axis=0)
+    wanted[unknown] = np.nan
+    assert cli(*npz(y=wanted))[0] == 0
+    np.testing.assert_array_equal(view(tmp_path / "g.h5").labels, wanted)
+    info = json.loads(cli("inspect", tmp_path / "g.h5", "--json")[1])
+    assert info["task"] == "regression" and info["unlabelled"] == unknown.sum() and info["class_sizes"] == []
+    assert [target["known"] for target in info["targets"]] == np.isfinite(wanted).sum(0).tolist()
+    assert info["targets"][1]["mean"] == pytest.approx(np.nanmean(wanted[:, 1]))
+    assert "targets" in cli("inspect", tmp_path / "g.h5")[1]
+    split[0] = True
+    wanted[0] = np.nan
+    assert "node 0 is in the train split but has no label" in fails(*npz(y=wanted, train_mask=split, val_mask=None))
+
+
+def test_a_random_split_takes_nodes_with_a_target(cli, tmp_path, npz):
+    wanted = np.where(np.arange(N) < 20, np.nan, -1.0)
+    assert cli(*npz("--train", 0.5, "--val", 0.25, "--resplit", y=wanted))[0] == 0
+    split = view(tmp_path / "g.h5").split
+    assert not split[:20].any() and np.bincount(split[20:], minlength=4).tolist() == [0, 20, 10, 10]
+
+
+def test_tables_with_gaps(cli, tmp_path):
+    np.savetxt(tmp_path / "e.csv", np.stack([SRC, DST], 1), "%d", ",")
+    (tmp_path / "y.csv").write_text("id,price\n" + "".join(f"{node},{node / 8}\n" for node in range(N - 1, 5, -1)))
+    words = "import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.csv"
+    assert cli(*words, "--task", "regression", "--train", 0.5)[0] == 0
+    labels = view(tmp_path / "g.h5").labels
+    assert np.isnan(labels[:6]).all()
+    np.testing.assert_array_equal(labels[6:N], np.arange(6, N) / 8)
+
+
+@pytest.mark.parametrize(
+    "options, labels, text",
+    [
+        ((), np.where(np.arange(N) == 7, np.inf, 1.0), "node 7 has an infinite target"),
+        ((), np.array(["low", "high"])[np.arange(N) % 2], "--task regression: expected numbers, and the labels are"),
+        (("--classes", 3), np.ones(N), "--task regression has no classes, got --classes 3"),
+        ((), np.ones((N, 0)), "expected one target"),
+    ],
+)
+def test_what_is_no_target(fails, npz, options, labels, text):
+    assert text in fails(*npz(*options, y=labels))
+
+
+def test_a_task_that_the_labels_are_not_for(fails, cli, tmp_path, npz):
+    assert "--task multilabel: expected several columns" in fails(*npz("--task", "multilabel", y=np.zeros(N, int)))
+    assert "--task classification: expected one column" in fails(
+        *npz("--task", "classification", y=np.zeros((N, 2), int))
+    )
+    assert cli(*npz("--task", "multilabel", y=np.eye(2, dtype=int)[np.arange(N) % 2]))[0] == 0
+    assert view(tmp_path / "g.h5").meta.task == "multilabel"
+
+
+def test_only_a_file_that_older_programs_cannot_read_has_a_new_version(cli, tmp_path, npz):
+    for options, version in ((("--task", "auto"), 2), ((), 3)):
+        assert cli(*npz(*options, y=np.arange(N) % 4))[0] == 0
+        with h5py.File(tmp_path / "g.h5") as file:
+            assert file.attrs["format_version"] == version and ("task" in file.attrs) == (version == 3)
+    assert (2, 3) == storage.READABLE
+
+
+def test_verify_finds_targets_that_are_wrong(cli, tmp_path, npz):
+    assert cli(*npz(y=TARGETS[:, 0]))[0] == 0
+    with h5py.File(tmp_path / "g.h5", "r+", libver="latest") as file:
+        file["nodes/labels"][4] = np.inf
+        file["nodes/labels"][int(np.argmax(file["nodes/split"][:] == 1))] = np.nan
+    code, out, _ = cli("verify", tmp_path / "g.h5")
+    assert code == 1 and "targets are infinite" in out and "is in a split but has no label" in out
+
+
+def test_generated_targets_are_a_function_of_the_seed(cli, tmp_path):
+    words = "generate", "planted", "--nodes", 300, "--degree", 4, "--features", 3, "--classes", 3, "--targets", 2
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        assert cli(*words, "--seed", seed, "-o", tmp_path / f"{name}.h5")[0] == 0
+    with (
+        GraphFile(tmp_path / "a.h5") as one,
+        GraphFile(tmp_path / "b.h5") as two,
+        GraphFile(tmp_path / "c.h5") as other,
+    ):
+        assert one.meta.uuid == two.meta.uuid != other.meta.uuid and one.meta.task == "regression"
+        targets = one.read("nodes/labels")
+        assert targets.shape == (300, 2) and 30 < targets.mean() < 70 and (targets.std(0) > 3).all()
+
+
+def test_labels_and_targets_at_once_are_refused(fails, tmp_path):
+    words = "generate", "rmat", "--nodes", 64, "--degree", 4, "--features", 3, "--classes", 3, "-o", tmp_path / "g.h5"
+    assert "targets must be 0 with --multi-label" in fails(*words, "--targets", 2, "--multi-label")
