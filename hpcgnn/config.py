@@ -17,11 +17,14 @@ import tomli_w
 from hpcgnn.declaring import LARGEST
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
+from hpcgnn.options.inputs import inputs_of
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
 # "norms": names, "schedules": names}.
 Choices = Mapping[str, Any]
+# The schedules under which the input may change from step to step.
+LEARN_FEATURES = ("sar", "bns", "stale")
 Number = TypeVar("Number", int, float)
 # Backends of torch.distributed by which one rank can send to another while the rest do something else.
 PAIRWISE = ("gloo", "mpi")
@@ -74,6 +77,7 @@ def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the 
         parts[section] = kind(**given)
     config = Config(**parts)
     check_schedule(config)
+    check_inputs(config)
     check_precision(config)
     epochs_to_trace(config.run.trace)
     check_backend(config)
@@ -126,6 +130,21 @@ def check_precision(config: Config) -> None:
         raise ConfigError(
             f"--precision mixed: expected --schedule sar, which then exchanges bf16, got {schedule.schedule} with "
             f"--halo-dtype {schedule.halo_dtype}; use --precision fp32"
+        )
+
+
+def check_inputs(config: Config) -> None:
+    """Raise ConfigError for --features that cannot be read, or that do not go together with other options."""
+    learned = inputs_of(config.task.features).learned
+    if learned and config.schedule.schedule not in LEARN_FEATURES:
+        raise ConfigError(
+            f"--features {config.task.features}: learned features change in every step, and --schedule "
+            f"{config.schedule.schedule} needs an input that does not; expected {' or '.join(LEARN_FEATURES)}"
+        )
+    if learned and config.model.keep_input == "always":
+        raise ConfigError(
+            f"--keep-input always keeps an aggregate of features that do not change, got --features "
+            f"{config.task.features}; leave one of them out"
         )
 
 

@@ -84,7 +84,7 @@ def canonical(
     if edge_names:
         names = names | {"edges": edge_names}
     if features is None:
-        reporter.warn("the graph has no node features; most models need them")
+        reporter.warn("the graph has no node features; train with --features degree, or learned:64")
     if not num_classes:
         reporter.warn("the graph has no labels; it cannot be trained on")
     if not np.any(split == SPLITS["train"]):

@@ -26,9 +26,9 @@ from hpcgnn.estimate.messages import network_of
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
 from hpcgnn.estimate.trial import Experiment, looking
 from hpcgnn.memory.resident import file_bytes, resident_bytes
-from hpcgnn.train.job import model_spec
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.memory_profile import trim_heap
+from hpcgnn.train.model_spec import model_spec
 
 DEGREES = 6, 24
 # {options} of models that between them use all kernels, at widths that span what is usual.

@@ -14,7 +14,8 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.schedule_registry import check_halo, halo_of
 from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.choosing_maps import map_of_one_process
-from hpcgnn.train.job import check_lost_ranks, model_spec
+from hpcgnn.train.job import check_lost_ranks
+from hpcgnn.train.model_spec import model_spec
 
 
 class Source(Protocol):

@@ -7,6 +7,7 @@ of range can reach a kernel, and no NaN a sum), and never holds more than the ra
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,12 +15,13 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
-from hpcgnn.graph.local import LocalGraph, build_adjacency
+from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.opening import check_trainable, read_clusters
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.options.inputs import Inputs
 from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
@@ -110,6 +112,33 @@ def read_features(
     return sparse_rows(indptr, columns, data, file.meta.num_features, dtype)
 
 
+def make_features(
+    file: GraphFile,
+    ranges: list[tuple[int, int]],
+    dtype: torch.dtype,
+    order: LocalOrder,
+    inputs: Inputs,
+    inward: Adjacency,
+) -> torch.Tensor | SparseRows:
+    """The columns of own nodes that do not change, in the local order: (n_p, F), of the file and of degrees, or ones.
+
+    inward: the in-edges of own nodes, added self loops included. Sparse features of the file stand by themselves.
+    """
+    if inputs == Inputs():
+        return read_features(file, ranges, dtype, order)
+    counts = inward.edge_counts
+    parts = [torch.empty(len(counts), 0, dtype=dtype)]
+    if inputs.file:
+        rows = read_features(file, ranges, dtype, order)
+        assert isinstance(rows, torch.Tensor), "refused where the options were read"
+        parts.append(rows)
+    if inputs.degree or inputs.fixed(0) == 1:
+        parts.append(torch.ones(len(counts), 1, dtype=dtype))
+    if inputs.degree:
+        parts.append(torch.log1p(counts.double()).to(dtype)[:, None])
+    return torch.cat(parts, 1)
+
+
 def _check_finite(file: GraphFile, values: np.ndarray) -> None:
     tile = max(1, _TILE // max(1, values[:1].size))
     if not all(np.isfinite(values[first : first + tile]).all() for first in range(0, len(values), tile)):
@@ -153,14 +182,16 @@ def load_local_graph(
     dtype: torch.dtype,
     keep_edges: bool = False,
     watch: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
+    inputs: Inputs = Inputs(),
     labelled: bool = True,
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    watch(phase): entered for the phases 'load' and 'plan'. labelled: as of `read_labels`. Raises FormatError or
-    GraphError, on all ranks together, for corrupted files and contents that cannot be trained on.
+    inputs: what the features are. labelled: as of `read_labels`. watch(phase): entered for the phases 'load' and
+    'plan'. Raises FormatError or GraphError, on all ranks together, for corrupted files and contents that cannot be
+    trained on.
     """
     file.progress = comm.pulse.beat
     with watch("load"):
@@ -187,10 +218,11 @@ def load_local_graph(
     with watch("load"), comm.together("reading the graph"):
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
         labels, split = read_labels(file, ranges, order.number, labelled)
-        features = read_features(file, ranges, dtype, order)
+        features = make_features(file, ranges, dtype, order, inputs, inward)
         original_id = read_original_id(file, ranges, order.number)
     with watch("plan"):
-        compact = None if isinstance(features, SparseRows) else agree_on_compact(features, inward.plan, comm)
+        travels = isinstance(features, torch.Tensor) and not inputs.learned
+        compact = agree_on_compact(cast(torch.Tensor, features), inward.plan, comm) if travels else None
     return LocalGraph(
         inward=inward,
         outward=outward,

@@ -39,6 +39,16 @@ class Adjacency:
         return self.own.num_edges + sum(block.num_edges for block in self.halo)
 
     @property
+    def edge_counts(self) -> torch.Tensor:
+        """int64 (rows,): the number of edges of each row, where all of them are rows and none are sums."""
+        assert self.plan.sending.sums is None, "where sums arrive, edges do not"
+        total = torch.diff(self.own.indptr)
+        for block in self.halo:
+            assert block.rows is not None, "a round's block says which rows it stores"
+            total[block.rows.long()] += torch.diff(block.indptr)
+        return total
+
+    @property
     def nbytes(self) -> int:
         kept = 0 if self.edges is None else self.edges.nbytes
         return sum(block.nbytes for block in (self.own, *self.halo)) + self.plan.sending.nbytes + kept
@@ -85,12 +95,7 @@ class LocalGraph:
     @property
     def in_degree(self) -> torch.Tensor:
         """int64 (n_p,): the number of in-edges of the own nodes."""
-        assert self.inward.plan.sending.sums is None, "where sums arrive, edges do not"
-        total = torch.diff(self.inward.own.indptr)
-        for block in self.inward.halo:
-            assert block.rows is not None, "a round's block says which rows it stores"
-            total[block.rows.long()] += torch.diff(block.indptr)
-        return total
+        return self.inward.edge_counts
 
     def mask(self, split: str) -> torch.Tensor:
         """bool (n_p,): own nodes of a split ('train', 'val', 'test') that have a label."""

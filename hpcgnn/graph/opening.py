@@ -25,8 +25,6 @@ def check_trainable(file: GraphFile, labelled: bool = True) -> None:
     promise. labelled: whether there must be classes.
     """
     check_structure(file)
-    if file.meta.num_features == 0:
-        raise GraphError(f"{file.path} has no node features; import it with a feature table (--features)")
     if labelled and file.meta.num_classes == 0:
         raise GraphError(f"{file.path} has no labels to train on; import it with labels (--labels)")
 

@@ -5,12 +5,16 @@ of original ids, gets the rows of that range from their owners, and hands them s
 writes.
 """
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.graphfile.columns import written_columns
 from hpcgnn.graphfile.storage import SLAB_ROWS
 
 # What rank 0 holds of wide rows at a time.
@@ -47,11 +51,9 @@ class OriginalOrder:
         self._comm, self._num_nodes, self._all = comm, num_nodes, wanted is None
         self.widths = {name: each.shape[1] for name, each in rows.items()}
         self.dtypes = {name: each.numpy().dtype for name, each in rows.items()}
-        order = torch.argsort(original_id)
-        ids, edges = original_id[order], torch.tensor([share_of(rank, num_nodes, comm)[0] for rank in range(comm.size)])
-        counts = torch.diff(torch.searchsorted(ids, edges), append=torch.tensor([len(ids)])).tolist()
-        places = _Places(ids.split(counts), _counts_for_me(counts, comm), *share_of(comm.rank, num_nodes, comm), comm)
-        start = share_of(comm.rank, num_nodes, comm)[0]
+        order, counts = _by_keeper(original_id, num_nodes, comm)
+        start, stop = share_of(comm.rank, num_nodes, comm)
+        places = _Places(original_id[order].split(counts), _counts_for_me(counts, comm), start, stop, comm)
         self._kept: dict[str, torch.Tensor] = {}
         for name, each in rows.items():
             mine = places.move(each[order].split(counts))
@@ -108,6 +110,67 @@ class OriginalOrder:
                 for keeper, start, stop in parts:
                     if keeper == self._comm.rank:
                         self._comm.exchange([(0, mine[start:stop])], [], "evaluation").finish()
+
+
+def write_in_original_order(
+    path: str | Path,
+    parts: Mapping[str, torch.Tensor],
+    original_id: torch.Tensor,
+    num_nodes: int,
+    comm: Communicator,
+    **attributes: Any,
+) -> None:
+    """Write datasets {name: rows (n_p, C)} of all ranks into a new file, with root attributes. Collective.
+
+    Memory beyond the arguments: twice this rank's share of one of them. Raises FormatError on rank 0 alone if the file
+    cannot be written, which ends the job.
+    """
+    columns = {name: ((num_nodes, rows.shape[1]), rows.numpy().dtype) for name, rows in parts.items()}
+    with written_columns(path, columns, **attributes) if comm.rank == 0 else contextlib.nullcontext() as put:
+        for name, rows in parts.items():
+            order = OriginalOrder({name: rows}, original_id, num_nodes, comm)
+            if put is None:
+                order.hand_over()
+                continue
+            for nodes, slab in order.slabs():
+                put(int(nodes[0]), slab)
+    comm.barrier()
+
+
+def read_in_original_order(
+    read: Callable[[int, int], torch.Tensor], original_id: torch.Tensor, num_nodes: int, comm: Communicator
+) -> torch.Tensor:
+    """The rows of own nodes (n_p, C) of what is stored in the original order. Collective.
+
+    read(start, stop) -> rows of a range of original ids: called once on each rank, for the range that it keeps, from
+    which others get theirs. Its errors are raised on all ranks. Memory: twice this rank's share.
+    """
+    start, stop = share_of(comm.rank, num_nodes, comm)
+    with comm.together("reading rows of nodes"):
+        kept = read(start, stop)
+    order, counts = _by_keeper(original_id, num_nodes, comm)
+    wanted, places, asked = original_id[order].split(counts), order.split(counts), _counts_for_me(counts, comm)
+    rows = kept.new_empty(len(order), *kept.shape[1:])
+    for offset in range(comm.size):
+        keeper, asker = (comm.rank + offset) % comm.size, (comm.rank - offset) % comm.size
+        if keeper == comm.rank:
+            rows[places[keeper]] = kept[wanted[keeper] - start]
+            continue
+        question, answer = torch.empty(asked[asker], dtype=torch.int64), kept.new_empty(counts[keeper], *kept.shape[1:])
+        sent = [(keeper, wanted[keeper].contiguous())] if counts[keeper] else []
+        comm.exchange(sent, [(asker, question)] if asked[asker] else [], "evaluation").finish()
+        sent = [(asker, kept[question - start])] if asked[asker] else []
+        comm.exchange(sent, [(keeper, answer)] if counts[keeper] else [], "evaluation").finish()
+        rows[places[keeper]] = answer
+    return rows
+
+
+def _by_keeper(original_id: torch.Tensor, num_nodes: int, comm: Communicator) -> tuple[torch.Tensor, list[int]]:
+    """(the own nodes in the order of their ids, how many of them each rank keeps)."""
+    order = torch.argsort(original_id)
+    edges = torch.tensor([share_of(rank, num_nodes, comm)[0] for rank in range(comm.size)])
+    firsts = torch.searchsorted(original_id[order], edges)
+    return order, torch.diff(firsts, append=torch.tensor([len(order)])).tolist()
 
 
 class _Places:

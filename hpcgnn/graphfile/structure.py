@@ -90,7 +90,7 @@ def _expected(file: "GraphFile") -> dict[str, tuple[tuple[int, ...], str]]:
         wanted["nodes/features_csr/indptr"] = (nodes + 1,), _WHOLE
         wanted["nodes/features_csr/indices"] = entries, _WHOLE
         wanted["nodes/features_csr/data"] = entries, _REAL
-    elif meta.num_features:
+    elif meta.num_features or "nodes/features" in file:
         wanted["nodes/features"] = (nodes, meta.num_features), _REAL
     labels = LABELS[meta.task]
     wanted["nodes/labels"] = labels.shape(nodes, meta.num_classes), labels.storage

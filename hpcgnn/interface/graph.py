@@ -26,6 +26,7 @@ from hpcgnn.nn.graph import DroppedRows, Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Attention, Linear, Made, Operator
+from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.tasks.base import Scale
 from hpcgnn.tasks.regression import scale_of
@@ -69,7 +70,10 @@ class TrainingGraph(Graph):
         super().__init__(local, asked, comm.total, self.random, self._kept, loaded.buffers.arena)
         self.rank, self.size = comm.rank, comm.size
         self.labels, self.task = local.labels, local.task
-        self.num_classes, self.num_features = loaded.meta.num_classes, loaded.meta.num_features
+        self.num_classes, self.num_features = (
+            loaded.meta.num_classes,
+            inputs_of(config.task.features).fixed(loaded.meta.num_features),
+        )
         self.train_mask, self.val_mask, self.test_mask = (local.mask(split) for split in ("train", "val", "test"))
         self._views: dict[str, Graph] = {config.data.self_loops: self}
 

@@ -23,11 +23,13 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.interface.graph import Loaded, TrainingGraph
 from hpcgnn.nn.norm import NORM_LAYERS
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.train.agreement import agree, facts_of_process
 from hpcgnn.train.choosing_maps import choose_map
-from hpcgnn.train.job import DTYPES
 from hpcgnn.train.memory_profile import set_allocator_policy, trim_heap
+from hpcgnn.train.model_spec import DTYPES, check_features
 from hpcgnn.train.rundir import start_logging
 
 log = logging.getLogger("hpcgnn")
@@ -38,6 +40,7 @@ def load(
     path: str | Path,
     *,
     self_loops: str | None = None,
+    features: str = "file",
     precision: str = "fp32",
     seed: int = 0,
     halo_buffer: float = 8.0,
@@ -55,7 +58,8 @@ def load(
     wait for each other at the end of the script.
 
     self_loops: 'add' gives one to every node that has none, as `hpcgnn train` does for gcn, sgc, gat and gatv2; 'keep'
-    leaves the edges as they are. Left out, edges are as they are, and those layers refuse to guess. precision: fp32 or
+    leaves the edges as they are. Left out, edges are as they are, and those layers refuse to guess. features: 'file',
+    'none' (a column of ones), 'degree' or 'file+degree', as of `hpcgnn train`. precision: fp32 or
     fp64, of features and parameters. seed: of initial parameters and dropout. halo_buffer: MiB for all communication
     buffers of the rank. widest: numbers of the widest row that layers will exchange (heads × width, for transformers
     twice that), besides the features. edges: keep weights and types of edges for layers that read them (None: if the
@@ -69,6 +73,7 @@ def load(
         {
             "graph": str(path),
             "self_loops": self_loops or "keep",
+            "features": features,
             "precision": precision,
             "seed": seed,
             "halo_buffer": halo_buffer,
@@ -82,6 +87,10 @@ def load(
     )
     if precision == "mixed" or self_loops == "auto":
         raise ConfigError("hpcgnn.load: expected precision 'fp32' or 'fp64', and self_loops 'add', 'keep' or none")
+    if inputs_of(features).learned:
+        raise ConfigError(
+            f"hpcgnn.load: features {features!r} are learned, which `hpcgnn train` does; expected file, none or degree"
+        )
     session = session_of_script(config.run.threads or None, config.run.watchdog)
     torch.set_num_threads(session.threads)
     start_logging(session.comm.rank)
@@ -108,9 +117,11 @@ def load_graph(
                 },
             )
             keep = file.meta.weighted or file.meta.typed if edges is None else edges
-            dtype = DTYPES[config.run.precision]
-            cap = _rows_of_a_round(buffers, widest, file.meta, dtype)
-            local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep)
+            dtype, inputs = DTYPES[config.run.precision], inputs_of(config.task.features)
+            check_features(config, inputs, file.meta)
+            width = 0 if file.meta.sparse_features and inputs.file else inputs.fixed(file.meta.num_features)
+            cap = _rows_of_a_round(buffers, widest, width, dtype)
+            local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep, inputs=inputs)
             buffers.hold(local)
             return local, file.meta, map_name
 
@@ -124,12 +135,13 @@ def load_graph(
         return other
 
     log.info(
-        "graph %s: %s nodes, %s edges, %d features, %d classes; map %r for %d ranks, %d threads each",
+        "graph %s: %s nodes, %s edges, %d features, %d %s; map %r for %d ranks, %d threads each",
         config.data.graph,
         f"{meta.num_nodes:,}",
         f"{meta.num_edges:,}",
         meta.num_features,
         meta.num_classes,
+        TASKS[meta.task].outputs,
         map_name,
         comm.size,
         torch.get_num_threads(),
@@ -161,13 +173,15 @@ class BoundedBuffers(HaloBuffers):
         )
 
 
-def _rows_of_a_round(buffers: HaloBuffers, widest: int, meta: GraphMeta, dtype: torch.dtype) -> int:
-    """How many rows fit the buffers at the width that is foretold. Raises ConfigError, on all ranks."""
-    row, features = widest * dtype.itemsize, 0 if meta.sparse_features else meta.num_features * dtype.itemsize
+def _rows_of_a_round(buffers: HaloBuffers, widest: int, width: int, dtype: torch.dtype) -> int:
+    """How many rows fit the buffers at the width that is foretold. width: of dense features, else 0. Raises
+    ConfigError, on all ranks.
+    """
+    row, features = widest * dtype.itemsize, width * dtype.itemsize
     rows = min(buffers.cap(row, row), buffers.cap(max(1, features))) if widest > 0 else 0
     if rows < 1:
         raise ConfigError.on_all(
             f"halo_buffer={buffers.limit / 2**20:g} (MiB) is too small for one row: expected at least "
-            f"{max(7 * row, 3 * features) / 2**20:.6f} MiB, for widest={widest} and {meta.num_features} features"
+            f"{max(7 * row, 3 * features) / 2**20:.6f} MiB, for widest={widest} and {width} features"
         )
     return rows

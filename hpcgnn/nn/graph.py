@@ -67,10 +67,18 @@ class Graph:
     """
 
     def __init__(
-        self, local: LocalGraph, halo: Operators, total: Total, random: Randomness, constant: Constant, arena: Arena
+        self,
+        local: LocalGraph,
+        halo: Operators,
+        total: Total,
+        random: Randomness,
+        constant: Constant,
+        arena: Arena,
+        learned: torch.Tensor | None = None,
     ) -> None:
-        self._local, self._halo, self._random, self._arena = local, halo, random, arena
-        self.features, self.ids, self.num_nodes = local.features, local.original_id, local.num_nodes
+        """learned: (n_p, D), columns of the features that change from step to step, or None."""
+        self._local, self._halo, self._random, self._arena, self._learned = local, halo, random, arena, learned
+        self.ids, self.num_nodes = local.original_id, local.num_nodes
         self.total, self.constant = total, constant
         self.operator = halo.operator
         self._calls = 0, 0
@@ -84,7 +92,7 @@ class Graph:
         """The same graph, of which a layer l in shares {l: (LocalGraph, halo policy)} sees that share."""
         whole = copy.copy(self)
         whole._layers = {
-            layer: Graph(local, halo, self.total, self._random, self.constant, self._arena)
+            layer: Graph(local, halo, self.total, self._random, self.constant, self._arena, self._learned)
             for layer, (local, halo) in shares.items()
         }
         return whole
@@ -94,6 +102,14 @@ class Graph:
         job `--self-loops` has, and this is the graph itself.
         """
         return self
+
+    @property
+    def features(self) -> torch.Tensor | SparseRows:
+        """(n_p, F) tensor or SparseRows: those that do not change, and then those that are learned."""
+        fixed, learned = self._local.features, self._learned
+        if learned is None or isinstance(fixed, SparseRows):
+            return fixed
+        return torch.cat([fixed, learned], 1) if fixed.shape[1] else learned
 
     def own(self, x: torch.Tensor) -> torch.Tensor:
         """The rows of x (n_p, F) whose nodes a layer computes: x itself where it computes all. Differentiable."""

@@ -253,4 +253,5 @@ def complete(spec: ModelSpec) -> ModelSpec:
     """The spec with what follows from its model."""
     entry, hidden = MODELS[spec.model], spec.model != "sgc" and spec.layers > 1
     bare = hidden and spec.norm == "batch" and entry.can_drop_bias
-    return replace(spec, constant_input=entry.constant_input(spec), hidden_bias=not bare)
+    constant = entry.constant_input(spec) and not spec.learned
+    return replace(spec, constant_input=constant, hidden_bias=not bare)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
+from hpcgnn.options.inputs import inputs_of
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -14,7 +16,7 @@ class ModelSpec:
     the features has no parameters in it, so that it can be kept. loop_relation: whether added self loops are a relation
     of their own (rgcn with --self-loops add), the last. hidden_bias: whether hidden layers add a bias; it is of no use
     before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on and
-    exchange (None: the same).
+    exchange (None: the same). inputs: what --features says.
     """
 
     model: str
@@ -43,6 +45,12 @@ class ModelSpec:
     hidden_bias: bool = True
     dtype: torch.dtype = torch.float32
     kept: torch.dtype | None = None
+    inputs: str = "file"
+
+    @property
+    def learned(self) -> int:
+        """How many of the d_in columns are learned: the last ones."""
+        return inputs_of(self.inputs).learned
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     MESSAGE = 5
     ROUNDING = 6
     BOUNDARY = 7
+    LEARNED_FEATURE = 8
 
 
 class Randomness:

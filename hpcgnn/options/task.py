@@ -1,4 +1,4 @@
-"""What is learned: the task, its loss, and in which units."""
+"""What is learned, from what: the task, its inputs, its loss, and in which units."""
 
 from dataclasses import dataclass
 
@@ -12,6 +12,12 @@ class TaskConfig:
         "what is learned of nodes: one class, several 0/1 labels, or real numbers; auto takes what the labels of the "
         "graph file are, and any other choice makes sure that they are that",
         choices=("auto", "classification", "multilabel", "regression"),
+    )
+    features: str = option(
+        "file",
+        "what nodes have as input: file, the features of the graph file; none, a column of ones; degree, that column "
+        "and log(1 + in-degree); learned:D, D columns that are learned, a row for each node; or several joined by +, "
+        "such as file+learned:32 or degree+learned:64",
     )
     loss: str = option(
         "auto",

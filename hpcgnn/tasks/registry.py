@@ -17,7 +17,7 @@ def resolve_task(config: Config, meta: GraphMeta) -> Config:
     """
     task = TASKS[meta.task]
     if config.task.task not in ("auto", task.name):
-        raise _everywhere(
+        raise ConfigError.on_all(
             f"--task {config.task.task}: the labels of {config.data.graph} are for {task.name} ({task.said}); leave "
             f"--task out, or import the graph with --task {config.task.task}"
         )
@@ -43,13 +43,7 @@ def fitting_loss(name: str, task: Task) -> str:
 
 def _fitting(flag: str, name: str, known: tuple[str, ...], task: Task) -> str:
     if name != "auto" and name not in known:
-        raise _everywhere(
+        raise ConfigError.on_all(
             f"{flag} {name} does not fit the task {task.name} ({task.said}); expected {' or '.join(known)}"
         )
     return known[0] if name == "auto" else name
-
-
-def _everywhere(text: str) -> ConfigError:
-    error = ConfigError(text)
-    error.everywhere = True
-    return error

@@ -43,12 +43,14 @@ def make_account(
         "graph structure and plan": (local.inward, local.outward, local.feature_rows, trainer.shares),
         "kept input aggregate": trainer.constants,
         "halo buffers": trainer.buffers,
-        MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state),
+        MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, trainer.learned),
         OTHER: trainer,
     }
     for item, root in roots.items():
         lasting[item] = held_bytes(root, seen)
     lasting[MPI] = mpi_bytes
+    if trainer.learned is not None and trainer.learned.best is None:
+        lasting[MODEL] += trainer.learned.rows.nbytes
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
     # It has a line of its own.
     kept = sum(constant.nbytes for constant in trainer.constants.values() if arena.holds(constant))

@@ -5,11 +5,12 @@ belongs to. Randomness needs no state: it is a function of seed and epoch. The l
 costs one interval, not the run.
 """
 
+import contextlib
 import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,10 @@ def newest_readable(run_dir: str | Path, warn: Callable[[str], object]) -> Path 
     paths = checkpoints(run_dir)
     for path in reversed(paths):
         try:
-            read_checkpoint(path)
+            progress = read_checkpoint(path)[0]
+            if "learned" in progress["identity"].get("inputs", ""):
+                with open_learned(learned_path(run_dir, progress["epoch"])):
+                    pass
             return path
         except CheckpointError as error:
             warn(f"{error}; trying the one before")
@@ -214,6 +218,44 @@ def read_rank_state(run_dir: str | Path, epoch: int, rank: int, belongs: dict[st
             return _read_tensors(file, "tensors")
     except (CheckpointError, OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError):
         return None
+
+
+def learned_path(run_dir: str | Path, epoch: int) -> Path:
+    """Where the learned features of the checkpoint after `epoch` epochs lie."""
+    return _ranks_folder(checkpoint_path(run_dir, epoch)) / "learned-features.h5"
+
+
+class LearnedFile:
+    """An open file of learned features. parts: names of what it holds; step: of the optimizer, or None."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._attributes = file, read_attributes(file)
+        self.parts = list(file)
+        self.step: float | None = self._attributes.get("step")
+
+    def read(self, name: str, shape: tuple[int, int], start: int, stop: int) -> torch.Tensor:
+        """Rows of one part, of a given shape. Raises CheckpointError."""
+        dataset = _within(self._file, self._file, name)
+        check_dataset(self._file.filename, os.path.getsize(self._file.filename), name, dataset)
+        if dataset.shape != shape:
+            raise CheckpointError(
+                f"{self._file.filename}: {name} has shape {dataset.shape}, expected {shape}; it belongs to another run"
+            )
+        return torch.from_numpy(dataset[start:stop])
+
+
+@contextlib.contextmanager
+def open_learned(path: Path) -> Iterator[LearnedFile]:
+    """The file of learned features of a checkpoint. Raises CheckpointError where it cannot be read."""
+    try:
+        with h5py.File(path, "r", libver="latest", locking="best-effort") as file:
+            yield LearnedFile(file)
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError, FormatError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(
+            f"learned features {path} cannot be read: {error}; they are missing or damaged"
+        ) from error
 
 
 def check_identity(path: str | Path, saved: dict[str, Any], present: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from hpcgnn.config import Config
 from hpcgnn.records import shown_number
 from hpcgnn.tasks.base import Metric
-from hpcgnn.train import rank_state
+from hpcgnn.train import learned_features, rank_state
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.clock import PHASES
 from hpcgnn.train.pace import Pace
@@ -88,6 +88,8 @@ def run_epochs(
                 if _better(trainer.evaluator.metric, record["val"], progress.best):
                     progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
                     best_state = copy.deepcopy(trainer.model.state_dict())
+                    if trainer.learned is not None:
+                        trainer.learned.keep_best()
             last = _over(trainer, progress) and progress.stage + 1 == len(trainer.plan)
             costs, stopping = costs_of_epoch(trainer, stop is not None and stop.is_due())
             record.update(costs)
@@ -117,6 +119,7 @@ def _write(
     """The record of an epoch, and a checkpoint. Collective."""
     state = trainer.schedule.sync.state(trainer.optimizers)
     rank_state.save(trainer, config, progress.epoch)
+    learned_features.save(trainer, config.run.run_dir, progress.epoch)
     with trainer.comm.together("writing the run directory"):
         if run_dir is not None:
             run_dir.append(record)

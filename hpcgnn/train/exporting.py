@@ -16,8 +16,9 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.registry import resolve_task
-from hpcgnn.train.checkpoint import check_identity, read_checkpoint
-from hpcgnn.train.job import model_spec, run_identity
+from hpcgnn.train.checkpoint import check_identity, learned_path, read_checkpoint
+from hpcgnn.train.job import run_identity
+from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.result_files import check_place
 from hpcgnn.train.summary import versions
 from hpcgnn.train.trained import chosen_weights, find_checkpoint
@@ -68,6 +69,10 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     with replacing(output) as temporary:
         save_file({name: each.contiguous() for name, each in state.items()}, temporary, {ENTRY: to_json(about)})
     _show(spec, state, output, f"{weights}, of epoch {epoch}")
+    if spec.learned:
+        print(
+            f"learned features of the nodes are not in it, but in {learned_path(config.run.run_dir, progress['epoch'])}"
+        )
     return 0
 
 
@@ -76,7 +81,9 @@ def options_of_model(config: Config) -> dict[str, Any]:
     options = dict(config.to_dict()["model"])
     del options["plugin"]
     options |= {"self_loops": config.data.self_loops, "precision": config.run.precision}
-    return options | {"target_scale": config.task.target_scale} if config.task.task == REGRESSION else options
+    if config.task.task == REGRESSION:
+        options["target_scale"] = config.task.target_scale
+    return options | {"features": config.task.features}
 
 
 def metadata_of(path: str | Path) -> dict[str, Any]:

@@ -25,9 +25,15 @@ class FlatGradients:
         """Whether all of them are finite."""
         return bool(torch.isfinite(self.flat).all())
 
-    def clip(self, largest: float) -> None:
-        """Scale down to a global norm of at most `largest`, taken in float64; 0 leaves the gradients as they are."""
+    def clip(self, largest: float, square: float = 0.0) -> float:
+        """Scale down to a global norm of at most `largest`, taken in float64; 0 leaves the gradients as they are.
+
+        square: the squared norm of gradients that are kept elsewhere. Returns the factor, by which these are to be
+        scaled as well.
+        """
         if largest > 0:
-            norm = float(torch.linalg.vector_norm(self.flat, dtype=torch.float64))
+            norm = float((torch.linalg.vector_norm(self.flat, dtype=torch.float64).square() + square).sqrt())
             if norm > largest:
                 self.flat.mul_(largest / norm)
+                return largest / norm
+        return 1.0

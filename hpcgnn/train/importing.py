@@ -22,7 +22,8 @@ from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.exporting import SUFFIX, metadata_of, safetensors
-from hpcgnn.train.job import model_spec, run_identity
+from hpcgnn.train.job import run_identity
+from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.optim import build_optimizer
 from hpcgnn.train.rundir import RunDir
 
@@ -54,6 +55,11 @@ def import_weights(path: str, config: Config) -> int:
     spec, wanted = model_spec(meta, config), config.data.self_loops
     self_loops = MODELS[spec.model].self_loops if wanted == "auto" else wanted
     config = resolve_task(config, meta).replace(self_loops=self_loops)
+    if spec.learned:
+        raise ConfigError(
+            f"--features {config.task.features}: features that are learned come with no file of weights; expected "
+            "file, none or degree"
+        )
     if config.schedule.schedule == "lazy":
         raise ConfigError("--schedule lazy trains layers one by one, and these are trained; expected another one")
     model, scale = MODELS[spec.model].build(spec), None

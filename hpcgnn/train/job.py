@@ -23,12 +23,13 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
 from hpcgnn.nn.plugin import plugin_hash
-from hpcgnn.nn.registry import MODELS, complete, weights_ignored
+from hpcgnn.nn.registry import MODELS, weights_ignored
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.tasks.registry import TASKS, resolve_task
-from hpcgnn.train import rank_state
+from hpcgnn.train import learned_features, rank_state
 from hpcgnn.train.account import make_account
 from hpcgnn.train.affinity import describe_affinity
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
@@ -48,6 +49,7 @@ from hpcgnn.train.live_tensors import LiveTensors
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import bf16_instructions, set_matmul
 from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory, trim_heap
+from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.resuming import changes
 from hpcgnn.train.rundir import RunDir, start_logging
 from hpcgnn.train.splits import check_splits
@@ -58,7 +60,6 @@ from hpcgnn.train.trace import Tracer
 from hpcgnn.train.weights import check_weights
 
 log = logging.getLogger("hpcgnn")
-DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
 IMBALANCE_WARNING = 1.05
 
 
@@ -96,7 +97,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
             )
         comm.show_heartbeats(config.run.run_dir)
         if comm.rank == 0:
-            for remark in (*remarks, *remarks_on_graph(config, spec)):
+            for remark in (*remarks, *remarks_on_graph(config, spec, file.meta)):
                 log.warning("%s", remark)
             if config.run.stop_before and job_end_time() is None:
                 log.warning("without effect: --stop-before (the batch system does not say when this job ends)")
@@ -148,7 +149,9 @@ def _train(
     profile = MemoryProfile(peak, buffers.arena, LiveTensors()) if config.run.profile_memory else None
     watch, tracer = profile or unwatched, Tracer(config, comm) if config.run.trace else None
     keep_edges = MODELS[spec.model].edges(spec)
-    local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch)
+    local = load_local_graph(
+        file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch, inputs_of(spec.inputs)
+    )
     check_weights(local, spec, comm)
     quality = partition_quality(local, map_name, comm)
     if quality["imbalance_nodes"] > IMBALANCE_WARNING:
@@ -225,12 +228,15 @@ def _train(
     return 0
 
 
-def remarks_on_graph(config: Config, spec: ModelSpec) -> list[str]:
+def remarks_on_graph(config: Config, spec: ModelSpec, meta: GraphMeta) -> list[str]:
     """Lines about options that have no effect on this graph, and about what the model leaves unread of it."""
     ignored = weights_ignored(spec)
     lines = [ignored] if ignored else []
     if config.task.target_scale != "standard" and config.task.task not in ("auto", REGRESSION):
         lines.append(f"without effect: --target-scale (the task of the graph is {config.task.task})")
+    inputs = inputs_of(spec.inputs)
+    if not inputs.file and meta.num_features:
+        lines.append(f"the {meta.num_features} features of the graph are ignored by --features {spec.inputs}")
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     if config.schedule.frozen_halo == "refetch" and spec.constant_input and not (spec.sparse_input or raw):
         lines.append(
@@ -274,38 +280,6 @@ def resolve(config: Config, spec: ModelSpec, meta: GraphMeta, map_name: str, ses
         partition=map_name if map_name not in MADE_MAPS else config.data.partition,
         threads=session.threads,
     )
-
-
-def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
-    """The ModelSpec of a configuration on a graph."""
-    options = config.model
-    spec = ModelSpec(
-        model=options.model,
-        d_in=meta.num_features,
-        classes=meta.num_classes,
-        layers=options.layers,
-        hidden=options.hidden,
-        dropout=options.dropout,
-        norm=options.norm,
-        residual=options.residual,
-        input_dropout=options.input_dropout,
-        keep_input=options.keep_input,
-        sparse_input=meta.sparse_features,
-        heads=options.heads,
-        out_heads=options.out_heads,
-        attention_dropout=options.attention_dropout,
-        slope=options.negative_slope,
-        aggregator=options.aggregator,
-        bases=options.bases,
-        weighted=meta.weighted,
-        edge_types=meta.num_edge_types,
-        loop_relation=options.model == "rgcn" and config.data.self_loops == "add",
-        node_types=meta.num_node_types,
-        edge_term=options.edge_term,
-        dtype=DTYPES[config.run.precision],
-        kept=torch.bfloat16 if config.run.precision == "mixed" else None,
-    )
-    return complete(spec)
 
 
 def make_buffers(row_bytes: int, config: Config) -> HaloBuffers:
@@ -372,6 +346,7 @@ def _resume(
         schedule_state = read_schedule_state(path)
         if run_dir is not None:
             run_dir.begin(config, progress.epoch)
+    learned_features.load(trainer, path.parents[1], progress.epoch)
     trainer.schedule.sync.restore(schedule_state, trainer.optimizers)
     log.info("resuming from %s: %d epochs are done", path, progress.epoch)
     if changed:

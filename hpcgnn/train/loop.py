@@ -28,6 +28,7 @@ from hpcgnn.train.clock import Clock, Watch, unwatched
 from hpcgnn.train.diagnosis import first_not_finite
 from hpcgnn.train.evaluate import Evaluator
 from hpcgnn.train.gradients import FlatGradients
+from hpcgnn.train.learned_features import LearnedFeatures
 from hpcgnn.train.objective import Objective
 from hpcgnn.train.optim import Optimizer, Stack, build_optimizer, learning_rate, set_learning_rate
 from hpcgnn.train.tally import Tally
@@ -64,7 +65,11 @@ class Trainer:
             self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
         initialise(self.model, self.random)
-        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena)
+        self.learned: LearnedFeatures | None = None
+        if spec.learned:
+            self.learned = LearnedFeatures(local.original_id, spec.learned, config.run.seed, spec.dtype, config.optim)
+        rows = None if self.learned is None else self.learned.rows
+        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena, rows)
         self.training_graph = self.graph.pruned(self._policies()) if self.shares else self.graph
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
@@ -147,26 +152,40 @@ class Trainer:
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
-        for optimizer in self.optimizers:
+        learned = [] if self.learned is None else [self.learned]
+        for optimizer in (*self.optimizers, *(each.optimizer for each in learned)):
             set_learning_rate(optimizer, self.learning_rate(epoch))
         loss, finite = torch.zeros(()), True
         for each in self._steps(epoch):
             self.random.epoch = epoch | each.number << 32
             self.gradients.zero()
+            for rows in learned:
+                rows.gradient.zero_()
             with self.clock("forward"):
                 loss = self.objective.local_loss(self.stage.module(each.graph))
             with self.clock("backward"):
                 (loss * self._enlarged).backward()  # a power of two: nothing is rounded
-                self.gradients.flat.div_(self._enlarged)
+                for gradient in (self.gradients.flat, *(rows.gradient for rows in learned)):
+                    gradient.div_(self._enlarged)
             with self.clock("reduction"):
                 each.reduce(self.gradients.flat)
             with self.clock("step"):
-                finite = finite and self.gradients.finite()
+                square = self._square_of_learned()
+                finite = finite and self.gradients.finite() and math.isfinite(square)
                 if finite:  # else the parameters stay, so that what failed can be seen once more
-                    self.gradients.clip(self.stage.options.clip_norm)
+                    factor = self.gradients.clip(self.stage.options.clip_norm, square)
                     self.optimizers[each.optimizer].step()
+                    for rows in learned:
+                        rows.gradient.mul_(factor)
+                        rows.optimizer.step()
             loss = loss.detach() * each.factor
         return self._total_loss(loss, finite, epoch)
+
+    def _square_of_learned(self) -> float:
+        """The squared norm of the gradient of learned features, of all ranks' rows; 0 without any. Collective."""
+        if self.learned is None:
+            return 0.0
+        return float(self.comm.total(self.learned.square()))
 
     def _steps(self, epoch: int) -> Iterator[Step]:
         """The schedule's steps of an epoch; what it does between them counts as reduction."""

@@ -30,12 +30,10 @@ class Objective:
         counts = comm.total(torch.tensor([len(self._rows), self._task.weight(self._labels)]), "plan").tolist()
         self.num_train, self._weight = int(counts[0]), int(counts[1])
         if self.num_train == 0:
-            error = GraphError(
+            raise GraphError.on_all(
                 "the training split is empty: no node is marked train and labelled; give the graph a split when "
                 "importing it (--train FRACTION, or a split file)"
             )
-            error.everywhere = True
-            raise error
 
     @cached_property
     def _targets(self) -> torch.Tensor:

@@ -164,6 +164,11 @@ def build_optimizer(model: Stack, options: OptimConfig) -> Optimizer:
     groups = [{"params": first, "weight_decay": options.weight_decay}]
     if rest:
         groups.append({"params": rest, "weight_decay": decay_rest})
+    return make_optimizer(groups, options)
+
+
+def make_optimizer(groups: list[dict[str, Any]], options: OptimConfig) -> Optimizer:
+    """The optimizer of --optimizer over groups {'params', 'weight_decay'}."""
     if options.optimizer == "sgd":
         return Sgd(groups, options.lr, options.momentum)
     return {"adam": Adam, "adamw": AdamW}[options.optimizer](groups, options.lr)

@@ -15,12 +15,12 @@ from hpcgnn.config import Config
 from hpcgnn.errors import RunDirError
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.choosing_maps import find_map
-from hpcgnn.train.job import check_lost_ranks, make_buffers, model_spec, remarks_on_graph
+from hpcgnn.train.job import check_lost_ranks, make_buffers, remarks_on_graph
+from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.result_files import check_place
 from hpcgnn.train.rundir import RunDir
 from hpcgnn.train.splits import check_patience, has_nodes
@@ -35,13 +35,13 @@ def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable
     """Raise an HpcgnnError if `hpcgnn train` with this configuration could not start on any of so many ranks. remarks:
     lines to show besides what is found, if it could.
     """
-    config, spec = _check_graph(config, rank_counts)
+    ignored = _check_graph(config, rank_counts)
     run_dir = Path(config.run.run_dir or "runs")
     with _removed_again(run_dir):
         if config.run.run_dir:
             RunDir(run_dir, config.run.resume).close()
         _check_space(run_dir)
-    for remark in (*remarks, *remarks_on_graph(config, spec)):
+    for remark in (*remarks, *ignored):
         print(f"hpcgnn: warning: {remark}", file=sys.stderr)
 
 
@@ -70,8 +70,8 @@ def check_use(
         _check_space(Path(output).absolute().parent)
 
 
-def _check_graph(config: Config, rank_counts: Iterable[int]) -> tuple[Config, ModelSpec]:
-    """The configuration with the graph's task, and its spec."""
+def _check_graph(config: Config, rank_counts: Iterable[int]) -> list[str]:
+    """Lines about what is ignored."""
     with GraphFile(config.data.graph) as file:
         for ranks in rank_counts:
             find_map(file, config, ranks)
@@ -84,7 +84,7 @@ def _check_graph(config: Config, rank_counts: Iterable[int]) -> tuple[Config, Mo
         check_privacy(config, spec)
         check_halo(config, spec)
         make_buffers(toy_step(spec, config, file.meta.task), config)
-        return config, spec
+        return remarks_on_graph(config, spec, file.meta)
 
 
 def _check_space(folder: Path) -> None:

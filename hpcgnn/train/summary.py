@@ -149,6 +149,7 @@ def summarise(
         "schedule": config.schedule.schedule,
         "model": spec.model,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
+        "learned_features": meta.num_nodes * spec.learned,
         "epochs": progress.epoch,
         "final_loss": records[-1]["loss"],
         "task": trainer.evaluator.task.name,
@@ -240,12 +241,17 @@ def _traffic(records: list[dict[str, Any]], *kinds: str) -> int:
     return sum(record["bytes"].get(kind, {"sum": 0})["sum"] for record in records for kind in kinds)
 
 
+def _learned(summary: dict[str, Any]) -> str:
+    count = summary.get("learned_features", 0)  # runs of earlier versions have none
+    return f" and {count:,} learned features" if count else ""
+
+
 def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     """Print the result as a table and draw the curves. Rank 0."""
     mib = 2**20
     metric = named(summary)
     rows = [
-        ("model", f"{summary['model']}, {summary['parameters']:,} parameters"),
+        ("model", f"{summary['model']}, {summary['parameters']:,} parameters{_learned(summary)}"),
         ("ranks × threads", f"{summary['ranks']} × {summary['threads_per_rank']}"),
         ("epochs", summary["epochs"]),
         ("final loss", f"{summary['final_loss']:.4f}"),

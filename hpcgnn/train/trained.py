@@ -25,14 +25,17 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
+from hpcgnn.options.inputs import inputs_of
 from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import task_of_metric
+from hpcgnn.train import learned_features
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.choosing_maps import choose_map
-from hpcgnn.train.job import make_buffers, model_spec, resolve, run_identity
+from hpcgnn.train.job import make_buffers, resolve, run_identity
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import set_matmul
+from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.toy import toy_step
 
 log = logging.getLogger("hpcgnn")
@@ -115,7 +118,11 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
         buffers = make_buffers(row_bytes, config)
         cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
         loops = config.data.self_loops
-        local = load_local_graph(file, cluster_to_rank, comm, cap, loops, spec.dtype, edges, labelled=labelled)
+        local = load_local_graph(
+            *(file, cluster_to_rank, comm, cap, loops, spec.dtype, edges),
+            labelled=labelled,
+            inputs=inputs_of(spec.inputs),
+        )
     trainer = Trainer(local, spec, config, comm, buffers, learns=False)
     with comm.together("loading the weights"):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
@@ -125,6 +132,7 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
                 "--resume"
             )
         restore(trainer.model, trainer.optimizer, state, {})
+    learned_features.load(trainer, path.parents[1], progress["epoch"], best_only=weights == "best")
     trainer.model.eval()
     return Trained(trainer, config, spec, file.meta, map_name, path.name, weights, epoch, progress["epoch"])
 
@@ -135,7 +143,13 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     """
     model = config.model
     reads_types = model.model == "rgcn" or model.plugin != ""
-    wanted = {"features": (meta.num_features, "d_in")}
+    inputs = inputs_of(config.task.features)
+    if inputs.learned:
+        raise GraphError(
+            f"{config.run.run_dir} has learned features (--features {config.task.features}), which belong to the nodes "
+            f"of its own graph, and {path} is another one; leave --graph out"
+        )
+    wanted = {"features": (inputs.fixed(meta.num_features), "d_in")}
     if meta.num_classes:
         wanted["classes"] = (meta.num_classes, "classes")
     if reads_types or model.edge_term == "type":

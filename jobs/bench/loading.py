@@ -140,8 +140,8 @@ def load(session, config):
     from hpcgnn.nn.registry import MODELS
     from hpcgnn.train.account import held_bytes
     from hpcgnn.train.choosing_maps import choose_map
-    from hpcgnn.train.job import model_spec
     from hpcgnn.train.memory_profile import PeakMemory, trim_heap
+    from hpcgnn.train.model_spec import model_spec
 
     comm, found = session.comm, {}
     comm.ledger.take()

@@ -36,7 +36,7 @@ from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.records import replaced_by
 from hpcgnn.report.style import drawing, legend
-from hpcgnn.train.job import model_spec
+from hpcgnn.train.model_spec import model_spec
 
 SEEDS = 3
 LOSSES = ["imbalance", "latency", "links", "noise", "straggler"]

@@ -19,7 +19,7 @@ from hpcgnn.kernels import library
 from hpcgnn.nn.norm import NORM_LAYERS
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.schedules.schedule_registry import SCHEDULES
-from hpcgnn.train.job import model_spec
+from hpcgnn.train.model_spec import model_spec
 
 CHOICES = {"models": tuple(MODELS), "norms": tuple(NORM_LAYERS), "schedules": tuple(SCHEDULES)}
 META = assumed_meta(Stats(1000, 8000, 16, 5))
@@ -47,7 +47,7 @@ SIZES = {
 def test_a_copy_holds_what_is_asked_for(name, cap):
     size = SIZES[name]
     spec, comm = model_spec(META, configure(model="gcn")), GhostCommunicator(size.ranks)
-    local = make_copy(size, np.array([3, 8, 20]), spec, False, cap, "keep", False, comm)
+    local = make_copy(size, np.array([3, 8, 20]), spec, "classification", cap, "keep", False, comm)
     assert local.num_owned == size.nodes and local.features.shape == (size.nodes, spec.d_in)
     assert int((local.split == SPLITS["train"]).sum()) == size.train
     assert (local.outward is local.inward) == (size.outward is None)
@@ -65,7 +65,7 @@ def test_a_copy_holds_what_is_asked_for(name, cap):
 def test_a_copy_has_the_self_loops_that_there_are(name):
     size = replace(SIZES[name], loops=40)
     spec, comm = model_spec(META, configure(model="gcn")), GhostCommunicator(size.ranks)
-    local = make_copy(size, np.array([3, 8, 20]), spec, False, 100, "add", False, comm)
+    local = make_copy(size, np.array([3, 8, 20]), spec, "classification", 100, "add", False, comm)
     for adjacency, asked in ((local.inward, size.inward), (local.outward, size.outward or size.inward)):
         drawn = adjacency.own.num_edges - asked.own  # those that were added: a few were drawn by chance already
         assert size.nodes - 40 - 10 <= drawn <= size.nodes - 40
@@ -108,7 +108,7 @@ def own_products():
 def test_two_copies_foretell_the_rank(kind, monkeypatch):
     """Memory in all, that of the large parts, and work, within 2 %."""
     config = configure(**KINDS[kind])
-    forecaster, degrees = Forecaster(Experiment.of(model_spec(META, config), config, False)), np.array([4, 7, 10])
+    forecaster, degrees = Forecaster(Experiment.of(model_spec(META, config), config, META.task)), np.array([4, 7, 10])
     monkeypatch.setattr(forecast, "NODES", WHOLE.nodes)
     whole, _ = forecaster.rank(WHOLE, degrees)
     monkeypatch.setattr(forecast, "NODES", 24_000)
@@ -129,7 +129,7 @@ def test_two_copies_foretell_the_rank(kind, monkeypatch):
 def test_a_rank_without_training_nodes_is_tried_out():
     config = configure(model="sage")
     size = Size(3, 50, 0, 40, Direction(100, 60, 35, 25, 40), None)
-    rank, _ = Forecaster(Experiment.of(model_spec(META, config), config, False)).rank(size, np.array([4]))
+    rank, _ = Forecaster(Experiment.of(model_spec(META, config), config, META.task)).rank(size, np.array([4]))
     assert rank.growth > rank.parts["gradients"] > 0
 
 

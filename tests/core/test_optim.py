@@ -110,7 +110,7 @@ def test_the_compiler_of_torch_is_not_loaded():
         "from hpcgnn.nn.spec import ModelSpec\n"
         "from hpcgnn.train.toy import toy_step\n"
         "config = make_config({'graph': '-'}, registry_choices())\n"
-        "toy_step(ModelSpec('gcn', 4, 3, 3, 5), config, False)\n"
+        "toy_step(ModelSpec('gcn', 4, 3, 3, 5), config, 'classification')\n"
         "import sys; sys.exit('torch._dynamo' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", step]).returncode == 0

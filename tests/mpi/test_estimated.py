@@ -16,7 +16,7 @@ from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.schedules.schedule_registry import halo_of
 from hpcgnn.train.epochs import costs_of_epoch
-from hpcgnn.train.job import model_spec
+from hpcgnn.train.model_spec import model_spec
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph

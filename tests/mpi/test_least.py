@@ -16,7 +16,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.operators import Linear
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.schedule_registry import check_halo
-from hpcgnn.train.job import model_spec
+from hpcgnn.train.model_spec import model_spec
 
 from . import small
 from .gathering import whole

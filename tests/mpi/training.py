@@ -9,9 +9,10 @@ from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.norm import NORM_LAYERS
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.schedule_registry import SCHEDULES
-from hpcgnn.train.job import model_spec
 from hpcgnn.train.loop import Trainer
+from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.toy import toy_step
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
@@ -71,6 +72,7 @@ def build_trainer(comm, config, map_name=None, rows=None):
             MODELS[spec.model].self_loops if config.data.self_loops == "auto" else config.data.self_loops,
             spec.dtype,
             MODELS[spec.model].edges(spec),
+            inputs=inputs_of(spec.inputs),
         )
     return Trainer(local, spec, config, comm, buffers)
 

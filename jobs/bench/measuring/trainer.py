@@ -12,10 +12,12 @@ from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.options.inputs import inputs_of
 from hpcgnn.train.clock import unwatched
-from hpcgnn.train.job import choose_map, make_buffers, model_spec, resolve
+from hpcgnn.train.job import choose_map, make_buffers, resolve
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import set_matmul
+from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.toy import toy_step
 
 HEAD_WIDTH, WIDTH = 64, 256
@@ -66,7 +68,8 @@ def make_trainer(config, session, watch=unwatched):
             row_bytes = toy_step(spec, config, file.meta.task)
         buffers = make_buffers(row_bytes, config)
         cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
-        local = load_local_graph(file, cluster_to_rank, comm, cap, config.data.self_loops, spec.dtype, edges)
+        loops, inputs = config.data.self_loops, inputs_of(spec.inputs)
+        local = load_local_graph(file, cluster_to_rank, comm, cap, loops, spec.dtype, edges, inputs=inputs)
         about = {"graph": str(file.path), "uuid": file.meta.uuid, "map": map_name}
         about |= {"nodes": file.meta.num_nodes, "edges": file.meta.num_edges}
     return Trainer(local, spec, config, comm, buffers, watch), config, about

@@ -1,0 +1,60 @@
+"""The ModelSpec of a configuration on a graph, and what the graph lacks for it."""
+
+import torch
+
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.registry import complete
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options.inputs import Inputs, inputs_of
+
+DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
+
+
+def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
+    """The ModelSpec of a configuration on a graph."""
+    options, inputs = config.model, inputs_of(config.task.features)
+    check_features(config, inputs, meta)
+    spec = ModelSpec(
+        model=options.model,
+        d_in=inputs.fixed(meta.num_features) + inputs.learned,
+        classes=meta.num_classes,
+        layers=options.layers,
+        hidden=options.hidden,
+        dropout=options.dropout,
+        norm=options.norm,
+        residual=options.residual,
+        input_dropout=options.input_dropout,
+        keep_input=options.keep_input,
+        sparse_input=meta.sparse_features and inputs.file,
+        heads=options.heads,
+        out_heads=options.out_heads,
+        attention_dropout=options.attention_dropout,
+        slope=options.negative_slope,
+        aggregator=options.aggregator,
+        bases=options.bases,
+        weighted=meta.weighted,
+        edge_types=meta.num_edge_types,
+        loop_relation=options.model == "rgcn" and config.data.self_loops == "add",
+        node_types=meta.num_node_types,
+        edge_term=options.edge_term,
+        dtype=DTYPES[config.run.precision],
+        kept=torch.bfloat16 if config.run.precision == "mixed" else None,
+        inputs=config.task.features,
+    )
+    return complete(spec)
+
+
+def check_features(config: Config, inputs: Inputs, meta: GraphMeta) -> None:
+    """Raise GraphError or ConfigError, on all ranks, where the graph has not the features that are asked for."""
+    if inputs.file and not meta.num_features:
+        raise GraphError.on_all(
+            f"{config.data.graph} has no node features; import it with a feature table (--features), or train with "
+            "--features degree, or learned:64"
+        )
+    if inputs.file and inputs != Inputs() and meta.sparse_features:
+        raise ConfigError.on_all(
+            f"--features {config.task.features}: the features of {config.data.graph} are sparse, and nothing can be "
+            "added to them; expected file, or none of the file's"
+        )
