@@ -18,8 +18,9 @@ OPTIONS = (
 Commands = Any  # argparse._SubParsersAction of our Parser, which is generic in stubs alone
 
 PREDICT = """\
-Write what the newest checkpoint of a run says of each node: its class, and if asked probabilities, logits or the hidden
-state of a layer. Exact, on any number of ranks; on the run's graph, or on another one with the same features:
+Write what the newest checkpoint of a run says of each node: its class, or its numbers where these are predicted, and if
+asked probabilities, logits or the hidden state of a layer. Exact, on any number of ranks; on the run's graph, or on
+another one with the same features:
 
     mpiexec -n 4 hpcgnn predict runs/first -o predictions.csv
     mpiexec -n 4 hpcgnn predict runs/first --graph new.h5 --probabilities --nodes some.txt -o new.parquet
@@ -44,7 +45,7 @@ def add_evaluate(commands: Commands, choices: Choices | None) -> None:
         "--predictions",
         metavar="FILE",
         default="",
-        help="also write each node's class, as `hpcgnn predict RUN_DIR -o FILE` does, which can write more",
+        help="also write each node's class or numbers, as `hpcgnn predict RUN_DIR -o FILE` does, which can write more",
     )
     evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
     _add_own_options(evaluate, choices)
@@ -68,7 +69,11 @@ def add_predict(commands: Commands, choices: Choices | None) -> None:
         required=True,
         help="the file to write: .h5 (arrays), .csv or .parquet (a table), .npy (one array)",
     )
-    predict.add_argument("--probabilities", action="store_true", help="also the probability of each class or label")
+    predict.add_argument(
+        "--probabilities",
+        action="store_true",
+        help="also the probability of each class or label (of regression there is none)",
+    )
     predict.add_argument("--logits", action="store_true", help="also the model's output before softmax or sigmoid")
     predict.add_argument(
         "--embeddings",

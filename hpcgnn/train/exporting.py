@@ -59,7 +59,7 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
         "to": to,
         "options": options_of_model(config),
         "graph": {
-            **{"uuid": meta.uuid, "features": meta.num_features, "classes": meta.num_classes, "source": meta.source},
+            **{"uuid": meta.uuid, "features": spec.d_in, "classes": meta.num_classes, "source": meta.source},
             **{"task": meta.task, "undirected": meta.undirected, "weighted": meta.weighted},
             **{"edge_types": meta.num_edge_types, "node_types": meta.num_node_types, "names": meta.type_names},
         },

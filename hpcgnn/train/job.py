@@ -83,6 +83,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
             check_lost_ranks(config, comm.size)
         spec = model_spec(file.meta, config)
         agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))
+        learned_features.check_transport(spec, comm)
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("trying the model on a toy graph"):
             check_privacy(config, spec)

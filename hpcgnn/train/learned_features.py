@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.errors import CheckpointError, TrainingError
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.errors import CheckpointError, ConfigError, TrainingError
 from hpcgnn.graphfile.original_order import read_in_original_order, write_in_original_order
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.options import OptimConfig
 from hpcgnn.train.checkpoint import learned_path, open_learned
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
 
 ROWS, BEST = "rows", "best"
 _TILE = 1 << 14
+
+
+def check_transport(spec: ModelSpec, comm: Communicator) -> None:
+    """Raise ConfigError, on all ranks, where checkpoints of learned features cannot be written."""
+    if spec.learned and not comm.pairwise:
+        raise ConfigError.on_all(
+            f"--features {spec.inputs}: learned features are gathered for a checkpoint by messages between two ranks "
+            "alone, which this --torch-backend does not have; expected --torch-backend gloo, or --comm mpi"
+        )
 
 
 class LearnedFeatures:

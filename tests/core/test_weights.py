@@ -15,6 +15,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.foreign import reason_against
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.exporting import metadata_of
+from partition_tools.canonical import ImportOptions
 from partition_tools.import_graph import import_graph
 from partition_tools.partition_graph import partition_graph
 
@@ -36,6 +37,8 @@ MODELS = {
     "rgcn": {"graph": "typed", "bases": 2, "norm": "batch"},
 }
 
+TARGETS = {"gcn targets": {"graph": "targets"}}
+
 
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory):
@@ -44,11 +47,12 @@ def graphs(tmp_path_factory):
     ends = draw.integers(0, NODES - 8, (2, 240))
     ends = np.unique(ends[:, ends[0] != ends[1]], axis=1)
     loops = np.arange(0, NODES, 5)
-    for name in ("plain", "directed", "weighted", "typed"):
+    for name in ("plain", "directed", "weighted", "typed", "targets"):
         edges = ends if name in ("directed", "typed") else np.unique(np.concatenate([ends, ends[::-1]], 1), axis=1)
         edges = np.concatenate([edges, [loops, loops]], 1)
         arrays = {"edge_index": edges, "x": draw.standard_normal((NODES, WIDTH)).astype(np.float32)}
-        arrays["y"] = draw.integers(0, CLASSES, NODES)
+        real = name == "targets"
+        arrays["y"] = 50 + 9 * draw.standard_normal((NODES, 2)) if real else draw.integers(0, CLASSES, NODES)
         if name == "weighted":
             arrays["edge_weight"] = (1 + (edges[0] + edges[1]) % 4).astype(np.float32)
         if name == "typed":
@@ -56,7 +60,8 @@ def graphs(tmp_path_factory):
         for number, part in enumerate(("train_mask", "val_mask", "test_mask")):
             arrays[part] = np.arange(NODES) % 3 == number
         np.savez(folder / f"{name}.npz", **arrays)
-        import_graph(folder / f"{name}.npz", folder / f"{name}.h5")
+        options = ImportOptions(task="regression" if real else "auto")
+        import_graph(folder / f"{name}.npz", folder / f"{name}.h5", options=options)
         partition_graph(folder / f"{name}.h5", [1, 2], num_clusters=8)
     return folder
 
@@ -68,7 +73,8 @@ def runs(graphs):
 
     def run(name):
         if name not in made:
-            options = {"model": name.split()[0], "layers": 3, "hidden": 6, "graph": "plain", **MODELS[name]}
+            options = {"model": name.split()[0], "layers": 3, "hidden": 6, "graph": "plain"}
+            options |= (MODELS | TARGETS)[name]
             graph, folder = graphs / f"{options.pop('graph')}.h5", graphs / f"run-{name.replace(' ', '-')}"
             words = [word for key, value in options.items() for word in given(key, value)]
             done = train(0, "--graph", graph, "--run-dir", folder, "--epochs", 5, "--lr", 0.05, *words)
@@ -158,6 +164,30 @@ def test_our_own_file_needs_no_options_and_the_run_goes_on(runs, tmp_path):
     assert json.loads((made / "evaluation.json").read_text())["epoch"] == 0
     done = train(0, "--resume", "--run-dir", made, "--epochs", 2)
     assert done.code == 0 and "0 epochs are done" in done.err, done.err
+
+
+@pytest.mark.parametrize("to", ["torch", "pyg"])
+def test_targets_come_with_the_scale_by_which_they_were_learned(runs, tmp_path, capsys, to):
+    run_dir, graph, options = runs("gcn targets")
+    file, made = tmp_path / "m.safetensors", tmp_path / "in"
+    assert call("export", run_dir, "-o", file, "--to", to, "--weights", "last") == 0
+    about, state = metadata_of(file), safetensors.load_file(file)
+    assert about["graph"]["task"] == "regression" and 40 < about["targets"]["mean"][1] < 60
+    assert ("targets.mean" in state) == (to == "torch"), "what layers of PyG's do not know is beside them"
+    assert call("import-weights", file, "--graph", graph, "--run-dir", made) == 0
+    for name, run in (("a", made), ("b", run_dir)):
+        done = start(0, "-m", "hpcgnn", "predict", run, "--weights", "last", "-o", tmp_path / f"{name}.npy")
+        assert done.code == 0, done.err
+    found = np.load(tmp_path / "a.npy")
+    np.testing.assert_array_equal(found, np.load(tmp_path / "b.npy"))
+    assert found.dtype == np.float64 and found.shape == (NODES, 2) and 40 < found.mean() < 60
+    if to == "torch":
+        return
+    torch.save(state, tmp_path / "w.pt")
+    words = ("import-weights", tmp_path / "w.pt", "--graph", graph, *options, "--run-dir", tmp_path / "foreign")
+    assert call(*words) == 2 and "expected the mean and the deviation of 2 targets" in capsys.readouterr().err
+    assert call(*words, "--target-scale", "none") == 0
+    assert abs(logits_of(tmp_path / "foreign", tmp_path / "p.h5").mean()) < 5, "as the weights have them"
 
 
 def test_what_does_not_fit_is_listed(runs, tmp_path, capsys):

@@ -9,12 +9,16 @@ import torch.nn.functional as F
 
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.graphfile.storage import SPLITS, GraphFile
 from hpcgnn.interface.load import load_graph
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gcn import GCNConv
 from hpcgnn.nn.norm import BatchNorm
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.nn.sage import SAGEConv
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
 
 from .training import CHOICES, CLASSES, FEATURES, GRAPHS, build_trainer, configure, make_graphs
 
@@ -231,3 +235,43 @@ def test_what_the_file_does_not_have(comm, paths, session_path):
 
 def test_graphs_of_all_kinds_are_here():
     assert {name for _, name, _ in CURVES} == set(GRAPHS)
+
+
+def test_regression_in_a_loop_of_ones_own(comm, session_path):
+    path = session_path / "script-targets.h5"
+    if comm.rank == 0:
+        spec = Spec(nodes=400, degree=8, features=FEATURES, classes=4, seed=3, targets=CLASSES)
+        generate_graph("planted", path, spec)
+        partition_graph(path, [1, 2, 3, 4], num_clusters=40)
+    comm.barrier()
+    graph = loaded(comm, path, precision="fp64")
+    assert graph.task == "regression" and graph.labels.shape[1] == CLASSES
+    losses, scores = train_by_script(graph, "sage", torch.float64, 0.3, False)
+    options = {"model": "sage", "hidden": HIDDEN, "layers": 3, "dropout": 0.3, "lr": 0.01, "weight_decay": 5e-4}
+    config = configure(path, **options, precision="fp64", seed=5, input_dropout="raw", target_scale="none")
+    trainer = build_trainer(comm, config, "metis", 64)
+    for epoch in range(EPOCHS):
+        np.testing.assert_allclose(trainer.step(epoch), losses[epoch], rtol=1e-9)
+        assert trainer.evaluate() == pytest.approx(scores[epoch], rel=1e-9)
+    with GraphFile(path) as file:
+        targets = file.read("nodes/labels").astype(float)[file.read("nodes/split") == SPLITS["train"]]
+    np.testing.assert_allclose(graph.scale.mean, targets.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(graph.scale.deviation, targets.std(0), rtol=1e-10)
+    constant = graph.scale.in_units(torch.zeros(len(graph.labels), CLASSES))
+    assert graph.loss(constant).item() == pytest.approx(targets.var(0).mean(), rel=1e-9)
+    with pytest.raises(ConfigError, match="--metric accuracy does not fit the task regression"):
+        graph.accuracy(constant)
+
+
+def test_columns_that_the_file_does_not_have(comm, session_path):
+    path = session_path / "script-bare.h5"
+    if comm.rank == 0:
+        generate_graph("planted", path, Spec(nodes=300, degree=6, features=0, classes=4, seed=3))
+        partition_graph(path, [1, 2, 3, 4], num_clusters=30)
+    comm.barrier()
+    graph = loaded(comm, path, features="degree")
+    assert graph.num_features == 2 and graph.features.shape[1] == 2
+    np.testing.assert_allclose(graph.features[:, 1], torch.log1p(graph.in_degree.double()).float())
+    with pytest.raises(GraphError, match="has no node features") as caught:
+        loaded(comm, path)
+    assert caught.value.everywhere

@@ -9,6 +9,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 
 import graphs
+import h5py
 import numpy as np
 import oracle
 import pytest
@@ -19,8 +20,10 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.tasks import regression
 from hpcgnn.train.job import train
 from hpcgnn.train.precheck import check_training
+from hpcgnn.train.predictions import Request, predict
 from hpcgnn.train.resuming import options_of_run
 from hpcgnn.train.scoring import evaluate
+from partition_tools.arrays import save_graph
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
@@ -212,6 +215,33 @@ def test_a_run_from_the_options_to_predictions(comm, planted, shared_path, metri
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_another_graph_without_labels(comm, planted, shared_path):
+    """The same graph without its targets: predictions are the same numbers, in the units that the run has."""
+    session, run_dir = SimpleNamespace(comm=comm, threads=1), shared_path / "run"
+    config = configure(planted, run_dir=str(run_dir), model="gcn", layers=2, epochs=3, target_scale="standard")
+    assert train(config, session) == 0
+    if comm.rank == 0:
+        with h5py.File(planted) as file:
+            ids, indptr = file["nodes/original_id"][:], file["topology/indptr"][:]
+            ends = np.stack([ids[file["topology/indices"][:]], np.repeat(ids, np.diff(indptr))])
+            features = file["nodes/features"][:][np.argsort(ids)]
+        save_graph(shared_path / "bare.h5", ends, features, ranks=[1, 2, 3, 4])
+    comm.barrier()
+    for name, given in (("own", {}), ("bare", {"graph": str(shared_path / "bare.h5")})):
+        request = Request(str(shared_path / f"{name}.h5p.h5"), logits=True, other_graph=bool(given))
+        assert predict(make_config(options_of_run(run_dir, given), CHOICES), session, "last", request) == 0
+    comm.barrier()
+    with h5py.File(shared_path / "own.h5p.h5") as own, h5py.File(shared_path / "bare.h5p.h5") as bare:
+        assert bare["prediction"].dtype == np.float64 and bare["prediction"].shape == (600, 2)
+        np.testing.assert_allclose(bare["prediction"][:], own["prediction"][:], rtol=1e-5)
+        assert 20 < own["prediction"][:].mean() < 80 and abs(own["logit"][:].mean()) < 5
+    with pytest.raises(ConfigError, match="predicts real numbers per node and no probabilities") as caught:
+        request = Request(str(shared_path / "no.h5"), probabilities=True)
+        predict(make_config(options_of_run(run_dir, {}), CHOICES), session, "last", request)
+    assert caught.value.everywhere and not (shared_path / "no.h5").exists()
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_path):
     session, losses = SimpleNamespace(comm=comm, threads=1), {}
     for name, parts in {"whole": [{"epochs": 8}], "parts": [{"epochs": 4}, {"epochs": 8, "resume": True}]}.items():
@@ -229,8 +259,6 @@ def graphs_splits():
 
 def originals(path, folder):
     """(targets, split, predictions of the table, of the array), all in original order."""
-    import h5py
-
     with h5py.File(path) as source, h5py.File(folder / "p.h5") as file:
         order = np.argsort(source["nodes/original_id"][:])
         targets, split = source["nodes/labels"][:][order].astype(float), source["nodes/split"][:][order]

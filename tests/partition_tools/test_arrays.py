@@ -52,6 +52,21 @@ def test_the_file_is_the_one_that_import_writes(tmp_path, kind, undirected):
     assert not list(tmp_path.glob(".*"))
 
 
+def test_real_numbers_to_predict(tmp_path):
+    src, dst = odd_graph()
+    targets = np.random.default_rng(5).standard_normal((N, 2))
+    targets[3, 1] = np.nan
+    split = {"train": np.arange(10)}
+    with pytest.raises(GraphError, match="--task regression"):
+        hpcgnn.save_graph(tmp_path / "g.h5", np.stack([src, dst]), labels=targets[:, 0], split=split)
+    with pytest.raises(ConfigError, match="task must be one of auto, classification"):
+        hpcgnn.save_graph(tmp_path / "g.h5", np.stack([src, dst]), labels=targets, task="ranking")
+    hpcgnn.save_graph(tmp_path / "g.h5", np.stack([src, dst]), labels=targets, split=split, task="regression")
+    seen = view(tmp_path / "g.h5")
+    assert seen.meta.task == "regression" and seen.meta.num_classes == 2
+    np.testing.assert_array_equal(seen.labels, targets)
+
+
 def test_weights_types_and_sparse_features_in_one_call_with_maps(tmp_path):
     src, dst = odd_graph()
     random = np.random.default_rng(5)
@@ -72,7 +87,7 @@ def test_weights_types_and_sparse_features_in_one_call_with_maps(tmp_path):
     )
     seen = view(tmp_path / "g.h5")
     assert seen.edges == edge_list(src, dst, weight, kind)
-    assert seen.meta.sparse_features and seen.meta.multi_label
+    assert seen.meta.sparse_features and seen.meta.task == "multilabel"
     np.testing.assert_array_equal(seen.features, rows.toarray())
     np.testing.assert_array_equal(seen.labels, labels)
     np.testing.assert_array_equal(seen.node_type, node_type)
