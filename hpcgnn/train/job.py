@@ -57,6 +57,7 @@ from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.train.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.train.toy import toy_step
 from hpcgnn.train.trace import Tracer
+from hpcgnn.train.watching import watchers_of
 from hpcgnn.train.weights import check_weights
 
 log = logging.getLogger("hpcgnn")
@@ -90,12 +91,16 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
             check_halo(config, spec)
             row_bytes = toy_step(spec, config, file.meta.task)
         buffers = make_buffers(row_bytes, config)
+        with comm.together("finding who watches"):
+            watchers = watchers_of(config) if comm.rank == 0 else None
         with comm.together("opening the run directory"):
             run_dir = (
                 stack.enter_context(contextlib.closing(RunDir(config.run.run_dir, config.run.resume)))
                 if comm.rank == 0
                 else None
             )
+        if run_dir is not None and watchers is not None:
+            run_dir.watchers = watchers
         comm.show_heartbeats(config.run.run_dir)
         if comm.rank == 0:
             for remark in (*remarks, *remarks_on_graph(config, spec, file.meta)):

@@ -5,6 +5,7 @@ plugin.py       the file of --plugin, as it was run
 metrics.jsonl   one record per epoch                   log.txt        what was said, with times
 ranks/          one record per rank                    curves.png     loss and metrics over the epochs
 checkpoints/    the last two                           trace/         what each rank did, with --trace (written by it)
+tensorboard/    for TensorBoard, with --tensorboard (written by it)
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from hpcgnn.config import Config
 from hpcgnn.errors import RunDirError
 from hpcgnn.nn.plugin import COPY, plugin_source
 from hpcgnn.records import counted_from_one, to_json, write_atomically
+from hpcgnn.train.watching import Watchers
 
 log = logging.getLogger("hpcgnn")
 
@@ -31,6 +33,7 @@ class RunDir:
 
     def __init__(self, path: str | Path, resume: bool) -> None:
         self.path = Path(path)
+        self.watchers = Watchers({})
         self._begun = False
         try:
             self._existed = self.path.exists()
@@ -95,6 +98,8 @@ class RunDir:
                 "metrics.jsonl has records of %d of the %d epochs done; the others were lost", len(kept), epochs
             )
         config = config.replace(graph=str(Path(config.data.graph).absolute()))
+        if config.run.watch:
+            config = config.replace(watch=str(Path(config.run.watch).absolute()))
         if config.model.plugin:
             self.write(COPY, plugin_source(config.model.plugin))
             config = config.replace(plugin=str((self.path / COPY).resolve()))
@@ -105,12 +110,13 @@ class RunDir:
         self._begun = True
 
     def append(self, record: dict[str, Any]) -> None:
-        """Write the record of one epoch."""
+        """Write the record of one epoch, and tell the watchers."""
         try:
             self._metrics.write(to_json(record) + "\n")
             self._metrics.flush()
         except OSError as error:
             raise self._unwritable(error) from error
+        self.watchers.epoch(record)
 
     def _unwritable(self, error: OSError) -> RunDirError:
         return RunDirError(
@@ -129,6 +135,7 @@ class RunDir:
         write_atomically(self.path / name, content)
 
     def close(self) -> None:
+        self.watchers.close()
         log.removeHandler(self._handler)
         for file in (self._metrics, self._log):
             with contextlib.suppress(OSError):  # of a full disk `append` has told; this would hide its error

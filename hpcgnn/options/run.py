@@ -1,0 +1,102 @@
+"""How a run is carried out: where it writes, its threads, transport and precision, and what it tells meanwhile."""
+
+from dataclasses import dataclass
+
+from hpcgnn.declaring import YEAR, Named, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    run_dir: str = option("", "directory for everything the run leaves behind (default: runs/MODEL-RANKSr-DATE)")
+    resume: bool = option(
+        False,
+        "continue from the last checkpoint in --run-dir, with the options in its config.toml unless others are "
+        "given; start afresh if there is no run yet",
+        needs={"run_dir": Named()},
+        strict=True,
+    )
+    seed: int = option(0, "seed of all randomness: initial parameters and dropout", least=-(2**63), most=2**63 - 1)
+    threads: int = option(
+        0,
+        "threads per rank (0: SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, or the node's cores divided by its ranks)",
+        least=0,
+        most=4096,
+    )
+    precision: str = option(
+        "fp32",
+        "precision of features, parameters and arithmetic; mixed (gcn, sage with --aggregator mean): fp32, but what "
+        "hidden layers hand on and exchange is kept in bf16, in half the memory and half the bytes; products and "
+        "aggregates are of fp32, and so are norms, of which copies are kept",
+        choices=("fp32", "fp64", "mixed"),
+    )
+    matmul: str = option(
+        "highest",
+        "how fp32 matrices are multiplied: highest, as they are; medium, with factors rounded to bf16 and sums in "
+        "fp32, which is faster where the processor has bf16 instructions (`hpcgnn doctor` says) and changes nothing "
+        "where it has not",
+        choices=("highest", "medium"),
+    )
+    comm: str = option(
+        "mpi",
+        "what carries messages between ranks: mpi, the MPI library that mpi4py finds; torch, torch.distributed, which "
+        "needs none (mpiexec, srun or torchrun start the ranks all the same)",
+        choices=("mpi", "torch"),
+    )
+    torch_backend: str = option(
+        "gloo",
+        "backend of --comm torch: gloo, over TCP; mpi, of a torch built with it; ccl, of oneccl_bindings_for_pytorch; "
+        "nccl and xccl, through a GPU for each rank",
+        choices=("gloo", "mpi", "ccl", "nccl", "xccl"),
+        needs={"comm": ("torch",)},
+        strict=True,
+    )
+    metric: str = option(
+        "auto",
+        "metric of train, val and test, by which the best epoch is chosen: accuracy for classification; micro-f1 or "
+        "roc-auc for multilabel; rmse, mae (both: the lower the better) or r2 for regression; auto is the first",
+        choices=("auto", "accuracy", "micro-f1", "roc-auc", "rmse", "mae", "r2"),
+        on_resume="same",
+    )
+    eval_every: int = option(1, "evaluate every so many epochs, and after the last; 0 never evaluates", least=0)
+    checkpoint_every: int = option(
+        50, "write a checkpoint every so many epochs, and after the last; 0 only after the last", least=0
+    )
+    profile_memory: bool = option(
+        False,
+        "record the high-water mark of memory of every phase on every rank, and an account of it; costs about half "
+        "a millisecond per epoch",
+    )
+    trace: str = option(
+        "",
+        "record what every rank does, and when, in a few epochs: phases, turns of the halo, kernels, waits, "
+        "reductions; for https://ui.perfetto.dev, in trace/ of the run directory, and drawn by `hpcgnn report`. A "
+        "number of epochs after the first, or the epochs themselves as in 3-4 or 7-7; without a value 2-4",
+        bare="2-4",
+    )
+    stop_before: float = option(
+        0.0,
+        "stop with a checkpoint and exit code 85 when the batch job has fewer seconds left than this, as SIGUSR1 makes "
+        "it do at any time; 0 never (the job's end is read from SLURM_JOB_END_TIME)",
+        least=0.0,
+        most=YEAR,
+    )
+    watchdog: float = option(
+        300.0,
+        "end the job, naming the ranks that did not arrive, when ranks wait and none has got on for so many "
+        "seconds; 0 never",
+        least=0.0,
+        most=YEAR,
+    )
+    tensorboard: bool = option(
+        False,
+        "write loss, metrics, seconds and bytes of every epoch for TensorBoard, into tensorboard/ of the run directory",
+    )
+    watch: str = option(
+        "", "Python file whose function epoch(record) rank 0 calls after every epoch, to pass its record on elsewhere"
+    )
+    log_every: int = option(
+        0,
+        "epochs between lines of the log when the output is not a terminal; 0: a line after the first epoch, then "
+        "at growing intervals of 10 seconds to 5 minutes",
+        least=0,
+    )
