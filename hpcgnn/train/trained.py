@@ -100,6 +100,9 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
     path, progress, state, epoch = _weights(config, comm, weights)
     with open_graph(config.data.graph, comm, labelled=not other_graph) as file:
         identity, labelled = progress["identity"], file.meta.num_classes > 0
+        if not other_graph:  # before its labels are found not to fit the run's options
+            with comm.together("comparing the graph with the run's", on_one=True):
+                check_identity(path, identity, identity | {"graph": file.meta.uuid})
         if other_graph and file.meta.uuid != identity["graph"]:
             with comm.together("comparing the graph with the run's", on_one=True):
                 file.meta = _as_trained(file.meta, config, identity, file.path)
