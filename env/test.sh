@@ -12,6 +12,9 @@ unset PYTHONDONTWRITEBYTECODE
 # Nothing can hang for longer than this, whatever happens inside (seconds).
 limit=1800
 
+# A library that other sources built would fail its tests.
+bash env/build-oneccl.sh || { echo "oneCCL's packages cannot be had: its tests are skipped" >&2; rm -rf .venv/lib/hpcgnn-oneccl; }
+
 echo "== style"
 ruff check --quiet .
 ruff format --quiet --diff .
@@ -35,6 +38,15 @@ over_gloo() {
     timeout "$limit" mpiexec -n "$ranks" python -m pytest --transport gloo "${files[@]}" -k "$some" "$@"
     [ "$ranks" != 2 ] || timeout "$limit" mpiexec -n 2 python -m pytest --transport gloo tests/mpi/test_{resume,evaluate,tma,training_traffic}.py "$@"
     [ "$ranks" != 3 ] || timeout "$limit" mpiexec -n 3 python -m pytest --transport all-to-all tests/mpi/test_{stream,stale,numbers}.py "$@"
+}
+# Verbs, streams and a curve over oneCCL, where its packages can be had.
+over_oneccl() {
+    local ranks=$1
+    shift
+    [ -e .venv/lib/hpcgnn-oneccl/libhpcgnn_oneccl.so ] || return 0
+    echo "== parallel tests over oneCCL, $ranks ranks"
+    timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi/test_communicator.py -k oneccl "$@"
+    timeout "$limit" mpiexec -n "$ranks" python -m pytest --transport oneccl tests/mpi/test_{stream,curves}.py -k "stream or gcn-undirected" "$@"
 }
 # Two lanes, one for each core, which take about as long: the tests of the package itself and the parallel ones at 1, 2 and 3 ranks, and
 # beside them those of the jobs, which mostly wait, and the other serial ones.
@@ -61,6 +73,7 @@ parallel 1 "$@" || code=$?
 over_gloo 1 "$@" || code=$?
 parallel 2 "$@" || code=$?
 over_gloo 2 "$@" || code=$?
+over_oneccl 2 "$@" || code=$?
 parallel 3 "$@" || code=$?
 over_gloo 3 "$@" || code=$?
 # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
@@ -72,6 +85,7 @@ rm -f "$said"
 # By themselves: they take both cores.
 parallel 4 "$@"
 over_gloo 4 "$@"
+over_oneccl 4 "$@"
 echo "== faults"
 # By themselves: they have a watchdog of seconds.
 timeout "$limit" python -m pytest tests/faults "$@"

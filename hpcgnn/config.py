@@ -202,13 +202,14 @@ def check_schedule(config: Config) -> None:
 def check_backend(config: Config) -> None:
     """Raise ConfigError for what needs messages between two ranks alone, where the transport has none."""
     run = config.run
-    if run.comm != "torch" or run.torch_backend in PAIRWISE:
+    if run.comm == "mpi" or run.comm == "torch" and run.torch_backend in PAIRWISE:
         return
+    named = "--comm oneccl" if run.comm == "oneccl" else f"--torch-backend {run.torch_backend}"
     for wanted, flag in ((config.schedule.schedule == "tma", "--schedule tma"), (bool(run.trace), "--trace")):
         if wanted:
             raise ConfigError(
-                f"{flag} sends messages between two ranks alone, which --torch-backend {run.torch_backend} cannot: "
-                f"expected --torch-backend {' or '.join(PAIRWISE)}, or --comm mpi"
+                f"{flag} sends messages between two ranks alone, which {named} cannot: expected --comm mpi, "
+                f"or --comm torch with --torch-backend {' or '.join(PAIRWISE)}"
             )
 
 

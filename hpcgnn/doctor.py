@@ -105,7 +105,7 @@ def _software() -> Iterator[Finding]:
 
 def _transport(session: Session) -> Finding:
     """What carries messages: the MPI library, or torch."""
-    subject = "MPI" if session.means.comm == "mpi" else "messages"
+    subject = "messages" if session.means.comm == "torch" else "MPI"
     return Finding(subject, f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
 
 

@@ -7,26 +7,39 @@ import torch.distributed as dist
 
 from hpcgnn.comm.addresses import LOOPBACK, family_of, own_addresses
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.oneccl_library import load
 from hpcgnn.comm.session import Session
 from hpcgnn.comm.torch_backends import FOREVER, load_backend, make_communicator
 from hpcgnn.errors import ConfigError
 
+#: The transport that is none of torch.distributed's.
+ONECCL = "oneccl"
 # Nothing is sent there: it is asked which way a message would go.
 _ANY_PORT = 9
 
 
-def missing_on(comm: Communicator, backend: str) -> str | None:
-    """Why some rank does not have this backend of torch.distributed, or None if all have it. Collective."""
+def missing_on(session: Session, backend: str) -> str | None:
+    """Why some rank does not have this backend of torch.distributed, or oneccl, or None if all have it. Collective."""
+    comm = session.comm
     try:
-        load_backend(backend)
         mine = None
+        if backend != ONECCL:
+            load_backend(backend)
+        elif session.means.comm != "mpi":
+            mine = "--comm oneccl needs MPI, which was not started: --comm mpi shows it"
+        else:
+            load()
     except ConfigError as error:
         mine = str(error)
     return next((reason for reason in comm.allgather_object(mine) if reason is not None), None)
 
 
 def communicator_beside(session: Session, backend: str) -> Communicator:
-    """A communicator of torch.distributed over the ranks of a session. Collective; to be closed by all ranks."""
+    """A communicator of torch.distributed, or of oneCCL, over the ranks of a session. Collective; to be closed by all
+    ranks.
+    """
+    if backend == ONECCL:
+        return session.oneccl_beside()
     comm = session.comm
     one_node = min(comm.allgather_object(session.ranks_on_node)) == comm.size
     first = LOOPBACK if one_node else comm.broadcast_object(own_addresses()[0])

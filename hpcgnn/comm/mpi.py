@@ -8,6 +8,7 @@ share cores, a spinning rank takes the core that the awaited one needs, so we te
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,11 @@ class MpiCommunicator(Transport):
         if not self._polite:
             MPI.Request.Waitall(requests)
             return
+        self._rest_until(lambda: MPI.Request.Testall(requests))
+
+    def _rest_until(self, through: Callable[[], bool]) -> None:
         pause, yields = 0.0, 0
-        while not MPI.Request.Testall(requests):
+        while not through():
             if yields < _YIELDS:
                 yields += 1
                 os.sched_yield()

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple, Union
 
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launcher import threads_per_rank
 from hpcgnn.comm.pulse import Pulse
 from hpcgnn.comm.watchdog import Watchdog
@@ -14,7 +15,7 @@ WATCHDOG_SECONDS = 300.0
 
 
 class Means(NamedTuple):
-    """Of what the transport is made. comm: mpi or torch; backend: of torch.distributed."""
+    """Of what the transport is made. comm: mpi, torch or oneccl; backend: of torch.distributed."""
 
     comm: str = "mpi"
     backend: str = "gloo"
@@ -33,6 +34,10 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
         from hpcgnn.comm.start_torch import StartedTorch
 
         return StartedTorch(means.backend, limit, failure)
+    if means.comm == "oneccl":
+        from hpcgnn.comm.start_oneccl import StartedOneCcl
+
+        return StartedOneCcl(limit, failure)
     from hpcgnn.comm.start_mpi import StartedMpi
 
     return StartedMpi(limit, failure)
@@ -58,11 +63,20 @@ class Session:
         self.threads = threads or threads_per_rank(len(started.cores), started.sharers)
         crowding = self.threads * started.sharers / len(started.cores)
         self.shares_cores = crowding > 1
+        self._crowding = crowding
         self.comm = started.transport(crowding, self.watchdog)
 
     def describe(self) -> str:
         """For people: what carries the messages."""
         return self._started.describe()
+
+    def oneccl_beside(self) -> Communicator:
+        """oneCCL over the ranks of a session over MPI. Collective; to be closed by all ranks."""
+        from hpcgnn.comm.oneccl import oneccl_communicator
+        from hpcgnn.comm.oneccl_library import load
+
+        cores = self._started.cores
+        return oneccl_communicator(load(), None, self.ranks_on_node, cores, self._crowding, self.watchdog)
 
     def finish(self) -> None:
         """End the job in order. Collective."""

@@ -27,7 +27,7 @@ from hpcgnn.graph.opening import open_graph
 from hpcgnn.train.choosing_maps import choose_map
 
 # One more backend is one more column. torch's `mpi` would start an MPI of its own.
-BESIDE = ("gloo", "ccl", "nccl", "xccl")
+BESIDE = ("gloo", "oneccl", "ccl", "nccl", "xccl")
 _SUMMED = (8, MESSAGE)
 _UNITS = ((1e-3, "ms"), (1e-6, "us"))
 
@@ -95,7 +95,7 @@ def _transports(session: Session, missing: dict[str, str]) -> Iterator[tuple[str
     comm, own = session.comm, _name(session)
     yield own, comm
     for backend in BESIDE:
-        reason = missing_on(comm, backend) if backend != own else None
+        reason = missing_on(session, backend) if backend != own else None
         if reason is not None:
             missing[backend] = reason
         elif backend != own:
@@ -104,7 +104,7 @@ def _transports(session: Session, missing: dict[str, str]) -> Iterator[tuple[str
 
 
 def _name(session: Session) -> str:
-    return session.means.backend if session.means.comm == "torch" else "mpi"
+    return session.means.backend if session.means.comm == "torch" else session.means.comm
 
 
 def _measure(

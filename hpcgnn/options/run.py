@@ -39,8 +39,9 @@ class RunConfig:
     comm: str = option(
         "mpi",
         "what carries messages between ranks: mpi, the MPI library that mpi4py finds; torch, torch.distributed, which "
-        "needs none (mpiexec, srun or torchrun start the ranks all the same)",
-        choices=("mpi", "torch"),
+        "needs none (mpiexec, srun or torchrun start the ranks all the same); oneccl, Intel's oneCCL beside MPI, after "
+        "`bash env/build-oneccl.sh`",
+        choices=("mpi", "torch", "oneccl"),
     )
     torch_backend: str = option(
         "gloo",

@@ -95,8 +95,8 @@ def check_results(option: str, path: str | Path, comm: Communicator, force: bool
     """
     if not comm.pairwise:
         raise ConfigError(
-            f"{option} {path}: results are sent by messages between two ranks alone, which this --torch-backend does "
-            "not have; expected --torch-backend gloo, or --comm mpi"
+            f"{option} {path}: results are sent by messages between two ranks alone, which this transport does not "
+            "have; expected --comm mpi, or --comm torch with --torch-backend gloo"
         )
     if comm.rank == 0:
         check_place(option, path, force)

@@ -25,7 +25,7 @@ FLOORS = [
     ["__main__"],
 ]
 MAY_IMPORT = {
-    "mpi4py": {"comm/mpi.py", "comm/mpi_buffers.py", "comm/start_mpi.py", "comm/ending.py"},
+    "mpi4py": {"comm/mpi.py", "comm/mpi_buffers.py", "comm/start_mpi.py", "comm/ending.py", "comm/oneccl.py"},
     "h5py": {
         "graphfile/attributes.py",
         "graphfile/columns.py",
@@ -34,14 +34,30 @@ MAY_IMPORT = {
         "train/checkpoint.py",
         "doctor.py",
     },
-    "ctypes": {"kernels/interface.py", "kernels/library.py", "kernels/native.py", "train/memory_profile.py"},
+    "ctypes": {
+        "kernels/interface.py",
+        "kernels/library.py",
+        "kernels/native.py",
+        "train/memory_profile.py",
+        "comm/oneccl.py",
+        "comm/oneccl_library.py",
+        "comm/start_oneccl.py",
+    },
 }
 # Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
-AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py"}
+AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py", "comm/oneccl.py"}
 # What importing the package loads.
 OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
-MAY_READ_ENVIRONMENT = {"comm/launcher.py", "kernels/library.py", "__main__.py", "train/rundir.py", "doctor.py"}
+# oneCCL takes its settings from there.
+MAY_READ_ENVIRONMENT = {
+    "comm/launcher.py",
+    "comm/oneccl_library.py",
+    "kernels/library.py",
+    "__main__.py",
+    "train/rundir.py",
+    "doctor.py",
+}
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 
 

@@ -6,6 +6,7 @@ Each test continues what the one before left; the last one compares the curve wi
 
 import pytest
 
+from hpcgnn.comm import oneccl_library
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
@@ -33,6 +34,7 @@ OVER_TORCH = {
     Injection("import", "exit 0", 1, 2): "rank 1 failed before the ranks had met",
     **{each: CASES[each] for each in CASES if each.stage in ("load", "forward", "step", "evaluation", "shutdown")},
 }
+OVER_ONECCL = {each: CASES[each] for each in CASES if each.stage in ("forward", "step", "shutdown")}
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +53,23 @@ def server():
 
 
 @pytest.mark.parametrize(
-    "comm, injection", [*(("mpi", each) for each in CASES), *(("torch", each) for each in OVER_TORCH)], ids=str
+    "comm, injection",
+    [
+        *(("mpi", each) for each in CASES),
+        *(("torch", each) for each in OVER_TORCH),
+        *(("oneccl", each) for each in OVER_ONECCL),
+    ],
+    ids=str,
 )
 def test_a_fault(folder, server, comm, injection):
     """The same end over every transport: codes of jobs that a rank ended are as over MPI, too."""
+    if comm == "oneccl" and not oneccl_library.place().exists():
+        pytest.skip("oneCCL's library was not built (env/build-oneccl.sh)")
     run = folder / f"run-{comm}"
     outcome = harness.start(injection, folder / "graph.h5", run, server, "--comm", comm)
     assert outcome.happened, outcome.text
     assert not harness.complaint(injection, outcome, run), outcome.text
-    assert (CASES if comm == "mpi" else OVER_TORCH)[injection] in outcome.text, outcome.text
+    assert {"mpi": CASES, "torch": OVER_TORCH, "oneccl": OVER_ONECCL}[comm][injection] in outcome.text, outcome.text
     if injection.fault == "raise":
         assert outcome.code == 1, outcome.text
 

@@ -22,7 +22,7 @@ mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
 from mpi4py import MPI  # noqa: E402
 
-from .transports import TRANSPORTS  # noqa: E402  (loads torch before any test's time is taken)
+from .transports import TRANSPORTS, has_oneccl  # noqa: E402  (loads torch before any test's time is taken)
 
 LIMIT_SECONDS = float(os.environ.get("HPCGNN_TEST_LIMIT", "90"))
 # How long a rank whose test failed waits for ranks that may be stuck in a message from it.
@@ -167,6 +167,8 @@ def pytest_runtest_makereport(item, call):
 @pytest.fixture(scope="session")
 def comm(request):
     """The program's communicator over all ranks."""
+    if request.config.getoption("--transport") == "oneccl" and not has_oneccl():
+        pytest.skip("oneCCL's library was not built (env/build-oneccl.sh)")
     communicator = TRANSPORTS[request.config.getoption("--transport")]()
     yield communicator
     communicator.close()

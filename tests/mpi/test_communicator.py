@@ -12,7 +12,7 @@ from mpi4py import MPI
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError, RemoteError
 
-from .transports import TRANSPORTS
+from .transports import TRANSPORTS, has_oneccl
 
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32)
 #: Of everything that is sent: rows as they are and narrowed, row numbers, masks, bytes.
@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc):
     """A new transport is one more entry of TRANSPORTS. SoloCommunicator is a transport of one rank alone."""
     if "verbs" in metafunc.fixturenames:
         solo = [] if "among_ranks" in metafunc.fixturenames or MPI.COMM_WORLD.size > 1 else ["solo"]
-        pairless = ["all-to-all"] if "by_pairs" in metafunc.fixturenames else []
+        pairless = ["all-to-all", "oneccl"] if "by_pairs" in metafunc.fixturenames else []
         names = [name for name in (*TRANSPORTS, *solo) if name not in pairless]
         metafunc.parametrize("verbs", names, indirect=True)
 
@@ -49,6 +49,8 @@ def of_torch():
 @pytest.fixture
 def verbs(request, comm, of_torch):
     """A communicator with a fresh ledger, of its own unless it is of torch."""
+    if request.param == "oneccl" and not has_oneccl():
+        pytest.skip("oneCCL's library was not built (env/build-oneccl.sh)")
     if request.param == "solo":
         communicator = SoloCommunicator()
     elif request.param in ("polite", "spinning"):

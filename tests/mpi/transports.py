@@ -1,13 +1,17 @@
 """Every transport over the ranks of a test run, made without a launcher's help: MPI tells rank 0's port."""
 
 import functools
+import os
 
 import torch.distributed as dist
 from mpi4py import MPI
 
 from hpcgnn.comm.mpi import MpiCommunicator
+from hpcgnn.comm.oneccl import oneccl_communicator
+from hpcgnn.comm.oneccl_library import load
 from hpcgnn.comm.torch_alltoall import AllToAllCommunicator
 from hpcgnn.comm.torch_backends import FOREVER, make_communicator
+from hpcgnn.errors import ConfigError
 
 
 def over_gloo():
@@ -26,9 +30,25 @@ def over_alltoall():
     return AllToAllCommunicator(by_pairs._group, by_pairs.rank, by_pairs.size)
 
 
+def over_oneccl():
+    """oneCCL beside MPI, where `env/build-oneccl.sh` has built its library."""
+    world = MPI.COMM_WORLD
+    return oneccl_communicator(load(), world, world.size, os.sched_getaffinity(0), 2.0)
+
+
+def has_oneccl():
+    """Whether oneCCL's library was built, for these sources."""
+    try:
+        load()
+    except ConfigError:
+        return False
+    return True
+
+
 TRANSPORTS = {
     "polite": functools.partial(MpiCommunicator, MPI.COMM_WORLD, crowding=2.0),
     "spinning": functools.partial(MpiCommunicator, MPI.COMM_WORLD, crowding=1.0),
     "gloo": over_gloo,
     "all-to-all": over_alltoall,
+    "oneccl": over_oneccl,
 }
