@@ -53,7 +53,7 @@ def trainer_of(comm, path, name, scale, map_name="random-clusters", **options):
         for index, (key, parameter) in enumerate(trainer.model.named_parameters()):
             if "bias" in key:
                 parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(index)))
-        trainer.graph.features = (trainer.graph.features * scale).to(trainer.graph.features.dtype)
+        trainer.graph.features.mul_(scale)
     return trainer
 
 
