@@ -23,21 +23,27 @@ mypy --no-error-summary hpcgnn partition_tools
 # does not hang on the number of ranks at 1 and 2. (Those of the job scripts and of faults have more ranks.)
 whole_jobs="agreement bad_input batch_norm_runs evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
 declare -A left_out=([1]="" [2]="" [3]="$whole_jobs large_memory lazy pipegcn stale tma" [4]="$whole_jobs")
+# One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
+over() {
+    local ranks=$1
+    shift
+    timeout "$limit" mpiexec -n "$ranks" python -m pytest "$@"
+}
 parallel() {
     local ranks=$1 ignored=() name
     shift
     echo "== parallel tests, $ranks rank$([ "$ranks" = 1 ] || echo s)"
     for name in ${left_out[$ranks]}; do ignored+=("--ignore=tests/mpi/test_$name.py"); done
-    timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
+    over "$ranks" tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
 }
 # Streams, operators and curves over torch.distributed; whole jobs and runs at 2 ranks. (tests/core and tests/jobs start it as a user does.)
 over_gloo() {
     local ranks=$1 files=(tests/mpi/test_{stream,operators,curves}.py) some="stream or operators or gcn-undirected or all_ranks"
     shift
     echo "== parallel tests over gloo, $ranks ranks"
-    timeout "$limit" mpiexec -n "$ranks" python -m pytest --transport gloo "${files[@]}" -k "$some" "$@"
-    [ "$ranks" != 2 ] || timeout "$limit" mpiexec -n 2 python -m pytest --transport gloo tests/mpi/test_{resume,evaluate,tma,training_traffic}.py "$@"
-    [ "$ranks" != 3 ] || timeout "$limit" mpiexec -n 3 python -m pytest --transport all-to-all tests/mpi/test_{stream,stale,numbers}.py "$@"
+    over "$ranks" --transport gloo "${files[@]}" -k "$some" "$@" &&
+        { [ "$ranks" != 2 ] || over 2 --transport gloo tests/mpi/test_{resume,evaluate,tma,training_traffic}.py "$@"; } &&
+        { [ "$ranks" != 3 ] || over 3 --transport all-to-all tests/mpi/test_{stream,stale,numbers}.py "$@"; }
 }
 # Verbs, streams and a curve over oneCCL, where its packages can be had.
 over_oneccl() {
@@ -45,8 +51,8 @@ over_oneccl() {
     shift
     [ -e .venv/lib/hpcgnn-oneccl/libhpcgnn_oneccl.so ] || return 0
     echo "== parallel tests over oneCCL, $ranks ranks"
-    timeout "$limit" mpiexec -n "$ranks" python -m pytest tests/mpi/test_communicator.py -k oneccl "$@"
-    timeout "$limit" mpiexec -n "$ranks" python -m pytest --transport oneccl tests/mpi/test_{stream,curves}.py -k "stream or gcn-undirected" "$@"
+    over "$ranks" tests/mpi/test_communicator.py -k oneccl "$@" &&
+        over "$ranks" --transport oneccl tests/mpi/test_{stream,curves}.py -k "stream or gcn-undirected" "$@"
 }
 # Two lanes, one for each core, which take about as long: the tests of the package itself and the parallel ones at 1, 2 and 3 ranks, and
 # beside them those of the jobs, which mostly wait, and the other serial ones.

@@ -40,13 +40,7 @@ def canonical_labels(
         )
     if labels is None:
         return np.full(n, -1, np.int64), num_classes or len(names)
-    labels = np.asarray(labels)
-    if labels.ndim not in (1, 2) or len(labels) != n or 0 in labels.shape:
-        raise GraphError(f"expected one label (or one row of labels) for each of {n} nodes, got shape {labels.shape}")
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.dtype.kind not in "iufb":
-        raise GraphError(f"labels must be numbers, got {labels.dtype}")
+    labels = numbers_of_nodes(labels, n, "label")
     missing = _missing(labels)
     several = labels.ndim == 2
     if task == MULTILABEL and not several or task == CLASSIFICATION and several:
@@ -141,6 +135,16 @@ def _multi_label(
         )
     no_label_in_split(missing.all(axis=1) & (split > 0), split)
     return np.where(missing, 0, labels).astype(np.uint8), labels.shape[1]
+
+
+def numbers_of_nodes(given: np.ndarray, n: int, what: str) -> np.ndarray:
+    """Numbers (n,), or (n, C) of several columns. what: one of them, in a word. Raises GraphError for anything else."""
+    given = np.asarray(given)
+    if given.ndim not in (1, 2) or len(given) != n or 0 in given.shape:
+        raise GraphError(f"expected one {what} (or one row of {what}s) for each of {n} nodes, got shape {given.shape}")
+    if given.dtype.kind not in "iufb":
+        raise GraphError(f"{what}s must be numbers, got {given.dtype}")
+    return given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
 
 
 def no_label_in_split(wrong: np.ndarray, split: np.ndarray) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from partition_tools.labels import no_label_in_split
+from partition_tools.labels import no_label_in_split, numbers_of_nodes
 
 
 def canonical_targets(labels: np.ndarray | None, n: int, split: np.ndarray) -> tuple[np.ndarray, int]:
@@ -14,13 +14,7 @@ def canonical_targets(labels: np.ndarray | None, n: int, split: np.ndarray) -> t
     """
     if labels is None:
         return np.full(n, np.nan, np.float32), 0
-    labels = np.asarray(labels)
-    if labels.ndim not in (1, 2) or len(labels) != n or 0 in labels.shape:
-        raise GraphError(f"expected one target (or one row of targets) for each of {n} nodes, got shape {labels.shape}")
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.dtype.kind not in "iufb":
-        raise GraphError(f"targets of a regression must be numbers, got {labels.dtype}")
+    labels = numbers_of_nodes(labels, n, "target")
     targets = labels.astype(np.float32 if np.can_cast(labels.dtype, np.float32, "safe") else np.float64)
     infinite = np.isinf(targets).reshape(n, -1).any(axis=1)
     if infinite.any():

@@ -16,7 +16,7 @@ import torch
 
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.pulse import Pulse
-from hpcgnn.errors import HpcgnnError, RemoteError, memory_shortage
+from hpcgnn.errors import ConfigError, HpcgnnError, RemoteError, memory_shortage
 from hpcgnn.listing import ranges
 
 if TYPE_CHECKING:
@@ -119,6 +119,16 @@ class Communicator:
         if self.rank != 0 or values is None:
             values = np.empty(length, dtype)
         return self.broadcast_(torch.from_numpy(np.ascontiguousarray(values, dtype)), 0, "control").numpy()
+
+    def check_pairwise(self, what: str) -> None:
+        """Raise ConfigError, on all ranks, where `exchange` is not pairwise. what: the beginning of a sentence
+        that goes on with `by messages …`.
+        """
+        if not self.pairwise:
+            raise ConfigError.on_all(
+                f"{what} by messages between two ranks alone, which this transport does not have; expected --comm mpi, "
+                "or --comm torch with --torch-backend gloo"
+            )
 
     def barrier(self) -> None:
         """Return when all ranks have come here."""

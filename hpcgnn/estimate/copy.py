@@ -77,8 +77,7 @@ def make_copy(
     comm: GhostCommunicator,
 ) -> LocalGraph:
     """The LocalGraph of a rank of this size. degrees: int, of a sample of nodes, by which edges are dealt to rows.
-    task: of its labels. Other arguments as of
-    `load_local_graph`.
+    task: of its labels. Other arguments as of `load_local_graph`.
     """
     draw = np.random.default_rng(_SEED)
     n = size.nodes

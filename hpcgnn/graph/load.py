@@ -132,7 +132,7 @@ def make_features(
         rows = read_features(file, ranges, dtype, order)
         assert isinstance(rows, torch.Tensor), "refused where the options were read"
         parts.append(rows)
-    if inputs.degree or inputs.fixed(0) == 1:
+    if inputs.ones:
         parts.append(torch.ones(len(counts), 1, dtype=dtype))
     if inputs.degree:
         parts.append(torch.log1p(counts.double()).to(dtype)[:, None])

@@ -1,10 +1,13 @@
 """What `--features` says: which columns nodes have as input, of the file, of their degree, or learned."""
 
+import re
 from dataclasses import dataclass
 
 from hpcgnn.errors import ConfigError
 
 _WIDEST = 1 << 16
+# A word, and after `learned` a width.
+_PART = re.compile("(file|degree|learned)(?:(?<=learned):([0-9]{1,5}))?")
 
 
 @dataclass(frozen=True)
@@ -19,27 +22,25 @@ class Inputs:
 
     def fixed(self, num_features: int) -> int:
         """How many columns do not change. num_features: of the file."""
-        if not (self.file or self.degree or self.learned):
-            return 1
-        return (num_features if self.file else 0) + (2 if self.degree else 0)
+        return num_features * self.file + self.ones + self.degree
+
+    @property
+    def ones(self) -> bool:
+        """Whether one of them is of ones."""
+        return self.degree or not (self.file or self.learned)
 
 
 def inputs_of(text: str) -> Inputs:
     """The Inputs that `--features text` asks for. Raises ConfigError."""
-    parts = text.split("+")
-    words = [part.partition(":")[0] for part in parts]
-    widths = [part.partition(":")[2] for part in parts if part.startswith("learned:")]
     if text == "none":
         return Inputs(file=False)
-    right = set(words) <= {"file", "degree", "learned"} and len(set(words)) == len(words)
-    right = right and all(part == word for part, word in zip(parts, words) if word != "learned")
-    if not right or len(widths) != ("learned" in words) or not all(_is_width(width) for width in widths):
+    parts = [_PART.fullmatch(part) for part in text.split("+")]
+    given = {part[1]: int(part[2] or 0) for part in parts if part}
+    learned = given.get("learned", 0)
+    too_narrow = "learned" in given and learned == 0
+    if not all(parts) or len(given) < len(parts) or too_narrow or learned > _WIDEST:
         raise ConfigError(
             f"--features: expected file, none, degree, learned:D with D from 1 to {_WIDEST}, or several of file, "
             f"degree and learned:D joined by +, such as file+learned:32, got {text!r}"
         )
-    return Inputs("file" in words, "degree" in words, int(widths[0]) if widths else 0)
-
-
-def _is_width(text: str) -> bool:
-    return text.isascii() and text.isdigit() and 1 <= int(text) <= _WIDEST
+    return Inputs("file" in given, "degree" in given, learned)

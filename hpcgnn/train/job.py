@@ -91,16 +91,11 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
             check_halo(config, spec)
             row_bytes = toy_step(spec, config, file.meta.task)
         buffers = make_buffers(row_bytes, config)
-        with comm.together("finding who watches"):
-            watchers = watchers_of(config) if comm.rank == 0 else None
+        run_dir = None
         with comm.together("opening the run directory"):
-            run_dir = (
-                stack.enter_context(contextlib.closing(RunDir(config.run.run_dir, config.run.resume)))
-                if comm.rank == 0
-                else None
-            )
-        if run_dir is not None and watchers is not None:
-            run_dir.watchers = watchers
+            if comm.rank == 0:
+                run_dir = RunDir(config.run.run_dir, config.run.resume, watchers_of(config))
+                stack.enter_context(contextlib.closing(run_dir))
         comm.show_heartbeats(config.run.run_dir)
         if comm.rank == 0:
             for remark in (*remarks, *remarks_on_graph(config, spec, file.meta)):

@@ -16,7 +16,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.errors import CheckpointError, ConfigError, TrainingError
+from hpcgnn.errors import CheckpointError, TrainingError
 from hpcgnn.graphfile.original_order import read_in_original_order, write_in_original_order
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Purpose
@@ -34,11 +34,8 @@ _TILE = 1 << 14
 
 def check_transport(spec: ModelSpec, comm: Communicator) -> None:
     """Raise ConfigError, on all ranks, where checkpoints of learned features cannot be written."""
-    if spec.learned and not comm.pairwise:
-        raise ConfigError.on_all(
-            f"--features {spec.inputs}: learned features are gathered for a checkpoint by messages between two ranks "
-            "alone, which this --torch-backend does not have; expected --torch-backend gloo, or --comm mpi"
-        )
+    if spec.learned:
+        comm.check_pairwise(f"--features {spec.inputs}: learned features are gathered for a checkpoint")
 
 
 class LearnedFeatures:

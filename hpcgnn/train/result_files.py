@@ -93,11 +93,7 @@ def check_results(option: str, path: str | Path, comm: Communicator, force: bool
     """`check_place` for all ranks of a job, on which rank 0 gathers what it writes. Raises ConfigError on all of them
     where their transport cannot carry that.
     """
-    if not comm.pairwise:
-        raise ConfigError(
-            f"{option} {path}: results are sent by messages between two ranks alone, which this transport does not "
-            "have; expected --comm mpi, or --comm torch with --torch-backend gloo"
-        )
+    comm.check_pairwise(f"{option} {path}: results are sent")
     if comm.rank == 0:
         check_place(option, path, force)
 

@@ -27,13 +27,13 @@ log = logging.getLogger("hpcgnn")
 
 
 class RunDir:
-    """Rank 0's hold on a run directory. Raises RunDirError if it exists (and is not to be resumed), or cannot be
-    written.
+    """Rank 0's hold on a run directory. watchers: who is told of every epoch, until it is closed.
+
+    Raises RunDirError if it exists (and is not to be resumed), or cannot be written.
     """
 
-    def __init__(self, path: str | Path, resume: bool) -> None:
-        self.path = Path(path)
-        self.watchers = Watchers({})
+    def __init__(self, path: str | Path, resume: bool, watchers: Watchers | None = None) -> None:
+        self.path, self._watchers = Path(path), watchers or Watchers({})
         self._begun = False
         try:
             self._existed = self.path.exists()
@@ -116,7 +116,7 @@ class RunDir:
             self._metrics.flush()
         except OSError as error:
             raise self._unwritable(error) from error
-        self.watchers.epoch(record)
+        self._watchers.epoch(record)
 
     def _unwritable(self, error: OSError) -> RunDirError:
         return RunDirError(
@@ -135,7 +135,7 @@ class RunDir:
         write_atomically(self.path / name, content)
 
     def close(self) -> None:
-        self.watchers.close()
+        self._watchers.close()
         log.removeHandler(self._handler)
         for file in (self._metrics, self._log):
             with contextlib.suppress(OSError):  # of a full disk `append` has told; this would hide its error

@@ -100,12 +100,13 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
     path, progress, state, epoch = _weights(config, comm, weights)
     with open_graph(config.data.graph, comm, labelled=not other_graph) as file:
         identity, labelled = progress["identity"], file.meta.num_classes > 0
-        if not other_graph:  # before its labels are found not to fit the run's options
-            with comm.together("comparing the graph with the run's", on_one=True):
+        is_other = file.meta.uuid != identity["graph"]
+        with comm.together("comparing the graph with the run's", on_one=True):
+            if not other_graph:  # before its labels are found not to fit the run's options
                 check_identity(path, identity, identity | {"graph": file.meta.uuid})
-        if other_graph and file.meta.uuid != identity["graph"]:
-            with comm.together("comparing the graph with the run's", on_one=True):
+            elif is_other:
                 file.meta = _as_trained(file.meta, config, identity, file.path)
+        if is_other:
             config = config.replace(metric="auto")
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
@@ -113,7 +114,7 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("comparing the run with the checkpoint's"):
             present = run_identity(config, spec, file.meta)
-            if other_graph and file.meta.uuid != identity["graph"]:
+            if is_other:
                 present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
             check_identity(path, identity, present)
         with comm.together("trying the model on a toy graph"):

@@ -18,9 +18,13 @@ def edges_of(graph, self_loops):
 
 def stored(comm, folder, name):
     """(graph, layout, file) of a small graph. Collective."""
-    graph = GRAPHS[name]
+    return written(comm, folder, GRAPHS[name], "operator")
+
+
+def written(comm, folder, graph, kind):
+    """The same of any graph. kind: how the names of such files begin."""
     where = graphs.layout(graph, comm.size)
-    file = folder / f"operator-{name.replace(' ', '-')}.h5"
+    file = folder / f"{kind}-{graph.name.replace(' ', '-')}.h5"
     if comm.rank == 0 and not file.exists():
         graphs.write_file(file, graph, where, comm.size)
     comm.barrier()

@@ -25,6 +25,7 @@ from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
+from .small import written
 from .training import CHOICES, build_trainer, configure, curve
 
 SEED, WIDTH, LEARNED_FEATURE = 5, 3, 8  # the purpose of the draws is part of what a seed means
@@ -33,15 +34,11 @@ SEED, WIDTH, LEARNED_FEATURE = 5, 3, 8  # the purpose of the draws is part of wh
 @pytest.fixture(scope="module")
 def files(comm, session_path):
     """{name: (graph, layout, file)} of odd graphs without features."""
-    found = {}
-    for graph in (graphs.random_undirected(), graphs.random_directed()):
-        task = replace(graphs.with_task(graph), features=None)
-        where, path = graphs.layout(graph, comm.size), session_path / f"bare-{graph.name.replace(' ', '-')}.h5"
-        if comm.rank == 0:
-            graphs.write_file(path, task, where, comm.size)
-        found[graph.name] = task, where, path
-    comm.barrier()
-    return found
+    bare = [
+        replace(graphs.with_task(graph), features=None)
+        for graph in (graphs.random_undirected(), graphs.random_directed())
+    ]
+    return {graph.name: written(comm, session_path, graph, "bare") for graph in bare}
 
 
 @pytest.fixture(scope="module")
@@ -228,3 +225,15 @@ def test_a_graph_without_features_says_what_to_do(comm, planted, shared_path):
 def test_features_that_there_are_not(options, text):
     with pytest.raises(ConfigError, match=text):
         make_config({"graph": "g.h5", **options}, CHOICES)
+
+
+def test_learned_features_are_refused_where_no_rank_can_send_to_another_alone(
+    comm, planted, monkeypatch, job_session, shared_path
+):
+    monkeypatch.setattr(comm, "pairwise", False, raising=False)
+    options = {"model": "gcn", "features": "learned:4", "epochs": 1, "run_dir": str(shared_path / "run")}
+    with pytest.raises(
+        ConfigError, match="--features learned:4: learned features are gathered .* two ranks alone"
+    ) as caught:
+        train(configure(planted[0], **options), job_session)
+    assert caught.value.everywhere and not (shared_path / "run").exists()

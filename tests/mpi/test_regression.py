@@ -28,6 +28,7 @@ from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
+from .small import written
 from .test_metrics import kind, share  # noqa: F401  (a fixture)
 from .training import CHOICES, build_trainer, configure, curve
 
@@ -94,15 +95,8 @@ def test_metrics_are_exact(comm, kind, offset):  # noqa: F811
 @pytest.fixture(scope="module")
 def odd(comm, session_path):
     """{name: (graph, layout, file)} of odd graphs with targets, with a map that leaves a rank without nodes."""
-    found = {}
-    for graph in (graphs.random_undirected(), graphs.random_directed(weighted=True)):
-        graph = targets_of(graph)
-        where, path = graphs.layout(graph, comm.size), session_path / f"targets-{graph.name.replace(' ', '-')}.h5"
-        if comm.rank == 0:
-            graphs.write_file(path, graph, where, comm.size)
-        found[graph.name] = graph, where, path
-    comm.barrier()
-    return found
+    made = [targets_of(graph) for graph in (graphs.random_undirected(), graphs.random_directed(weighted=True))]
+    return {graph.name: written(comm, session_path, graph, "targets") for graph in made}
 
 
 def oracle_losses(graph, parameters, loss, scaled, epochs, lr):
