@@ -59,7 +59,8 @@ def alternatives(
             node = replace(machine, ranks=each.ranks_per_node, threads=machine.cores // each.ranks_per_node)
             where = replace(place, ranks_per_node=node.ranks)
         try:
-            changed = make_config({**_flat(config), **each.options}, choices)
+            threads = config.run.threads if node is None else node.threads
+            changed = make_config({**_flat(config), "threads": threads, **each.options}, choices)
             with _silent():
                 forecast = source.forecast(changed, ranks)
         except (ConfigError, GraphError, TrainingError):

@@ -41,8 +41,9 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
     machine = None if arguments.machine is None else _machine(arguments, config)
     rows, place = [], place_of(machine, arguments.ranks_per_node)
     with _source(config, arguments) as source:
+        threaded = config if machine is None else config.replace(threads=machine.threads)
         for ranks in _shown(arguments.ranks):
-            forecast = source.forecast(config, ranks)
+            forecast = source.forecast(threaded, ranks)
             timed = None if machine is None else seconds(forecast, machine)
             rows.append(as_values(forecast, timed, machine, place, config))
         print(table(rows))

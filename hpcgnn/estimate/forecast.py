@@ -1,4 +1,4 @@
-"""What follows from two small copies for a rank of full size, and from the ranks for the job."""
+"""What follows from small copies for a rank of full size, and from the ranks for the job."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ from hpcgnn.estimate.shares import HaloCounts, Shares
 from hpcgnn.estimate.traffic import Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Place, Trial
 from hpcgnn.exchange.stream import Use
+from hpcgnn.ops.row_tiles import TILE_ROWS
 
 # The larger copy has at most so many nodes and edges, the smaller one half of them.
 NODES, EDGES = 40_000, 1_000_000
@@ -138,18 +139,30 @@ class Forecaster:
         """A Rank of this size, and the larger Trial that it follows from. pruned: see `Experiment.trainer`."""
         edges = size.inward.own + size.inward.remote
         factor = min(1.0, NODES / max(1, size.nodes), EDGES / max(1, edges))
+        try_out, tile, longer = self.experiment.try_out, self.experiment.tile, 0.0
         if factor > NEARLY:
-            large = small = self.experiment.try_out(size, degrees, pruned=pruned)
+            large = small = wide = try_out(size, degrees, pruned=pruned)
             factor = 1.0
         else:
-            large, small = (self.experiment.try_out(size, degrees, each, pruned) for each in (factor, factor / 2))
+            # What is worked on at a time does not grow with the rank, and may be more rows than a copy has: a third
+            # copy shows what it takes.
+            least = min(tile, TILE_ROWS, max(1, int(size.nodes * factor / 2)))
+            large, small = (try_out(size, degrees, each, pruned, least) for each in (factor, factor / 2))
+            wide, longer = large, min(tile, size.nodes) / least - 1
+            if longer > 0:
+                wide = try_out(size, degrees, factor, pruned, 2 * least)
 
         def line(a: Any, b: Any) -> Any:
             """At 1, the straight line through a at `factor` and b at half of it."""
             return a + (a - b) * ((1 - factor) / (factor / 2))
 
         account = {
-            phase: {item: max(0, round(line(value, small.account[phase][item]))) for item, value in items.items()}
+            phase: {
+                item: max(
+                    0, round(line(value, small.account[phase][item]) + longer * (wide.account[phase][item] - value))
+                )
+                for item, value in items.items()
+            }
             for phase, items in large.account.items()
         }
         for items in account.values():

@@ -79,8 +79,9 @@ class Machine:
     cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. libraries: bytes of a rank before
     the graph is read; shared: those of them that the ranks of a node have together.
     call: seconds of a call besides those of its operation; torch_byte: of each byte that torch reads or writes in an
-    operation that has no rate; second_thread: what each further thread of a rank adds to its speed. reading: of rows
-    at random.
+    operation that has no rate; second_thread: what each further thread of a rank adds to its speed; shared_core: how
+    many times the processor seconds operations take where two threads share a core, and again where four do. reading:
+    of rows at random.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Machine:
     network: Network
     reading: Reading
     rates: list[Rate] = field(default_factory=list)
+    shared_core: float = 1.0
 
     @cached_property
     def _by_kind(self) -> dict[tuple[str, str], list[Rate]]:
@@ -177,7 +179,7 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
 
 
 # Numbers of which nothing is not enough.
-_ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection"}
+_ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection", "shared_core"}
 
 
 def _machine(values: dict[str, Any]) -> Machine:
@@ -204,7 +206,10 @@ def _made(kind: Any, values: Any) -> Any:
     if not isinstance(values, dict):
         raise ValueError(f"expected {kind.__name__.lower()} to be a table, got {values!r}")
     names = [each.name for each in fields(kind)]
-    unknown, missing = values.keys() - {*names}, [name for name in names if name not in {*values, "rates"}]
+    unknown, missing = (
+        values.keys() - {*names},
+        [name for name in names if name not in {*values, "rates", "shared_core"}],
+    )
     if unknown or missing:
         what = f"{sorted(unknown)[0]!r} is no key of it" if unknown else f"{missing[0]!r} is missing"
         raise ValueError(what)

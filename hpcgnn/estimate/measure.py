@@ -21,10 +21,11 @@ from hpcgnn.config import Choices, make_config
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.assumed import assumed_meta
 from hpcgnn.estimate.copy import Direction, Size
+from hpcgnn.estimate.crowd import sharing_factor
 from hpcgnn.estimate.machine import ROWS, Machine, Rate, Reading
 from hpcgnn.estimate.messages import network_of
 from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
-from hpcgnn.estimate.trial import Experiment, looking
+from hpcgnn.estimate.trial import Experiment, Prepared, looking
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.memory_profile import trim_heap
@@ -45,6 +46,7 @@ MODELS: list[dict[str, object]] = [
 ]
 ROW_BYTES = [16, 64, 256, 1024]
 EPOCHS = 2
+_SHARED = 2  # the number of the model by which it is measured what sharing a core costs: sage, 256
 _BYTES_OF_CALL = 1 << 16
 _EDGES = 1 << 18
 
@@ -66,6 +68,8 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
             comm.barrier()
             beside.append(_run(experiment, degree, samples))
         say(f"{' '.join(str(value) for value in options.values())}: measured")
+    sharing = sharing_factor(_steps(experiments[_SHARED]), comm)
+    say("two processes on each core: measured")
     call = float(np.median(beside))
     # What an operation takes for a byte does not show where it moves a few of them.
     by_torch = [(op, each) for op, found in samples.items() if op.name == "torch" for each in found]
@@ -85,6 +89,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         call=call,
         torch_byte=sum(each[1] for _, each in many) / sum(float(each[0][2]) for _, each in many),
         second_thread=0.9,
+        shared_core=sharing,
         network=network_of(comm),
         reading=reading,
         rates=rates,
@@ -100,15 +105,19 @@ def _experiment(options: dict[str, object], choices: Choices) -> Experiment:
     return Experiment.of(model_spec(meta, config), config, plain.task)
 
 
+def _prepared(experiment: Experiment, degree: int) -> Prepared:
+    """An experiment on a graph of so many edges per node, as it is to be timed."""
+    set_matmul(experiment.config.run.matmul)
+    half = Direction(ROWS * degree // 2, ROWS * degree // 2, ROWS, ROWS, ROWS)
+    size = Size(2, ROWS, ROWS // 2, ROWS * 3 // 4, half, None)
+    return experiment.trainer(size, np.array([degree]))
+
+
 def _run(experiment: Experiment, degree: int, samples: dict[Operation, list[tuple[np.ndarray, float]]]) -> float:
     """Add what an experiment's operations take, (amounts, seconds). Returns, of a call, the seconds that are in no
     operation.
     """
-    set_matmul(experiment.config.run.matmul)
-    edges = ROWS * degree
-    half = Direction(edges // 2, edges // 2, ROWS, ROWS, ROWS)
-    size = Size(2, ROWS, ROWS // 2, ROWS * 3 // 4, half, None)
-    prepared = experiment.trainer(size, np.array([degree]))
+    prepared = _prepared(experiment, degree)
     trainer = prepared.trainer
     trainer.step(0)
     plain, inside, calls = [], [], 0.0
@@ -123,6 +132,12 @@ def _run(experiment: Experiment, degree: int, samples: dict[Operation, list[tupl
         inside.append(sum(found.seconds.values()))
         calls = sum(float(amount[0]) for amount in found.work.values())
     return max(0.0, min(plain) - min(inside)) / calls
+
+
+def _steps(experiment: Experiment) -> Callable[[], float]:
+    """Makes a step of an experiment, on the graph of most edges."""
+    trainer = _prepared(experiment, max(DEGREES)).trainer
+    return lambda: trainer.step(0)
 
 
 def _moves_much(sample: tuple[np.ndarray, float]) -> bool:
@@ -209,6 +224,7 @@ def _mean(machines: list[Machine]) -> Machine:
     return replace(
         first,
         call=mean(each.call for each in machines),
+        shared_core=mean(each.shared_core for each in machines),
         torch_byte=mean(each.torch_byte for each in machines),
         reading=replace(first.reading, seconds=[means(level) for level in zip(*readings)]),
         rates=rates,

@@ -36,13 +36,13 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     ranks = shares.ranks
     on_node = min(ranks, machine.ranks)
     nodes = -(-ranks // machine.ranks)
-    busiest = _computing(forecast.busiest.work, shares, machine, unknown)
-    mean = _computing(forecast.mean.work, shares, machine, unknown)
-    messages = _message_cpu(forecast.halo, machine) + _reductions_cpu(forecast, machine)
     # Threads that are more than the cores take turns; further ones of a rank add less than the first.
     threads = 1 + (machine.threads - 1) * machine.second_thread
     crowd = max(1.0, on_node * machine.threads / machine.cores)
-    speed = threads / crowd
+    speed, slower = threads / crowd, machine.shared_core ** math.log2(crowd)
+    busiest = _times(slower, _computing(forecast.busiest.work, shares, machine, unknown))
+    mean = _times(slower, _computing(forecast.mean.work, shares, machine, unknown))
+    messages = _message_cpu(forecast.halo, machine) + _reductions_cpu(forecast, machine)
     work, slowest = sum(mean.values()), sum(busiest.values())
     # Ranks that share cores share them evenly enough: who is done leaves its core to the others.
     slowest = work if crowd > 1 else max(slowest, work)
@@ -53,7 +53,7 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     parts["imbalance"] = (slowest - work) / speed
     parts["messages"] = float(messages.mean()) / speed + max(0.0, network - hidden)
     parts["reduction"] = _reduction(forecast, machine, nodes)
-    evaluation = sum(_computing(forecast.mean.evaluation, shares, machine, unknown).values()) / speed
+    evaluation = slower * sum(_computing(forecast.mean.evaluation, shares, machine, unknown).values()) / speed
     evaluation += max(0.0, _wire_seconds(forecast.evaluation, machine, nodes, on_node) - evaluation)
     return Seconds(
         sum(parts.values()),
@@ -62,6 +62,10 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
         evaluation,
         sorted(unknown),
     )
+
+
+def _times(factor: float, parts: dict[str, float]) -> dict[str, float]:
+    return {name: factor * value for name, value in parts.items()}
 
 
 def _computing(

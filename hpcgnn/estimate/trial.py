@@ -25,6 +25,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.pruning import WORTHWHILE
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.schedules.schedule_registry import prunes
 from hpcgnn.train.account import held_bytes, make_account
 from hpcgnn.train.clock import unwatched
@@ -75,7 +76,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is tried out: a model and a configuration. row_bytes: of the widest row that is exchanged."""
+    """What is tried out: a model and a configuration. row_bytes: of the widest row that is exchanged.
+
+    Threads of a rank are those of the configuration, one where it does not say: what a rank works on at a time, and so
+    what it holds, depends on them.
+    """
 
     spec: ModelSpec
     config: Config
@@ -124,8 +129,26 @@ class Experiment:
         trainer = Trainer(*arguments) if pruned is None else _Pruning(pruned, *arguments)
         return Prepared(trainer, local, profile, loaded + local.original_id.nbytes)
 
-    def try_out(self, size: Size, degrees: np.ndarray, factor: float = 1.0, pruned: int | None = None) -> Trial:
-        """The Trial of a copy of so much of a rank of this size. Other arguments as of `trainer`."""
+    @property
+    def tile(self) -> int:
+        """Rows that a rank of the job works on at a time (see ops/row_tiles.py)."""
+        return tile_rows(self.config.run.threads or 1)
+
+    def try_out(
+        self,
+        size: Size,
+        degrees: np.ndarray,
+        factor: float = 1.0,
+        pruned: int | None = None,
+        tile: int | None = None,
+    ) -> Trial:
+        """The Trial of a copy of so much of a rank of this size. tile: rows that are worked on at a time (None: as in
+        the job). Other arguments as of `trainer`.
+        """
+        with tiles_of(tile or self.tile):
+            return self._try_out(size, degrees, factor, pruned)
+
+    def _try_out(self, size: Size, degrees: np.ndarray, factor: float, pruned: int | None) -> Trial:
         prepared = self.trainer(size, degrees, factor, True, pruned)
         trainer, local, profile = prepared.trainer, prepared.local, prepared.profile
         assert profile is not None

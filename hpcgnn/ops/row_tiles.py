@@ -1,6 +1,8 @@
 """Some rows at a time in the type that is computed with, of a matrix that may be kept in a narrower one."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 import torch
 
@@ -14,12 +16,27 @@ TILE_ROWS = 2048
 # quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have work (HG_SHARES in
 # native/projection.c).
 MOST_ROWS = 1 << 17
+# Set by those who try out what a process of other threads would hold.
+_SET: ContextVar[int | None] = ContextVar("tile rows", default=None)
 
 
-def tile_rows() -> int:
-    """Rows that are worked on at a time, by all threads."""
-    threads = torch.get_num_threads()
+def tile_rows(threads: int | None = None) -> int:
+    """Rows that are worked on at a time, by all threads. threads: of a process (None: of this one)."""
+    fixed = _SET.get()
+    if threads is None and fixed is not None:
+        return fixed
+    threads = threads or torch.get_num_threads()
     return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, MOST_ROWS)
+
+
+@contextlib.contextmanager
+def tiles_of(rows: int) -> Iterator[None]:
+    """Work on so many rows at a time in the body, whatever the threads."""
+    before = _SET.set(rows)
+    try:
+        yield
+    finally:
+        _SET.reset(before)
 
 
 def row_tiles(num_rows: int, first: int = 0) -> list[slice]:

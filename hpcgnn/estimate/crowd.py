@@ -1,0 +1,73 @@
+"""What it costs ranks to share a core: another's rows push one's own out of the core's caches in turn.
+
+Beside each rank a process of its own reads rows at random, on the cores of the rank, while the rank makes the steps of
+a model that it has made alone. How many times the processor seconds these then take is a number of the machine file.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from hpcgnn.comm.communicator import Communicator
+
+_STEPS = 5
+_READY = "ready"
+
+
+def sharing_factor(step: Callable[[], object], comm: Communicator) -> float:
+    """How many times the processor seconds `step` takes where two processes share each core; at least 1. Collective."""
+    alone = _least(step, comm)
+    with _neighbour():
+        shared = _least(step, comm)
+    return max(1.0, shared / alone)
+
+
+def _least(step: Callable[[], object], comm: Communicator) -> float:
+    """The least processor seconds of a step of this thread, while all ranks make one."""
+    times = []
+    step()
+    for _ in range(_STEPS):
+        comm.barrier()
+        start = time.thread_time()
+        step()
+        times.append(time.thread_time() - start)
+    return min(times)
+
+
+@contextlib.contextmanager
+def _neighbour() -> Iterator[None]:
+    """Beside the body, a process that reads rows at random on the cores of this one."""
+    command = [sys.executable, "-m", "hpcgnn.estimate.crowd"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline().strip() != _READY:
+                raise RuntimeError("the process that shares a core with this rank did not start")
+            yield
+        finally:
+            process.kill()
+
+
+def _read_rows() -> None:
+    """Be the neighbour until the other end of the standard input is gone."""
+    import torch
+
+    from hpcgnn import kernels
+
+    torch.set_num_threads(1)
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    x, y = torch.ones(16_000, 256), torch.empty(1024, 256)
+    indptr = torch.arange(0, 1024 * 16 + 1, 16)
+    indices = torch.randint(len(x), (1024 * 16,), dtype=torch.int32)
+    kernels.gather(y, x, indptr, indices)
+    print(_READY, flush=True)
+    while True:
+        kernels.gather(y, x, indptr, indices)
+
+
+if __name__ == "__main__":
+    _read_rows()
