@@ -42,11 +42,13 @@ class Above:
 class Named:
     """A need: the other option is given at all."""
 
+    words: str = "of an earlier run"
+
     def __contains__(self, value: Any) -> bool:
         return value != ""
 
     def __str__(self) -> str:
-        return "of an earlier run"
+        return self.words
 
 
 def option(

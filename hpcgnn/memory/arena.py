@@ -5,6 +5,8 @@ processor time of an epoch. So the big tensors of a step are taken here. They ar
 reference to one goes, its memory returns by itself, joins what is free beside it, and serves whatever fits. From the
 second epoch on nothing is allocated. The memory is asked to be of huge pages, which a gather of random rows needs as
 much as the allocator does.
+
+Where there is less memory than a step takes, tensors that are only kept for later go to a scratch file (keeping.py).
 """
 
 import math
@@ -14,10 +16,11 @@ import weakref
 import numpy as np
 import torch
 
+from hpcgnn.memory.keeping import Keeper, Kept
+from hpcgnn.memory.scratch import Scratch, rounded
+
 # Below this, malloc is good enough.
 SMALL = 1 << 18
-# Tensors begin at multiples of this, pieces of memory are multiples of it: a page.
-GRAIN = 4096
 
 
 class _Taken(np.ndarray):
@@ -35,6 +38,17 @@ class Arena:
         self._free: list[
             tuple[int, int, int]
         ] = []  # (number of the piece, first byte, bytes), in this order; no two of them touch
+        self.keeper: Keeper | None = None
+
+    def keep_within(self, budget: int, scratch: Scratch) -> None:
+        """Hold no more than so many bytes, where that is possible: what is kept goes to a scratch file."""
+        self.keeper = Keeper(budget, scratch, self._has_room, lambda size: self._take(size, size))
+
+    def keep(self, tensor: torch.Tensor) -> Kept:
+        """Keep a tensor for later. Until it is asked for nobody may write to it, and only who still holds it itself may
+        read it.
+        """
+        return Kept(tensor) if self.keeper is None else self.keeper.keep(tensor, self.holds)
 
     def mark(self) -> None:
         """Forget `most`."""
@@ -45,7 +59,12 @@ class Arena:
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes == 0 or nbytes < SMALL:
             return torch.empty(shape, dtype=dtype)
-        size = -(-nbytes // GRAIN) * GRAIN
+        # Not as a view: autograd forbids to write in place to one that an operator has returned.
+        storage = self._take(nbytes, rounded(nbytes))
+        return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow
+
+    def _take(self, nbytes: int, size: int) -> torch.UntypedStorage:
+        """Memory of so many bytes, of a space of `size`."""
         number, start = self._find(size)
         piece = self._pieces[number]
         assert piece is not None, "free memory is of a piece that is there"
@@ -53,9 +72,9 @@ class Arena:
         weakref.finalize(taken, self._give_back, number, start, size).atexit = False
         self.taken += size
         self.most = max(self.most, self.taken)
-        # Not as a view: autograd forbids to write in place to one that an operator has returned.
-        storage = torch.from_numpy(taken).untyped_storage()
-        return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow
+        if self.keeper is not None:
+            self.keeper.note(self.taken)
+        return torch.from_numpy(taken).untyped_storage()
 
     def empty_like(self, x: torch.Tensor) -> torch.Tensor:
         """An uninitialised contiguous tensor of x's shape and dtype."""
@@ -77,7 +96,9 @@ class Arena:
 
     def _find(self, size: int) -> tuple[int, int]:
         """(piece, first byte) of the smallest free space that is large enough; a new piece if there is none."""
-        fitting = [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
+        fitting = self._fitting(size)
+        while not fitting and self.keeper is not None and not self._has_room(size) and self.keeper.make_room():
+            fitting = self._fitting(size)
         if not fitting:
             self._drop_unused()
             self._pieces.append(_new_piece(size))
@@ -88,6 +109,18 @@ class Arena:
         if free > size:
             self._free.insert(index, (number, start + size, free - size))
         return number, start
+
+    def _fitting(self, size: int) -> list[tuple[int, int]]:
+        """(bytes, number among the free ones) of all spaces that are large enough."""
+        return [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
+
+    def _has_room(self, size: int) -> bool:
+        """Whether so many more bytes can be had without more than the budget."""
+        assert self.keeper is not None, "asked for where there is a budget"
+        if size and self._fitting(size):
+            return True
+        unused = sum(free for number, _, free in self._free if free == len(self._pieces[number] or ()))
+        return self.nbytes - unused * (size > 0) + self.keeper.outside + size <= self.keeper.budget
 
     def _drop_unused(self) -> None:
         """Pieces that are free as a whole go back to the system: what they served will find room in the next, larger
@@ -103,6 +136,9 @@ class Arena:
 
     def _give_back(self, number: int, start: int, size: int) -> None:
         self.taken -= size
+        piece = self._pieces[number]
+        if self.keeper is not None and piece is not None:
+            self.keeper.gone(_address(piece) + start)
         joined: list[tuple[int, int, int]] = []
         for space in sorted([*self._free, (number, start, size)]):
             if joined and joined[-1][0] == space[0] and sum(joined[-1][1:]) == space[1]:

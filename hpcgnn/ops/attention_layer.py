@@ -16,6 +16,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
+from hpcgnn.memory.keeping import Kept
 from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, inner_products
 from hpcgnn.ops.attention_projection import project, project_backward
@@ -84,6 +85,7 @@ class _Layer(torch.autograd.Function):
     ) -> torch.Tensor:
         operator, shape, key, p = settings.operator, settings.shape, settings.key, settings.p
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
+        keep = arena.keep if any(ctx.needs_input_grad) else Kept
         projected = project(x, weight, settings.activation, arena)
         bundle = arena.empty(n, f + (2 if shape.average else 3) * h, dtype=x.dtype)
         shares = operator.shares(shape)
@@ -99,20 +101,21 @@ class _Layer(torch.autograd.Function):
         else:
             out = y
         if settings.lends and bias is not None:
-            settings.loan = Loan(y.detach(), bundle[:, f + 2 * h :], bias.detach(), shares)
-        ctx.settings, ctx.x = settings, x
-        ctx.projected = projected if ctx.needs_input_grad[0] else None
-        ctx.rest = weight, bias, terms, bundle
+            settings.loan = Loan(keep(y.detach()), keep(bundle[:, f + 2 * h :]), bias.detach(), shares)
+        wanted = ctx.needs_input_grad[0]
+        ctx.settings, ctx.x = settings, keep(x) if wanted else Kept(x)
+        ctx.projected = keep(projected) if wanted else None
+        ctx.rest = weight, bias, terms, keep(bundle)
         return out
 
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         settings, (weight, bias, terms, bundle) = ctx.settings, ctx.rest
         operator, shape, key, p, below = settings.operator, settings.shape, settings.key, settings.p, settings.below
-        x, projected, arena, activation = ctx.x, ctx.projected, operator.arena, settings.activation
+        arena, activation, kept, bundle = operator.arena, settings.activation, ctx.x, bundle.tensor()
+        constant = ctx.projected is None
+        projected = project(kept.tensor(), weight, activation, arena) if constant else ctx.projected.tensor()
         ctx.x = ctx.projected = ctx.rest = None
-        if projected is None:
-            projected = project(x, weight, activation, arena)
         loan, settings.loan = settings.loan, None
         if loan is not None and loan.taken:
             loan.check_return(gy)
@@ -123,10 +126,10 @@ class _Layer(torch.autograd.Function):
         own_bias = None if shape.average else bias
         parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True, bias=own_bias)
         del projected, sent
-        wanted = ctx.needs_input_grad[0]
+        x, wanted = kept.tensor(), ctx.needs_input_grad[0]
         asked: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, bool] = None, None, None, False
         if wanted and below is not None:
-            asked = below.dots, below.bias, torch.zeros_like(below.bias), below.scaled
+            asked = below.dots.tensor(), below.bias, torch.zeros_like(below.bias), below.scaled
         gx, g_weight = project_backward(parts, x, weight, activation, wanted, *asked, arena)
         if wanted and below is not None:
             below.give_back(asked[2])

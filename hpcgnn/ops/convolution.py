@@ -28,6 +28,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
+from hpcgnn.memory.keeping import Kept
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles, tile_rows
 
@@ -91,7 +92,7 @@ class _Convolve(torch.autograd.Function):
     ) -> torch.Tensor:
         x, arena, dtype = x.contiguous(), operator.arena, neighbour.dtype
         ctx.operator, ctx.activation, ctx.has_bias = operator, activation, bias is not None
-        ctx.x, ctx.weights = x, (neighbour, own)  # x is written to: autograd must not watch it
+        ctx.weights = neighbour, own
         y = arena.empty(operator.num_outputs, neighbour.shape[1], dtype=kept)
         first = y.shape[1] < x.shape[1]  # the narrower side is aggregated
         sent = arena.empty(len(x), y.shape[1], dtype=x.dtype) if first else x
@@ -113,11 +114,12 @@ class _Convolve(torch.autograd.Function):
                     kernels.multiply(out, taken(rows), own, add=True)
 
             results.write(y[rows], result)
+        ctx.x = arena.keep(x) if ctx.needs_input_grad[0] else Kept(x)  # written to later: autograd must not watch it
         return y
 
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        x, (neighbour, own), operator, activation = ctx.x, ctx.weights, ctx.operator, ctx.activation
+        x, (neighbour, own), operator, activation = ctx.x.tensor(), ctx.weights, ctx.operator, ctx.activation
         arena, dtype = operator.arena, neighbour.dtype
         gy = gy.contiguous()
         # What is sent is no wider than x; the gradients of the weights are made from all that there is.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
+from hpcgnn.memory.keeping import Kept
 from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
 
 
@@ -21,11 +22,11 @@ class Loan:
     """Memory that a layer of attention lends with its output y (m, F), and what comes back in it.
 
     y: y as a plain tensor; its gradient comes back over it, times the shares where `scaled`. dots: (m, H), has the
-    shares where `scaled`; D = <gy, y> per head comes back there. bias: (F,), the bias that is in y; its gradient comes
-    back in `sums`.
+    shares where `scaled`; D = <gy, y> per head comes back there. Both are kept (memory/keeping.py). bias: (F,), the
+    bias that is in y; its gradient comes back in `sums`.
     """
 
-    def __init__(self, y: torch.Tensor, dots: torch.Tensor, bias: torch.Tensor, scaled: bool) -> None:
+    def __init__(self, y: Kept, dots: Kept, bias: torch.Tensor, scaled: bool) -> None:
         self.y, self.dots, self.bias, self.scaled = y, dots, bias, scaled
         self.sums: torch.Tensor | None = None
         self.taken, self.returned = False, False
@@ -38,7 +39,8 @@ class Loan:
         """Raise RuntimeError unless `gradient`, which autograd gives for y, is what the layer above wrote and no
         more.
         """
-        same = gradient.data_ptr() == self.y.data_ptr() and gradient.stride() == self.y.stride()
+        y = self.y.tensor()
+        same = gradient.data_ptr() == y.data_ptr() and gradient.stride() == y.stride()
         if not self.returned or not same:
             raise RuntimeError(
                 "the output of an attention layer was handed over to the next layer, and something else has used it "

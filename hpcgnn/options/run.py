@@ -29,6 +29,16 @@ class RunConfig:
         "aggregates are of fp32, and so are norms, of which copies are kept",
         choices=("fp32", "fp64", "mixed"),
     )
+    memory: str = option(
+        "",
+        "memory that the ranks of a node may take together, such as 48G: what training keeps from the forward for the "
+        "backward pass and does not fit goes to a scratch file, and the results stay the same (default: no limit)",
+    )
+    scratch: str = option(
+        "",
+        "directory on a local disk of every node for what --memory does not hold (default: $TMPDIR, or /tmp)",
+        needs={"memory": Named("that is given")},
+    )
     matmul: str = option(
         "highest",
         "how fp32 matrices are multiplied: highest, as they are; medium, with factors rounded to bf16 and sums in "

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hpcgnn")
 KINDS = (
     *("halo_forward", "halo_backward", "allreduce", "average", "input", "resume"),
-    *("evaluation", "metrics", "control", "plan"),
+    *("evaluation", "metrics", "control", "plan", "scratch_written", "scratch_read"),
 )
 
 
@@ -164,6 +164,8 @@ def costs_of_epoch(trainer: "Trainer", stop: bool = False) -> tuple[dict[str, di
 
     The wish to stop travels with the costs, so that it takes no message of its own.
     """
+    if trainer.within is not None:
+        trainer.within.book()
     seconds, costs, traffic = trainer.clock.take(), trainer.clock.take_costs(), trainer.comm.ledger.take()
     names, values = [("cpu", name) for name in costs], list(costs.values())
     for phase, value in seconds.items():

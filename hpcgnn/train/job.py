@@ -59,6 +59,7 @@ from hpcgnn.train.toy import toy_step
 from hpcgnn.train.trace import Tracer
 from hpcgnn.train.watching import watchers_of
 from hpcgnn.train.weights import check_weights
+from hpcgnn.train.within_memory import check_memory, hold_within
 
 log = logging.getLogger("hpcgnn")
 IMBALANCE_WARNING = 1.05
@@ -82,6 +83,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
         map_name, cluster_to_rank = choose_map(file, config, comm)
         with comm.together("checking the options"):
             check_lost_ranks(config, comm.size)
+            check_memory(config)
         spec = model_spec(file.meta, config)
         agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))
         learned_features.check_transport(spec, comm)
@@ -187,6 +189,7 @@ def _train(
             f"{file.meta.num_nodes:,}",
             ", ".join(f"{n:,}" for n in rows),
         )
+    hold_within(trainer, config, file.meta.task, session)
     seconds_loading = time.perf_counter() - started
     begun, meter = progress.epoch, Meter.of(comm)
     with stop.of_ctrl_c(speaks=comm.rank == 0), meter.watching():

@@ -1,9 +1,10 @@
 """The one training step. It knows neither the schedule nor the model nor MPI."""
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -33,6 +34,9 @@ from hpcgnn.train.objective import Objective
 from hpcgnn.train.optim import Optimizer, Stack, build_optimizer, learning_rate, set_learning_rate
 from hpcgnn.train.tally import Tally
 
+if TYPE_CHECKING:
+    from hpcgnn.train.within_memory import Within
+
 
 class Trainer:
     """Model, optimizer and schedule over one rank's share of a graph. Made and used collectively.
@@ -52,6 +56,7 @@ class Trainer:
         watch: Watch = unwatched,
         learns: bool = True,
     ) -> None:
+        self.within: Within | None = None  # what lets it take less memory
         self.comm, self.clock, self.buffers = comm, Clock(watch, comm.pulse, Tally(comm.ledger)), buffers
         self.random = Randomness(config.run.seed)
         self.constants: dict[str, torch.Tensor] = {}
@@ -161,7 +166,7 @@ class Trainer:
             self.gradients.zero()
             for rows in learned:
                 rows.gradient.zero_()
-            with self.clock("forward"):
+            with self.clock("forward"), contextlib.nullcontext() if self.within is None else self.within.forward():
                 loss = self.objective.local_loss(self.stage.module(each.graph))
             with self.clock("backward"):
                 (loss * self._enlarged).backward()  # a power of two: nothing is rounded

@@ -26,6 +26,7 @@ from hpcgnn.train.rundir import RunDir
 from hpcgnn.train.splits import check_patience, has_nodes
 from hpcgnn.train.toy import toy_step
 from hpcgnn.train.trained import find_checkpoint
+from hpcgnn.train.within_memory import check_memory
 
 # A log, some records and the first checkpoint of a small model.
 _SPACE = 4 << 20
@@ -76,6 +77,7 @@ def _check_graph(config: Config, rank_counts: Iterable[int]) -> list[str]:
         for ranks in rank_counts:
             find_map(file, config, ranks)
             check_lost_ranks(config, ranks)
+        check_memory(config)
         config = resolve_task(config, file.meta)
         check_trainable(file)
         if config.optim.patience and not has_nodes(file, "val"):

@@ -46,6 +46,8 @@ CONTENTS = {
     "metrics": "sums of losses, counts, seconds and statistics over nodes",
     "plan": "which nodes are whose neighbours: ids, degrees and types of nodes",
     "control": "short messages about errors, files and times",
+    "scratch_written": "nothing leaves the node: what a step keeps, written to the scratch file",
+    "scratch_read": "nothing leaves the node: what a step keeps, read from the scratch file",
 }
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 
@@ -117,6 +119,7 @@ def gather_rank_records(
         "training_growth_bytes": memory["growth"],
         "memory_profile": memory.get("profile"),
         "traffic": comm.ledger.total(),
+        "scratch": None if trainer.within is None else trainer.within.record(),
         "losses": trainer.clock.tally.record(),
         "energy": energy,
     }

@@ -5,6 +5,8 @@ declares to exchange, which decides how the halo is cut into rounds. And it lets
 process needs.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
@@ -61,15 +63,18 @@ def toy_graph(spec: ModelSpec, task: str) -> LocalGraph:
     )
 
 
-def toy_step(spec: ModelSpec, config: Config, task: str) -> int:
+def toy_step(
+    spec: ModelSpec, config: Config, task: str, prepare: Callable[[Trainer], None] = lambda trainer: None
+) -> int:
     """Run one step and one evaluation of every stage. Returns the bytes of the widest row that its streams declare, as
-    HaloBuffers counts them (`widest_row`).
+    HaloBuffers counts them (`widest_row`). prepare: called with the trainer before each stage.
     """
     buffers = HaloBuffers(0)
     config = config.replace(average_steps=1, average_seconds=0.0, drop_ranks="", correct_every=0)  # one step of a round
     trainer = Trainer(toy_graph(spec, task), spec, config, SoloCommunicator(), buffers)
     for stage in range(len(trainer.plan)):
         trainer.begin_stage(stage, 0)
+        prepare(trainer)
         trainer.step(0)
         trainer.evaluate()
     return buffers.widest_row

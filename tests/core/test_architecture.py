@@ -39,6 +39,7 @@ MAY_IMPORT = {
         "kernels/library.py",
         "kernels/native.py",
         "train/memory_profile.py",
+        "memory/scratch.py",
         "comm/oneccl.py",
         "comm/oneccl_library.py",
         "comm/start_oneccl.py",

@@ -8,7 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies
 
-from hpcgnn.memory.arena import GRAIN, SMALL, Arena
+from hpcgnn.memory.arena import SMALL, Arena
+from hpcgnn.memory.scratch import GRAIN
 
 ROW = SMALL // 4  # numbers of float32 in the smallest tensor that the arena makes
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.memory.keeping import Kept
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gcn import GCNConv
 from hpcgnn.nn.gin import GINConv
@@ -65,17 +66,17 @@ def test_kept_rows():
 
 def test_a_loan_comes_back_as_it_was_given():
     memory = torch.zeros(4, 7)
-    loan = Loan(memory[:, :3], memory[:, 3:4], torch.zeros(3), False)
+    loan = Loan(Kept(memory[:, :3]), Kept(memory[:, 3:4]), torch.zeros(3), False)
     handover = Handover(memory[:, :3], loan, activation=object())
     assert not loan.taken
     assert handover.take(returns_loan=True)[1] is loan and loan.taken
     with pytest.raises(RuntimeError, match="handed over"):
-        loan.check_return(loan.y)  # nobody has written to it
+        loan.check_return(loan.y.tensor())  # nobody has written to it
     sums = torch.ones(3)
     loan.give_back(sums)
-    loan.check_return(loan.y)
+    loan.check_return(loan.y.tensor())
     assert loan.sums is sums
-    for other in (loan.y.clone(), memory[:, 1:4], memory.view(-1)[:12].view(4, 3)):
+    for other in (loan.y.tensor().clone(), memory[:, 1:4], memory.view(-1)[:12].view(4, 3)):
         with pytest.raises(RuntimeError, match="handed over"):
             loan.check_return(other)
 

@@ -11,7 +11,7 @@ import hpcgnn.memory.arena as arena
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
-from hpcgnn.memory.arena import GRAIN
+from hpcgnn.memory.scratch import GRAIN
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.linear_aggregation import LinearAggregation
 from hpcgnn.ops.operators import Attention

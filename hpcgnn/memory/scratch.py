@@ -1,0 +1,194 @@
+"""A rank's scratch file: what does not fit in memory, written and read by helper threads while the rank computes.
+
+The file has no name: a rank that dies leaves nothing behind, and no other job can open it. It is read and written
+past the page cache where the file system can do that, so that it takes no memory itself. Every piece is summed when it
+is written, and again when it is read: bytes that are not those that were written are an error and never used.
+"""
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import tempfile
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+# Of memory, of the file and of their sizes: what files are read and written in past the page cache.
+GRAIN = 4096
+# Bytes of a request, and threads that make requests: enough to keep a disk busy.
+REQUEST, THREADS = 8 << 20, 2
+
+
+def rounded(nbytes: int) -> int:
+    """The next multiple of GRAIN."""
+    return -(-nbytes // GRAIN) * GRAIN
+
+
+class Scratch:
+    """A file without a name in `folder`. written, read: bytes so far. error: made of a text, is raised where the file
+    cannot be made, written or read.
+    """
+
+    def __init__(self, folder: str, error: Callable[[str], Exception] = OSError) -> None:
+        self.folder, self.written, self.read, self._error = folder, 0, 0, error
+        try:
+            self._file, self.direct = _nameless(folder)
+        except OSError as found:
+            raise error(
+                f"cannot make a scratch file in {folder}: {found.strerror}; expected a writable directory on a local "
+                "disk: choose another --scratch"
+            ) from found
+        self._free: dict[int, list[int]] = {}  # {size: places that are free again}
+        self._end = 0
+        self._helpers = ThreadPoolExecutor(THREADS, "hpcgnn-scratch")
+        weakref.finalize(self, _close, self._helpers, self._file).atexit = False
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the file."""
+        return self._end
+
+    def place(self, size: int) -> int:
+        """Where so many bytes, a multiple of GRAIN, can be written."""
+        known = self._free.get(size)
+        if known:
+            return known.pop()
+        self._end += size
+        return self._end - size
+
+    def give_back(self, place: int, size: int) -> None:
+        """What was written there is not needed any more."""
+        self._free.setdefault(size, []).append(place)
+
+    def write(self, address: int, nbytes: int, place: int, aligned: bool) -> "Future[list[int]]":
+        """Begin to write memory, which must stay as it is meanwhile; the sums of its pieces come of it. aligned:
+        whether it begins at a multiple of GRAIN, and the memory up to the next one after it may be read.
+        """
+        size = rounded(nbytes)
+        self.written += size
+        if aligned:
+            return self._helpers.submit(_write, self._file, self.direct, address, size, place)
+        return self._helpers.submit(_write_copy, self._file, self.direct, address, nbytes, place)
+
+    def fill(self, address: int, size: int, place: int, sums: list[int]) -> "Future[None]":
+        """Begin to read what was written to a place, whose sums these are."""
+        self.read += size
+        return self._helpers.submit(_read, self._file, self.direct, address, size, place, sums)
+
+    def result(self, flight: "Future[list[int]] | Future[None]") -> list[int] | None:
+        """What comes of a write or read, which is waited for."""
+        try:
+            return flight.result()
+        except OSError as error:
+            reason = "other bytes came back than were written" if error.errno == errno.EBADMSG else error.strerror
+            free = free_bytes(self.folder)
+            raise self._error(
+                f"the scratch file in {self.folder}, of {self._end / 2**30:.2f} GiB, failed: {reason} "
+                f"({free / 2**30:.2f} GiB are free there); expected a local disk that works and has room: choose "
+                "another --scratch, give more --memory, or take more ranks; the last checkpoint is kept"
+            ) from error
+
+
+def _close(helpers: ThreadPoolExecutor, file: int) -> None:
+    helpers.shutdown(wait=True, cancel_futures=True)
+    os.close(file)
+
+
+def free_bytes(folder: str) -> int:
+    """Bytes that may be written to a folder's file system, 0 where that is not known."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
+
+
+def _nameless(folder: str) -> tuple[int, bool]:
+    """(descriptor of a new file without a name, whether it is read and written past the page cache)."""
+    direct = getattr(os, "O_DIRECT", 0)
+    for flags in (direct, 0):
+        with contextlib.suppress(OSError):  # a file system that has no such files, or no such access
+            return os.open(folder, os.O_RDWR | os.O_TMPFILE | flags, 0o600), bool(flags)
+    for flags in (direct, 0):
+        file, name = tempfile.mkstemp(".scratch", "hpcgnn-", folder)
+        try:
+            os.close(file)
+            return os.open(name, os.O_RDWR | flags), bool(flags)
+        except OSError:
+            if not flags:
+                raise
+        finally:
+            os.unlink(name)
+    raise AssertionError("one of the ways made a file or raised")
+
+
+def _write(file: int, direct: bool, address: int, size: int, place: int) -> list[int]:
+    """Returns the sum of each piece."""
+    sums = []
+    for first in range(0, size, REQUEST):
+        piece = _memory(address + first, min(REQUEST, size - first))
+        sums.append(_write_piece(file, direct, piece, place + first))
+    return sums
+
+
+def _write_copy(file: int, direct: bool, address: int, nbytes: int, place: int) -> list[int]:
+    """As `_write`, of memory that begins anywhere and ends with its last byte."""
+    sums = []
+    with contextlib.closing(mmap.mmap(-1, REQUEST)) as beside:
+        whole = np.frombuffer(beside, np.uint8)
+        for first in range(0, nbytes, REQUEST):
+            count = min(REQUEST, nbytes - first)
+            whole[:count] = _memory(address + first, count)
+            whole[count : rounded(count)] = 0
+            sums.append(_write_piece(file, direct, whole[: rounded(count)], place + first))
+        del whole  # else the memory could not be closed
+    return sums
+
+
+def _write_piece(file: int, direct: bool, piece: np.ndarray, place: int) -> int:
+    total = _sum(piece)
+    _all(lambda rest, at: os.pwrite(file, rest, at), piece, place)
+    if not direct:
+        _forget(file, place, len(piece), True)
+    return total
+
+
+def _read(file: int, direct: bool, address: int, size: int, place: int, sums: list[int]) -> None:
+    for number, first in enumerate(range(0, size, REQUEST)):
+        piece = _memory(address + first, min(REQUEST, size - first))
+        _all(lambda rest, at: os.preadv(file, [rest], at), piece, place + first)
+        if _sum(piece) != sums[number]:
+            raise OSError(errno.EBADMSG, os.strerror(errno.EBADMSG))
+        if not direct:
+            _forget(file, place + first, len(piece), False)
+
+
+def _all(transfer: Callable[[memoryview, int], int], piece: np.ndarray, place: int) -> None:
+    """Transfer all of a piece: the system may do some of it at a time."""
+    done = 0
+    while done < len(piece):
+        count = transfer(memoryview(piece[done:]), place + done)  # type: ignore[arg-type] # an array is a buffer
+        if count == 0:
+            raise OSError(errno.EIO, "the file is shorter than it was")
+        done += count
+
+
+def _forget(file: int, place: int, size: int, written: bool) -> None:
+    """Let the page cache have nothing of a part of the file."""
+    if written:
+        os.fdatasync(file)
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file, place, size, os.POSIX_FADV_DONTNEED)
+
+
+def _memory(address: int, size: int) -> np.ndarray:
+    """uint8 (size,): the bytes at an address, which somebody else keeps."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+
+def _sum(piece: np.ndarray) -> int:
+    return int(np.add.reduce(piece.view(np.uint64), dtype=np.uint64))

@@ -1,0 +1,233 @@
+"""Training in less memory than it takes (`--memory`): what steps keep goes to a scratch file as far as it must.
+
+How much a step keeps is known before it is made: a step on a toy graph says how many bytes of a node. So the space on
+the disk is checked before the first epoch, and the first epoch writes in time what will be too much.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError, ScratchError
+from hpcgnn.memory.keeping import Keeper, Kept
+from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.memory.scratch import Scratch, free_bytes
+from hpcgnn.train.loop import Trainer
+from hpcgnn.train.toy import NODES, toy_step
+
+log = logging.getLogger("hpcgnn")
+#: Kinds of the ledger: bytes written to and read from the scratch file.
+WRITTEN, READ = "scratch_written", "scratch_read"
+# Besides the arena a rank takes this, and what the optimizer and the best parameters so far take.
+_BESIDE = 24 << 20
+# So many of the largest tensors that are kept are in memory at a time, whatever is written: the input, the output and
+# what is on its way.
+_AT_WORK = 3
+_IN_MEMORY = "tmpfs", "ramfs"
+_SHARED = "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "afs", "glusterfs", "panfs"
+
+
+class Within:
+    """What a Trainer does so as to stay within a number of bytes. folder: of the scratch file; kept: bytes that a step
+    keeps.
+    """
+
+    def __init__(self, trainer: Trainer, budget: int, folder: str, kept: int) -> None:
+        self._trainer, self.folder, self.kept = trainer, folder, kept
+        arena = trainer.buffers.arena
+        self._scratch = Scratch(folder, ScratchError)
+        arena.keep_within(budget, self._scratch)
+        assert arena.keeper is not None, "made a line above"
+        self.keeper = arena.keeper
+        self.keeper.most = kept
+        self._told = 0, 0
+
+    @contextlib.contextmanager
+    def forward(self) -> Iterator[None]:
+        """The forward pass of a step: what torch's own operations keep is kept by the arena as well."""
+        self.keeper.begin()
+        arena, lasting = self._trainer.buffers.arena, self._lasting()
+
+        def pack(tensor: torch.Tensor) -> Kept:
+            own = tensor.untyped_storage().data_ptr() in lasting or tensor.is_leaf and tensor.requires_grad
+            return Kept(tensor) if own else arena.keep(tensor.detach())
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, Kept.tensor):
+            yield
+
+    def _lasting(self) -> set[int]:
+        """Where tensors lie that are there from step to step."""
+        trainer = self._trainer
+        tensors = [*trainer.model.parameters(), *trainer.constants.values(), trainer.local.features]
+        tensors += [each for each in (trainer.local.labels, trainer.local.original_id) if each is not None]
+        return {each.untyped_storage().data_ptr() for each in tensors if isinstance(each, torch.Tensor)}
+
+    def book(self) -> None:
+        """Book what was written and read since the last time."""
+        now = self._scratch.written, self._scratch.read
+        for kind, count, before in zip((WRITTEN, READ), now, self._told):
+            if count > before:
+                self._trainer.comm.ledger.add(kind, messages=1, bytes_sent=count - before)
+        self._told = now
+
+    def record(self) -> dict[str, Any]:
+        """Of this rank, for its record."""
+        return {
+            "folder": self.folder,
+            "budget_bytes": self.keeper.budget,
+            "file_bytes": self._scratch.nbytes,
+            "written_bytes": self._scratch.written,
+            "read_bytes": self._scratch.read,
+            "waiting_seconds": self.keeper.waited,
+            "past_the_page_cache": self._scratch.direct,
+        }
+
+
+def hold_within(trainer: Trainer, config: Config, task: str, session: Session) -> None:
+    """Let a Trainer stay within --memory, if that is given. Collective. Raises ConfigError or ScratchError where that
+    cannot be.
+    """
+    if not config.run.memory:
+        return
+    comm, ranks_on_node = trainer.comm, session.ranks_on_node
+    share = bytes_of(config.run.memory) // ranks_on_node
+    per_node, largest = kept_by_toy(trainer, config, task)
+    kept, largest = per_node * trainer.local.num_owned, largest * trainer.local.num_owned
+    beside = _BESIDE + 3 * sum(p.nbytes for p in trainer.model.parameters())
+    lasting = resident_bytes() + beside + int(config.schedule.halo_buffer * 2**20)
+    budget = share - lasting
+    needs = max(comm.allgather_object(lasting + _AT_WORK * largest)) * ranks_on_node
+    folder = config.run.scratch or tempfile.gettempdir()
+    with comm.together("looking for room for what training keeps"):
+        if budget < _AT_WORK * largest:
+            raise ConfigError(
+                f"--memory {config.run.memory} is too little for rank {comm.rank}, whose graph, libraries and "
+                f"parameters take {lasting / 2**30:.2f} GiB, and a layer at work {_AT_WORK * largest / 2**30:.2f} GiB; "
+                f"expected at least {needs / 2**30 + 0.01:.2f}G for the {ranks_on_node} ranks of a node, or more nodes"
+            )
+        over = max(0, kept + _AT_WORK * largest - budget)
+        _check_folder(folder, over, ranks_on_node)
+        trainer.within = Within(trainer, budget, folder, kept + _AT_WORK * largest)
+    over_all = int(comm.total(torch.tensor([over]), "plan"))
+    log.info(
+        "memory: %s for the ranks of a node; a step keeps up to %.2f GiB on this rank, and %.2f GiB of all ranks' go "
+        "to scratch files in %s",
+        config.run.memory,
+        kept / 2**30,
+        over_all / 2**30,
+        folder,
+    )
+
+
+def check_memory(config: Config) -> None:
+    """Raise ConfigError for a --memory or --scratch that cannot be."""
+    if not config.run.memory:
+        return
+    bytes_of(config.run.memory)
+    if config.schedule.schedule not in ("sar", "lazy"):
+        raise ConfigError(
+            f"--memory is for --schedule sar and lazy, got {config.schedule.schedule}, which keeps rows of other ranks "
+            "from step to step; leave one of them out"
+        )
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of a size such as 48G, 1.5T or 800M: of powers of 1024. Raises ConfigError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])i?B?", text.strip(), re.IGNORECASE)
+    size = 0 if found is None else int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))
+    if size <= 0:
+        raise ConfigError(f"--memory: expected a size such as 48G, 1.5T or 800M, got {text!r}")
+    return size
+
+
+class _Counter(Keeper):
+    """Counts what is kept, and keeps it as it is."""
+
+    def __init__(self) -> None:
+        super().__init__(0, None, lambda size: True, None)  # type: ignore[arg-type] # it writes nothing
+        self.sizes: dict[int, int] = {}
+        self._alive: list[Kept] = []
+
+    def keep(self, tensor: torch.Tensor, held: object) -> Kept:
+        kept = Kept(tensor)
+        storage = tensor.untyped_storage()
+        self.sizes[storage.data_ptr()] = storage.nbytes()
+        self._alive.append(kept)  # so that no other tensor lies where it did
+        return kept
+
+    def make_room(self) -> bool:
+        return False
+
+    def note(self, taken: int) -> None:
+        pass
+
+
+def kept_by_toy(trainer: Trainer, config: Config, task: str) -> tuple[int, int]:
+    """(bytes that a step keeps of a node, the largest tensor of these), by a step on a toy graph."""
+    counters: list[_Counter] = []
+
+    def count(toy: Trainer) -> None:
+        counters.append(_Counter())
+        toy.buffers.arena.keeper = counters[-1]
+        toy.within = _Counted(toy, counters[-1])
+
+    toy_step(trainer.model.spec, config, task, count)
+    # Of stages that follow each other, the one that keeps most.
+    sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
+    return -(-sum(sizes) // NODES), -(-max(sizes, default=0) // NODES)
+
+
+class _Counted(Within):
+    """The forward pass of a toy whose tensors are counted."""
+
+    def __init__(self, trainer: Trainer, keeper: _Counter) -> None:
+        self._trainer, self.keeper = trainer, keeper
+
+    def book(self) -> None:
+        pass
+
+
+def _check_folder(folder: str, need: int, ranks_on_node: int) -> None:
+    """Raise ScratchError unless a folder can hold what the ranks of a node write."""
+    if not os.path.isdir(folder):
+        raise ScratchError(f"--scratch {folder}: there is no such directory on {socket.gethostname()}; make it first")
+    kind = _file_system(folder)
+    if kind in _IN_MEMORY:
+        raise ScratchError(
+            f"--scratch {folder} is of {kind}, which is memory itself; expected a directory on a local disk"
+        )
+    if kind.startswith(_SHARED):
+        log.warning(
+            "--scratch %s is on a shared file system (%s): a local disk is faster and disturbs nobody", folder, kind
+        )
+    free = free_bytes(folder)
+    if free < need * ranks_on_node:
+        raise ScratchError(
+            f"--scratch {folder} has {free / 2**30:.2f} GiB free; expected {need * ranks_on_node / 2**30:.2f} GiB for "
+            f"the {ranks_on_node} ranks of {socket.gethostname()}; choose another --scratch, give more --memory, or "
+            "take more nodes"
+        )
+
+
+def _file_system(folder: str) -> str:
+    """The type of the file system that a directory is on, '' where the system does not say."""
+    path, best = os.path.realpath(folder), ("", "")
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+            mounts = [line.split()[1:3] for line in file]
+    except OSError:
+        return ""
+    for point, kind in mounts:
+        point = point.replace("\\040", " ")
+        if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= len(best[0]):
+            best = point, kind
+    return best[1]

@@ -1,0 +1,124 @@
+"""The scratch file: what was written comes back, nothing else does, and nothing is left behind."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.errors import ScratchError
+from hpcgnn.memory.arena import SMALL, Arena
+from hpcgnn.memory.scratch import GRAIN, REQUEST, Scratch, rounded
+from hpcgnn.train.within_memory import _check_folder, _file_system
+
+SIZES = GRAIN, REQUEST - GRAIN, REQUEST, 2 * REQUEST + 3 * GRAIN
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+def aligned(size):
+    """uint8 (size,) at a multiple of GRAIN."""
+    whole = np.empty(size + GRAIN, np.uint8)
+    first = -address(whole) % GRAIN
+    return whole[first : first + size]
+
+
+@pytest.fixture(params=[True, False])
+def scratch(request, tmp_path):
+    found = Scratch(str(tmp_path), ScratchError)
+    if not request.param:  # as on a file system that cannot be written past the page cache
+        import fcntl
+
+        flags = fcntl.fcntl(found._file, fcntl.F_GETFL)
+        fcntl.fcntl(found._file, fcntl.F_SETFL, flags & ~getattr(os, "O_DIRECT", 0))
+        found.direct = False
+    return found
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_is_written_comes_back(scratch, whole):
+    """whole: memory of pages; else memory that begins and ends anywhere."""
+    draw = np.random.default_rng(0)
+    written = []
+    for size in SIZES:
+        if whole:
+            data = aligned(size)
+            data[:] = draw.integers(0, 256, size, np.uint8)
+        else:
+            data = draw.integers(0, 256, size - 5, np.uint8)[3:]
+        place = scratch.place(rounded(len(data)))
+        written.append((data.copy(), place, scratch.result(scratch.write(address(data), len(data), place, whole))))
+    for data, place, sums in reversed(written):
+        back = aligned(rounded(len(data)))
+        scratch.result(scratch.fill(address(back), len(back), place, sums))
+        np.testing.assert_array_equal(back[: len(data)], data)
+    assert scratch.written == scratch.read == sum(rounded(len(data)) for data, _, _ in written)
+
+
+def test_places_are_used_again(scratch):
+    places = [scratch.place(GRAIN) for _ in range(3)]
+    scratch.give_back(places[1], GRAIN)
+    assert scratch.place(GRAIN) == places[1] and scratch.place(2 * GRAIN) == 3 * GRAIN == scratch.nbytes - 2 * GRAIN
+
+
+def test_other_bytes_are_never_used(scratch):
+    data, place = aligned(REQUEST), scratch.place(REQUEST)
+    data[:] = 1
+    sums = scratch.result(scratch.write(address(data), REQUEST, place, True))
+    page = aligned(GRAIN)
+    page[:] = 0
+    os.pwrite(scratch._file, memoryview(page), place + GRAIN)
+    back = aligned(REQUEST)
+    with pytest.raises(ScratchError, match="other bytes came back than were written"):
+        scratch.result(scratch.fill(address(back), REQUEST, place, sums))
+
+
+def test_a_file_that_was_cut(scratch):
+    data, place = aligned(REQUEST), scratch.place(REQUEST)
+    data[:] = 1
+    sums = scratch.result(scratch.write(address(data), REQUEST, place, True))
+    os.ftruncate(scratch._file, GRAIN)
+    back = aligned(REQUEST)
+    with pytest.raises(ScratchError, match="shorter than it was"):
+        scratch.result(scratch.fill(address(back), REQUEST, place, sums))
+
+
+def test_it_has_no_name(tmp_path):
+    one, other = Scratch(str(tmp_path)), Scratch(str(tmp_path))
+    assert list(tmp_path.iterdir()) == [] and one._file != other._file
+
+
+def test_where_none_can_be(tmp_path):
+    with pytest.raises(ScratchError, match="cannot make a scratch file"):
+        Scratch(str(tmp_path / "absent"), ScratchError)
+    with pytest.raises(ScratchError, match="there is no such directory"):
+        _check_folder(str(tmp_path / "absent"), 0, 1)
+    with pytest.raises(ScratchError, match=r"GiB free; expected 1073741824\.00 GiB for the 1 ranks"):
+        _check_folder(str(tmp_path), 1 << 60, 1)
+
+
+@pytest.mark.skipif(_file_system("/dev/shm") != "tmpfs", reason="no tmpfs at /dev/shm")
+def test_memory_is_no_place_for_it():
+    with pytest.raises(ScratchError, match="is of tmpfs, which is memory itself"):
+        _check_folder("/dev/shm", 0, 1)
+
+
+def test_kept_tensors_share_their_memory(tmp_path):
+    """Two views of one tensor come back as two views of one tensor, wherever it was meanwhile."""
+    arena = Arena()
+    arena.keep_within(0, Scratch(str(tmp_path)))
+    x = arena.empty(64, SMALL // 64).copy_(torch.arange(SMALL, dtype=torch.float32).view(64, -1))
+    whole, columns, expected = arena.keep(x), arena.keep(x[:, 5:9]), x.clone()
+    while arena.keeper.make_room():
+        pass
+    later = arena.keep(x[3])  # by somebody who still holds it
+    del x
+    assert arena.taken == 0 and arena.keeper.away > 0
+    back, part = whole.tensor(), columns.tensor()
+    assert torch.equal(back, expected) and torch.equal(part, expected[:, 5:9]) and part.stride() == (SMALL // 64, 1)
+    part.fill_(7)
+    assert bool((back[:, 5:9] == 7).all()) and bool((later.tensor()[5:9] == 7).all())
+    del back, part, whole, columns, later
+    assert arena.taken == 0 and arena.keeper.away == 0

@@ -1,0 +1,84 @@
+"""Whole jobs in less memory than they take: the advised limit is enough and kept, and what goes wrong is said."""
+
+import json
+import re
+import resource
+import subprocess
+
+import pytest
+
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
+
+from .launching import command_and_environment, train
+
+OPTIONS = "--model", "sage", "--layers", 12, "--hidden", 256, "--epochs", 3, "--eval-every", 3, "--seed", 1
+RANKS = 2
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("within") / "g.h5"
+    generate_graph("planted", path, Spec(nodes=12_000, features=16, classes=4, degree=6, seed=3))
+    partition_graph(path, [RANKS], num_clusters=64)
+    return path
+
+
+def told(run):
+    """(losses, records of the ranks)."""
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    ranks = [json.loads((run / f"ranks/rank-{rank:05}.json").read_text()) for rank in range(RANKS)]
+    return [json.loads(line)["loss"] for line in lines], ranks
+
+
+def test_a_job_stays_within_what_it_asks_for(graph, tmp_path):
+    free, held, scratch = tmp_path / "free", tmp_path / "held", tmp_path / "scratch"
+    scratch.mkdir()
+    assert train(RANKS, "--graph", graph, *OPTIONS, "--run-dir", free).code == 0
+    refused = train(RANKS, "--graph", graph, *OPTIONS, "--run-dir", held, "--memory", "100M")
+    assert refused.code != 0 and "--memory 100M is too little for rank" in refused.errors[0]
+    limit = re.search(r"expected at least ([\d.]+)G for the 2 ranks of a node", refused.errors[0])[1]
+    some = "--graph", graph, *OPTIONS, "--run-dir", held, "--memory", f"{limit}G", "--scratch", scratch, "--resume"
+    result = train(RANKS, *some)
+    assert result.code == 0, result.err
+    assert f"memory: {limit}G for the ranks of a node; a step keeps up to 0.06 GiB on this rank" in result.err
+    (losses, plain), (others, ranks) = told(free), told(held)
+    assert losses == others
+    for before, rank in zip(plain, ranks):
+        assert before["scratch"] is None
+        assert rank["scratch"]["read_bytes"] > 2 * rank["scratch"]["file_bytes"] > 0, "in each of three epochs"
+        assert rank["traffic"]["scratch_read"]["bytes_sent"] == rank["scratch"]["read_bytes"]
+    assert sum(rank["peak_rss_bytes"] for rank in ranks) <= float(limit) * 2**30
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_disk_that_is_full(graph, tmp_path):
+    """Files of this process may not grow beyond some size: a write then fails as on a full disk."""
+    run = tmp_path / "run"
+    options = "--graph", graph, *OPTIONS, "--run-dir", run, "--memory", "1M", "--scratch", tmp_path
+    wanted = train(1, *options, "--auto-partition")
+    limit = re.search(r"expected at least ([\d.]+)G", wanted.errors[0])[1]
+    words, variables = command_and_environment(1, "-m", "hpcgnn", "train", *options[:-3], f"{limit}G", *options[-2:])
+    most = 8 << 20
+    done = subprocess.run(
+        [*words, "--auto-partition", "--resume"],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("hpcgnn: error")]
+    assert done.returncode != 0 and f"the scratch file in {tmp_path}" in lines[0] and "File too large" in lines[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_what_cannot_be(graph, tmp_path):
+    for options, message in (
+        (("--memory", "lots"), "--memory: expected a size such as 48G, 1.5T or 800M, got 'lots'"),
+        (("--memory", "4G", "--schedule", "stale"), "--memory is for --schedule sar and lazy, got stale"),
+        (("--memory", "4G", "--scratch", tmp_path / "absent"), "there is no such directory"),
+    ):
+        result = train(0, "--graph", graph, "--model", "gcn", "--run-dir", tmp_path / "r", *options, "--auto-partition")
+        assert result.code != 0 and message in result.errors[0], result.err
