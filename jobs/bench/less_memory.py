@@ -22,7 +22,7 @@ from measuring.launched import measured, parallel, quietly
 from tabulate import tabulate
 
 EPILOG = """example:
-  python jobs/bench/less_memory.py --graph g1.h5 --share 4 --epochs 5 -- --model sage --layers 24 --hidden 256
+  python jobs/bench/less_memory.py --graph g1.h5 --share 4 --epochs 4 -- --model sage --layers 24 --hidden 256
 """
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 
@@ -33,7 +33,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
         common = ["-m", "hpcgnn", "train", "--graph", options.graph, "--epochs", options.epochs, "--eval-every", 0]
         common += ["--threads", options.threads, "--auto-partition", *options.more]
-        free, held = f"{folder}/free", f"{folder}/held"
+        free, held = Path(folder, "free"), Path(folder, "held")
         quietly(parallel(options.ranks, *common, "--run-dir", free))
         peak = sum(rank["peak_rss_bytes"] for rank in records(free))
         limit = options.memory << 20 if options.memory else int(peak / options.share)
