@@ -35,8 +35,8 @@ SECTION_TITLES = {
 HEAD = """# Options
 
 Every option of every command. `python docs/options.py` writes this page from the parsers themselves; `COMMAND --help`
-says the same. An option of `hpcgnn train` stands in a TOML file (`--config`) under its section, with `_` for `-`. In the
-column "has an effect with" all that semicolons separate must be chosen.
+says the same. An option of `hpcgnn train` stands in a TOML file (`--config`) under its section, with `_` for `-`. In
+the column "has an effect with" all that semicolons separate must be chosen.
 
 """
 
