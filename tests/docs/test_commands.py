@@ -18,9 +18,9 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.train.choices import registry_choices
 from partition_tools.cli import build_parser as build_tools_parser
 
-from .test_links import PAGES, READMES, ROOT
+from .test_links import PAGES, READMES, of
 
-TEXTS = [*PAGES, *READMES, ROOT / "CONTRIBUTING.md"]
+TEXTS = [*PAGES, *READMES]
 # Commands whose options after `--` are those of `hpcgnn train`.
 WRAPPERS = re.compile(r"jobs/(\w+\.(sh|sbatch)|bench/(accuracy|estimated|where_scaling_ends)\.py)$")
 ENDS = {"&&", "||", ";", "|", ">", "2>", "&", ")"}
@@ -75,9 +75,7 @@ def read(program, arguments):
             make_config({"graph": "graph.h5", **given}, choices())
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in TEXTS if path.exists()], ids=lambda path: str(path.relative_to(ROOT))
-)
+@of(TEXTS)
 def test_commands_are_read_by_the_parsers(path, capsys):
     wrong = []
     for words in commands(path.read_text(encoding="utf-8")):
