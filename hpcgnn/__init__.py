@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from partition_tools.libraries import from_pyg as from_pyg
     from partition_tools.libraries import from_scipy as from_scipy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Graph files are made by partition_tools, which stands on this package: no room of it imports that one.
 _HOMES = {

@@ -9,7 +9,7 @@ that it has come before. With a cap of 5 rows, of three ranks that receive
     by rank 0       4        2
     by rank 1       1        3
     by rank 2       5        1
-    rounds   [1:0-4] [1:4-5, 2:0-3]
+    rounds   [1:0-3] [1:3-5, 2:0-3]
 
 rank 1 has all its rows of offset 1 in the first round. Cutting the sum of the most rows of each offset instead would
 make more rounds the more ranks there are, since at each offset another rank has most. So one knob spans everything from

@@ -3,7 +3,7 @@
 METIS holds the graph at every level of its multigrid, in 64-bit numbers, and merges two nodes only where few edges
 meet: on a graph of hubs most nodes find no partner, so the levels stay large and are many. Most edges of such a graph
 take no part (`weights`); those that do are the dearer the more skewed it is. The constants are fits to whole
-dissections; docs/preparing.md says on which graphs, and how good they are.
+dissections; docs/preparing-measured.md says on which graphs, and how good they are.
 """
 
 import os

@@ -80,14 +80,35 @@ def test_the_readme_has_the_same_figures(rows):
         ]
 
 
-def test_the_picture_is_of_this_data(tmp_path):
-    """Drawn again it is the same, to the byte."""
+def script(name):
+    """A module of docs/, which is no package."""
+    found = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def assert_drawn_again(again, picture, command):
+    """Both pictures are the same, to the byte, if one matplotlib drew them."""
     matplotlib = pytest.importorskip("matplotlib")
-    module = importlib.util.spec_from_file_location("comparison_picture", ROOT / "docs" / "comparison.py")
-    comparison = importlib.util.module_from_spec(module)
-    module.loader.exec_module(comparison)
-    picture = comparison.PICTURE.read_text(encoding="utf-8")
-    if f"Matplotlib v{matplotlib.__version__}," not in picture:
+    text = picture.read_text(encoding="utf-8")
+    if f"Matplotlib v{matplotlib.__version__}," not in text:
         pytest.skip("the picture was drawn by another version of matplotlib")
+    assert again.read_text(encoding="utf-8") == text, f"run `{command}`"
+
+
+def test_the_picture_is_of_this_data(tmp_path):
+    pytest.importorskip("matplotlib")
+    comparison = script("comparison")
     comparison.draw(tmp_path / "again.svg")
-    assert (tmp_path / "again.svg").read_text(encoding="utf-8") == picture, "run `python docs/comparison.py`"
+    assert_drawn_again(tmp_path / "again.svg", comparison.PICTURE, "python docs/comparison.py")
+
+
+def test_the_drawings_are_of_this_code(tmp_path):
+    pytest.importorskip("matplotlib")
+    drawings = script("drawings")
+    drawings.draw(tmp_path)
+    made = sorted(tmp_path.glob("*.svg"))
+    assert [path.stem for path in made] == ["blocks", "memory", "rounds"]
+    for path in made:
+        assert_drawn_again(path, drawings.PICTURES / path.name, "python docs/drawings.py")

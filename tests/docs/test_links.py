@@ -17,12 +17,24 @@ from partition_tools.cli import build_parser as build_tools_parser
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site" / "mkdocs.yml"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-READMES = [ROOT / "README.md", *sorted(ROOT.glob("[a-z]*/README.md")), *sorted(ROOT.glob("[a-z]*/*/README.md"))]
+READMES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(ROOT.glob("[a-z]*/README.md")),
+    *sorted(ROOT.glob("[a-z]*/*/README.md")),
+]
 TEXTS = [*PAGES, *READMES]
 # Pages that another change is to bring: docs/site/hooks.py stands in for them.
 FOLDERS = ("hpcgnn", "partition_tools", "jobs", "env", "tests", "docs")
 # What a page may name as an example of something that is not here.
-EXAMPLES = {"jobs/sites/mine.sh", "jobs/SCRIPT", "tests/kernels/test_name.py"}
+EXAMPLES = {
+    "jobs/sites/mine.sh",
+    "jobs/SCRIPT",
+    "tests/kernels/test_name.py",
+    "tests/kernels/test_NAME.py",
+    "tests/mpi/test_NAME.py",
+}
+EXAMPLES |= {"hpcgnn/nn/graphconv.py", "partition_tools/sources/adjlist.py"}  # of CONTRIBUTING.md
 
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="there is no documentation beside the tests")
 
@@ -91,7 +103,7 @@ def our_options():
     registries = {"models": tuple(MODELS), "norms": ("none", "batch"), "schedules": tuple(SCHEDULES)}
     found = {"hpcgnn": flags_of(build_parser(registries)), "partition_tools": flags_of(build_tools_parser())}
     scripts = [path for kind in ("*.sh", "*.sbatch", "*.py") for path in (ROOT / "jobs").rglob(kind)]
-    scripts += [*(ROOT / "tests").glob("*/*.py"), *(ROOT / "env").glob("*.sh")]
+    scripts += [*(ROOT / "tests").glob("*/*.py"), *(ROOT / "env").glob("*.sh"), *(ROOT / "docs").glob("*.py")]
     texts = "\n".join(path.read_text(encoding="utf-8") for path in scripts)
     return found | {"scripts": set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts))}
 
@@ -113,7 +125,7 @@ def test_options_that_are_named_exist(path):
     known = options["scripts"].union(*options["hpcgnn"].values(), *options["partition_tools"].values())
     # Of sbatch, srun, pytest and coverage; and the one that an error explains as --lr.
     known |= {"--mpi", "--signal", "--ntasks-per-node", "--deselect", "--durations", "--rcfile", "--learning-rate"}
-    known |= {"--no-deps", "--no-build-isolation"}  # of pip
+    known |= {"--no-deps", "--no-build-isolation", "--inplace"}  # of pip, setup.py
     known |= {"--no-checksum", "--robot", "--check-style", "--check-contrib"}  # of Spack and EasyBuild
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))
     assert not sorted(named - known)
@@ -144,13 +156,12 @@ def test_models_and_schedules_have_their_rows():
         assert not [name for name in names if f"| `{name}" not in text and name != "edgeconv"], page
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/development.md"])
-def test_the_table_of_rooms_is_that_of_the_package(page):
+def test_the_table_of_rooms_is_that_of_the_package():
     """The floors that tests/core/test_architecture.py holds the imports to."""
     source = (ROOT / "tests" / "core" / "test_architecture.py").read_text(encoding="utf-8")
     floors = ast.literal_eval(re.search(r"^FLOORS = (\[.*?^\])", source, re.DOTALL | re.MULTILINE)[1])
     shown = {}
-    for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / "docs" / "development.md").read_text(encoding="utf-8").splitlines():
         if row := re.match(r"\| (\d+) \|([^|]*)\|", line):
             shown[int(row[1])] = {name.rstrip("/") for name in re.findall(r"`([\w/]+)`", row[2])}
     assert shown == {floor: set(rooms) for floor, rooms in enumerate(floors)}

@@ -50,6 +50,16 @@ def test_recipes_write_graph_files(words, tmp_path, monkeypatch):
         assert file.partitionings() and file.meta.num_classes == 2 and file.meta.num_features
 
 
+def test_the_page_of_the_api_has_every_name():
+    import hpcgnn.nn
+
+    page = PAGE.with_name("api.md")
+    if not page.exists():
+        pytest.skip("there is no documentation beside the tests")
+    shown = set(re.findall(r"^::: \S*\.(\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert {*hpcgnn.__all__, *hpcgnn.nn.__all__} <= shown
+
+
 def test_pyg(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Data = pytest.importorskip("torch_geometric.data", reason="PyG is not installed").Data

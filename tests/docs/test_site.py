@@ -17,8 +17,8 @@ def site(tmp_path_factory):
     """The built site."""
     if not SITE.exists():
         pytest.skip("there is no documentation beside the tests")
-    if importlib.util.find_spec("mkdocs") is None:
-        pytest.skip("mkdocs is not installed: `bash env/docs.sh` brings it; test_links.py has checked the links")
+    if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("mkdocstrings_handlers") is None:
+        pytest.skip("mkdocs or mkdocstrings is missing: `bash env/docs.sh` brings both; test_links.py checks links")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", SITE, "--site-dir", folder]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90)

@@ -4,32 +4,26 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 
+from .environments import BORROW, fresh_environment, quick_compiler
+
 ROOT = Path(__file__).parents[2]
 # Taken from the wheelhouse; the rest, torch above all, from the environment of the tests, which saves most of a minute.
 INSTALLED = ["hpcgnn", "mpi4py", "mpich", "tabulate", "tomli_w"]
-IN_THE_NAMESPACE = """
+IN_THE_NAMESPACE = f"""
 ip link set lo up 2> /dev/null
 set -e
 cd "$1"
-pip install --quiet --no-index --find-links wheels --no-deps "${@:2}"
-# Only now, so that pip could not take what is there for installed.
-echo "$BORROWED" > "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"
+pip install --quiet --no-index --find-links wheels --no-deps "${{@:2}}"
+{BORROW}
 hpcgnn doctor
 python -m partition_tools generate planted -o graph.h5 --nodes 300 --degree 6 --features 8 --classes 3 --seed 1
 python -m partition_tools partition graph.h5 --ranks 2
 mpiexec -n 2 hpcgnn train --graph graph.h5 --model gcn --layers 2 --hidden 8 --epochs 2 --run-dir run
 """
-
-
-def clean():
-    """This shell's variables less those by which pip would look elsewhere, and those of launchers."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PMI", "OMPI", "SLURM", "PYTHONPATH"))}
-    return kept | {"PIP_CONFIG_FILE": os.devnull, "OMP_NUM_THREADS": "1"}
 
 
 def wheelhouse(*arguments, **variables):
@@ -62,21 +56,13 @@ def test_nothing_is_left_of_a_wheelhouse_that_fails(tmp_path):
 def test_an_installation_without_internet(tmp_path):
     if subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode:
         pytest.skip("no network namespace can be made here: that takes root, or the right to user namespaces")
-    # The kernels take a minute to compile as they are meant to be.
-    compiler = tmp_path / "compiler"
-    compiler.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
-    compiler.chmod(0o755)
-    made = wheelhouse(tmp_path / "wheels", "--extras", "mpi", HPCGNN_PYTHON=sys.executable, CC=str(compiler))
+    made = wheelhouse(tmp_path / "wheels", "--extras", "mpi", HPCGNN_PYTHON=sys.executable, CC=quick_compiler(tmp_path))
     assert made.returncode == 0, made.stderr
     wheels = [path.name for path in (tmp_path / "wheels").glob("*.whl")]
     assert sum(name.startswith("torch-") for name in wheels) == 1
     subprocess.run(["sha256sum", "--quiet", "--check", "SHA256SUMS"], cwd=tmp_path / "wheels", check=True)
     place = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", place], check=True)
-    environment = clean() | {
-        "PATH": f"{place}/bin:{os.environ['PATH']}",
-        "BORROWED": sysconfig.get_path("purelib"),
-    }
+    environment = fresh_environment(place)
     command = ["unshare", "-n", "bash", "-c", IN_THE_NAMESPACE, "bash", tmp_path, *INSTALLED]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Writes docs/options.md: a table of the options of every command, from the parsers that read the command lines.
+
+    python docs/options.py [FILE]
+
+tests/docs holds the page to what this writes, so that an option and its description cannot drift apart.
+"""
+
+import argparse
+import re
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from hpcgnn.__main__ import build_parser
+from hpcgnn.config import SECTION_OF
+from hpcgnn.effects import flag
+from hpcgnn.options import SECTIONS
+from hpcgnn.train.choices import registry_choices
+from partition_tools.cli import build_parser as build_tools_parser
+
+PAGE = Path(__file__).resolve().parent / "options.md"
+DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
+# These commands take all options of another one, which has the table of them.
+LIKE = {"estimate": "train", "import-weights": "train"}
+SECTION_TITLES = {
+    "data": "The graph",
+    "task": "Task and inputs",
+    "model": "Model",
+    "optim": "Optimizer",
+    "schedule": "Schedule and halo",
+    "run": "Run",
+}
+
+HEAD = """# Options
+
+Every option of every command. `python docs/options.py` writes this page from the parsers themselves; `COMMAND --help`
+says the same. An option of `hpcgnn train` stands in a TOML file (`--config`) under its section, with `_` for `-`. In
+the column "has an effect with" all that semicolons separate must be chosen.
+
+"""
+
+
+def main(path: Path = PAGE) -> None:
+    """Write the page."""
+    choices = registry_choices()
+    ours, tools = build_parser(choices), build_tools_parser()
+    lines = []
+    for program, parser in (("hpcgnn", ours), ("python -m partition_tools", tools)):
+        commands = _commands(parser)
+        for name, command, about in commands:
+            lines += _command(f"{program} {name}", name, command, about, dict(c[:2] for c in commands), choices)
+    path.write_text(HEAD + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
+
+
+def _commands(parser):
+    """[(name, parser, what it does)] of a parser's sub-commands, and of theirs in turn."""
+    found = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            about = {choice.dest: choice.help for choice in action._choices_actions}
+            for name, command in action.choices.items():
+                below = [(f"{name} {inner}", *rest) for inner, *rest in _commands(command)]
+                found += below or [(name, command, about.get(name))]
+    return found
+
+
+def _command(title, name, command, about, commands, choices):
+    """The lines of a command: its heading, what it does, and a table for each of its groups."""
+    lines = [f"## {title}", "", _sentence(about), ""]
+    other = commands.get(LIKE.get(name))
+    known = set() if other is None else {option for action in other._actions for option in action.option_strings}
+    if other is not None:
+        lines += [f"All options of [`hpcgnn {LIKE[name]}`](#hpcgnn-{LIKE[name]}), and:", ""]
+    plain, groups = [], []
+    for group in command._action_groups:
+        actions = [
+            action for action in group._group_actions if _shown(action) and not set(action.option_strings) & known
+        ]
+        if group.title in ("positional arguments", "options", name):
+            plain += actions
+        elif actions:
+            groups += _group(group.title, actions, choices)
+    return [*lines, *_table(["option", "meaning"], [[_written(action), _help(action)] for action in plain]), *groups]
+
+
+def _shown(action):
+    hidden = isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
+    return not hidden and action.help != argparse.SUPPRESS
+
+
+def _group(title, actions, choices):
+    """A table under the title of a group; one of declared options says with what else they have an effect."""
+    if title in SECTION_TITLES and all(action.dest in SECTION_OF for action in actions):
+        columns = ["option", "default", "meaning", "has an effect with"]
+        rows = [_declared_row(action, choices) for action in actions]
+        return [f"### {SECTION_TITLES[title]}: section `[{title}]`", "", *_table(columns, rows)]
+    rows = [[_written(action), _help(action)] for action in actions]
+    return [f"Of {_escaped(title)}:", "", *_table(["option", "meaning"], rows)]
+
+
+def _table(columns, rows):
+    return [_row(columns), "|" + "---|" * len(columns), *map(_row, rows), ""] if rows else []
+
+
+def _declared_row(action, choices):
+    """An option of the configuration: as it is written, its default, its help, and what it needs."""
+    declared = DECLARED[action.dest]
+    kept = declared.default
+    default = ("yes" if kept else "no") if isinstance(kept, bool) else f"`{kept}`" if kept != "" else ""
+    return [_written(action), default, _help(action, False), _effect(declared.metadata, declared.name, choices)]
+
+
+def _effect(rules, name, choices):
+    """What else must be chosen so that an option has an effect: all that is separated by semicolons."""
+    parts = ["`--schedule " + "`, `".join(rules["schedules"]) + "`"] if rules["schedules"] else []
+    if rules["by_model"]:
+        users = [model for model, used in choices["models"].items() if used and name in used]
+        rest = [model for model, used in choices["models"].items() if used is not None and name not in used]
+        few = len(users) <= len(rest)
+        parts.append(("`--model " if few else "any `--model` but `") + "`, `".join(users if few else rest) + "`")
+    needs = [_need(other, values) for other, values in rules["needs"].items()]
+    return "; ".join([*parts, " or ".join(needs)] if needs else parts)
+
+
+def _need(other, values):
+    """One of the needs of an option, in words."""
+    if values == ("",):
+        return f"no `{flag(other)}`"
+    return f"`{flag(other)} " + (" or ".join(values) if isinstance(values, tuple) else str(values)) + "`"
+
+
+def _written(action):
+    """An option with the word that follows it, or the name of an argument."""
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest}`"
+    if isinstance(action, argparse.BooleanOptionalAction):
+        return ", ".join(f"`{option}`" for option in action.option_strings)
+    word = ""
+    if action.nargs != 0:
+        word = action.metavar or (None if action.choices else action.dest.upper())
+        word = word if isinstance(word, str) else " ".join(word or ())
+        if action.choices and not action.metavar:
+            word = "{" + ",".join(map(str, action.choices)) + "}"
+        word = f" [{word}]" if action.nargs == "?" else f" {word}"
+    return ", ".join(f"`{option}{word}`" for option in action.option_strings)
+
+
+def _help(action, with_default=True):
+    """What an option means, in one line."""
+    text = " ".join((action.help or "").split())
+    text = text.replace("%(default)s", str(action.default)).replace("%%", "%")
+    return text if with_default else re.sub(r" \(default: [^()]*\)$", "", text)
+
+
+def _sentence(text):
+    text = " ".join((text or "").split()).rstrip(".")
+    return _escaped(text[:1].upper() + text[1:] + ".")
+
+
+def _row(cells):
+    return "| " + " | ".join(map(_escaped, cells)) + " |"
+
+
+def _escaped(text):
+    """Text that stays text in a table: bars and angles, other than in code, where only bars matter."""
+    parts = re.split(r"(`[^`]*`)", text)
+    plain = [re.sub(r"([*_~])", r"\\\1", part).replace("<", "&lt;") for part in parts[::2]]
+    parts[::2] = plain
+    return "".join(parts).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:2]))

@@ -1,0 +1,39 @@
+"""The tour of docs/quickstart.md, run as it stands there by a shell in which the environment is active."""
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "quickstart.md"
+
+
+def test_the_tour(tmp_path):
+    if not PAGE.exists():
+        pytest.skip("there is no documentation beside the tests")
+    for library in ("matplotlib", "pandas", "networkx"):
+        pytest.importorskip(library)
+    text = PAGE.read_text(encoding="utf-8")
+    (block,) = (block for block in re.findall(r"^```bash\n(.*?)^```", text, re.S | re.M) if "docs/tour" in block)
+    shutil.copytree(ROOT / "docs" / "tour", tmp_path / "docs" / "tour")
+    assert (tmp_path / "docs" / "tour" / "plot.py").read_text().partition("\n\n")[2] in text
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM"))}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = kept | {"PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    done = subprocess.run(
+        ["bash", "-e", "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with open(tmp_path / "runs" / "tour" / "predictions.csv", newline="", encoding="utf-8") as file:
+        said = {row["id"]: row["class_name"] for row in csv.DictReader(file)}
+    with open(tmp_path / "docs" / "tour" / "clubs.csv", newline="", encoding="utf-8") as file:
+        right = [said[row["id"]] == row["club"] for row in csv.DictReader(file)]
+    assert len(right) == 34 and sum(right) > 24
+    for made in ("clubs.png", "first/curves.png", "report/report.html"):
+        assert (tmp_path / "runs" / "tour" / made).stat().st_size > 0

@@ -1,0 +1,36 @@
+"""What docs/troubleshooting.md quotes is what the program says."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "troubleshooting.md"
+
+
+def texts_of_the_program():
+    """Every text constant of the sources, in which adjacent literals are joined, one after another."""
+    sources = [path for folder in ("hpcgnn", "partition_tools") for path in (ROOT / folder).rglob("*.py")]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sources]
+    constants = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return "\n".join(value for value in constants if isinstance(value, str))
+
+
+def test_quoted_messages_are_those_of_the_program():
+    if not PAGE.exists():
+        pytest.skip("there is no documentation beside the tests")
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    quoted = {words for line in rows for words in re.findall(r'"([^"]+)"', line.split("|")[1])}
+    said = texts_of_the_program()
+    assert len(quoted) > 20
+    assert not [words for words in sorted(quoted) if words not in said]
+
+
+def test_every_loss_of_the_report_has_its_row():
+    from hpcgnn.report.losses import PARTS
+
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else pytest.skip("no documentation beside the tests")
+    names = set(PARTS.values()) - {"work", "waiting for rows, backward"}
+    assert not [name for name in names if f'"{name}"' not in text]

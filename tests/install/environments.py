@@ -1,0 +1,35 @@
+"""What the tests of installations share: a shell that knows nothing of this one, and a compiler that is in a hurry."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+
+# Only after an installation, so that pip does not take what is borrowed for installed.
+BORROW = """echo "$BORROWED" > "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth\""""
+
+
+def clean():
+    """This shell's variables less those by which pip would look elsewhere, and those of launchers."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PMI", "OMPI", "SLURM", "PYTHONPATH"))}
+    return kept | {"PIP_CONFIG_FILE": os.devnull, "OMP_NUM_THREADS": "1"}
+
+
+def fresh_environment(place):
+    """Make an environment with nothing in it; the variables of a shell in which it is active. `BORROW` in this shell
+    lends it what the environment of the tests has, torch above all.
+    """
+    subprocess.run([sys.executable, "-m", "venv", place], check=True)
+    return clean() | {
+        "PATH": f"{place}/bin:{os.environ['PATH']}",
+        "VIRTUAL_ENV": str(place),
+        "BORROWED": sysconfig.get_path("purelib"),
+    }
+
+
+def quick_compiler(folder):
+    """A C compiler for CC: the kernels take a minute to compile as they are meant to be."""
+    compiler = folder / "compiler"
+    compiler.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
+    compiler.chmod(0o755)
+    return str(compiler)
