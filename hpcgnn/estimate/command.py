@@ -35,8 +35,8 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
     """Print the table of an estimate, write what was asked for, and recommend a number of ranks."""
     if config.task.task == LINKS:
         raise ConfigError(
-            f"estimate does not know --task {LINKS}: expected a task of labels, got it; leave --task out for what the "
-            "layers take, and add the embeddings' gradient, and a second stream of them"
+            f"estimate: expected a task of labels, got --task {LINKS}, whose loss it does not know; leave --task out "
+            "for what the layers take"
         )
     for path in filter(None, (arguments.json, arguments.plot)):
         check_folder(path)

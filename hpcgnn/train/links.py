@@ -61,9 +61,9 @@ class LinkObjective:
         self, model: torch.nn.Module, graph: Graph, comm: Communicator, random: Randomness, config: Config
     ) -> None:
         self._scorer = model.get_submodule(SCORER)
-        self._operator, self._graph, self._random = graph.operator(Pairs()), graph, random
+        self._graph, self._random = graph, random
         self._negatives, self._pool_size = config.task.negatives, config.task.negative_pool
-        self.num_train = int(comm.total(torch.tensor([self._operator.num_pairs]), "plan"))
+        self.num_train = int(comm.total(torch.tensor([graph.operator(Pairs()).num_pairs]), "plan"))
         if self.num_train == 0:
             raise GraphError.on_all(
                 f"the graph has no edge to train on (self loops aside) with --link-split {config.task.link_split}; "
@@ -78,7 +78,7 @@ class LinkObjective:
         graph, random = self._graph, self._random
         pool = NodePool.drawn(random.key(Purpose.LINK_POOL, 0), self._pool_size, graph.ids, graph.num_nodes)
         key = random.key(Purpose.LINK_NEGATIVE, 0)
-        total = self._operator(_wide(embeddings), self._scorer, pool, key, self._negatives)
+        total = graph.operator(Pairs())(_wide(embeddings), self._scorer, pool, key, self._negatives)
         return total / (self.num_train * (1 + self._negatives))
 
 

@@ -15,6 +15,8 @@ import torch
 
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.estimate.command import estimate, place_of
+from hpcgnn.estimate.fitting import memory_lines
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.train.job import train
 from hpcgnn.train.precheck import check_training
@@ -240,13 +242,12 @@ def test_the_curve_does_not_depend_on_the_ranks_and_the_map(comm, planted, optio
 
 
 @pytest.mark.usefixtures("no_pictures")
-@pytest.mark.parametrize("features", ["file", "learned:16"])
-def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path, features):
+def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
     run_dir, session = shared_path / "run", SimpleNamespace(comm=comm, threads=1)
     config = configure(
         planted,
         **{"model": "sage", "task": "links", "layers": 2, "dropout": 0.0, "epochs": 100, "lr": 0.02, "eval_every": 5},
-        **{"link_negatives": 300, "features": features, "run_dir": str(run_dir)},
+        **{"link_negatives": 300, "run_dir": str(run_dir)},
     )
     assert train(config, session) == 0
     comm.barrier()
@@ -272,7 +273,7 @@ def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path, featur
 @pytest.mark.usefixtures("no_pictures")
 def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_path):
     session, losses = SimpleNamespace(comm=comm, threads=1), {}
-    usual = {"task": "links", "scorer": "mlp"}
+    usual = {"task": "links", "scorer": "mlp", "features": "degree+learned:4", "layers": 2}
     for name, parts in {"whole": [{"epochs": 6}], "parts": [{"epochs": 3}, {"epochs": 6, "resume": True}]}.items():
         for options in parts:
             assert train(configure(planted, run_dir=str(shared_path / name), **usual, **options), session) == 0
@@ -328,6 +329,15 @@ def test_what_does_not_fit_the_task(comm, planted, shared_path, options, error, 
     if comm.rank == 0:
         with pytest.raises(error, match=text):
             check_training(configure(planted, task="links", **options), [comm.size])
+
+
+def test_what_reads_no_links_says_so(comm, planted):
+    """A dry run checks such a job and estimates no memory; an estimate is refused."""
+    config = configure(planted, task="links", scorer="mlp")
+    check_training(config, [comm.size])
+    assert list(memory_lines(config, [comm.size], place_of(None))) == ["memory: not estimated for --task links"]
+    with pytest.raises(ConfigError, match="expected a task of labels, got --task links"):
+        estimate(config, SimpleNamespace(), CHOICES)
 
 
 def test_a_graph_without_edges(comm, session_path, shared_path):
