@@ -24,7 +24,7 @@ from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.inputs import Inputs
 from hpcgnn.options.task import LINKS
-from hpcgnn.placement.order import FoundEdges, LocalOrder, find_ends, interior_last
+from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
@@ -193,9 +193,8 @@ def load_local_graph(
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
     inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`,
-    or None for none. watch(phase): entered for the phases 'load' and
-    'plan'. Raises FormatError or GraphError, on all ranks together, for corrupted files and contents that cannot be
-    trained on.
+    or None for none. watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all
+    ranks together, for corrupted files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
     with watch("load"):
@@ -211,14 +210,13 @@ def load_local_graph(
             directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
             del offsets, ownership
             ids = read_original_id(file, ranges).numpy() if links else None
-        aside: list[FoundEdges] = []
         if links and ids is not None:
-            aside = hold_out(directions, ids, file.meta.num_nodes, links, cap, comm)
+            directions += hold_out(directions, ids, file.meta.num_nodes, links, cap, comm)
             del ids
-        every = [*directions, *aside]
-        order = interior_last(every, comm.rank)
-        directions, aside = every[: len(suffixes)], every[len(suffixes) :]
-        del every
+        with comm.together("reading the graph"):
+            order = interior_last(directions, comm.rank)
+        aside = directions[len(suffixes) :]
+        del directions[len(suffixes) :]
     # What is needed beside the edges to make their blocks is gone before the features, the largest part, are read.
     loop_type = file.meta.num_edge_types
     with watch("plan"):

@@ -37,9 +37,8 @@ class PairLoss:
     def __init__(self, stream: Stream, ids: torch.Tensor, halo_ids: torch.Tensor) -> None:
         self.stream, self.ids, self.halo_ids = stream, ids, halo_ids
 
-    @property
-    def num_pairs(self) -> int:
-        """The edges of own nodes that are no self loops."""
+    def count_pairs(self) -> int:
+        """How many edges end at own nodes and are no self loops. Not collective."""
         blocks = (self.stream.own, *self.stream.halo)
         loops = sum(int((~self._counts(tile)).sum()) for tile in self._tiles(self.stream.own, 1 << 18))
         return sum(block.num_edges for block in blocks) - loops
@@ -53,13 +52,7 @@ class PairLoss:
         return _PairLoss.apply(self, score, pool, key, negatives, in_rows(h), *score.parameters())
 
     def run(
-        self,
-        score: torch.nn.Module,
-        pool: NodePool,
-        key: int,
-        negatives: int,
-        h: torch.Tensor,
-        wanted: bool,
+        self, score: torch.nn.Module, pool: NodePool, key: int, negatives: int, h: torch.Tensor, wanted: bool
     ) -> tuple[float, list[torch.Tensor]]:
         """(the loss, where wanted its gradients by h and the parameters of score)."""
         comm, parameters, loss = self.stream.comm, list(score.parameters()), 0.0

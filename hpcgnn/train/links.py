@@ -63,7 +63,7 @@ class LinkObjective:
         self._scorer = model.get_submodule(SCORER)
         self._graph, self._random = graph, random
         self._negatives, self._pool_size = config.task.negatives, config.task.negative_pool
-        self.num_train = int(comm.total(torch.tensor([graph.operator(Pairs()).num_pairs]), "plan"))
+        self.num_train = int(comm.total(torch.tensor([graph.operator(Pairs()).count_pairs()]), "plan"))
         if self.num_train == 0:
             raise GraphError.on_all(
                 f"the graph has no edge to train on (self loops aside) with --link-split {config.task.link_split}; "

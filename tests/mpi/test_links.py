@@ -199,6 +199,21 @@ def test_the_curve_and_the_ranks_of_a_serial_oracle(comm, odd, name, scorer, neg
         assert np.isnan(measured["train"]) and trainer.buffers.nbytes <= trainer.buffers.limit
 
 
+def test_the_loss_sends_every_row_once_each_way(comm, odd):
+    """And the rows of the pool twice over all ranks, whatever the number of edges."""
+    graph, where, path = odd["random undirected"]
+    options = {"model": "sage", "task": "links", "link_split": SHARES, "negatives": 4, "negative_pool": 9}
+    trainer = build_trainer(comm, configure(path, **options), "random", 7)
+    embeddings = torch.ones(trainer.local.num_owned, 16, requires_grad=True)
+    comm.ledger.take()
+    trainer.objective.local_loss(embeddings).backward()
+    kinds = {kind: entry.bytes_sent for kind, entry in comm.ledger.take().items()}
+    kept = oracle_sides(graph) == 0
+    rows = oracle.halo_rows(graph.src[kept], graph.dst[kept], where.owner("random"), comm.size)
+    received, sent = sum(rows[comm.rank]), sum(rows[(comm.rank + k) % comm.size][k - 1] for k in range(1, comm.size))
+    assert kinds == {"halo_forward": (sent + received + 9) * 64, "halo_backward": 9 * 64}
+
+
 def test_equal_rows_tie(comm, odd):
     """Embeddings that are all alike: every rank is the middle one of all candidates."""
     graph, _, path = odd["random undirected"]
@@ -297,6 +312,7 @@ def test_a_graph_without_labels_and_features(comm, planted, shared_path):
     assert train(configure(planted, run_dir=str(run_dir), **options), session) == 0
     assert train(configure(shared_path / "bare.h5", run_dir=str(shared_path / "bare"), **options), session) == 0
     comm.barrier()
+    assert evaluate(make_config(options_of_run(shared_path / "bare", {}), CHOICES), session) == 0
     for name, given in (("own", {}), ("other", {"graph": str(shared_path / "bare.h5")})):
         request = Request(str(shared_path / f"{name}.h5"), other_graph=bool(given))
         assert predict(make_config(options_of_run(run_dir, given), CHOICES), session, "last", request) == 0
