@@ -23,6 +23,7 @@ from hpcgnn.train.precheck import check_training
 from hpcgnn.train.predictions import Request, predict
 from hpcgnn.train.resuming import options_of_run
 from hpcgnn.train.scoring import evaluate
+from hpcgnn.train.watching import scalars
 from partition_tools.arrays import save_graph
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
@@ -273,6 +274,8 @@ def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
     chance = np.mean(1 / np.arange(1, 301))
     assert summary["test_at_best_val"] > 10 * chance, "it has learned something"
     assert summary["links"]["test"]["mrr"] == summary["test_at_best_val"]
+    told = scalars({**records[-1], "train": float("nan")}, "mrr")
+    assert told["hits@10/test"] == records[-1]["links"]["test"]["hits@10"] and "mrr/train" not in told
     config = make_config(options_of_run(run_dir, {"metric": "hits@10"}), CHOICES)
     assert evaluate(config, session) == 0
     request = Request(str(shared_path / "out.h5"))
