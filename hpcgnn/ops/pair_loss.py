@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.autograd.graph import saved_tensors_hooks
 
 from hpcgnn import kernels
 from hpcgnn.exchange.stream import Returns, Rows, Stream
@@ -68,7 +69,8 @@ class PairLoss:
                 leaves = [source, target, against]
                 for leaf in leaves if wanted else ():
                     leaf.requires_grad_()
-                with torch.set_grad_enabled(wanted):
+                # What a tile keeps for its gradient goes with it: nothing for train/within_memory.py to put aside.
+                with torch.set_grad_enabled(wanted), saved_tensors_hooks(_same, _same):
                     value = _loss(score, source, target, against, self._counts(tile))
                 loss += float(value.detach())
                 if back is None:  # no gradient is wanted
@@ -91,6 +93,10 @@ class PairLoss:
         """bool (E,): which edges are no self loops."""
         assert tile.column_ids is not None, "given to all tiles"
         return self.ids[tile.owner] != tile.column_ids[tile.sources.long()]
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def _loss(

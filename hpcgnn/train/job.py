@@ -193,7 +193,7 @@ def _train(
             f"{file.meta.num_nodes:,}",
             ", ".join(f"{n:,}" for n in rows),
         )
-    hold_within(trainer, config, file.meta.task, session)
+    hold_within(trainer, config, config.task.task, session)
     seconds_loading = time.perf_counter() - started
     begun, meter = progress.epoch, Meter.of(comm)
     with stop.of_ctrl_c(speaks=comm.rank == 0), meter.watching():
