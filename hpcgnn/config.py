@@ -18,6 +18,8 @@ from hpcgnn.declaring import LARGEST
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
 from hpcgnn.options.inputs import inputs_of
+from hpcgnn.options.link_split import link_shares
+from hpcgnn.options.task import LINKS
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
@@ -78,6 +80,7 @@ def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the 
     config = Config(**parts)
     check_schedule(config)
     check_inputs(config)
+    check_links(config)
     check_precision(config)
     epochs_to_trace(config.run.trace)
     check_backend(config)
@@ -145,6 +148,16 @@ def check_inputs(config: Config) -> None:
         raise ConfigError(
             f"--keep-input always keeps an aggregate of features that do not change, got --features "
             f"{config.task.features}; leave one of them out"
+        )
+
+
+def check_links(config: Config) -> None:
+    """Raise ConfigError for --link-split that cannot be read, and for schedules that cannot learn links."""
+    link_shares(config.task.link_split)
+    if config.task.task == LINKS and config.schedule.schedule != "sar":
+        raise ConfigError(
+            f"--task {LINKS} is learned from the rows of both ends of every edge in every step: expected --schedule "
+            f"sar, got {config.schedule.schedule}"
         )
 
 

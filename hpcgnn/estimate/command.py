@@ -23,6 +23,7 @@ from hpcgnn.estimate.seconds import seconds
 from hpcgnn.estimate.sources import AssumedGraph, CountedGraph, Source
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.memory.resident import file_bytes, resident_bytes
+from hpcgnn.options.task import LINKS
 from hpcgnn.train.shortage import advice
 
 # What loading and starting MPI adds to a process that has torch, where no machine file says it.
@@ -32,6 +33,11 @@ PICTURES = ".png", ".pdf", ".svg"
 
 def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) -> int:
     """Print the table of an estimate, write what was asked for, and recommend a number of ranks."""
+    if config.task.task == LINKS:
+        raise ConfigError(
+            f"estimate: expected a task of labels, got --task {LINKS}, whose loss it does not know; leave --task out "
+            "for what the layers take"
+        )
     for path in filter(None, (arguments.json, arguments.plot)):
         check_folder(path)
     if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:

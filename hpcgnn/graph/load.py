@@ -15,6 +15,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
+from hpcgnn.graph.held_out import HELD, LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.opening import check_trainable, read_clusters
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
@@ -22,6 +23,7 @@ from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.inputs import Inputs
+from hpcgnn.options.task import LINKS
 from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership
 
@@ -184,14 +186,15 @@ def load_local_graph(
     watch: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
     inputs: Inputs = Inputs(),
     labelled: bool = True,
+    links: LinkSplit | None = None,
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    inputs: what the features are. labelled: as of `read_labels`. watch(phase): entered for the phases 'load' and
-    'plan'. Raises FormatError or GraphError, on all ranks together, for corrupted files and contents that cannot be
-    trained on.
+    inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`,
+    or None for none. watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all
+    ranks together, for corrupted files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
     with watch("load"):
@@ -206,7 +209,14 @@ def load_local_graph(
             suffixes = [""] if file.meta.undirected else ["", "_out"]
             directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
             del offsets, ownership
+            ids = read_original_id(file, ranges).numpy() if links else None
+        if links and ids is not None:
+            directions += hold_out(directions, ids, file.meta.num_nodes, links, cap, comm)
+            del ids
+        with comm.together("reading the graph"):
             order = interior_last(directions, comm.rank)
+        aside = directions[len(suffixes) :]
+        del directions[len(suffixes) :]
     # What is needed beside the edges to make their blocks is gone before the features, the largest part, are read.
     loop_type = file.meta.num_edge_types
     with watch("plan"):
@@ -215,6 +225,9 @@ def load_local_graph(
         outward = inward
         if directions:
             outward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
+        held = {}
+        for name in HELD if links else ():
+            held[name] = build_adjacency(aside.pop(0), order, comm, cap, "keep", dtype)
     with watch("load"), comm.together("reading the graph"):
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
         labels, split = read_labels(file, ranges, order.number, labelled)
@@ -232,7 +245,8 @@ def load_local_graph(
         original_id=original_id,
         num_nodes=file.meta.num_nodes,
         num_classes=file.meta.num_classes,
-        task=file.meta.task,
+        task=LINKS if links else file.meta.task,
         node_type=None if node_type is None else torch.from_numpy(node_type),
         compact=compact,
+        held=held,
     )

@@ -1,6 +1,7 @@
 """What one rank holds of the graph: its nodes, its edges as blocks, its halo plan, its features and labels."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -67,6 +68,7 @@ class LocalGraph:
     feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
     outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
     pruning.py); what such a layer does not need is None.
+    held: {split: its edges}, those that are held out of all others (see held_out.py); without weights and types.
     """
 
     inward: Adjacency
@@ -82,6 +84,7 @@ class LocalGraph:
     compact: Compact | None = None
     feature_rows: Adjacency | None = None
     outputs: torch.Tensor | None = None
+    held: Mapping[str, Adjacency] = field(default_factory=dict)
 
     @property
     def output_id(self) -> torch.Tensor:

@@ -24,6 +24,10 @@ class Purpose(IntEnum):
     ROUNDING = 6
     BOUNDARY = 7
     LEARNED_FEATURE = 8
+    LINK_SPLIT = 9
+    LINK_POOL = 10
+    LINK_NEGATIVE = 11
+    LINK_CANDIDATE = 12
 
 
 class Randomness:

@@ -16,6 +16,7 @@ from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape
 from hpcgnn.ops.largest_neighbour import LargestNeighbour
 from hpcgnn.ops.linear_aggregation import LinearAggregation
 from hpcgnn.ops.linear_operator import LinearOperator
+from hpcgnn.ops.pair_loss import PairLoss
 from hpcgnn.ops.propagate import Propagation
 from hpcgnn.ops.pushed_aggregation import PushedAggregation
 from hpcgnn.ops.pushed_attention import PushedAttention
@@ -118,3 +119,13 @@ class Messages(Operator[Propagation]):
 
     def exact(self, site: Site) -> Propagation:
         return Propagation(site.inward, site.local.original_id, site.facts.inward_ids)
+
+
+@dataclass(frozen=True)
+class Pairs(Operator[PairLoss]):
+    """The loss of link prediction."""
+
+    models = "for --task links"
+
+    def exact(self, site: Site) -> PairLoss:
+        return PairLoss(site.inward, site.local.original_id, site.facts.inward_ids)

@@ -22,6 +22,7 @@ from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
 from hpcgnn.ops.reducers import REDUCERS, Message, Reducer, Several
 from hpcgnn.ops.softmax import Softmax
+from hpcgnn.ops.tile_rows import add_by_row, add_by_source, picked
 from hpcgnn.ops.used_parameters import captured_parameters
 
 # What the rows of a tile take together: enough to hide the cost of calls, little enough to stay in the cache.
@@ -129,9 +130,9 @@ class Propagation:
                         message = rule.message(*leaves)
                     found = iter(_gradients(message, reducer, tile, asked))
                     if back is not None:  # as g_src is
-                        _add_by_source(back, tile, next(found))
+                        add_by_source(back, tile, next(found))
                     if g_dst is not None:
-                        _add_by_row(g_dst, tile, next(found))
+                        add_by_row(g_dst, tile, next(found))
                     if g_edge is not None:
                         g_edge[block.edge[tile.first : tile.last].long()] = next(found)
                     for total, g in zip((g for g in g_parameters if g is not None), found):
@@ -158,19 +159,13 @@ def _take(
     edge: torch.Tensor | None,
 ) -> list[torch.Tensor]:
     """The rows of a tile's edges: of the sources, and of destinations and edges where there are such."""
-    taken = [_picked(rows, tile.sources)]
+    taken = [picked(rows, tile.sources)]
     if x_dst is not None:
-        taken.append(_picked(x_dst, tile.owner.int()))
+        taken.append(picked(x_dst, tile.owner.int()))
     if edge is not None:
         # Blocks number their edges where rows of edges are given.
         taken.append(edge[block.edge[tile.first : tile.last].long()])  # type: ignore[index]
     return taken
-
-
-def _picked(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    out = x.new_empty(len(index), x.shape[1])
-    kernels.pack(out, x, index)
-    return out
 
 
 def _gradients(message: Message, reducer: Reducer, tile: EdgeTile, asked: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -183,20 +178,6 @@ def _gradients(message: Message, reducer: Reducer, tile: EdgeTile, asked: list[t
         return [torch.zeros_like(x) for x in asked]
     found = torch.autograd.grad([x for x, _ in pairs], asked, [g for _, g in pairs], allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found)]
-
-
-def _add_by_source(back: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
-    """back[source] += the sum of its edges' gradients: edges are sorted by source, for there is no atomic addition."""
-    order = torch.argsort(tile.sources, stable=True)
-    sources, counts = torch.unique_consecutive(tile.sources[order], return_counts=True)
-    indptr = torch.zeros(len(counts) + 1, dtype=torch.int64)
-    torch.cumsum(counts, 0, out=indptr[1:])
-    kernels.gather(back, gradient.contiguous(), indptr, order.int(), rows=sources, accumulate=True)
-
-
-def _add_by_row(total: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
-    each = torch.arange(len(gradient), dtype=torch.int32)
-    kernels.gather(total, gradient.contiguous(), tile.indptr, each, rows=tile.rows, accumulate=True)
 
 
 class _Propagate(torch.autograd.Function):

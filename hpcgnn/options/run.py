@@ -64,8 +64,12 @@ class RunConfig:
     metric: str = option(
         "auto",
         "metric of train, val and test, by which the best epoch is chosen: accuracy for classification; micro-f1 or "
-        "roc-auc for multilabel; rmse, mae (both: the lower the better) or r2 for regression; auto is the first",
-        choices=("auto", "accuracy", "micro-f1", "roc-auc", "rmse", "mae", "r2"),
+        "roc-auc for multilabel; rmse, mae (both: the lower the better) or r2 for regression; mrr or hits@1, @3, @10 "
+        "or @50 for links; auto is the first",
+        choices=(
+            *("auto", "accuracy", "micro-f1", "roc-auc", "rmse", "mae", "r2"),
+            *("mrr", "hits@1", "hits@3", "hits@10", "hits@50"),
+        ),
         on_resume="same",
     )
     eval_every: int = option(1, "evaluate every so many epochs, and after the last; 0 never evaluates", least=0)

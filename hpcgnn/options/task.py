@@ -4,14 +4,19 @@ from dataclasses import dataclass
 
 from hpcgnn.declaring import option
 
+#: The task that is learned from edges, and from no labels.
+LINKS = "links"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig:
     task: str = option(
         "auto",
         "what is learned of nodes: one class, several 0/1 labels, or real numbers; auto takes what the labels of the "
-        "graph file are, and any other choice makes sure that they are that",
-        choices=("auto", "classification", "multilabel", "regression"),
+        "graph file are, and any of these makes sure that they are that. Or links: which pairs of nodes have an edge; "
+        "some edges are held out for it, labels are not needed, and what comes out is an embedding of each node with "
+        "--hidden numbers",
+        choices=("auto", "classification", "multilabel", "regression", LINKS),
     )
     features: str = option(
         "file",
@@ -21,8 +26,8 @@ class TaskConfig:
     )
     loss: str = option(
         "auto",
-        "what is minimised: cross-entropy (classification and multilabel); mse, mae or huber (beyond an error of 1 "
-        "the absolute error), of targets as --target-scale makes them (regression); auto is the first",
+        "what is minimised: cross-entropy (classification, multilabel and links); mse, mae or huber (beyond an error "
+        "of 1 the absolute error), of targets as --target-scale makes them (regression); auto is the first",
         choices=("auto", "cross-entropy", "mse", "mae", "huber"),
     )
     target_scale: str = option(
@@ -31,4 +36,44 @@ class TaskConfig:
         "them as they are; metrics and predictions are in the units of the file either way",
         choices=("standard", "none"),
         on_resume="same",
+    )
+    scorer: str = option(
+        "dot",
+        "links: how a pair of embeddings becomes a score: dot, their product; distmult, that with a learned weight for "
+        "each column; mlp, two layers of --hidden units over their product by columns",
+        choices=("dot", "distmult", "mlp"),
+        on_resume="same",
+        needs={"task": (LINKS,)},
+    )
+    link_split: str = option(
+        "0.9/0.05/0.05",
+        "links: shares of the edges for training, validation and test, drawn by --seed and the ids of both ends; "
+        "messages travel along training edges alone",
+        on_resume="same",
+        needs={"task": (LINKS,)},
+    )
+    negatives: int = option(
+        1,
+        "links: nodes that are drawn for every training edge in place of its source, anew in every epoch",
+        least=1,
+        most=1024,
+        on_resume="same",
+        needs={"task": (LINKS,)},
+    )
+    negative_pool: int = option(
+        4096,
+        "links: different nodes that these are drawn from in an epoch; every rank holds the embeddings of all of them",
+        least=1,
+        most=1 << 16,
+        on_resume="same",
+        needs={"task": (LINKS,)},
+    )
+    link_negatives: int = option(
+        1000,
+        "links: different nodes that the source of every validation and test edge is ranked among, drawn once by "
+        "--seed; all nodes where the graph has no more",
+        least=1,
+        most=1 << 16,
+        on_resume="same",
+        needs={"task": (LINKS,)},
     )

@@ -13,6 +13,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.options.task import LINKS
 from hpcgnn.schedules.base import Schedule
 from hpcgnn.schedules.bns import build_bns
 from hpcgnn.schedules.lazy import build_lazy
@@ -34,7 +35,8 @@ def prunes(config: Config) -> bool:
     """Whether layers may compute some of their rows only in training (see graph/pruning.py)."""
     options = config.schedule
     # What is rounded at random is so by draws for the rows of the whole share, as it numbers them.
-    return options.schedule == "sar" and options.prune == "auto" and not rounds_at_random(options.halo_dtype)
+    apart = options.schedule == "sar" and options.prune == "auto" and not rounds_at_random(options.halo_dtype)
+    return apart and config.task.task != LINKS  # whose loss sees all rows
 
 
 def takes_sums(config: Config, spec: ModelSpec) -> bool:
@@ -46,6 +48,7 @@ def takes_sums(config: Config, spec: ModelSpec) -> bool:
     # tma: in exact steps and evaluations
     serves = options.schedule in ("sar", "stale", "tma") or options.schedule == "lazy" and not keeps_rows
     # A sum may leave the range of fp16 where no row does.
+    serves = serves and config.task.task != LINKS  # whose loss reads the rows of sources one by one
     return serves and options.halo_dtype != "fp16" and MODELS[spec.model].sums(spec)
 
 
@@ -67,5 +70,5 @@ def check_halo(config: Config, spec: ModelSpec) -> None:
             f"--halo least: --model {spec.model} with --schedule {options.schedule} and --halo-dtype "
             f"{options.halo_dtype} needs the rows of neighbours one by one; expected gcn, sage with --aggregator mean, "
             "gin or sgc; sar, stale, tma, or lazy with dense features and without --input-dropout raw; not fp16, whose "
-            "range a sum may leave; use --halo auto, which sends sums where it can"
+            f"range a sum may leave; and not --task {LINKS}; use --halo auto, which sends sums where it can"
         )

@@ -39,9 +39,9 @@ class Metric:
 
 
 class Task(Protocol):
-    """metrics: by name; the first is what `--metric auto` takes. losses: names, likewise. said: the kind of labels, in
-    words; outputs: what a model has one output for each of. probabilities: (n, C) of a model's outputs (n, C); None
-    where they have none.
+    """metrics: by name; the first is what `--metric auto` takes. losses: names, likewise. said: what is learned, in
+    words; outputs: what a model has one output for each of; judged: what metrics are means over. probabilities: (n, C)
+    of a model's outputs (n, C); None where they have none.
     """
 
     name: str
@@ -50,6 +50,20 @@ class Task(Protocol):
     metrics: dict[str, Metric]
     losses: tuple[str, ...]
     probabilities: Callable[[torch.Tensor], torch.Tensor] | None
+    judged: str = "nodes"
+
+    def predict(self, outputs: torch.Tensor) -> torch.Tensor:
+        """(n_p, K): what a file of predictions says of each node: int32, or floating-point for real numbers."""
+
+    def columns(self, outputs: int) -> Sequence[str]:
+        """Names of the K columns of `predict`, for so many outputs of the model."""
+
+    def blank(self, nodes: int, outputs: int) -> torch.Tensor:
+        """Labels of so many nodes, of no meaning, as a rank has them."""
+
+
+class LabelTask(Task, Protocol):
+    """A task that is learned from labels of nodes."""
 
     def weight(self, labels: torch.Tensor) -> int:
         """What the sum of the losses of these nodes' labels is divided by, summed over ranks, to be a mean."""
@@ -63,15 +77,6 @@ class Task(Protocol):
         """The sum over rows of the loss `name`: a scalar, differentiable in outputs (n, C). rows: int64 (m,), None for
         all; targets: of these rows.
         """
-
-    def predict(self, outputs: torch.Tensor) -> torch.Tensor:
-        """(n_p, K): what a file of predictions says of each node: int32, or float64 for real numbers."""
-
-    def columns(self, outputs: int) -> Sequence[str]:
-        """Names of the K columns of `predict`, for so many outputs of the model."""
-
-    def blank(self, nodes: int, outputs: int) -> torch.Tensor:
-        """Labels of so many nodes, of no meaning, as a rank has them."""
 
 
 # The name of a Scale among the modules of a model.

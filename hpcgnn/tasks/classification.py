@@ -7,7 +7,7 @@ import torch
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.cross_entropy import cross_entropy
-from hpcgnn.tasks.base import Metric, Scale, Task
+from hpcgnn.tasks.base import LabelTask, Metric, Scale
 from hpcgnn.tasks.counting import ratio
 
 
@@ -18,8 +18,8 @@ def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, com
     return ratio(counts[0], counts[1])
 
 
-class Classification(Task):
-    """A Task. Labels: int64 (n_p,), -1 for none."""
+class Classification(LabelTask):
+    """A LabelTask. Labels: int64 (n_p,), -1 for none."""
 
     name, said, outputs = "classification", "one class per node", "classes"
     losses = ("cross-entropy",)

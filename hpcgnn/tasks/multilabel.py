@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
-from hpcgnn.tasks.base import Metric, Scale, Task
+from hpcgnn.tasks.base import LabelTask, Metric, Scale
 from hpcgnn.tasks.counting import ratio
 
 _CHUNK = 1 << 16
@@ -55,8 +55,8 @@ def _pass_by(values: np.ndarray, comm: Communicator) -> Iterator[np.ndarray]:
             yield comm.broadcast_(chunk, root, "metrics").numpy()
 
 
-class MultiLabel(Task):
-    """A Task. Labels: float32 (n_p, C) of 0 and 1."""
+class MultiLabel(LabelTask):
+    """A LabelTask. Labels: float32 (n_p, C) of 0 and 1."""
 
     name, said, outputs = "multilabel", "several 0/1 labels per node", "labels"
     losses = ("cross-entropy",)

@@ -3,19 +3,22 @@
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.tasks.base import Task
+from hpcgnn.options.task import LINKS
+from hpcgnn.tasks.base import LabelTask, Task
 from hpcgnn.tasks.classification import Classification
+from hpcgnn.tasks.links import Links
 from hpcgnn.tasks.multilabel import MultiLabel
 from hpcgnn.tasks.regression import Regression
 
-TASKS: dict[str, Task] = {task.name: task for task in (Classification(), MultiLabel(), Regression())}
+LABEL_TASKS: dict[str, LabelTask] = {task.name: task for task in (Classification(), MultiLabel(), Regression())}
+TASKS: dict[str, Task] = {**LABEL_TASKS, LINKS: Links()}
 
 
 def resolve_task(config: Config, meta: GraphMeta) -> Config:
-    """The configuration with the task of a graph, and its metric and loss, in place of `auto`. Raises ConfigError, to
-    be raised on all ranks, for those that do not fit the task.
+    """The configuration with the task of a graph's labels, unless it is one without, and its metric and loss, in place
+    of `auto`. Raises ConfigError, to be raised on all ranks, for those that do not fit the task.
     """
-    task = TASKS[meta.task]
+    task = TASKS[LINKS if config.task.task == LINKS else meta.task]
     if config.task.task not in ("auto", task.name):
         raise ConfigError.on_all(
             f"--task {config.task.task}: the labels of {config.data.graph} are for {task.name} ({task.said}); leave "

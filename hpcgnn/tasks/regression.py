@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
-from hpcgnn.tasks.base import Metric, Scale, Task
+from hpcgnn.tasks.base import LabelTask, Metric, Scale
 
 _LOSSES: dict[str, Callable[..., torch.Tensor]] = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
 
@@ -80,8 +80,8 @@ def scale_of(targets: torch.Tensor, comm: Communicator) -> Scale:
     return Scale(mean, torch.where(deviation > 0, deviation, 1.0))
 
 
-class Regression(Task):
-    """A Task. Labels: float (n_p, T), NaN where they are not known."""
+class Regression(LabelTask):
+    """A LabelTask. Labels: float (n_p, T), NaN where they are not known."""
 
     name, said, outputs = "regression", "real numbers per node", "targets"
     losses = tuple(_LOSSES)

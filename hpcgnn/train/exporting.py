@@ -18,6 +18,7 @@ from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.checkpoint import check_identity, learned_path, read_checkpoint
 from hpcgnn.train.job import run_identity
+from hpcgnn.train.links import SCORER
 from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.result_files import check_place
 from hpcgnn.train.summary import versions
@@ -25,7 +26,7 @@ from hpcgnn.train.trained import chosen_weights, find_checkpoint
 
 SUFFIX = ".safetensors"
 # What models have beside the layers that other libraries know.
-_OURS = ("heads.", f"{TARGETS}.")
+_OURS = ("heads.", f"{TARGETS}.", f"{SCORER}.")
 #: The entry of a file's metadata that holds, as JSON, what the weights are of.
 ENTRY = "hpcgnn"
 
@@ -60,7 +61,7 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
         "options": options_of_model(config),
         "graph": {
             **{"uuid": meta.uuid, "features": spec.d_in, "classes": meta.num_classes, "source": meta.source},
-            **{"task": meta.task, "undirected": meta.undirected, "weighted": meta.weighted},
+            **{"task": config.task.task, "undirected": meta.undirected, "weighted": meta.weighted},
             **{"edge_types": meta.num_edge_types, "node_types": meta.num_node_types, "names": meta.type_names},
         },
         TARGETS: scale,

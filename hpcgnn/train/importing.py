@@ -18,6 +18,7 @@ from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.foreign import PYG, Tensors, check_names, from_pyg, names_of_pyg, reason_against
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.options.task import LINKS
 from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.checkpoint import save_checkpoint
@@ -48,6 +49,10 @@ def import_weights(path: str, config: Config) -> int:
     """
     if not config.run.run_dir:
         raise ConfigError("import-weights: expected --run-dir with the directory to make, got none")
+    if config.task.task == LINKS:
+        raise ConfigError(
+            f"import-weights: expected a task of labels, got --task {LINKS}, whose runs have a scorer besides"
+        )
     state = read_state(path)
     with GraphFile(config.data.graph) as file:
         check_trainable(file)

@@ -26,6 +26,7 @@ from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.nn.registry import MODELS, weights_ignored
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import inputs_of
+from hpcgnn.options.task import LINKS
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.tasks.registry import TASKS, resolve_task
@@ -45,6 +46,7 @@ from hpcgnn.train.choosing_maps import MADE_MAPS, choose_map
 from hpcgnn.train.clock import both, unwatched
 from hpcgnn.train.energy import Meter, find_energy
 from hpcgnn.train.epochs import Progress, run_epochs
+from hpcgnn.train.links import link_split
 from hpcgnn.train.live_tensors import LiveTensors
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import bf16_instructions, set_matmul
@@ -79,7 +81,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
     set_matmul(config.run.matmul)
     config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or _default_run_dir(config, comm)))
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(open_graph(config.data.graph, comm))
+        file = stack.enter_context(open_graph(config.data.graph, comm, labelled=config.task.task != LINKS))
         map_name, cluster_to_rank = choose_map(file, config, comm)
         with comm.together("checking the options"):
             check_lost_ranks(config, comm.size)
@@ -91,7 +93,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
         with comm.together("trying the model on a toy graph"):
             check_privacy(config, spec)
             check_halo(config, spec)
-            row_bytes = toy_step(spec, config, file.meta.task)
+            row_bytes = toy_step(spec, config, config.task.task)
         buffers = make_buffers(row_bytes, config)
         run_dir = None
         with comm.together("opening the run directory"):
@@ -125,8 +127,8 @@ def _train(
         f"{file.meta.num_nodes:,}",
         f"{file.meta.num_edges:,}",
         file.meta.num_features,
-        file.meta.num_classes,
-        TASKS[file.meta.task].outputs,
+        spec.classes,
+        TASKS[config.task.task].outputs,
         map_name,
         comm.size,
         session.threads,
@@ -153,7 +155,9 @@ def _train(
     watch, tracer = profile or unwatched, Tracer(config, comm) if config.run.trace else None
     keep_edges = MODELS[spec.model].edges(spec)
     local = load_local_graph(
-        file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch, inputs_of(spec.inputs)
+        *(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch, inputs_of(spec.inputs)),
+        labelled=config.task.task != LINKS,
+        links=link_split(config),
     )
     check_weights(local, spec, comm)
     quality = partition_quality(local, map_name, comm)
@@ -169,7 +173,7 @@ def _train(
     if not peak.begin_span():
         log.warning("the kernel does not let the memory's high-water mark be reset: training_growth_bytes is unknown")
     trainer = Trainer(local, spec, config, comm, buffers, both(watch, tracer.span) if tracer else watch)
-    check_splits(trainer.evaluator.counts, config, comm.rank)
+    check_splits(trainer.evaluator.counts, config, comm.rank, trainer.evaluator.task.judged)
     local = trainer.local  # the one before it goes
     trim_heap()
     progress, best_state = _resume(trainer, config, spec, file.meta, run_dir)
@@ -189,7 +193,7 @@ def _train(
             f"{file.meta.num_nodes:,}",
             ", ".join(f"{n:,}" for n in rows),
         )
-    hold_within(trainer, config, file.meta.task, session)
+    hold_within(trainer, config, config.task.task, session)
     seconds_loading = time.perf_counter() - started
     begun, meter = progress.epoch, Meter.of(comm)
     with stop.of_ctrl_c(speaks=comm.rank == 0), meter.watching():

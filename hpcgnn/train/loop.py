@@ -4,7 +4,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -21,6 +21,7 @@ from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.options.task import LINKS
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo, Step
 from hpcgnn.schedules.schedule_registry import SCHEDULES, features_travel, halo_of, prunes
 from hpcgnn.tasks.base import TARGETS, Scale
@@ -30,6 +31,7 @@ from hpcgnn.train.diagnosis import first_not_finite
 from hpcgnn.train.evaluate import Evaluator
 from hpcgnn.train.gradients import FlatGradients
 from hpcgnn.train.learned_features import LearnedFeatures
+from hpcgnn.train.links import LinkEvaluator, LinkObjective, add_scorer
 from hpcgnn.train.objective import Objective
 from hpcgnn.train.optim import Optimizer, Stack, build_optimizer, learning_rate, set_learning_rate
 from hpcgnn.train.tally import Tally
@@ -69,6 +71,8 @@ class Trainer:
             self.local = local
             self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
+            if local.task == LINKS:
+                add_scorer(self.model, spec, config)
         initialise(self.model, self.random)
         self.learned: LearnedFeatures | None = None
         if spec.learned:
@@ -78,14 +82,27 @@ class Trainer:
         self.training_graph = self.graph.pruned(self._policies()) if self.shares else self.graph
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
-        scale = self._scale(local, config, learns)
-        self.evaluator = Evaluator(local, config.run.metric, comm, scale)
+        self._judge(config, learns)
         if not learns:
             return
-        self.objective = Objective(local, comm, buffers.arena, config.task.loss, scale)
         # The gradients of a mean over very many nodes are smaller than what fp16 can hold; those of the sum are not.
         narrow = config.schedule.halo_dtype == "fp16"
         self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
+
+    def _judge(self, config: Config, learns: bool) -> None:
+        """Make the evaluator, and if anything is learned the objective. Collective."""
+        local, comm = self.local, self.comm
+        self.evaluator: Evaluator | LinkEvaluator
+        self.objective: Objective | LinkObjective
+        if local.task == LINKS:
+            self.evaluator = LinkEvaluator(self.model, local, comm, self.buffers, config)
+            if learns:
+                self.objective = LinkObjective(self.model, self.graph, comm, self.random, config)
+            return
+        scale = self._scale(local, config, learns)
+        self.evaluator = Evaluator(local, config.run.metric, comm, scale)
+        if learns:
+            self.objective = Objective(local, comm, self.buffers.arena, config.task.loss, scale)
 
     def _scale(self, local: LocalGraph, config: Config, learns: bool) -> Scale | None:
         """The Scale of real-valued targets, made a part of the model; None where there is none. Where nothing is
@@ -202,8 +219,8 @@ class Trainer:
                 return
             yield step
 
-    def evaluate(self) -> dict[str, float]:
-        """{'train', 'val', 'test'}: the metric of each split. Collective."""
+    def evaluate(self) -> dict[str, Any]:
+        """{'train', 'val', 'test'}: the metric of each split; of links, `links` besides. Collective."""
         with self.clock("evaluation"):
             return self.evaluator(self.stage.module, self.graph)
 

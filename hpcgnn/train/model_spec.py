@@ -8,6 +8,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of
+from hpcgnn.options.task import LINKS
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
 
@@ -19,7 +20,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
     spec = ModelSpec(
         model=options.model,
         d_in=inputs.fixed(meta.num_features) + inputs.learned,
-        classes=meta.num_classes,
+        classes=options.hidden if config.task.task == LINKS else meta.num_classes,
         layers=options.layers,
         hidden=options.hidden,
         dropout=options.dropout,

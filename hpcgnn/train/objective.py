@@ -9,7 +9,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.arena import Arena
 from hpcgnn.tasks.base import Scale
-from hpcgnn.tasks.registry import TASKS, fitting_loss
+from hpcgnn.tasks.registry import LABEL_TASKS, fitting_loss
 
 
 class Objective:
@@ -24,7 +24,7 @@ class Objective:
         self, local: LocalGraph, comm: Communicator, arena: Arena, loss: str = "auto", scale: Scale | None = None
     ) -> None:
         self._rows = torch.nonzero(local.mask("train")).squeeze(1)
-        self._task, self._arena, self._scale = TASKS[local.task], arena, scale
+        self._task, self._arena, self._scale = LABEL_TASKS[local.task], arena, scale
         self._loss = fitting_loss(loss, self._task)
         self._labels = local.labels[self._rows]
         counts = comm.total(torch.tensor([len(self._rows), self._task.weight(self._labels)]), "plan").tolist()

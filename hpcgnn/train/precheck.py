@@ -15,9 +15,11 @@ from hpcgnn.config import Config
 from hpcgnn.errors import RunDirError
 from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.options.link_split import link_shares
+from hpcgnn.options.task import LINKS
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.schedules.schedule_registry import check_halo
-from hpcgnn.tasks.registry import resolve_task
+from hpcgnn.tasks.registry import TASKS, resolve_task
 from hpcgnn.train.choosing_maps import find_map
 from hpcgnn.train.job import check_lost_ranks, make_buffers, remarks_on_graph
 from hpcgnn.train.model_spec import model_spec
@@ -79,14 +81,21 @@ def _check_graph(config: Config, rank_counts: Iterable[int]) -> list[str]:
             check_lost_ranks(config, ranks)
         check_memory(config)
         config = resolve_task(config, file.meta)
-        check_trainable(file)
-        if config.optim.patience and not has_nodes(file, "val"):
-            check_patience(config)
+        check_trainable(file, labelled=config.task.task != LINKS)
+        if config.optim.patience and not _validates(file, config):
+            check_patience(config, TASKS[config.task.task].judged)
         spec = model_spec(file.meta, config)
         check_privacy(config, spec)
         check_halo(config, spec)
-        make_buffers(toy_step(spec, config, file.meta.task), config)
+        make_buffers(toy_step(spec, config, config.task.task), config)
         return remarks_on_graph(config, spec, file.meta)
+
+
+def _validates(file: GraphFile, config: Config) -> bool:
+    """Whether there will be a validation metric."""
+    if config.task.task == LINKS:
+        return link_shares(config.task.link_split)[1] > 0
+    return has_nodes(file, "val")
 
 
 def _check_space(folder: Path) -> None:

@@ -161,7 +161,7 @@ def write_results(
                 num_rows=order.num_rows,
                 widths=order.widths,
                 dtypes=order.dtypes,
-                predicted=trained.task.columns(local.num_classes),
+                predicted=trained.task.columns(trained.spec.classes),
                 some=wanted is not None,
                 ids=kind,
                 id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),

@@ -58,6 +58,10 @@ def evaluate(
 def _show(record: dict[str, Any], spec: ModelSpec, run_dir: str | Path) -> None:
     rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
     rows += [(f"{split} {named(record)}", shown_number(record[split])) for split in ("train", "val", "test")]
+    for split, values in (record.get("links") or {}).items():
+        rows.append(
+            (f"{split}, all metrics", ", ".join(f"{name} {shown_number(each)}" for name, each in values.items()))
+        )
     rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]
     rows += [("seconds", f"{record['seconds']:.3f}")]
     print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True))

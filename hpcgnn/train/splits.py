@@ -12,30 +12,34 @@ log = logging.getLogger("hpcgnn")
 _CHUNK = 1 << 22
 
 
-def check_splits(counts: Mapping[str, int], config: Config, rank: int) -> None:
+def check_splits(counts: Mapping[str, int], config: Config, rank: int, judged: str = "nodes") -> None:
     """Say once what cannot be had without validation or test nodes. counts: {split: nodes with a label, over all
-    ranks}.
+    ranks}. judged: nodes, or what else metrics are of.
 
     Raises ConfigError, on all ranks, if --patience would wait for a metric that never comes.
     """
     if not counts["val"]:
-        check_patience(config)
+        check_patience(config, judged)
     if rank == 0 and config.run.eval_every:
         if not counts["val"]:
             log.warning(
-                "the graph has no validation nodes: no best epoch can be chosen, and the test metric in the result "
-                "is that after the last epoch"
+                "the graph has no validation %s: no best epoch can be chosen, and the test metric in the result "
+                "is that after the last epoch",
+                judged,
             )
         if not counts["test"]:
-            log.warning("the graph has no test nodes: there will be no test metric")
+            log.warning("the graph has no test %s: there will be no test metric", judged)
 
 
-def check_patience(config: Config) -> None:
-    """Raise ConfigError, for a graph without validation nodes, if --patience is given."""
+def check_patience(config: Config, judged: str = "nodes") -> None:
+    """Raise ConfigError, for a graph without validation nodes (or edges), if --patience is given."""
     if config.optim.patience:
+        remedy = "import the graph with a validation split"
+        if judged == "edges":
+            remedy = "give validation edges a share in --link-split"
         error = ConfigError(
-            f"--patience {config.optim.patience}: expected a graph with validation nodes, and {config.data.graph} "
-            "has none; leave --patience out, or import the graph with a validation split"
+            f"--patience {config.optim.patience}: expected a graph with validation {judged}, and "
+            f"{config.data.graph} has none; leave --patience out, or {remedy}"
         )
         error.everywhere = True
         raise error

@@ -95,6 +95,7 @@ def gather_rank_records(
     comm = trainer.comm
     parts = (local, *filter(None, trainer.shares))
     adjacencies = [each for part in parts for each in (part.inward, part.outward, part.feature_rows) if each]
+    adjacencies += local.held.values()
     mine = {
         "rank": comm.rank,
         "host": socket.gethostname(),
@@ -146,6 +147,7 @@ def summarise(
     for record in ranks:
         run_dir.write(f"ranks/rank-{record['rank']:05d}.json", to_json(record, indent=1))
     records = run_dir.records()
+    told = progress.best["epoch"] if progress.best else progress.epoch
     summary = {
         "ranks": comm.size,
         "threads_per_rank": session.threads,
@@ -164,6 +166,8 @@ def summarise(
         "test_at_best_val": progress.best and progress.best["test"],
         "test_at_end": records[-1].get("test"),
         "split_nodes": trainer.evaluator.counts,
+        "judged": trainer.evaluator.task.judged,
+        "links": next((r["links"] for r in records if "links" in r and r["epoch"] == told), None),
         "epoch_seconds": _middle([r["seconds"]["epoch"]["max"] for r in records]),
         "peak_rss_bytes": _bytes(r["peak_rss_bytes"] for r in ranks),
         "libraries_rss_bytes": _bytes(r["libraries_rss_bytes"] for r in ranks),
@@ -265,11 +269,18 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
             (f"test {metric} there", shown_number(summary["test_at_best_val"])),
         ]
     elif summary["config"]["run"]["eval_every"]:
-        why = "not defined in any epoch" if summary["split_nodes"]["val"] else "the graph has no validation nodes"
+        why = (
+            "not defined in any epoch"
+            if summary["split_nodes"]["val"]
+            else f"the graph has no validation {summary.get('judged', 'nodes')}"
+        )
         rows += [
             (f"best validation {metric}", f"– ({why})"),
             (f"test {metric} after the last epoch", shown_number(summary["test_at_end"])),
         ]
+    for split, values in (summary.get("links") or {}).items():
+        shown = ", ".join(f"{name} {shown_number(value)}" for name, value in values.items())
+        rows.append((f"{split}, all metrics", shown))
     seconds, growth, peak = summary["epoch_seconds"], summary["training_growth_bytes"], summary["peak_rss_bytes"]
     libraries, code = summary["libraries_rss_bytes"], summary["libraries_code_bytes"]
     rows += [

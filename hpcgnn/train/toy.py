@@ -13,10 +13,12 @@ import torch
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.held_out import HELD
 from hpcgnn.graph.local import LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options.task import LINKS
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.tasks.registry import TASKS
@@ -59,6 +61,7 @@ def toy_graph(spec: ModelSpec, task: str) -> LocalGraph:
         num_nodes=NODES,
         num_classes=spec.classes,
         task=task,
+        held=dict.fromkeys(HELD, edges) if task == LINKS else {},
         node_type=(torch.arange(NODES) % spec.node_types).int() if spec.node_types else None,
     )
 

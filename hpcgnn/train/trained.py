@@ -26,6 +26,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
 from hpcgnn.options.inputs import inputs_of
+from hpcgnn.options.task import LINKS
 from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.train import learned_features
@@ -33,6 +34,7 @@ from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
 from hpcgnn.train.choosing_maps import choose_map
 from hpcgnn.train.job import make_buffers, resolve, run_identity
+from hpcgnn.train.links import link_split
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.model_spec import model_spec
@@ -98,8 +100,9 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
     torch.set_num_threads(session.threads)
     set_matmul(config.run.matmul)
     path, progress, state, epoch = _weights(config, comm, weights)
-    with open_graph(config.data.graph, comm, labelled=not other_graph) as file:
-        identity, labelled = progress["identity"], file.meta.num_classes > 0
+    links = config.task.task == LINKS
+    with open_graph(config.data.graph, comm, labelled=not (other_graph or links)) as file:
+        identity, labelled = progress["identity"], file.meta.num_classes > 0 and not links
         is_other = file.meta.uuid != identity["graph"]
         with comm.together("comparing the graph with the run's", on_one=True):
             if not other_graph:  # before its labels are found not to fit the run's options
@@ -118,7 +121,7 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
                 present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
             check_identity(path, identity, present)
         with comm.together("trying the model on a toy graph"):
-            row_bytes = toy_step(spec, config, file.meta.task)
+            row_bytes = toy_step(spec, config, config.task.task)
         buffers = make_buffers(row_bytes, config)
         cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
         loops = config.data.self_loops
@@ -126,6 +129,7 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
             *(file, cluster_to_rank, comm, cap, loops, spec.dtype, edges),
             labelled=labelled,
             inputs=inputs_of(spec.inputs),
+            links=link_split(config),
         )
     trainer = Trainer(local, spec, config, comm, buffers, learns=False)
     with comm.together("loading the weights"):
@@ -154,7 +158,8 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
             f"of its own graph, and {path} is another one; leave --graph out"
         )
     wanted = {"features": (inputs.fixed(meta.num_features), "d_in")}
-    if meta.num_classes:
+    links = config.task.task == LINKS  # whatever the labels are for
+    if meta.num_classes and not links:
         wanted["classes"] = (meta.num_classes, "classes")
     if reads_types or model.edge_term == "type":
         wanted["types of edges"] = (meta.num_edge_types, "edge_types")
@@ -170,6 +175,8 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
                 f"{path} does not fit the model of {config.run.run_dir}: expected {what} {identity[name]}, got "
                 f"{found}; use a graph that was imported as the run's was"
             )
+    if links:
+        return meta
     task = task_of_metric(config.run.metric)
     if meta.num_classes and meta.task != task.name:
         raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {task.said}")

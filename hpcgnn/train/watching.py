@@ -50,15 +50,17 @@ class TensorBoard:
 
 
 def scalars(record: Record, metric: str) -> dict[str, float]:
-    """{name: number} of an epoch: loss, learning rate, the metric of each split, seconds of the slowest rank by phase,
-    bytes and messages of all ranks by kind.
+    """{name: number} of an epoch: loss, learning rate, the metric of each split (of links all metrics), seconds of the
+    slowest rank by phase, bytes and messages of all ranks by kind.
     """
     found = {name: record[name] for name in ("loss", "lr")}
     found |= {f"{metric}/{split}": record[split] for split in ("train", "val", "test") if record.get(split) is not None}
+    for split, values in record.get("links", {}).items():
+        found |= {f"{name}/{split}": value for name, value in values.items()}
     found |= {f"seconds/{phase}": spread["max"] for phase, spread in record["seconds"].items()}
     for group in ("bytes", "messages"):
         found |= {f"{group}/{kind}": spread["sum"] for kind, spread in record[group].items()}
-    return found
+    return {name: value for name, value in found.items() if value == value}  # not NaN, which is not defined
 
 
 class _OwnFile:

@@ -68,6 +68,7 @@ def said(capsys, graph, *options):
         ("--schedule lazy --layer-lr 0.1 --lr 0.2", "--lr (needs no --layer-lr or --finetune of at least 1"),
         ("--schedule lazy --frozen-halo refetch", "--frozen-halo (gcn keeps the aggregate"),
         ("--assignment random-nodes --auto-partition", "--auto-partition (needs --assignment metis"),
+        ("--scorer mlp --negatives 2", "--scorer, --negatives (needs --task links, got auto)"),
     ],
 )
 def test_what_has_no_effect_is_said_in_one_line(capsys, paths, options, words):
@@ -116,6 +117,13 @@ def test_what_cannot_have_been_meant_so_is_refused(capsys, paths, options, words
 def test_nothing_is_said_of_what_has_an_effect(capsys, paths, options):
     code, lines = said(capsys, paths["plain"], *options.split())
     assert code == 0 and [line for line in lines if "--hidden" not in line] == []
+
+
+@pytest.mark.parametrize("model", ["sgc", "gcn --layers 1"])
+def test_embeddings_are_as_wide_as_hidden(capsys, paths, model):
+    """Of any model."""
+    options = f"--task links --scorer mlp --negatives 2 --model {model}"
+    assert said(capsys, paths["plain"], *options.split()) == (0, [])
 
 
 @pytest.mark.parametrize("model", [name for name in MODELS if name != "rgcn"])

@@ -76,7 +76,7 @@ class agreement_on_path:
         self._path, self._config = path, configure("graph.h5")
 
     def __enter__(self):
-        self._opened, job.open_graph = job.open_graph, lambda path, comm: self._opened(self._path, comm)
+        self._opened, job.open_graph = job.open_graph, lambda path, comm, **more: self._opened(self._path, comm, **more)
         return self._config
 
     def __exit__(self, *error):

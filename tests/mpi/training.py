@@ -10,7 +10,9 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.norm import NORM_LAYERS
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.options.inputs import inputs_of
+from hpcgnn.options.task import LINKS
 from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.train.links import link_split
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.toy import toy_step
@@ -62,7 +64,8 @@ def build_trainer(comm, config, map_name=None, rows=None):
             comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)
         else:
             cluster_to_rank, _ = file.cluster_map(map_name, comm.size)
-        row = toy_step(spec, config, file.meta.task)
+        links = link_split(config)
+        row = toy_step(spec, config, LINKS if links else file.meta.task)
         buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20) if rows is None else 4 * rows * row)
         local = load_local_graph(
             file,
@@ -73,6 +76,7 @@ def build_trainer(comm, config, map_name=None, rows=None):
             spec.dtype,
             MODELS[spec.model].edges(spec),
             inputs=inputs_of(spec.inputs),
+            links=links,
         )
     return Trainer(local, spec, config, comm, buffers)
 

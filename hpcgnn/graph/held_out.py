@@ -1,0 +1,89 @@
+"""Edges that are held out for link prediction: taken out of a rank's edges before anything is made of them.
+
+Neither blocks nor halo plans, neither degrees nor norms know of them, so that nothing of a validation or test edge can
+reach an embedding. On which side an edge falls is drawn by the original ids of its two ends, the smaller first: both
+directions of an edge and all its copies fall on one side, for every number of ranks and every map. A self loop is never
+held out.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.plan import build_halo_plan, gather_halo
+from hpcgnn.graphfile.ranges import row_blocks
+from hpcgnn.placement.order import FoundEdges, LocalOrder
+
+#: What is held out, in this order: the sides after that of the training edges, which is 0.
+HELD = ("val", "test")
+
+
+@dataclass(frozen=True)
+class LinkSplit:
+    """key: 64 bits, of the draws; shares: of training, validation and test edges, which sum to 1."""
+
+    key: int
+    shares: tuple[float, float, float]
+
+    def sides(self, one: np.ndarray, other: np.ndarray, num_nodes: int) -> np.ndarray:
+        """uint8 (m,): 0 for training, 1 for validation, 2 for test, of edges between nodes of these original ids,
+        int64 (m,).
+        """
+        # A number for each pair: 64 bits hold those of 3 billion nodes, and beyond that some pairs share a draw.
+        pair = np.minimum(one, other) * np.int64(num_nodes) + np.maximum(one, other)
+        words = kernels.random_words(self.key, torch.from_numpy(pair), 1)[:, 0].numpy()
+        bounds = [round(share * 2**32) for share in np.cumsum(self.shares[:2])]
+        sides = np.searchsorted(bounds, words, side="right").astype(np.uint8)
+        sides[one == other] = 0
+        return sides
+
+
+def hold_out(
+    directions: list[FoundEdges], ids: np.ndarray, num_nodes: int, split: LinkSplit, cap: int, comm: Communicator
+) -> list[FoundEdges]:
+    """Take the validation and the test edges out of the FoundEdges of all directions, a list, which are replaced by
+    what remains. Returns [validation, test] of the in-edges, without weights and types. Collective.
+
+    directions: in the order of the file; ids: int64 (n_p,), the original ids of own nodes, likewise. cap: rows of a
+    round.
+    """
+    held: list[FoundEdges] = []
+    for index, edges in enumerate(directions):
+        sides = _sides(edges, ids, num_nodes, split, cap, comm)
+        if index == 0:
+            bare = replace(edges, weight=None, type=None)
+            held = [_taken(bare, sides == 1 + number) for number, _ in enumerate(HELD)]
+        directions[index] = _taken(edges, sides == 0)
+    return held
+
+
+def _sides(
+    edges: FoundEdges, ids: np.ndarray, num_nodes: int, split: LinkSplit, cap: int, comm: Communicator
+) -> np.ndarray:
+    """uint8 (E_p,): the side of each edge. Collective: the owners of the other ends say their original ids."""
+    away = edges.owner != comm.rank
+    plan, position = build_halo_plan(edges.owner[away], edges.local_id[away], cap, len(ids), comm, LocalOrder())
+    others = gather_halo(plan, torch.from_numpy(ids), comm).numpy()
+    sides, passed = np.empty(len(away), np.uint8), 0
+    for first, last in row_blocks(edges.indptr):
+        part = np.s_[edges.indptr[first] : edges.indptr[last]]
+        there = away[part]
+        other = np.empty(len(there), np.int64)
+        other[~there] = ids[edges.local_id[part][~there]]
+        count = int(np.count_nonzero(there))
+        other[there] = others[position[passed : passed + count]]
+        passed += count
+        own = np.repeat(ids[first:last], np.diff(edges.indptr[first : last + 1]))
+        sides[part] = split.sides(own, other, num_nodes)
+    return sides
+
+
+def _taken(edges: FoundEdges, chosen: np.ndarray) -> FoundEdges:
+    """The FoundEdges of those that are chosen: bool (E_p,)."""
+    before = np.zeros(len(chosen) + 1, np.int64)
+    np.cumsum(chosen, out=before[1:])
+    weight, kind = (None if each is None else each[chosen] for each in (edges.weight, edges.type))
+    return FoundEdges(before[edges.indptr], edges.owner[chosen], edges.local_id[chosen], weight, kind)

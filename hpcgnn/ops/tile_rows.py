@@ -1,0 +1,28 @@
+"""Rows of a tile's edges, and sums of their gradients by the nodes that the rows are of."""
+
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.graph.edge_tiles import EdgeTile
+
+
+def picked(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """x[index]. index: int32 (m,)."""
+    out = x.new_empty(len(index), x.shape[1])
+    kernels.pack(out, x, index)
+    return out
+
+
+def add_by_source(back: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
+    """back[source] += the sum of its edges' gradients: edges are sorted by source, for there is no atomic addition."""
+    order = torch.argsort(tile.sources, stable=True)
+    sources, counts = torch.unique_consecutive(tile.sources[order], return_counts=True)
+    indptr = torch.zeros(len(counts) + 1, dtype=torch.int64)
+    torch.cumsum(counts, 0, out=indptr[1:])
+    kernels.gather(back, gradient.contiguous(), indptr, order.int(), rows=sources, accumulate=True)
+
+
+def add_by_row(total: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
+    """total[row] += the sum of its edges' gradients."""
+    each = torch.arange(len(gradient), dtype=torch.int32)
+    kernels.gather(total, gradient.contiguous(), tile.indptr, each, rows=tile.rows, accumulate=True)

@@ -1,0 +1,54 @@
+"""Which pairs of nodes have an edge: mean reciprocal rank and Hits@K of held-out edges, exact over all ranks.
+
+A metric of links is of the ranks of edges (ops/pair_ranks.py), not of outputs and labels of nodes; all sums are of
+float64.
+"""
+
+import math
+from functools import partial
+
+import torch
+
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.options.task import LINKS
+from hpcgnn.tasks.base import Metric, Task
+
+_NONE = "there is no such edge"
+
+
+def _mean(values: torch.Tensor, comm: Communicator) -> float:
+    total, count = comm.total(torch.stack([values.sum(), torch.tensor(float(len(values))).double()])).tolist()
+    return total / count if count else math.nan
+
+
+def mrr(ranks: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
+    """The mean of 1 / rank over the edges of all ranks. ranks: float64 (m,), of own edges; mask: bool (m,), which
+    count. Collective.
+    """
+    return _mean(1 / ranks[mask], comm)
+
+
+def hits(ranks: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, most: int) -> float:
+    """The share of edges whose rank is at most `most`, likewise."""
+    return _mean((ranks[mask] <= most).double(), comm)
+
+
+class Links(Task):
+    """A Task without labels. Outputs are embeddings."""
+
+    name, said, outputs = LINKS, "pairs of nodes that have an edge", "numbers of an embedding"
+    judged, losses = "edges", ("cross-entropy",)
+    probabilities = None
+    metrics = {
+        "mrr": Metric(mrr, _NONE),
+        **{f"hits@{most}": Metric(partial(hits, most=most), _NONE) for most in (1, 3, 10, 50)},
+    }
+
+    def predict(self, outputs: torch.Tensor) -> torch.Tensor:
+        return outputs
+
+    def columns(self, outputs: int) -> list[str]:
+        return [f"embedding_{column}" for column in range(outputs)]
+
+    def blank(self, nodes: int, outputs: int) -> torch.Tensor:
+        return torch.zeros(nodes, dtype=torch.int64)

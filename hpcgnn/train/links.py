@@ -1,0 +1,138 @@
+"""Link prediction: what is trained, what is measured, and what of the options makes which edges are held out.
+
+It stands in for the objective and the evaluator of labels (objective.py, evaluate.py), and is asked the same.
+"""
+
+import copy
+from typing import Any, cast
+
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
+from hpcgnn.errors import GraphError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.plan import gather_halo
+from hpcgnn.exchange.stream import Stream
+from hpcgnn.graph.held_out import HELD, LinkSplit
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.scorers import SCORERS
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.ops.node_pool import NodePool
+from hpcgnn.ops.operators import Pairs
+from hpcgnn.ops.pair_ranks import Known, pair_ranks
+from hpcgnn.options.link_split import link_shares
+from hpcgnn.options.task import LINKS
+from hpcgnn.tasks.registry import TASKS, fitting_metric
+
+#: The name of the scorer among the modules of a model.
+SCORER = "scorer"
+
+
+def link_split(config: Config) -> LinkSplit | None:
+    """Which edges a run holds out, None for a task of labels."""
+    if config.task.task != LINKS:
+        return None
+    key = kernels.stream_key(config.run.seed, 0, 0, int(Purpose.LINK_SPLIT))
+    return LinkSplit(key, link_shares(config.task.link_split))
+
+
+def add_scorer(model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
+    """Make the scorer a part of a new model, so that it is trained, stored and loaded with it."""
+    model.add_module(SCORER, SCORERS[config.task.scorer](spec.classes, spec.dtype))
+
+
+def _wide(outputs: torch.Tensor) -> torch.Tensor:
+    """Embeddings (n_p, F) as scores are computed with them."""
+    return outputs if outputs.dtype in (torch.float32, torch.float64) else outputs.float()
+
+
+class LinkObjective:
+    """The mean binary cross-entropy over the training edges and the pairs that are drawn for them. Made collectively.
+
+    model: has its scorer; graph: of the training edges. num_train: training edges, over all ranks, self loops aside.
+    Raises GraphError on all ranks if there is none.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, graph: Graph, comm: Communicator, random: Randomness, config: Config
+    ) -> None:
+        self._scorer = model.get_submodule(SCORER)
+        self._graph, self._random = graph, random
+        self._negatives, self._pool_size = config.task.negatives, config.task.negative_pool
+        self.num_train = int(comm.total(torch.tensor([graph.operator(Pairs()).count_pairs()]), "plan"))
+        if self.num_train == 0:
+            raise GraphError.on_all(
+                f"the graph has no edge to train on (self loops aside) with --link-split {config.task.link_split}; "
+                "expected a graph with edges, or a larger first share"
+            )
+
+    def local_loss(self, embeddings: torch.Tensor) -> torch.Tensor:
+        """This rank's share of the mean loss: a float64 scalar; the shares of all ranks add up to the loss. Collective.
+
+        embeddings: (n_p, F) of own nodes.
+        """
+        graph, random = self._graph, self._random
+        pool = NodePool.drawn(random.key(Purpose.LINK_POOL, 0), self._pool_size, graph.ids, graph.num_nodes)
+        key = random.key(Purpose.LINK_NEGATIVE, 0)
+        total = graph.operator(Pairs())(_wide(embeddings), self._scorer, pool, key, self._negatives)
+        return total / (self.num_train * (1 + self._negatives))
+
+
+class LinkEvaluator:
+    """Ranks the held-out edges. The ledger books its traffic as `evaluation`. Made collectively.
+
+    counts: {split: its edges, over all ranks; those of `train` are not ranked}. name, metric: by which the best epoch
+    is chosen. Raises ConfigError, on all ranks, for a metric that does not fit.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config
+    ) -> None:
+        self._model, self._comm, self.task = model, comm, TASKS[LINKS]
+        self.name = fitting_metric(config.run.metric, self.task)
+        self.metric = self.task.metrics[self.name]
+        self._streams = {
+            split: Stream(edges.own, edges.halo, edges.plan, buffers, comm) for split, edges in local.held.items()
+        }
+        numbers = torch.tensor([local.held[split].num_edges for split in HELD])
+        self.counts: dict[str, int] = {"train": 0, **dict(zip(HELD, comm.total(numbers, "plan").tolist()))}
+        key = kernels.stream_key(config.run.seed, 0, 0, int(Purpose.LINK_CANDIDATE))
+        ids = local.original_id
+        self._pool = NodePool.drawn(key, config.task.link_negatives, ids, local.num_nodes)
+        known = []
+        for edges in (local.inward, *local.held.values()):
+            others = gather_halo(edges.plan, ids, comm)
+            known.append((edges.own, ids))
+            known += [(block, others[block.first_column :]) for block in edges.halo]
+        self._known = Known(self._pool, local.num_owned, known)
+
+    def __call__(self, model: torch.nn.Module, graph: Graph) -> dict[str, Any]:
+        """See `scores`. Collective."""
+        model.eval()
+        with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
+            result = self.scores(model(graph))
+        model.train()
+        return result
+
+    def in_units(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Embeddings as they are."""
+        return outputs
+
+    def scores(self, outputs: torch.Tensor) -> dict[str, Any]:
+        """{'train': NaN, 'val': value, 'test': value, 'links': {'val': {metric: value of all metrics}, 'test': …}} of
+        embeddings (n_p, F) of own nodes; NaN where no edge is held out. Collective.
+        """
+        scorer = copy.deepcopy(self._model.get_submodule(SCORER)).double()
+        rows = self._pool.gathered(_wide(outputs), self._comm, "evaluation")
+        found: dict[str, dict[str, float]] = {}
+        for split, stream in self._streams.items():
+            ranks = pair_ranks(stream, _wide(outputs), rows, self._known, cast(Any, scorer))
+            every = torch.ones(len(ranks), dtype=torch.bool)
+            metrics = self.task.metrics.items()
+            found[split] = {name: metric.score(ranks, ranks, every, self._comm) for name, metric in metrics}
+        chosen = {split: values[self.name] for split, values in found.items()}
+        return {"train": float("nan"), **chosen, "links": found}
