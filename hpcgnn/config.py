@@ -141,6 +141,11 @@ def check_inputs(config: Config) -> None:
             f"--features {config.task.features}: learned features change in every step, and --schedule "
             f"{config.schedule.schedule} needs an input that does not; expected {' or '.join(LEARN_FEATURES)}"
         )
+    if learned and config.optim.ema:
+        raise ConfigError(
+            f"--ema {config.optim.ema:g} averages the parameters of a model, and not the learned features of "
+            f"--features {config.task.features}; leave one of them out"
+        )
     if learned and config.model.keep_input == "always":
         raise ConfigError(
             f"--keep-input always keeps an aggregate of features that do not change, got --features "

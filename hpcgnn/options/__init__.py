@@ -130,6 +130,16 @@ class OptimConfig:
         strict=True,
     )
     clip_norm: float = option(0.0, "clip the global gradient norm to this value; 0 for no clipping", least=0.0)
+    ema: float = option(
+        0.0,
+        "evaluate, keep as the best, predict with and export an exponential moving average of the parameters, which "
+        "after every step keeps this part of itself, such as 0.99, and takes the rest from them; 0 for the "
+        "parameters themselves",
+        least=0.0,
+        below=1.0,
+        schedules=("sar", "bns", "stale"),
+        strict=True,
+    )
     epochs: int = option(
         200,
         "number of epochs; each is one full-batch step (lazy: of every layer; tma: steps of every rank, or averages "

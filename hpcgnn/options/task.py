@@ -32,3 +32,16 @@ class TaskConfig:
         choices=("standard", "none"),
         on_resume="same",
     )
+    label_smoothing: float = option(
+        0.0,
+        "classification: the part of each label that the loss spreads over all classes alike, as torch's "
+        "cross-entropy does; 0.1 is usual",
+        least=0.0,
+        below=1.0,
+    )
+    class_weights: str = option(
+        "none",
+        "classification: how much a training node counts in the loss: all alike, or balanced, in inverse proportion to "
+        "the number of training nodes of its class, with a mean of 1",
+        choices=("none", "balanced"),
+    )

@@ -51,7 +51,7 @@ class Task(Protocol):
     losses: tuple[str, ...]
     probabilities: Callable[[torch.Tensor], torch.Tensor] | None
 
-    def weight(self, labels: torch.Tensor) -> int:
+    def weight(self, labels: torch.Tensor) -> float:
         """What the sum of the losses of these nodes' labels is divided by, summed over ranks, to be a mean."""
 
     def targets(self, labels: torch.Tensor, scale: "Scale | None") -> torch.Tensor:

@@ -37,6 +37,7 @@ from hpcgnn.train.checkpoint import (
     check_identity,
     check_stage,
     newest_readable,
+    read_averaged,
     read_checkpoint,
     read_schedule_state,
     restore,
@@ -343,6 +344,8 @@ def _resume(
         progress.stage, progress.begun = saved.get("stage", 0), saved.get("begun", 0)
         trainer.begin_stage(progress.stage, progress.begun)
         restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
+        if trainer.averages is not None:
+            trainer.averages.load(read_averaged(path))
         progress.epoch, progress.best = saved["epoch"], saved["best"] and _with_nan(saved["best"])
         schedule_state = read_schedule_state(path)
         if run_dir is not None:

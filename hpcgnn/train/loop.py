@@ -1,5 +1,6 @@
 """The one training step. It knows neither the schedule nor the model nor MPI."""
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,6 +25,7 @@ from hpcgnn.schedules.base import HaloPolicy, PrunableHalo, Step
 from hpcgnn.schedules.schedule_registry import SCHEDULES, features_travel, halo_of, prunes
 from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.regression import scale_of
+from hpcgnn.train.averages import Averages
 from hpcgnn.train.clock import Clock, Watch, unwatched
 from hpcgnn.train.diagnosis import first_not_finite
 from hpcgnn.train.evaluate import Evaluator
@@ -71,13 +73,14 @@ class Trainer:
         rows = None if self.learned is None else self.learned.rows
         self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena, rows)
         self.training_graph = self.graph.pruned(self._policies()) if self.shares else self.graph
+        self.averages = Averages(self.model, config.optim.ema) if learns and config.optim.ema else None
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
         scale = self._scale(local, config, learns)
         self.evaluator = Evaluator(local, config.run.metric, comm, scale)
         if not learns:
             return
-        self.objective = Objective(local, comm, buffers.arena, config.task.loss, scale)
+        self.objective = Objective(local, comm, buffers.arena, config.task, scale)
         # The gradients of a mean over very many nodes are smaller than what fp16 can hold; those of the sum are not.
         narrow = config.schedule.halo_dtype == "fp16"
         self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
@@ -178,6 +181,8 @@ class Trainer:
                     for rows in learned:
                         rows.gradient.mul_(factor)
                         rows.optimizer.step()
+                    if self.averages is not None:
+                        self.averages.follow()
             loss = loss.detach() * each.factor
         return self._total_loss(loss, finite, epoch)
 
@@ -198,9 +203,17 @@ class Trainer:
             yield step
 
     def evaluate(self) -> dict[str, float]:
-        """{'train', 'val', 'test'}: the metric of each split. Collective."""
-        with self.clock("evaluation"):
+        """{'train', 'val', 'test'}: the metric of each split, of averaged weights where there are. Collective."""
+        with self.clock("evaluation"), self._to_be_judged():
             return self.evaluator(self.stage.module, self.graph)
+
+    def judged_state(self) -> dict[str, torch.Tensor]:
+        """A copy of the state of the model as it is evaluated."""
+        with self._to_be_judged():
+            return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+
+    def _to_be_judged(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.averages is None else self.averages.in_place()
 
     def _constant(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
         """A value of this run that never changes: computed at first use (traffic booked as `input`), then kept."""

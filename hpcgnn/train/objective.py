@@ -8,27 +8,34 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.arena import Arena
+from hpcgnn.options import TaskConfig
 from hpcgnn.tasks.base import Scale
-from hpcgnn.tasks.registry import TASKS, fitting_loss
+from hpcgnn.tasks.registry import fitting_loss, task_to_learn
 
 
 class Objective:
-    """The loss of the graph's task. loss: its name; scale: by which the targets of regression are standardised, or
-    None. Made collectively.
+    """The loss of the graph's task. options: which it is; scale: by which the targets of regression are standardised,
+    or None. Made collectively.
 
     Raises GraphError on all ranks if no node of the graph is a training node. A rank without any takes part with a
     zero.
     """
 
     def __init__(
-        self, local: LocalGraph, comm: Communicator, arena: Arena, loss: str = "auto", scale: Scale | None = None
+        self,
+        local: LocalGraph,
+        comm: Communicator,
+        arena: Arena,
+        options: TaskConfig = TaskConfig(),
+        scale: Scale | None = None,
     ) -> None:
         self._rows = torch.nonzero(local.mask("train")).squeeze(1)
-        self._task, self._arena, self._scale = TASKS[local.task], arena, scale
-        self._loss = fitting_loss(loss, self._task)
-        self._labels = local.labels[self._rows]
-        counts = comm.total(torch.tensor([len(self._rows), self._task.weight(self._labels)]), "plan").tolist()
-        self.num_train, self._weight = int(counts[0]), int(counts[1])
+        self._arena, self._scale, self._labels = arena, scale, local.labels[self._rows]
+        self._task = task_to_learn(local.task, options, self._labels, local.num_classes, comm)
+        self._loss = fitting_loss(options.loss, self._task)
+        counts = torch.tensor([len(self._rows), self._task.weight(self._labels)], dtype=torch.float64)
+        num_train, self._weight = comm.total(counts, "plan").tolist()
+        self.num_train = int(num_train)
         if self.num_train == 0:
             raise GraphError.on_all(
                 "the training split is empty: no node is marked train and labelled; give the graph a split when "

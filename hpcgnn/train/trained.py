@@ -30,7 +30,7 @@ from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.train import learned_features
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
-from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
+from hpcgnn.train.checkpoint import check_identity, newest_readable, read_averaged, read_checkpoint, restore
 from hpcgnn.train.choosing_maps import choose_map
 from hpcgnn.train.job import make_buffers, resolve, run_identity
 from hpcgnn.train.loop import Trainer
@@ -197,9 +197,11 @@ def chosen_weights(
     best: dict[str, torch.Tensor] | None,
     weights: str,
 ) -> tuple[dict[str, torch.Tensor], int]:
-    """(the 'best' or the 'last' weights of a checkpoint, the epoch that they are of). Raises CheckpointError."""
+    """(the 'best' or the 'last' weights of a checkpoint, the epoch that they are of): as they were evaluated, averaged
+    ones where the run averages them. Raises CheckpointError.
+    """
     if weights == "last" or progress.get("imported"):  # there are no others
-        return last, progress["epoch"]
+        return last | read_averaged(path), progress["epoch"]
     if best is None:
         raise CheckpointError(
             f"{path} has no best weights: its run never evaluated, or its graph has no validation nodes; use "
