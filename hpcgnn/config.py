@@ -135,6 +135,21 @@ def check_precision(config: Config) -> None:
 
 def check_inputs(config: Config) -> None:
     """Raise ConfigError for --features that cannot be read, or that do not go together with other options."""
+    if inputs_of(config.task.features).labels:
+        raise ConfigError(
+            f"--features {config.task.features}: labels become inputs by --label-reuse, with the share of the training "
+            "nodes that are given theirs in an epoch, such as 0.5"
+        )
+    if config.task.label_reuse and config.schedule.schedule not in LEARN_FEATURES:
+        raise ConfigError(
+            f"--label-reuse {config.task.label_reuse:g} draws other labels in every step, and --schedule "
+            f"{config.schedule.schedule} needs an input that does not change; expected {' or '.join(LEARN_FEATURES)}"
+        )
+    if config.task.label_reuse and config.model.keep_input == "always":
+        raise ConfigError(
+            f"--keep-input always keeps an aggregate of features that do not change, got --label-reuse "
+            f"{config.task.label_reuse:g}; leave one of them out"
+        )
     learned = inputs_of(config.task.features).learned
     if learned and config.schedule.schedule not in LEARN_FEATURES:
         raise ConfigError(

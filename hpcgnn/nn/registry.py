@@ -253,5 +253,5 @@ def complete(spec: ModelSpec) -> ModelSpec:
     """The spec with what follows from its model."""
     entry, hidden = MODELS[spec.model], spec.model != "sgc" and spec.layers > 1
     bare = hidden and spec.norm == "batch" and entry.can_drop_bias
-    constant = entry.constant_input(spec) and not spec.learned
+    constant = entry.constant_input(spec) and not spec.changing
     return replace(spec, constant_input=constant, hidden_bias=not bare)

@@ -16,7 +16,7 @@ class ModelSpec:
     the features has no parameters in it, so that it can be kept. loop_relation: whether added self loops are a relation
     of their own (rgcn with --self-loops add), the last. hidden_bias: whether hidden layers add a bias; it is of no use
     before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on and
-    exchange (None: the same). inputs: what --features says.
+    exchange (None: the same). inputs: what --features and --label-reuse say.
     """
 
     model: str
@@ -51,6 +51,14 @@ class ModelSpec:
     def learned(self) -> int:
         """How many of the d_in columns are learned: the last ones."""
         return inputs_of(self.inputs).learned
+
+    @property
+    def changing(self) -> int:
+        """How many of the d_in columns change from step to step, the last ones: those that are learned, and then those
+        of labels.
+        """
+        inputs = inputs_of(self.inputs)
+        return inputs.learned + self.classes * inputs.labels
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     ROUNDING = 6
     BOUNDARY = 7
     LEARNED_FEATURE = 8
+    REUSED_LABEL = 9
 
 
 class Randomness:

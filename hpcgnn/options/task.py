@@ -45,3 +45,12 @@ class TaskConfig:
         "the number of training nodes of its class, with a mean of 1",
         choices=("none", "balanced"),
     )
+    label_reuse: float = option(
+        0.0,
+        "classification and multilabel: labels as inputs. In each epoch this share of the training nodes, drawn anew, "
+        "have their labels appended to their features, and the loss is taken on the others; evaluation gives the "
+        "labels of all training nodes. 0.5 is usual, 0 gives none",
+        least=0.0,
+        below=1.0,
+        on_resume="same",
+    )

@@ -28,6 +28,7 @@ def resolve_task(config: Config, meta: GraphMeta) -> Config:
     metric = fitting_metric(config.run.metric, task)
     loss = fitting_loss(config.task.loss, task)
     _check_softening(config.task, task)
+    _check_reuse(config.task, task)
     return config.replace(task=task.name, metric=metric, loss=loss)
 
 
@@ -42,6 +43,15 @@ def _check_softening(options: TaskConfig, task: Task) -> None:
                 f"{flag} is of the cross-entropy between classes, and the labels of the graph are for {task.name} "
                 f"({task.said}); leave it out"
             )
+
+
+def _check_reuse(options: TaskConfig, task: Task) -> None:
+    """Raise ConfigError where labels are no classes that could be inputs."""
+    if options.label_reuse and isinstance(task, Regression):
+        raise ConfigError.on_all(
+            f"--label-reuse {options.label_reuse:g} gives classes as inputs, and the labels of the graph are for "
+            f"{task.name} ({task.said}); leave it out"
+        )
 
 
 def task_to_learn(name: str, options: TaskConfig, labels: torch.Tensor, outputs: int, comm: Communicator) -> Task:

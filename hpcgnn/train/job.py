@@ -238,7 +238,7 @@ def remarks_on_graph(config: Config, spec: ModelSpec, meta: GraphMeta) -> list[s
         lines.append(f"without effect: --target-scale (the task of the graph is {config.task.task})")
     inputs = inputs_of(spec.inputs)
     if not inputs.file and meta.num_features:
-        lines.append(f"the {meta.num_features} features of the graph are ignored by --features {spec.inputs}")
+        lines.append(f"the {meta.num_features} features of the graph are ignored by --features {config.task.features}")
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     if config.schedule.frozen_halo == "refetch" and spec.constant_input and not (spec.sparse_input or raw):
         lines.append(

@@ -33,6 +33,7 @@ from hpcgnn.train.gradients import FlatGradients
 from hpcgnn.train.learned_features import LearnedFeatures
 from hpcgnn.train.objective import Objective
 from hpcgnn.train.optim import Optimizer, Stack, build_optimizer, learning_rate, set_learning_rate
+from hpcgnn.train.reused_labels import ReusedLabels
 from hpcgnn.train.tally import Tally
 
 
@@ -70,8 +71,9 @@ class Trainer:
         self.learned: LearnedFeatures | None = None
         if spec.learned:
             self.learned = LearnedFeatures(local.original_id, spec.learned, config.run.seed, spec.dtype, config.optim)
-        rows = None if self.learned is None else self.learned.rows
-        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena, rows)
+        self.reused = ReusedLabels(local, config.task.label_reuse, spec.dtype) if config.task.label_reuse else None
+        changing = [each.rows for each in (self.learned, self.reused) if each is not None]
+        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena, changing)
         self.training_graph = self.graph.pruned(self._policies()) if self.shares else self.graph
         self.averages = Averages(self.model, config.optim.ema) if learns and config.optim.ema else None
         self.plan = self.schedule.sync.plan(config.optim)
@@ -161,6 +163,8 @@ class Trainer:
         loss, finite = torch.zeros(()), True
         for each in self._steps(epoch):
             self.random.epoch = epoch | each.number << 32
+            if self.reused is not None:
+                self.objective.leave_out(self.reused.draw(self.random))
             self.gradients.zero()
             for rows in learned:
                 rows.gradient.zero_()
@@ -204,6 +208,8 @@ class Trainer:
 
     def evaluate(self) -> dict[str, float]:
         """{'train', 'val', 'test'}: the metric of each split, of averaged weights where there are. Collective."""
+        if self.reused is not None:
+            self.reused.give_all()
         with self.clock("evaluation"), self._to_be_judged():
             return self.evaluator(self.stage.module, self.graph)
 

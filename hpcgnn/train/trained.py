@@ -25,7 +25,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
-from hpcgnn.options.inputs import inputs_of
+from hpcgnn.options.inputs import inputs_of, inputs_text
 from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.train import learned_features
@@ -147,13 +147,13 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     """
     model = config.model
     reads_types = model.model == "rgcn" or model.plugin != ""
-    inputs = inputs_of(config.task.features)
+    inputs = inputs_of(inputs_text(config.task))
     if inputs.learned:
         raise GraphError(
             f"{config.run.run_dir} has learned features (--features {config.task.features}), which belong to the nodes "
             f"of its own graph, and {path} is another one; leave --graph out"
         )
-    wanted = {"features": (inputs.fixed(meta.num_features), "d_in")}
+    wanted = {"features": (inputs.columns(meta.num_features, int(identity["classes"])), "d_in")}
     if meta.num_classes:
         wanted["classes"] = (meta.num_classes, "classes")
     if reads_types or model.edge_term == "type":
