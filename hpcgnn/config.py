@@ -182,6 +182,11 @@ def check_schedule(config: Config) -> None:
     per_layer("--layer-epochs", options.layer_epochs, stages, int, 1, config.optim.epochs)
     per_layer("--layer-lr", options.layer_lr, stages, float, 0.0, config.optim.lr)
     listed("--drop-ranks", options.drop_ranks, int, 0)
+    if options.schedule == "lazy" and config.model.model == "appnp":
+        raise ConfigError(
+            "--schedule lazy trains layers one by one on what their neighbours have sent once, and the hops of --model "
+            "appnp change in every step: expected --schedule sar, bns or stale"
+        )
     if options.finetune_lr and not options.finetune:
         raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")
     if options.schedule == "lazy" and options.halo_dtype != "fp32":

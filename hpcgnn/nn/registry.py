@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from hpcgnn.errors import GraphError
+from hpcgnn.nn.appnp import OwnLayer, PropagatedLayer
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.gcn import GCNConv
@@ -97,6 +98,13 @@ def _build_sgc(spec: ModelSpec) -> Model:
     return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
 
 
+def _build_appnp(spec: ModelSpec) -> Model:
+    widths = spec.widths
+    layers = [OwnLayer(a, b, spec.dtype) for a, b in zip(widths[:-2], widths[1:-1])]
+    layers.append(PropagatedLayer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
+    return Model(spec, layers, widths[1:-1])
+
+
 def _build_rgcn(spec: ModelSpec) -> Model:
     """With several types of nodes, a projection by type to `hidden` columns comes first."""
     if spec.edge_types == 0:
@@ -170,6 +178,15 @@ MODELS = {
         SGCConv.self_loops,
         features_again=_sends_narrower_side,
         uses=("keep_input",),
+        divides=_roots,
+        sums=_always,
+    ),
+    "appnp": Entry(
+        _build_appnp,
+        OwnLayer.self_loops,
+        _never,
+        features_again=_never,
+        uses=(*_STACK, "hops", "teleport"),
         divides=_roots,
         sums=_always,
     ),

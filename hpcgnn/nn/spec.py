@@ -41,6 +41,8 @@ class ModelSpec:
     loop_relation: bool = False
     node_types: int = 0
     edge_term: str = "none"
+    hops: int = 10
+    teleport: float = 0.1
     constant_input: bool = True
     hidden_bias: bool = True
     dtype: torch.dtype = torch.float32

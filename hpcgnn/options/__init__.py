@@ -83,6 +83,16 @@ class ModelConfig:
         by_model=True,
         strict=True,
     )
+    hops: int = option(
+        10,
+        "hops of appnp after its layers; without any, 0, it is a perceptron, which sees no neighbours",
+        least=0,
+        most=10_000,
+        by_model=True,
+    )
+    teleport: float = option(
+        0.1, "part of a node's own output that each hop of appnp takes back", least=0.0, most=1.0, by_model=True
+    )
     bases: int = option(4, "bases that the relations of rgcn share", least=1, by_model=True)
     norm: str = option(
         "none",
@@ -255,8 +265,9 @@ class ScheduleConfig:
     halo: str = option(
         "auto",
         "what travels between ranks: rows, those of all boundary nodes; least, rows or sums of rows, whichever are "
-        "fewer, where layers sum their neighbours' rows (gcn, sage with --aggregator mean, gin, sgc) and the schedule "
-        "is sar, lazy, stale or tma; exact; auto, least where that can be done and saves a twentieth of the rows",
+        "fewer, where layers sum their neighbours' rows (gcn, sage with --aggregator mean, gin, sgc, appnp) and "
+        "the schedule is sar, lazy, stale or tma; exact; auto, least where that can be done and saves a twentieth of "
+        "the rows",
         choices=("auto", "rows", "least"),
     )
     halo_dtype: str = option(

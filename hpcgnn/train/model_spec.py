@@ -40,6 +40,8 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         loop_relation=options.model == "rgcn" and config.data.self_loops == "add",
         node_types=meta.num_node_types,
         edge_term=options.edge_term,
+        hops=options.hops,
+        teleport=options.teleport,
         dtype=DTYPES[config.run.precision],
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=text,
