@@ -19,7 +19,7 @@
 # --sbatch "…"     more options of sbatch for the runs
 #
 # Examples:
-#   bash jobs/sweep.sh --graph graph.h5 --out runs/seeds --ranks 4 --repeat 10 -- --model gcn --norm batch
+#   bash jobs/sweep.sh --graph graph.h5 --out runs/seeds --ranks 4 --repeat 10 -- --config jobs/configs/ogbn-arxiv-gcn.toml
 #   bash jobs/sweep.sh --graph graph.h5 --out runs/sweep --ranks 4 --vary "lr=0.01 0.003" --vary "dropout=0.3 0.5" -- --model sage
 #   bash jobs/sweep.sh --graph graph.h5 --out runs/here --ranks 2 --vary "model=gcn sage" --launch "mpiexec -n" -- --epochs 50
 #
