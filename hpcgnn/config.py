@@ -126,6 +126,11 @@ def check_precision(config: Config) -> None:
             f"--precision mixed: expected --model gcn, or sage with --aggregator mean, got --model {model.model} with "
             f"--aggregator {model.aggregator}; use --precision fp32"
         )
+    if model.jumping != "none":
+        raise ConfigError(
+            f"--precision mixed: expected --jumping none, got {model.jumping}, whose map sees hidden states in fp32; "
+            "use --precision fp32"
+        )
     if schedule.schedule != "sar" or schedule.halo_dtype not in ("fp32", "bf16"):
         raise ConfigError(
             f"--precision mixed: expected --schedule sar, which then exchanges bf16, got {schedule.schedule} with "
@@ -186,6 +191,11 @@ def check_schedule(config: Config) -> None:
         raise ConfigError(
             "--schedule lazy trains layers one by one on what their neighbours have sent once, and the hops of --model "
             "appnp change in every step: expected --schedule sar, bns or stale"
+        )
+    if options.schedule == "lazy" and config.model.jumping != "none":
+        raise ConfigError(
+            f"--jumping {config.model.jumping} trains all layers together with a map that sees them, and --schedule "
+            "lazy trains them one by one: expected --jumping none, or another schedule"
         )
     if options.finetune_lr and not options.finetune:
         raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")

@@ -43,6 +43,7 @@ class ModelSpec:
     edge_term: str = "none"
     hops: int = 10
     teleport: float = 0.1
+    jumping: str = "none"
     constant_input: bool = True
     hidden_bias: bool = True
     dtype: torch.dtype = torch.float32
@@ -64,8 +65,11 @@ class ModelSpec:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Input and output widths of the layers: (d_in, hidden, …, classes)."""
-        return (self.d_in, *[self.hidden] * (self.layers - 1), self.classes)
+        """Input and output widths of the layers: (d_in, hidden, …, classes), or hidden ones to the end where a map
+        comes after them.
+        """
+        last = self.classes if self.jumping == "none" else self.hidden
+        return (self.d_in, *[self.hidden] * (self.layers - 1), last)
 
     @property
     def keeps_input(self) -> bool:

@@ -36,7 +36,7 @@ class ModelConfig:
         "width of hidden layers",
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2), "model": ("rgcn",)},
+        needs={"layers": AtLeast(2), "model": ("rgcn",), "jumping": ("cat", "max")},
     )
     dropout: float = option(0.5, "dropout probability before every layer", least=0.0, below=1.0)
     input_dropout: str = option(
@@ -65,13 +65,14 @@ class ModelConfig:
         "attention heads of hidden layers (gat, gatv2, transformer); --hidden is the width of each",
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2)},
+        needs={"layers": AtLeast(2), "jumping": ("cat", "max")},
     )
     out_heads: int = option(
         1,
         "attention heads of the last layer, each as wide as the classes, averaged",
         least=1,
         by_model=True,
+        needs={"jumping": ("none",)},
     )
     attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
     negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat, gatv2)", least=0.0, by_model=True)
@@ -99,13 +100,21 @@ class ModelConfig:
         "normalisation after hidden layers; batch uses the statistics of all nodes",
         choices="norms",
         by_model=True,
-        needs={"layers": AtLeast(2)},
+        needs={"layers": AtLeast(2), "jumping": ("cat", "max")},
     )
     residual: bool = option(
         False,
         "add the input of hidden layers to their output",
         by_model=True,
-        needs={"layers": AtLeast(3)},
+        needs={"layers": AtLeast(3), "jumping": ("cat", "max")},
+    )
+    jumping: str = option(
+        "none",
+        "let a linear map make the logits of what all layers hand on, which are then all hidden ones: joined (cat), or "
+        "the largest of their elements (max); none: the last layer makes them",
+        choices=("none", "cat", "max"),
+        by_model=True,
+        strict=True,
     )
 
 

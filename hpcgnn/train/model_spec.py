@@ -42,6 +42,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         edge_term=options.edge_term,
         hops=options.hops,
         teleport=options.teleport,
+        jumping=options.jumping,
         dtype=DTYPES[config.run.precision],
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=text,
