@@ -156,6 +156,16 @@ def check_inputs(config: Config) -> None:
             f"{config.task.label_reuse:g}; leave one of them out"
         )
     learned = inputs_of(config.task.features).learned
+    if config.data.inductive and (learned or config.task.label_reuse):
+        flag = f"--features {config.task.features}" if learned else f"--label-reuse {config.task.label_reuse:g}"
+        raise ConfigError(
+            f"--inductive trains on training nodes alone, and {flag} gives each node of the whole graph something of "
+            "its own in training; leave one of them out"
+        )
+    if config.data.inductive and config.schedule.schedule != "sar":
+        raise ConfigError(
+            f"--inductive is for --schedule sar, got {config.schedule.schedule}: expected sar, or no --inductive"
+        )
     if learned and config.schedule.schedule not in LEARN_FEATURES:
         raise ConfigError(
             f"--features {config.task.features}: learned features change in every step, and --schedule "

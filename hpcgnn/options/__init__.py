@@ -24,6 +24,12 @@ class DataConfig:
         "add a self loop to nodes that have none, keep the edges as they are, or what the model wants",
         choices=("auto", "add", "keep"),
     )
+    inductive: bool = option(
+        False,
+        "sar: train on the subgraph of the training nodes, which has neither features nor edges of others, and "
+        "evaluate on the whole graph. Takes memory for that subgraph besides",
+        on_resume="same",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -181,6 +181,10 @@ def _train(
         len(local.inward.plan.rounds),
         config.run.run_dir,
     )
+    if trainer.subgraph is not None:
+        edges = comm.total(torch.tensor([trainer.subgraph.inward.num_edges]), "plan").item()
+        counts = trainer.subgraph.num_nodes, file.meta.num_nodes, edges
+        log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, counts))
     if any(trainer.shares):
         rows = comm.total(torch.tensor(trainer.rows_computed(local)), "plan").tolist()
         log.info(

@@ -12,6 +12,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import TrainingError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.inductive import training_subgraph
 from hpcgnn.graph.least import least_rows
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.pruning import WORTHWHILE, prune
@@ -22,6 +23,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo, Step
+from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.schedule_registry import SCHEDULES, features_travel, halo_of, prunes
 from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.regression import scale_of
@@ -61,11 +63,14 @@ class Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
             self.model = MODELS[spec.model].build(spec)
-            self.shares = self._pruned(local, spec) if learns and prunes(config) else []
+            self.subgraph = training_subgraph(local, comm) if learns and config.data.inductive else None
+            self.shares = self._pruned(local, spec) if learns and prunes(config) and self.subgraph is None else []
             if comm.size > 1 and (halo := halo_of(config, spec)) != "rows":
                 local = self._send_sums(local, halo == "least", features_travel(config, spec))
-            self.local = local
-            self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
+                if self.subgraph is not None:
+                    self.subgraph = self._send_sums(self.subgraph, halo == "least", features_travel(config, spec))
+            self.local, seen = local, local if self.subgraph is None else self.subgraph
+            self.schedule = SCHEDULES[config.schedule.schedule](seen, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
         initialise(self.model, self.random)
         self.learned: LearnedFeatures | None = None
@@ -73,8 +78,12 @@ class Trainer:
             self.learned = LearnedFeatures(local.original_id, spec.learned, config.run.seed, spec.dtype, config.optim)
         self.reused = ReusedLabels(local, config.task.label_reuse, spec.dtype) if config.task.label_reuse else None
         changing = [each.rows for each in (self.learned, self.reused) if each is not None]
-        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena, changing)
+        exact: HaloPolicy = self.schedule.halo if self.subgraph is None else FullHalo(local, comm, buffers)
+        self.graph = Graph(local, exact, comm.total, self.random, self._constant, buffers.arena, changing)
         self.training_graph = self.graph.pruned(self._policies()) if self.shares else self.graph
+        if self.subgraph is not None:
+            verbs = self.schedule.halo, comm.total, self.random, self._constant_of_subgraph, buffers.arena
+            self.training_graph = Graph(self.subgraph, *verbs)
         self.averages = Averages(self.model, config.optim.ema) if learns and config.optim.ema else None
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
@@ -82,7 +91,7 @@ class Trainer:
         self.evaluator = Evaluator(local, config.run.metric, comm, scale)
         if not learns:
             return
-        self.objective = Objective(local, comm, buffers.arena, config.task, scale)
+        self.objective = Objective(seen, comm, buffers.arena, config.task, scale)
         # The gradients of a mean over very many nodes are smaller than what fp16 can hold; those of the sum are not.
         narrow = config.schedule.halo_dtype == "fp16"
         self._enlarged = 2.0 ** round(math.log2(self.objective.num_train)) if narrow else 1.0
@@ -228,6 +237,9 @@ class Trainer:
                 self.constants[name] = compute()
         return self.constants[name]
 
+    def _constant_of_subgraph(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
+        return self._constant(f"{name} of the subgraph", compute)
+
     def _total_loss(self, local_loss: torch.Tensor, finite: bool, epoch: int) -> float:
         """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it or a gradient is not finite,
         or if a row was not on its way.
@@ -244,7 +256,8 @@ class Trainer:
             )
         if totals[1:].any():
             what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
-            where = first_not_finite(self.model, self.graph, self.comm, what)
+            seen = self.graph if self.subgraph is None else self.training_graph
+            where = first_not_finite(self.model, seen, self.comm, what)
             raise TrainingError.on_all(
                 f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite "
                 f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
