@@ -29,6 +29,7 @@ from hpcgnn.estimate.arguments import add_bench, add_estimate
 from hpcgnn.report import command as report_command
 from hpcgnn.train.choices import registry_choices
 from hpcgnn.train.commands import add_evaluate, add_predict
+from hpcgnn.train.labels_command import add_label_propagation
 from hpcgnn.train.weights_commands import add_export, add_import_weights
 
 # Commands that read files only and must run where neither torch nor MPI is installed.
@@ -98,6 +99,7 @@ def build_parser(choices: Choices | None) -> Parser:
     report.set_defaults(process=process_report)
     add_evaluate(commands, choices)
     add_predict(commands, choices)
+    add_label_propagation(commands, choices)
     add_export(commands)
     add_import_weights(commands, choices)
     _add_estimate(commands, choices)

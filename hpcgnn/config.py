@@ -129,6 +129,11 @@ def check_precision(config: Config) -> None:
             f"--precision mixed: expected --model gcn, or sage with --aggregator mean, got --model {model.model} with "
             f"--aggregator {model.aggregator}; use --precision fp32"
         )
+    if model.jumping != "none":
+        raise ConfigError(
+            f"--precision mixed: expected --jumping none, got {model.jumping}, whose map sees hidden states in fp32; "
+            "use --precision fp32"
+        )
     if schedule.schedule != "sar" or schedule.halo_dtype not in ("fp32", "bf16"):
         raise ConfigError(
             f"--precision mixed: expected --schedule sar, which then exchanges bf16, got {schedule.schedule} with "
@@ -138,11 +143,45 @@ def check_precision(config: Config) -> None:
 
 def check_inputs(config: Config) -> None:
     """Raise ConfigError for --features that cannot be read, or that do not go together with other options."""
+    if inputs_of(config.task.features).labels:
+        raise ConfigError(
+            f"--features {config.task.features}: labels become inputs by --label-reuse, with the share of the training "
+            "nodes that are given theirs in an epoch, such as 0.5"
+        )
+    if config.task.label_reuse and config.schedule.schedule not in LEARN_FEATURES:
+        raise ConfigError(
+            f"--label-reuse {config.task.label_reuse:g} draws other labels in every step, and --schedule "
+            f"{config.schedule.schedule} needs an input that does not change; expected {' or '.join(LEARN_FEATURES)}"
+        )
+    if config.task.label_reuse and config.model.keep_input == "always":
+        raise ConfigError(
+            f"--keep-input always keeps an aggregate of features that do not change, got --label-reuse "
+            f"{config.task.label_reuse:g}; leave one of them out"
+        )
     learned = inputs_of(config.task.features).learned
+    if config.data.inductive and (learned or config.task.label_reuse):
+        flag = f"--features {config.task.features}" if learned else f"--label-reuse {config.task.label_reuse:g}"
+        raise ConfigError(
+            f"--inductive trains on training nodes alone, and {flag} gives each node of the whole graph something of "
+            "its own in training; leave one of them out"
+        )
+    if config.data.inductive and config.task.task == LINKS:
+        raise ConfigError(
+            f"--inductive trains on training nodes alone, and --task {LINKS} on training edges; leave one of them out"
+        )
+    if config.data.inductive and config.schedule.schedule != "sar":
+        raise ConfigError(
+            f"--inductive is for --schedule sar, got {config.schedule.schedule}: expected sar, or no --inductive"
+        )
     if learned and config.schedule.schedule not in LEARN_FEATURES:
         raise ConfigError(
             f"--features {config.task.features}: learned features change in every step, and --schedule "
             f"{config.schedule.schedule} needs an input that does not; expected {' or '.join(LEARN_FEATURES)}"
+        )
+    if learned and config.optim.ema:
+        raise ConfigError(
+            f"--ema {config.optim.ema:g} averages the parameters of a model, and not the learned features of "
+            f"--features {config.task.features}; leave one of them out"
         )
     if learned and config.model.keep_input == "always":
         raise ConfigError(
@@ -175,6 +214,16 @@ def check_schedule(config: Config) -> None:
     per_layer("--layer-epochs", options.layer_epochs, stages, int, 1, config.optim.epochs)
     per_layer("--layer-lr", options.layer_lr, stages, float, 0.0, config.optim.lr)
     listed("--drop-ranks", options.drop_ranks, int, 0)
+    if options.schedule == "lazy" and config.model.model == "appnp":
+        raise ConfigError(
+            "--schedule lazy trains layers one by one on what their neighbours have sent once, and the hops of --model "
+            "appnp change in every step: expected --schedule sar, bns or stale"
+        )
+    if options.schedule == "lazy" and config.model.jumping != "none":
+        raise ConfigError(
+            f"--jumping {config.model.jumping} trains all layers together with a map that sees them, and --schedule "
+            "lazy trains them one by one: expected --jumping none, or another schedule"
+        )
     if options.finetune_lr and not options.finetune:
         raise ConfigError("--finetune-lr needs --finetune: expected a number of exact epochs of at least 1, got 0")
     if options.schedule == "lazy" and options.halo_dtype != "fp32":

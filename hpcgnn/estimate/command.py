@@ -40,6 +40,11 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
         )
     for path in filter(None, (arguments.json, arguments.plot)):
         check_folder(path)
+    if config.data.inductive:
+        raise ConfigError(
+            "estimate knows nothing of --inductive, which takes memory for a subgraph besides, and less time: leave it "
+            "out; what is foretold is then training on the whole graph"
+        )
     if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
         raise ConfigError(f"cannot draw {arguments.plot}: expected a name that ends in {', '.join(PICTURES)}")
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:

@@ -99,7 +99,7 @@ def make_copy(
         ones = np.ones(len(columns), np.float32)
         features = sparse_rows(indptr, columns.astype(np.int32), ones, spec.d_in, spec.dtype)
     else:
-        features = torch.ones(n, spec.d_in - spec.learned, dtype=spec.dtype)
+        features = torch.ones(n, spec.d_in - spec.changing, dtype=spec.dtype)
     split = np.full(n, SPLITS["test"], np.uint8)
     split[draw.permutation(n)[: size.train]] = SPLITS["train"]
     return LocalGraph(
@@ -114,7 +114,7 @@ def make_copy(
         task=task,
         node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
         compact=None
-        if isinstance(features, SparseRows) or spec.learned
+        if isinstance(features, SparseRows) or spec.changing
         else agree_on_compact(features, inward.plan, comm),
     )
 

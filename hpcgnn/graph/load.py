@@ -234,7 +234,7 @@ def load_local_graph(
         features = make_features(file, ranges, dtype, order, inputs, inward)
         original_id = read_original_id(file, ranges, order.number)
     with watch("plan"):
-        travels = isinstance(features, torch.Tensor) and not inputs.learned
+        travels = isinstance(features, torch.Tensor) and not inputs.changing
         compact = agree_on_compact(cast(torch.Tensor, features), inward.plan, comm) if travels else None
     return LocalGraph(
         inward=inward,

@@ -74,9 +74,9 @@ def with_in_neighbours(local: LocalGraph, needed: torch.Tensor, comm: Communicat
 
 def _share(local: LocalGraph, inputs: torch.Tensor, outputs: torch.Tensor, comm: Communicator) -> LocalGraph:
     """The LocalGraph of the edges from nodes in inputs (n_p,) to nodes in outputs (n_p,), on all ranks. Collective."""
-    source, destination = _numbers(inputs), _numbers(outputs)
-    inward = _filtered(local.inward, outputs, inputs, destination, source, comm)
-    outward = _filtered(local.outward, inputs, outputs, source, destination, comm)
+    source, destination = numbers(inputs), numbers(outputs)
+    inward = filtered(local.inward, outputs, inputs, destination, source, comm)
+    outward = filtered(local.outward, inputs, outputs, source, destination, comm)
     return replace(
         local,
         inward=inward,
@@ -90,12 +90,12 @@ def _share(local: LocalGraph, inputs: torch.Tensor, outputs: torch.Tensor, comm:
     )
 
 
-def _numbers(mask: torch.Tensor) -> torch.Tensor:
+def numbers(mask: torch.Tensor) -> torch.Tensor:
     """int32 (n,): the number of each node among those of the mask, -1 for the others."""
     return torch.where(mask, torch.cumsum(mask, 0, dtype=torch.int32) - 1, -1)
 
 
-def _filtered(
+def filtered(
     adjacency: Adjacency,
     rows: torch.Tensor,
     columns: torch.Tensor,

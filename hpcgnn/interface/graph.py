@@ -271,6 +271,6 @@ class _Shown(torch.autograd.Function):
 def _unstated() -> ConfigError:
     return ConfigError.on_all(
         "this layer counts a node among its own neighbours as a rule, and hpcgnn.load was not told whether to; "
-        "expected self_loops='add', as `hpcgnn train` does for gcn, sgc, gat and gatv2, or self_loops='keep' for the "
-        "edges as they are"
+        "expected self_loops='add', as `hpcgnn train` does for gcn, sgc, appnp, gat and gatv2, or "
+        "self_loops='keep' for the edges as they are"
     )

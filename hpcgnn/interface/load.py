@@ -57,8 +57,8 @@ def load(
     The first call starts MPI. From then on an exception that nobody catches ends the job on all ranks, and the ranks
     wait for each other at the end of the script.
 
-    self_loops: 'add' gives one to every node that has none, as `hpcgnn train` does for gcn, sgc, gat and gatv2; 'keep'
-    leaves the edges as they are. Left out, edges are as they are, and those layers refuse to guess. features: 'file',
+    self_loops: 'add' gives one to every node that has none, as `hpcgnn train` does for gcn, sgc, appnp, gat and gatv2;
+    'keep' leaves the edges as they are. Left out, they are so too, and those layers refuse to guess. features: 'file',
     'none' (a column of ones), 'degree' or 'file+degree', as of `hpcgnn train`. precision: fp32 or
     fp64, of features and parameters. seed: of initial parameters and dropout. halo_buffer: MiB for all communication
     buffers of the rank. widest: numbers of the widest row that layers will exchange (heads × width, for transformers

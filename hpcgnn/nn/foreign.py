@@ -113,6 +113,8 @@ def reason_against(to: str, spec: ModelSpec, meta: GraphMeta, self_loops: str, p
     name, library, weighted = spec.model, {"pyg": "PyG", "dgl": "DGL"}[to], meta.weighted
     if plugin or name not in LAYERS[to]:
         return f"{library} has no layer that computes what {name} of {'--plugin' if plugin else 'hpcgnn'} does"
+    if spec.jumping != "none":
+        return f"a map that sees all layers (--jumping {spec.jumping}) is no layer of {library}'s"
     if not meta.undirected and (name == "sgc" or name == "gcn" and to == "pyg"):
         return f"the graph is directed: {name} divides by the out-degrees of sources, {library} by their in-degrees"
     if spec.aggregator == "pool" and name == "sage" or to == "dgl" and spec.aggregator != "mean" and name == "sage":

@@ -74,10 +74,10 @@ class Graph:
         random: Randomness,
         constant: Constant,
         arena: Arena,
-        learned: torch.Tensor | None = None,
+        changing: Sequence[torch.Tensor] = (),
     ) -> None:
-        """learned: (n_p, D), columns of the features that change from step to step, or None."""
-        self._local, self._halo, self._random, self._arena, self._learned = local, halo, random, arena, learned
+        """changing: (n_p, D) each, columns of the features that change from step to step."""
+        self._local, self._halo, self._random, self._arena, self._changing = local, halo, random, arena, changing
         self.ids, self.num_nodes = local.original_id, local.num_nodes
         self.total, self.constant = total, constant
         self.operator = halo.operator
@@ -92,7 +92,7 @@ class Graph:
         """The same graph, of which a layer l in shares {l: (LocalGraph, halo policy)} sees that share."""
         whole = copy.copy(self)
         whole._layers = {
-            layer: Graph(local, halo, self.total, self._random, self.constant, self._arena, self._learned)
+            layer: Graph(local, halo, self.total, self._random, self.constant, self._arena, self._changing)
             for layer, (local, halo) in shares.items()
         }
         return whole
@@ -105,11 +105,12 @@ class Graph:
 
     @property
     def features(self) -> torch.Tensor | SparseRows:
-        """(n_p, F) tensor or SparseRows: those that do not change, and then those that are learned."""
-        fixed, learned = self._local.features, self._learned
-        if learned is None or isinstance(fixed, SparseRows):
+        """(n_p, F) tensor or SparseRows: those that do not change, and then those that do."""
+        fixed = self._local.features
+        if not self._changing or isinstance(fixed, SparseRows):
             return fixed
-        return torch.cat([fixed, learned], 1) if fixed.shape[1] else learned
+        parts = [fixed, *self._changing] if fixed.shape[1] else self._changing
+        return torch.cat(list(parts), 1) if len(parts) > 1 else parts[0]
 
     def own(self, x: torch.Tensor) -> torch.Tensor:
         """The rows of x (n_p, F) whose nodes a layer computes: x itself where it computes all. Differentiable."""

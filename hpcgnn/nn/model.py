@@ -1,12 +1,14 @@
 """A stack of convolutions."""
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import nn
 
 from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
@@ -20,7 +22,9 @@ class Model(nn.Module):
     forward(graph) -> logits (n_p, C) of own nodes; of the own training nodes alone where rows are pruned. Collective.
 
     Dropout is applied to the input of every layer. With `residual` every hidden layer but the first, whose input is
-    of another width, adds its input (before dropout) to its output.
+    of another width, adds its input (before dropout) to its output. With `jumping` (Xu et al., ICML'18) the last layer
+    is as the hidden ones, and a linear map makes the logits of what all of them hand on: joined ('cat'), or the largest
+    of their elements ('max'), with dropout before it.
     """
 
     heads: nn.ModuleList  # only where layers are trained one by one: see stage.add_heads
@@ -34,26 +38,34 @@ class Model(nn.Module):
         before: nn.Module | None = None,
         hand_over: bool = True,
     ) -> None:
-        """widths: of the outputs of all convolutions but the last. before: module on the features, (graph, x) -> x, or
-        None. hand_over: whether layers that name an `activation` are given it to apply.
+        """widths: of the outputs of all convolutions but the last, and with `jumping` of that too. before: module on
+        the features, (graph, x) -> x, or None. hand_over: whether layers that name an `activation` are given it to
+        apply.
         """
         super().__init__()
         # In place: what it acts on, the output of a convolution or a norm, is not needed again for the gradient.
         self.spec, self._activation, self.before, self.widths = spec, activation, before, tuple(widths)
-        self._hand_over = hand_over and not spec.residual  # with a residual both, before and after, must exist
+        # With a residual both, before and after, must exist, and so must all that a map sees in the end.
+        self._hand_over = hand_over and not spec.residual and spec.jumping == "none"
         self.convs = nn.ModuleList(convs)
         conv: Any  # a Conv or alike: what else it has, its class says
-        for conv in convs[:-1]:
+        for conv in convs[: len(self.widths)]:
             conv.kept = spec.kept
             if not spec.hidden_bias:
                 conv.drop_bias()
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
+        self.jump: Linear | None = None
+        if spec.jumping != "none":
+            seen = sum(self.widths) if spec.jumping == "cat" else max(self.widths)
+            self.jump = Linear(seen, spec.classes, dtype=spec.dtype)
         for conv, norm, above in zip(self.convs, self.norms, self.convs[1:]):
             if hasattr(conv, "hands_over"):
                 returns = getattr(above, "returns_loans", False)
                 conv.hands_over = self._takes_over(above) and returns and isinstance(norm, Identity)
 
     def forward(self, whole: Graph) -> torch.Tensor:
+        if self.jump is not None:
+            return self._jumping(whole, self.jump)
         before: torch.Tensor | None = None
         h: Any = self._input_layer(whole.at(0))  # rows, or a Handover for a layer that takes over
         conv: Any
@@ -71,6 +83,18 @@ class Model(nn.Module):
             h = conv(graph, graph.dropout(x, self._p, layer))
         return h
 
+    def _jumping(self, whole: Graph, jump: Linear) -> torch.Tensor:
+        """The logits of a model whose layers are all seen by a map in the end; they all compute all rows."""
+        h: Any = self._input_layer(whole)
+        seen: list[torch.Tensor] = []
+        for layer, norm in enumerate(self.norms):
+            if layer:
+                h = self.convs[layer](whole, whole.dropout(seen[-1], self._p, layer))
+            x = self._activation(self._normalised(whole, norm, h))
+            seen.append(x + seen[-1] if self.spec.residual and seen else x)
+        joined = torch.cat(seen, 1) if self.spec.jumping == "cat" else reduce(torch.maximum, seen)
+        return jump(whole.dropout(joined, self._p, len(self.norms)))
+
     def _takes_over(self, conv: nn.Module) -> bool:
         """Whether a layer takes its input over with its memory (see ops/handover.py)."""
         return self._hand_over and getattr(conv, "activation", None) is not None
@@ -79,6 +103,8 @@ class Model(nn.Module):
     def prunable_layers(self) -> int:
         """How many of the last layers can compute some of their rows only (see graph/pruning.py)."""
         first = len(self.convs)
+        if self.jump is not None:
+            return 0
         while first > 0 and (getattr(self.convs[first - 1], "prunable", False) or first == 1 and self.spec.keeps_input):
             first -= 1
         # Batch norm needs every row of what it normalises, the output of every layer but the last.

@@ -1,13 +1,14 @@
 """The models that `--model` offers, and how others are added: `register`, in a file given as `--plugin`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 import torch
 
-from hpcgnn.errors import GraphError
+from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.nn.appnp import OwnLayer, PropagatedLayer
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.gcn import GCNConv
@@ -77,13 +78,20 @@ def _rgcn_sends(spec: ModelSpec) -> bool:
     return spec.node_types <= 1 and not spec.sparse_input
 
 
+def _handed_on(spec: ModelSpec, widths: Sequence[int]) -> Sequence[int]:
+    """Of the input and output widths of layers those that are normalised and activated: all but the last, unless a map
+    comes after it.
+    """
+    return widths[1:-1] if spec.jumping == "none" else widths[1:]
+
+
 def _stacked(
     conv_class: type[Any], activation: Activation = torch.relu_, hand_over: bool = True
 ) -> Callable[[ModelSpec], Model]:
     def build(spec: ModelSpec) -> Model:
         widths = spec.widths
         convs = [conv_class(a, b, dtype=spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
-        return Model(spec, convs, widths[1:-1], activation, hand_over=hand_over)
+        return Model(spec, convs, _handed_on(spec, widths), activation, hand_over=hand_over)
 
     return build
 
@@ -95,6 +103,13 @@ def _build_sage(spec: ModelSpec) -> Model:
 
 def _build_sgc(spec: ModelSpec) -> Model:
     return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
+
+
+def _build_appnp(spec: ModelSpec) -> Model:
+    widths = spec.widths
+    layers = [OwnLayer(a, b, spec.dtype) for a, b in zip(widths[:-2], widths[1:-1])]
+    layers.append(PropagatedLayer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
+    return Model(spec, layers, widths[1:-1])
 
 
 def _build_rgcn(spec: ModelSpec) -> Model:
@@ -109,7 +124,7 @@ def _build_rgcn(spec: ModelSpec) -> Model:
         widths = (spec.hidden, *widths[1:])
     relations = spec.edge_types + spec.loop_relation
     convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
-    return Model(spec, convs, widths[1:-1], before=before)
+    return Model(spec, convs, _handed_on(spec, widths), before=before)
 
 
 def _attentive(conv_class: type[Any], activation: Activation = _ELU_IN_PLACE) -> Callable[[ModelSpec], Model]:
@@ -120,11 +135,11 @@ def _attentive(conv_class: type[Any], activation: Activation = _ELU_IN_PLACE) ->
     def build(spec: ModelSpec) -> Model:
         convs, d_in = [], spec.d_in
         for layer in range(spec.layers):
-            last = layer == spec.layers - 1
+            last = layer == spec.layers - 1 and spec.jumping == "none"
             width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
             convs.append(conv_class(d_in, width, heads, last and heads > 1, spec, layer))
             d_in = convs[-1].d_out
-        return Model(spec, convs, [conv.d_out for conv in convs[:-1]], activation)
+        return Model(spec, convs, _handed_on(spec, (spec.d_in, *[conv.d_out for conv in convs])), activation)
 
     return build
 
@@ -139,7 +154,7 @@ def _build_gat(spec: ModelSpec) -> Model:
     return _attentive(GATConv, _ELU)(spec)  # its gradient needs its output
 
 
-_STACK = ("hidden", "norm", "residual")
+_STACK = ("hidden", "norm", "residual", "jumping")
 _LINEAR = (*_STACK, "keep_input")
 _ATTENTION = (*_STACK, "heads", "out_heads", "attention_dropout")
 
@@ -170,6 +185,15 @@ MODELS = {
         SGCConv.self_loops,
         features_again=_sends_narrower_side,
         uses=("keep_input",),
+        divides=_roots,
+        sums=_always,
+    ),
+    "appnp": Entry(
+        _build_appnp,
+        OwnLayer.self_loops,
+        _never,
+        features_again=_never,
+        uses=("hidden", "norm", "residual", "hops", "teleport"),
         divides=_roots,
         sums=_always,
     ),
@@ -251,7 +275,11 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
 
 def complete(spec: ModelSpec) -> ModelSpec:
     """The spec with what follows from its model."""
-    entry, hidden = MODELS[spec.model], spec.model != "sgc" and spec.layers > 1
+    if spec.jumping != "none" and spec.model in ("sgc", "appnp"):
+        raise ConfigError.on_all(
+            f"--jumping {spec.jumping}: {spec.model} has no layers to see at the end; leave it out"
+        )
+    entry, hidden = MODELS[spec.model], spec.model != "sgc" and (spec.layers > 1 or spec.jumping != "none")
     bare = hidden and spec.norm == "batch" and entry.can_drop_bias
-    constant = entry.constant_input(spec) and not spec.learned
+    constant = entry.constant_input(spec) and not spec.changing
     return replace(spec, constant_input=constant, hidden_bias=not bare)

@@ -16,7 +16,7 @@ class ModelSpec:
     the features has no parameters in it, so that it can be kept. loop_relation: whether added self loops are a relation
     of their own (rgcn with --self-loops add), the last. hidden_bias: whether hidden layers add a bias; it is of no use
     before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on and
-    exchange (None: the same). inputs: what --features says.
+    exchange (None: the same). inputs: what --features and --label-reuse say.
     """
 
     model: str
@@ -41,6 +41,9 @@ class ModelSpec:
     loop_relation: bool = False
     node_types: int = 0
     edge_term: str = "none"
+    hops: int = 10
+    teleport: float = 0.1
+    jumping: str = "none"
     constant_input: bool = True
     hidden_bias: bool = True
     dtype: torch.dtype = torch.float32
@@ -53,9 +56,20 @@ class ModelSpec:
         return inputs_of(self.inputs).learned
 
     @property
+    def changing(self) -> int:
+        """How many of the d_in columns change from step to step, the last ones: those that are learned, and then those
+        of labels.
+        """
+        inputs = inputs_of(self.inputs)
+        return inputs.learned + self.classes * inputs.labels
+
+    @property
     def widths(self) -> tuple[int, ...]:
-        """Input and output widths of the layers: (d_in, hidden, …, classes)."""
-        return (self.d_in, *[self.hidden] * (self.layers - 1), self.classes)
+        """Input and output widths of the layers: (d_in, hidden, …, classes), or hidden ones to the end where a map
+        comes after them.
+        """
+        last = self.classes if self.jumping == "none" else self.hidden
+        return (self.d_in, *[self.hidden] * (self.layers - 1), last)
 
     @property
     def keeps_input(self) -> bool:

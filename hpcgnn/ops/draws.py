@@ -28,6 +28,7 @@ class Purpose(IntEnum):
     LINK_POOL = 10
     LINK_NEGATIVE = 11
     LINK_CANDIDATE = 12
+    REUSED_LABEL = 13
 
 
 class Randomness:

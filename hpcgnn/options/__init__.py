@@ -24,6 +24,12 @@ class DataConfig:
         "add a self loop to nodes that have none, keep the edges as they are, or what the model wants",
         choices=("auto", "add", "keep"),
     )
+    inductive: bool = option(
+        False,
+        "sar: train on the subgraph of the training nodes, which has neither features nor edges of others, and "
+        "evaluate on the whole graph. Takes memory for that subgraph besides",
+        on_resume="same",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +42,7 @@ class ModelConfig:
         "width of hidden layers",
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2), "model": ("rgcn",)},
+        needs={"layers": AtLeast(2), "model": ("rgcn",), "jumping": ("cat", "max")},
     )
     dropout: float = option(0.5, "dropout probability before every layer", least=0.0, below=1.0)
     input_dropout: str = option(
@@ -65,13 +71,14 @@ class ModelConfig:
         "attention heads of hidden layers (gat, gatv2, transformer); --hidden is the width of each",
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2)},
+        needs={"layers": AtLeast(2), "jumping": ("cat", "max")},
     )
     out_heads: int = option(
         1,
         "attention heads of the last layer, each as wide as the classes, averaged",
         least=1,
         by_model=True,
+        needs={"jumping": ("none",)},
     )
     attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
     negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat, gatv2)", least=0.0, by_model=True)
@@ -83,19 +90,37 @@ class ModelConfig:
         by_model=True,
         strict=True,
     )
+    hops: int = option(
+        10,
+        "hops of appnp after its layers; without any, 0, it is a perceptron, which sees no neighbours",
+        least=0,
+        most=10_000,
+        by_model=True,
+    )
+    teleport: float = option(
+        0.1, "part of a node's own output that each hop of appnp takes back", least=0.0, most=1.0, by_model=True
+    )
     bases: int = option(4, "bases that the relations of rgcn share", least=1, by_model=True)
     norm: str = option(
         "none",
         "normalisation after hidden layers; batch uses the statistics of all nodes",
         choices="norms",
         by_model=True,
-        needs={"layers": AtLeast(2)},
+        needs={"layers": AtLeast(2), "jumping": ("cat", "max")},
     )
     residual: bool = option(
         False,
         "add the input of hidden layers to their output",
         by_model=True,
-        needs={"layers": AtLeast(3)},
+        needs={"layers": AtLeast(3), "jumping": ("cat", "max")},
+    )
+    jumping: str = option(
+        "none",
+        "let a linear map make the logits of what all layers hand on, which are then all hidden ones: joined (cat), or "
+        "the largest of their elements (max); none: the last layer makes them",
+        choices=("none", "cat", "max"),
+        by_model=True,
+        strict=True,
     )
 
 
@@ -130,6 +155,16 @@ class OptimConfig:
         strict=True,
     )
     clip_norm: float = option(0.0, "clip the global gradient norm to this value; 0 for no clipping", least=0.0)
+    ema: float = option(
+        0.0,
+        "evaluate, keep as the best, predict with and export an exponential moving average of the parameters, which "
+        "after every step keeps this part of itself, such as 0.99, and takes the rest from them; 0 for the "
+        "parameters themselves",
+        least=0.0,
+        below=1.0,
+        schedules=("sar", "bns", "stale"),
+        strict=True,
+    )
     epochs: int = option(
         200,
         "number of epochs; each is one full-batch step (lazy: of every layer; tma: steps of every rank, or averages "
@@ -245,8 +280,9 @@ class ScheduleConfig:
     halo: str = option(
         "auto",
         "what travels between ranks: rows, those of all boundary nodes; least, rows or sums of rows, whichever are "
-        "fewer, where layers sum their neighbours' rows (gcn, sage with --aggregator mean, gin, sgc) and the schedule "
-        "is sar, lazy, stale or tma; exact; auto, least where that can be done and saves a twentieth of the rows",
+        "fewer, where layers sum their neighbours' rows (gcn, sage with --aggregator mean, gin, sgc, appnp) and "
+        "the schedule is sar, lazy, stale or tma; exact; auto, least where that can be done and saves a twentieth of "
+        "the rows",
         choices=("auto", "rows", "least"),
     )
     halo_dtype: str = option(

@@ -1,11 +1,16 @@
-"""What `--features` says: which columns nodes have as input, of the file, of their degree, or learned."""
+"""What `--features` and `--label-reuse` say: which columns nodes have as input, of the file, of their degree, learned,
+or of labels.
+"""
 
 import re
 from dataclasses import dataclass
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.options.task import TaskConfig
 
 _WIDEST = 1 << 16
+#: What stands for the labels in the text of all inputs, after those of --features.
+LABELS = "+labels"
 # A word, and after `learned` a width.
 _PART = re.compile("(file|degree|learned)(?:(?<=learned):([0-9]{1,5}))?")
 
@@ -13,12 +18,14 @@ _PART = re.compile("(file|degree|learned)(?:(?<=learned):([0-9]{1,5}))?")
 @dataclass(frozen=True)
 class Inputs:
     """file: the columns of the graph file; degree: 1 and log(1 + in-degree); learned: how many columns are learned, a
-    row for each node. Without any of them there is one column, of ones.
+    row for each node. Without any of them there is one column, of ones. labels: whether there is a column for each
+    class besides, of labels of training nodes.
     """
 
     file: bool = True
     degree: bool = False
     learned: int = 0
+    labels: bool = False
 
     def fixed(self, num_features: int) -> int:
         """How many columns do not change. num_features: of the file."""
@@ -29,11 +36,26 @@ class Inputs:
         """Whether one of them is of ones."""
         return self.degree or not (self.file or self.learned)
 
+    @property
+    def changing(self) -> bool:
+        """Whether some of the columns change from step to step."""
+        return self.labels or self.learned > 0
+
+    def columns(self, num_features: int, classes: int) -> int:
+        """How many there are in all."""
+        return self.fixed(num_features) + self.learned + classes * self.labels
+
+
+def inputs_text(options: TaskConfig) -> str:
+    """What the options say of the inputs, as a text that `inputs_of` reads."""
+    return options.features + LABELS * (options.label_reuse > 0)
+
 
 def inputs_of(text: str) -> Inputs:
-    """The Inputs that `--features text` asks for. Raises ConfigError."""
+    """The Inputs of a text of `inputs_text`. Raises ConfigError."""
+    labels, text = text.endswith(LABELS), text.removesuffix(LABELS)
     if text == "none":
-        return Inputs(file=False)
+        return Inputs(file=False, labels=labels)
     parts = [_PART.fullmatch(part) for part in text.split("+")]
     given = {part[1]: int(part[2] or 0) for part in parts if part}
     learned = given.get("learned", 0)
@@ -43,4 +65,4 @@ def inputs_of(text: str) -> Inputs:
             f"--features: expected file, none, degree, learned:D with D from 1 to {_WIDEST}, or several of file, "
             f"degree and learned:D joined by +, such as file+learned:32, got {text!r}"
         )
-    return Inputs("file" in given, "degree" in given, learned)
+    return Inputs("file" in given, "degree" in given, learned, labels)

@@ -77,3 +77,25 @@ class TaskConfig:
         on_resume="same",
         needs={"task": (LINKS,)},
     )
+    label_smoothing: float = option(
+        0.0,
+        "classification: the part of each label that the loss spreads over all classes alike, as torch's "
+        "cross-entropy does; 0.1 is usual",
+        least=0.0,
+        below=1.0,
+    )
+    class_weights: str = option(
+        "none",
+        "classification: how much a training node counts in the loss: all alike, or balanced, in inverse proportion to "
+        "the number of training nodes of its class, with a mean of 1",
+        choices=("none", "balanced"),
+    )
+    label_reuse: float = option(
+        0.0,
+        "classification and multilabel: labels as inputs. In each epoch this share of the training nodes, drawn anew, "
+        "have their labels appended to their features, and the loss is taken on the others; evaluation gives the "
+        "labels of all training nodes. 0.5 is usual, 0 gives none",
+        least=0.0,
+        below=1.0,
+        on_resume="same",
+    )

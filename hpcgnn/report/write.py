@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hpcgnn import __version__
 from hpcgnn.errors import ConfigError
 from hpcgnn.records import replaced_by
+from hpcgnn.report.accuracy_table import accuracy_tables
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
 from hpcgnn.report.loss_tables import make_loss_tables
 from hpcgnn.report.memory_tables import has_profiles, memory_table
@@ -25,7 +26,19 @@ if TYPE_CHECKING:
 
 
 PAGE, TEXT, CAPTIONS = "report.html", "report.md", "captions.md"
-TABLES = ("scaling", "cost", "losses", "remedies", "breakdown", "bytes", "memory", "baseline", "runs", "problems")
+TABLES = (
+    "scaling",
+    "cost",
+    "accuracy",
+    "losses",
+    "remedies",
+    "breakdown",
+    "bytes",
+    "memory",
+    "baseline",
+    "runs",
+    "problems",
+)
 KINDS = ("md", "csv", "tex")
 TITLES = {"strong": "Strong scaling", "weak": "Weak scaling", "none": "Runs"}
 
@@ -48,7 +61,8 @@ def write_sections(
     texts: list[str] = []
     for section in sections:
         study, folder = section.study, f"{section.folder}/" if section.folder else ""
-        tables = make_tables(study) + make_loss_tables(study) + ([memory_table(study)] if has_profiles(study) else [])
+        tables = make_tables(study) + accuracy_tables(study) + make_loss_tables(study)
+        tables += [memory_table(study)] if has_profiles(study) else []
         figures = draw_figures(study)
         files |= {folder + name: content for name, content in _files(tables, figures).items()}
         parts.append((section.title, study, tables, figures))

@@ -15,7 +15,7 @@ def check_privacy(config: Config, spec: ModelSpec) -> None:
     options = config.schedule
     if not options.private_features:
         return
-    again = MODELS[spec.model].features_again(spec)
+    again = MODELS[spec.model].features_again(spec) or config.data.inductive
     if options.schedule == "lazy" and not options.finetune:  # it never sends them but to freeze them
         again = again and options.frozen_halo == "refetch" and not spec.constant_input
         remedy = "use --frozen-halo keep"

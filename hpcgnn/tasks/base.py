@@ -65,7 +65,7 @@ class Task(Protocol):
 class LabelTask(Task, Protocol):
     """A task that is learned from labels of nodes."""
 
-    def weight(self, labels: torch.Tensor) -> int:
+    def weight(self, labels: torch.Tensor) -> float:
         """What the sum of the losses of these nodes' labels is divided by, summed over ranks, to be a mean."""
 
     def targets(self, labels: torch.Tensor, scale: "Scale | None") -> torch.Tensor:

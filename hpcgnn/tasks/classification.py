@@ -7,6 +7,7 @@ import torch
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.cross_entropy import cross_entropy
+from hpcgnn.ops.soft_cross_entropy import soft_cross_entropy
 from hpcgnn.tasks.base import LabelTask, Metric, Scale
 from hpcgnn.tasks.counting import ratio
 
@@ -18,16 +19,29 @@ def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, com
     return ratio(counts[0], counts[1])
 
 
+def balanced_weights(labels: torch.Tensor, classes: int, comm: Communicator) -> torch.Tensor:
+    """float64 (C,): n / (K n_c) for a class c that n_c of the n nodes have, K classes having any; 1 for the others. So
+    the mean weight over the nodes is 1. labels: int64 (m_p,), of this rank's training nodes. Collective.
+    """
+    counts = comm.total(torch.bincount(labels, minlength=classes), "plan").double()
+    return torch.where(counts > 0, counts.sum() / ((counts > 0).sum() * counts.clamp_min(1)), 1.0)
+
+
 class Classification(LabelTask):
-    """A LabelTask. Labels: int64 (n_p,), -1 for none."""
+    """A LabelTask. Labels: int64 (n_p,), -1 for none. smoothing: the part of a label that the loss spreads over all
+    classes; class_weights: float64 (C,), how much a node of a class counts in the loss, or None for all alike.
+    """
 
     name, said, outputs = "classification", "one class per node", "classes"
     losses = ("cross-entropy",)
     probabilities = staticmethod(partial(torch.softmax, dim=1))
     metrics = {"accuracy": Metric(accuracy, "no node has a class")}
 
-    def weight(self, labels: torch.Tensor) -> int:
-        return len(labels)
+    def __init__(self, smoothing: float = 0.0, class_weights: torch.Tensor | None = None) -> None:
+        self._smoothing, self._class_weights = smoothing, class_weights
+
+    def weight(self, labels: torch.Tensor) -> float:
+        return len(labels) if self._class_weights is None else float(self._class_weights[labels].sum())
 
     def targets(self, labels: torch.Tensor, scale: Scale | None) -> torch.Tensor:
         return labels
@@ -35,7 +49,9 @@ class Classification(LabelTask):
     def loss(
         self, outputs: torch.Tensor, rows: torch.Tensor | None, targets: torch.Tensor, name: str, arena: Arena
     ) -> torch.Tensor:
-        return cross_entropy(outputs, rows, targets, arena)
+        if not self._smoothing and self._class_weights is None:
+            return cross_entropy(outputs, rows, targets, arena)
+        return soft_cross_entropy(outputs, rows, targets, self._smoothing, self._class_weights, arena)
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         return outputs.argmax(1, keepdim=True).to(torch.int32)

@@ -1,11 +1,15 @@
 """The tasks by name, and what of the options fits them."""
 
+import torch
+
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.options import TaskConfig
 from hpcgnn.options.task import LINKS
 from hpcgnn.tasks.base import LabelTask, Task
-from hpcgnn.tasks.classification import Classification
+from hpcgnn.tasks.classification import Classification, balanced_weights
 from hpcgnn.tasks.links import Links
 from hpcgnn.tasks.multilabel import MultiLabel
 from hpcgnn.tasks.regression import Regression
@@ -26,7 +30,42 @@ def resolve_task(config: Config, meta: GraphMeta) -> Config:
         )
     metric = fitting_metric(config.run.metric, task)
     loss = fitting_loss(config.task.loss, task)
+    _check_softening(config.task, task)
+    _check_reuse(config.task, task)
     return config.replace(task=task.name, metric=metric, loss=loss)
+
+
+def _check_softening(options: TaskConfig, task: Task) -> None:
+    """Raise ConfigError for options of the loss that only classes have."""
+    for flag, given in (
+        (f"--label-smoothing {options.label_smoothing:g}", options.label_smoothing > 0),
+        (f"--class-weights {options.class_weights}", options.class_weights != "none"),
+    ):
+        if given and not isinstance(task, Classification):
+            raise ConfigError.on_all(
+                f"{flag} is of the cross-entropy between classes, and the labels of the graph are for {task.name} "
+                f"({task.said}); leave it out"
+            )
+
+
+def _check_reuse(options: TaskConfig, task: Task) -> None:
+    """Raise ConfigError where labels are no classes that could be inputs."""
+    if options.label_reuse and isinstance(task, (Regression, Links)):
+        raise ConfigError.on_all(
+            f"--label-reuse {options.label_reuse:g} gives classes as inputs, and the labels of the graph are for "
+            f"{task.name} ({task.said}); leave it out"
+        )
+
+
+def task_to_learn(name: str, options: TaskConfig, labels: torch.Tensor, outputs: int, comm: Communicator) -> LabelTask:
+    """The task `name` with what the options say of its loss. labels: of this rank's training nodes; outputs: of the
+    model. Collective with --class-weights.
+    """
+    task = LABEL_TASKS[name]
+    if not isinstance(task, Classification):
+        return task
+    weights = balanced_weights(labels, outputs, comm) if options.class_weights == "balanced" else None
+    return Classification(options.label_smoothing, weights)
 
 
 def task_of_metric(metric: str) -> Task:

@@ -43,7 +43,7 @@ def make_account(
         "graph structure and plan": (local.inward, local.outward, local.feature_rows, trainer.shares),
         "kept input aggregate": trainer.constants,
         "halo buffers": trainer.buffers,
-        MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, trainer.learned),
+        MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, trainer.learned, trainer.averages),
         OTHER: trainer,
     }
     for item, root in roots.items():

@@ -9,6 +9,7 @@ from typing import Any
 from hpcgnn.arguments import RANK_OPTIONS, add_declared, add_dry_run, dry_run, given_options, means_of
 from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.train.choices import load_choices
+from hpcgnn.train.correction import add_correction, correction_of
 
 # Options of the configuration that the use of a run may choose anew; all others are the run's.
 OPTIONS = (
@@ -48,6 +49,7 @@ def add_evaluate(commands: Commands, choices: Choices | None) -> None:
         help="also write each node's class or numbers, as `hpcgnn predict RUN_DIR -o FILE` does, which can write more",
     )
     evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
+    add_correction(evaluate)
     _add_own_options(evaluate, choices)
     evaluate.set_defaults(process=process_evaluate)
 
@@ -90,6 +92,7 @@ def add_predict(commands: Commands, choices: Choices | None) -> None:
         "ids); rows come in the original order all the same",
     )
     predict.add_argument("--force", action="store_true", help="replace the file if it exists")
+    add_correction(predict)
     _add_own_options(predict, choices)
     predict.set_defaults(process=process_predict)
 
@@ -127,12 +130,17 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     if arguments.predictions:
         check_name("--predictions", arguments.predictions)
     config, predictions = config_of_run(arguments, choices), (arguments.predictions, arguments.force)
+    correction = correction_of(arguments)
+    if correction:
+        correction.check(config.run.metric)
     if arguments.dry_run is not None:
         from hpcgnn.train.precheck import check_use
 
         about = ("--predictions", *predictions)
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
-    with_advice = advising(lambda session: evaluate(config, session, arguments.weights, *predictions), config)
+    with_advice = advising(
+        lambda session: evaluate(config, session, arguments.weights, *predictions, correction), config
+    )
     return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))
 
 
@@ -151,6 +159,7 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         arguments.embeddings,
         arguments.nodes,
         arguments.graph is not None,
+        correction_of(arguments),
     )
     check_name("--output", request.output, len(request.kinds))
     config = config_of_run(arguments, choices)

@@ -1,7 +1,6 @@
 """The only `for epoch in …`: step, evaluate when due, record, checkpoint when due, stop when asked to."""
 
 import contextlib
-import copy
 import logging
 import math
 from dataclasses import dataclass, field
@@ -87,7 +86,7 @@ def run_epochs(
                 record.update(trainer.evaluate())
                 if _better(trainer.evaluator.metric, record["val"], progress.best):
                     progress.best = {key: record[key] for key in ("epoch", "train", "val", "test")}
-                    best_state = copy.deepcopy(trainer.model.state_dict())
+                    best_state = trainer.judged_state()
                     if trainer.learned is not None:
                         trainer.learned.keep_best()
             last = _over(trainer, progress) and progress.stage + 1 == len(trainer.plan)
@@ -124,7 +123,8 @@ def _write(
         if run_dir is not None:
             run_dir.append(record)
             run_dir.flush_to_disk()
-            save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress), state)
+            averaged = {} if trainer.averages is None else trainer.averages.state()
+            save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, best_state, vars(progress), state, averaged)
 
 
 def _over(trainer: "Trainer", progress: Progress) -> bool:

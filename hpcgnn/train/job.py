@@ -38,6 +38,7 @@ from hpcgnn.train.checkpoint import (
     check_identity,
     check_stage,
     newest_readable,
+    read_averaged,
     read_checkpoint,
     read_schedule_state,
     restore,
@@ -186,6 +187,10 @@ def _train(
         len(local.inward.plan.rounds),
         config.run.run_dir,
     )
+    if trainer.subgraph is not None:
+        edges = comm.total(torch.tensor([trainer.subgraph.inward.num_edges]), "plan").item()
+        counts = trainer.subgraph.num_nodes, file.meta.num_nodes, edges
+        log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, counts))
     if any(trainer.shares):
         rows = comm.total(torch.tensor(trainer.rows_computed(local)), "plan").tolist()
         log.info(
@@ -244,7 +249,7 @@ def remarks_on_graph(config: Config, spec: ModelSpec, meta: GraphMeta) -> list[s
         lines.append(f"without effect: --target-scale (the task of the graph is {config.task.task})")
     inputs = inputs_of(spec.inputs)
     if not inputs.file and meta.num_features:
-        lines.append(f"the {meta.num_features} features of the graph are ignored by --features {spec.inputs}")
+        lines.append(f"the {meta.num_features} features of the graph are ignored by --features {config.task.features}")
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     if config.schedule.frozen_halo == "refetch" and spec.constant_input and not (spec.sparse_input or raw):
         lines.append(
@@ -350,6 +355,8 @@ def _resume(
         progress.stage, progress.begun = saved.get("stage", 0), saved.get("begun", 0)
         trainer.begin_stage(progress.stage, progress.begun)
         restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
+        if trainer.averages is not None:
+            trainer.averages.load(read_averaged(path))
         progress.epoch, progress.best = saved["epoch"], saved["best"] and _with_nan(saved["best"])
         schedule_state = read_schedule_state(path)
         if run_dir is not None:

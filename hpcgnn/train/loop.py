@@ -12,6 +12,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import TrainingError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.inductive import training_subgraph
 from hpcgnn.graph.least import least_rows
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.pruning import WORTHWHILE, prune
@@ -23,9 +24,11 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.options.task import LINKS
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo, Step
+from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.schedule_registry import SCHEDULES, features_travel, halo_of, prunes
 from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.regression import scale_of
+from hpcgnn.train.averages import Averages
 from hpcgnn.train.clock import Clock, Watch, unwatched
 from hpcgnn.train.diagnosis import first_not_finite
 from hpcgnn.train.evaluate import Evaluator
@@ -34,6 +37,7 @@ from hpcgnn.train.learned_features import LearnedFeatures
 from hpcgnn.train.links import LinkEvaluator, LinkObjective, add_scorer
 from hpcgnn.train.objective import Objective
 from hpcgnn.train.optim import Optimizer, Stack, build_optimizer, learning_rate, set_learning_rate
+from hpcgnn.train.reused_labels import ReusedLabels
 from hpcgnn.train.tally import Tally
 
 if TYPE_CHECKING:
@@ -65,11 +69,14 @@ class Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
             self.model = MODELS[spec.model].build(spec)
-            self.shares = self._pruned(local, spec) if learns and prunes(config) else []
+            self.subgraph = training_subgraph(local, comm) if learns and config.data.inductive else None
+            self.shares = self._pruned(local, spec) if learns and prunes(config) and self.subgraph is None else []
             if comm.size > 1 and (halo := halo_of(config, spec)) != "rows":
                 local = self._send_sums(local, halo == "least", features_travel(config, spec))
-            self.local = local
-            self.schedule = SCHEDULES[config.schedule.schedule](local, comm, buffers, config, self.random)
+                if self.subgraph is not None:
+                    self.subgraph = self._send_sums(self.subgraph, halo == "least", features_travel(config, spec))
+            self.local, seen = local, local if self.subgraph is None else self.subgraph
+            self.schedule = SCHEDULES[config.schedule.schedule](seen, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
             if local.task == LINKS:
                 add_scorer(self.model, spec, config)
@@ -77,9 +84,15 @@ class Trainer:
         self.learned: LearnedFeatures | None = None
         if spec.learned:
             self.learned = LearnedFeatures(local.original_id, spec.learned, config.run.seed, spec.dtype, config.optim)
-        rows = None if self.learned is None else self.learned.rows
-        self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena, rows)
+        self.reused = ReusedLabels(local, config.task.label_reuse, spec.dtype) if config.task.label_reuse else None
+        changing = [each.rows for each in (self.learned, self.reused) if each is not None]
+        exact: HaloPolicy = self.schedule.halo if self.subgraph is None else FullHalo(local, comm, buffers)
+        self.graph = Graph(local, exact, comm.total, self.random, self._constant, buffers.arena, changing)
         self.training_graph = self.graph.pruned(self._policies()) if self.shares else self.graph
+        if self.subgraph is not None:
+            verbs = self.schedule.halo, comm.total, self.random, self._constant_of_subgraph, buffers.arena
+            self.training_graph = Graph(self.subgraph, *verbs)
+        self.averages = Averages(self.model, config.optim.ema) if learns and config.optim.ema else None
         self.plan = self.schedule.sync.plan(config.optim)
         self.begin_stage(0, 0)
         self._judge(config, learns)
@@ -102,7 +115,8 @@ class Trainer:
         scale = self._scale(local, config, learns)
         self.evaluator = Evaluator(local, config.run.metric, comm, scale)
         if learns:
-            self.objective = Objective(local, comm, self.buffers.arena, config.task.loss, scale)
+            seen = local if self.subgraph is None else self.subgraph
+            self.objective = Objective(seen, comm, self.buffers.arena, config.task, scale)
 
     def _scale(self, local: LocalGraph, config: Config, learns: bool) -> Scale | None:
         """The Scale of real-valued targets, made a part of the model; None where there is none. Where nothing is
@@ -180,6 +194,8 @@ class Trainer:
         loss, finite = torch.zeros(()), True
         for each in self._steps(epoch):
             self.random.epoch = epoch | each.number << 32
+            if self.reused is not None:
+                cast(Objective, self.objective).leave_out(self.reused.draw(self.random))  # labels have this one
             self.gradients.zero()
             for rows in learned:
                 rows.gradient.zero_()
@@ -200,6 +216,8 @@ class Trainer:
                     for rows in learned:
                         rows.gradient.mul_(factor)
                         rows.optimizer.step()
+                    if self.averages is not None:
+                        self.averages.follow()
             loss = loss.detach() * each.factor
         return self._total_loss(loss, finite, epoch)
 
@@ -220,9 +238,21 @@ class Trainer:
             yield step
 
     def evaluate(self) -> dict[str, Any]:
-        """{'train', 'val', 'test'}: the metric of each split; of links, `links` besides. Collective."""
-        with self.clock("evaluation"):
+        """{'train', 'val', 'test'}: the metric of each split, of averaged weights where there are; of links, `links`
+        besides. Collective.
+        """
+        if self.reused is not None:
+            self.reused.give_all()
+        with self.clock("evaluation"), self._to_be_judged():
             return self.evaluator(self.stage.module, self.graph)
+
+    def judged_state(self) -> dict[str, torch.Tensor]:
+        """A copy of the state of the model as it is evaluated."""
+        with self._to_be_judged():
+            return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+
+    def _to_be_judged(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.averages is None else self.averages.in_place()
 
     def _constant(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
         """A value of this run that never changes: computed at first use (traffic booked as `input`), then kept."""
@@ -230,6 +260,9 @@ class Trainer:
             with torch.no_grad(), self.comm.ledger.booked_as("input"):
                 self.constants[name] = compute()
         return self.constants[name]
+
+    def _constant_of_subgraph(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:
+        return self._constant(f"{name} of the subgraph", compute)
 
     def _total_loss(self, local_loss: torch.Tensor, finite: bool, epoch: int) -> float:
         """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it or a gradient is not finite,
@@ -247,7 +280,8 @@ class Trainer:
             )
         if totals[1:].any():
             what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
-            where = first_not_finite(self.model, self.graph, self.comm, what)
+            seen = self.graph if self.subgraph is None else self.training_graph
+            where = first_not_finite(self.model, seen, self.comm, what)
             raise TrainingError.on_all(
                 f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite "
                 f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"

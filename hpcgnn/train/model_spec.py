@@ -7,7 +7,7 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import complete
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.options.inputs import Inputs, inputs_of
+from hpcgnn.options.inputs import Inputs, inputs_of, inputs_text
 from hpcgnn.options.task import LINKS
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
@@ -15,11 +15,12 @@ DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
 
 def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
     """The ModelSpec of a configuration on a graph."""
-    options, inputs = config.model, inputs_of(config.task.features)
+    text = inputs_text(config.task)
+    options, inputs = config.model, inputs_of(text)
     check_features(config, inputs, meta)
     spec = ModelSpec(
         model=options.model,
-        d_in=inputs.fixed(meta.num_features) + inputs.learned,
+        d_in=inputs.columns(meta.num_features, meta.num_classes),
         classes=options.hidden if config.task.task == LINKS else meta.num_classes,
         layers=options.layers,
         hidden=options.hidden,
@@ -40,9 +41,12 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         loop_relation=options.model == "rgcn" and config.data.self_loops == "add",
         node_types=meta.num_node_types,
         edge_term=options.edge_term,
+        hops=options.hops,
+        teleport=options.teleport,
+        jumping=options.jumping,
         dtype=DTYPES[config.run.precision],
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
-        inputs=config.task.features,
+        inputs=text,
     )
     return complete(spec)
 
@@ -55,7 +59,8 @@ def check_features(config: Config, inputs: Inputs, meta: GraphMeta) -> None:
             "--features degree, or learned:64"
         )
     if inputs.file and inputs != Inputs() and meta.sparse_features:
+        reused = f" with --label-reuse {config.task.label_reuse:g}" if inputs.labels else ""
         raise ConfigError.on_all(
-            f"--features {config.task.features}: the features of {config.data.graph} are sparse, and nothing can be "
-            "added to them; expected file, or none of the file's"
+            f"--features {config.task.features}{reused}: the features of {config.data.graph} are sparse, and "
+            "nothing can be added to them; expected file, or none of the file's"
         )

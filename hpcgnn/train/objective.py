@@ -8,27 +8,35 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.arena import Arena
+from hpcgnn.options import TaskConfig
 from hpcgnn.tasks.base import Scale
-from hpcgnn.tasks.registry import LABEL_TASKS, fitting_loss
+from hpcgnn.tasks.registry import fitting_loss, task_to_learn
 
 
 class Objective:
-    """The loss of the graph's task. loss: its name; scale: by which the targets of regression are standardised, or
-    None. Made collectively.
+    """The loss of the graph's task. options: which it is; scale: by which the targets of regression are standardised,
+    or None. Made collectively.
 
     Raises GraphError on all ranks if no node of the graph is a training node. A rank without any takes part with a
     zero.
     """
 
     def __init__(
-        self, local: LocalGraph, comm: Communicator, arena: Arena, loss: str = "auto", scale: Scale | None = None
+        self,
+        local: LocalGraph,
+        comm: Communicator,
+        arena: Arena,
+        options: TaskConfig = TaskConfig(),
+        scale: Scale | None = None,
     ) -> None:
         self._rows = torch.nonzero(local.mask("train")).squeeze(1)
-        self._task, self._arena, self._scale = LABEL_TASKS[local.task], arena, scale
-        self._loss = fitting_loss(loss, self._task)
-        self._labels = local.labels[self._rows]
-        counts = comm.total(torch.tensor([len(self._rows), self._task.weight(self._labels)]), "plan").tolist()
-        self.num_train, self._weight = int(counts[0]), int(counts[1])
+        self._arena, self._scale, self._labels = arena, scale, local.labels[self._rows]
+        self._task = task_to_learn(local.task, options, self._labels, local.num_classes, comm)
+        self._loss, self._comm = fitting_loss(options.loss, self._task), comm
+        self._counted: torch.Tensor | None = None
+        counts = torch.tensor([len(self._rows), self._task.weight(self._labels)], dtype=torch.float64)
+        num_train, self._weight = comm.total(counts, "plan").tolist()
+        self.num_train = int(num_train)
         if self.num_train == 0:
             raise GraphError.on_all(
                 "the training split is empty: no node is marked train and labelled; give the graph a split when "
@@ -40,11 +48,21 @@ class Objective:
         """Made when they are first asked for: a checkpoint may have brought the numbers of the scale until then."""
         return self._task.targets(self._labels, self._scale)
 
+    def leave_out(self, given: torch.Tensor) -> None:
+        """Take the loss on the training nodes that are not among some: bool (m_p,), of own training nodes. It is 0
+        where none is left. Collective.
+        """
+        self._counted = torch.nonzero(~given).squeeze(1)
+        weight = torch.tensor([self._task.weight(self._labels[self._counted])], dtype=torch.float64)
+        self._weight = float(self._comm.total(weight, "control")) or 1.0
+
     def local_loss(self, logits: torch.Tensor) -> torch.Tensor:
         """This rank's share of the mean loss: a scalar of the logits' dtype; the shares of all ranks add up to the
         loss.
 
         logits: (n_p, C) of own nodes, or of the own training nodes alone.
         """
-        rows = None if len(logits) == len(self._rows) else self._rows
-        return self._task.loss(logits, rows, self._targets, self._loss, self._arena) / self._weight
+        rows, targets, counted = None if len(logits) == len(self._rows) else self._rows, self._targets, self._counted
+        if counted is not None:
+            rows, targets = counted if rows is None else rows[counted], targets[counted]
+        return self._task.loss(logits, rows, targets, self._loss, self._arena) / self._weight

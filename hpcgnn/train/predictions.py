@@ -5,9 +5,10 @@ user's tables had. No rank holds the rows of all nodes (graphfile/original_order
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,11 +18,14 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of
 from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_id, read_ids
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.tasks.registry import task_of_metric
+from hpcgnn.train.correction import CorrectAndSmooth
 from hpcgnn.train.result_files import KINDS, Contents, check_results, written
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.trained import Trained, hidden_state, load_trained
@@ -32,7 +36,8 @@ _HEADINGS = ("id", "ids", "node", "nodes", "node_id")
 @dataclass(frozen=True)
 class Request:
     """What `hpcgnn predict` is asked for. output: the file; layer: whose hidden state, from 1, or 0 for none; nodes: a
-    file of ids, or ''; other_graph: whether the graph may be another one than the run's.
+    file of ids, or ''; other_graph: whether the graph may be another one than the run's; correction: of what the
+    model says, if any.
     """
 
     output: str
@@ -42,6 +47,7 @@ class Request:
     layer: int = 0
     nodes: str = ""
     other_graph: bool = False
+    correction: CorrectAndSmooth | None = None
 
     @property
     def kinds(self) -> list[str]:
@@ -52,6 +58,8 @@ class Request:
     def check(self, config: Config) -> None:
         """Raise ConfigError for a layer that has no hidden state, and for probabilities where there are none."""
         task = task_of_metric(config.run.metric)
+        if self.correction:
+            self.correction.check(config.run.metric)
         if self.probabilities and task.probabilities is None:
             raise ConfigError(
                 f"--probabilities: {config.run.run_dir} is a run of {task.name}, which predicts {task.said} and no "
@@ -77,7 +85,7 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
         if request.nodes and comm.rank == 0:
             with GraphFile(config.data.graph) as file:
                 nodes = find_nodes(file, read_list(request.nodes), f"--nodes {request.nodes}")
-    trained = load_trained(config, session, weights, request.other_graph)
+    trained = load_trained(config, session, weights, request.other_graph, request.correction)
     with contextlib.ExitStack() as stack:
         hidden = stack.enter_context(hidden_state(trained.trainer.model, request.layer)) if request.layer else []
         logits, seconds = trained.logits()
@@ -149,25 +157,43 @@ def write_results(
     rows: {name: (n_p, width)}, `prediction` first where it is there; wanted: as OriginalOrder has it; also: numbers for
     the record of where the results are from. Returns how many rows there are.
     """
-    local = trained.trainer.local
+    local, columns = trained.trainer.local, trained.task.columns(trained.spec.classes)
+    origin = trained.origin() | dict(also)
+    return write_rows(path, rows, local, trained.meta, trained.config.data.graph, columns, origin, comm, wanted)
+
+
+def write_rows(
+    path: str | Path,
+    rows: Mapping[str, torch.Tensor],
+    local: LocalGraph,
+    meta: GraphMeta,
+    graph: str,
+    columns: Sequence[str],
+    origin: Mapping[str, Any],
+    comm: Communicator,
+    wanted: torch.Tensor | None = None,
+) -> int:
+    """The same of rows that need be of no run. meta, graph: of the graph file, and its path; columns: names of those of
+    `prediction`; origin: where the results are from.
+    """
     rows = {name: each.float() if each.dtype == torch.bfloat16 else each for name, each in rows.items()}
     order = OriginalOrder(rows, local.original_id, local.num_nodes, comm, wanted)
     if comm.rank != 0:
         order.hand_over()
     else:
-        with GraphFile(trained.config.data.graph) as file:
+        with GraphFile(graph) as file:
             kind = kind_of_ids(file)
             contents = Contents(
                 num_rows=order.num_rows,
                 widths=order.widths,
                 dtypes=order.dtypes,
-                predicted=trained.task.columns(trained.spec.classes),
+                predicted=columns,
                 some=wanted is not None,
                 ids=kind,
                 id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
                 longest=longest_id(file) if kind == "words" else 0,
-                class_names=trained.meta.type_names.get("classes", ()) if local.task == CLASSIFICATION else (),
-                origin=trained.origin() | dict(also),
+                class_names=meta.type_names.get("classes", ()) if local.task == CLASSIFICATION else (),
+                origin=dict(origin),
             )
             with written(path, contents) as put:
                 for nodes, slab in order.slabs():

@@ -11,6 +11,7 @@ from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import shown_number, to_json, write_atomically
 from hpcgnn.report.measures import named
+from hpcgnn.train.correction import CorrectAndSmooth
 from hpcgnn.train.predictions import write_results
 from hpcgnn.train.result_files import check_results
 from hpcgnn.train.rundir import start_logging
@@ -19,19 +20,24 @@ from hpcgnn.train.trained import load_trained
 
 
 def evaluate(
-    config: Config, session: Session, weights: str = "best", predictions: str = "", force: bool = False
+    config: Config,
+    session: Session,
+    weights: str = "best",
+    predictions: str = "",
+    force: bool = False,
+    correction: CorrectAndSmooth | None = None,
 ) -> int:
     """Evaluate the newest checkpoint of config.run.run_dir. Collective. weights: 'best' (of validation) or 'last'.
 
     Writes `evaluation.json` into the run directory, and the predictions file if one is named (force: in place of an
-    existing one). Returns 0.
+    existing one). correction: of what the model says, if any. Returns 0.
     """
     comm = session.comm
     start_logging(comm.rank)
     with comm.together("looking where predictions go"):
         if predictions:
             check_results("--predictions", predictions, comm, force)
-    trained = load_trained(config, session, weights)
+    trained = load_trained(config, session, weights, correction=correction)
     logits, seconds = trained.logits()
     evaluator = trained.trainer.evaluator
     with comm.ledger.booked_as("evaluation"):
@@ -47,6 +53,7 @@ def evaluate(
         **{"bytes_sent": sum(sent), "resident_bytes": {"max": max(resident), "sum": sum(resident)}},
         **{"partition": trained.map_name, "graph": str(config.data.graph), "graph_uuid": trained.meta.uuid},
         **{"predictions": predictions or None, "epochs_done": trained.epochs_done, "versions": versions()},
+        "correct_and_smooth": correction.record() if correction else None,
     }
     with comm.together("writing the results"):
         if comm.rank == 0:
@@ -57,6 +64,8 @@ def evaluate(
 
 def _show(record: dict[str, Any], spec: ModelSpec, run_dir: str | Path) -> None:
     rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
+    if record["correct_and_smooth"]:
+        rows += [("corrected and smoothed", ", ".join(f"{k} {v}" for k, v in record["correct_and_smooth"].items()))]
     rows += [(f"{split} {named(record)}", shown_number(record[split])) for split in ("train", "val", "test")]
     for split, values in (record.get("links") or {}).items():
         rows.append(

@@ -50,7 +50,7 @@ def toy_graph(spec: ModelSpec, task: str) -> LocalGraph:
             spec.dtype,
         )
     else:
-        features = torch.ones(NODES, spec.d_in - spec.learned, dtype=spec.dtype)
+        features = torch.ones(NODES, spec.d_in - spec.changing, dtype=spec.dtype)
     return LocalGraph(
         inward=edges,
         outward=edges,

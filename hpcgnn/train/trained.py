@@ -25,19 +25,22 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
-from hpcgnn.options.inputs import inputs_of
+from hpcgnn.options.inputs import inputs_of, inputs_text
 from hpcgnn.options.task import LINKS
+from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.train import learned_features
 from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
-from hpcgnn.train.checkpoint import check_identity, newest_readable, read_checkpoint, restore
+from hpcgnn.train.checkpoint import check_identity, newest_readable, read_averaged, read_checkpoint, restore
 from hpcgnn.train.choosing_maps import choose_map
+from hpcgnn.train.correction import CorrectAndSmooth
 from hpcgnn.train.job import make_buffers, resolve, run_identity
 from hpcgnn.train.links import link_split
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.model_spec import model_spec
+from hpcgnn.train.spreading import Spreading, as_logits
 from hpcgnn.train.toy import toy_step
 
 log = logging.getLogger("hpcgnn")
@@ -49,7 +52,8 @@ _OF_GRAPH = ("graph", "weighted", "edge_types", "node_types", "sparse_input")
 class Trained:
     """A model with its weights, in evaluation mode, over a rank's share of a graph.
 
-    checkpoint: the name of its file; weights: 'best' or 'last'; epoch: that they are of.
+    checkpoint: the name of its file; weights: 'best' or 'last'; epoch: that they are of; correction: what becomes of
+    the model's outputs before they are used.
     """
 
     trainer: Trainer
@@ -61,6 +65,7 @@ class Trained:
     weights: str
     epoch: int
     epochs_done: int
+    correction: CorrectAndSmooth | None = None
 
     @property
     def task(self) -> Task:
@@ -68,10 +73,16 @@ class Trained:
         return self.trainer.evaluator.task
 
     def logits(self) -> tuple[torch.Tensor, float]:
-        """((n_p, C) of own nodes, seconds of the slowest rank). Collective. The ledger books it as `evaluation`."""
+        """((n_p, C) of own nodes, corrected and smoothed if that is asked for, seconds of the slowest rank).
+        Collective. The ledger books it as `evaluation`.
+        """
         trainer, started = self.trainer, time.perf_counter()
         with torch.no_grad(), trainer.comm.ledger.booked_as("evaluation"):
             logits = trainer.model(trainer.graph)
+            if self.correction is not None:
+                spreading = Spreading(trainer.local, trainer.comm, trainer.buffers, self.spec.dtype)
+                probabilities = logits.to(self.spec.dtype).softmax(1)
+                logits = as_logits(spreading.corrected(probabilities, self.correction))
         return logits, max(trainer.comm.allgather_object(time.perf_counter() - started))
 
     def chosen(self, logits: torch.Tensor) -> torch.Tensor:
@@ -86,14 +97,22 @@ class Trained:
             "checkpoint": self.checkpoint,
             "weights": self.weights,
             "epoch": self.epoch,
+            **({"correct_and_smooth": to_json(self.correction.record())} if self.correction else {}),
         }
 
 
-def load_trained(config: Config, session: Session, weights: str = "best", other_graph: bool = False) -> Trained:
+def load_trained(
+    config: Config,
+    session: Session,
+    weights: str = "best",
+    other_graph: bool = False,
+    correction: CorrectAndSmooth | None = None,
+) -> Trained:
     """The model of the newest checkpoint of config.run.run_dir over config.data.graph. Collective.
 
     weights: 'best' (of validation) or 'last'. other_graph: whether the graph may be another one than the run's; it
-    needs no labels then. Raises an HpcgnnError, on all ranks, where there is no such model, or it does not fit.
+    needs no labels then. correction: of what the model says, if any. Raises an HpcgnnError, on all ranks, where
+    there is no such model, or it does not fit.
     """
     comm = session.comm
     agree(comm, facts_of_process(config))
@@ -122,7 +141,8 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
             check_identity(path, identity, present)
         with comm.together("trying the model on a toy graph"):
             row_bytes = toy_step(spec, config, config.task.task)
-        buffers = make_buffers(row_bytes, config)
+        spread_bytes = spec.classes * spec.dtype.itemsize if correction else 0
+        buffers = make_buffers(max(row_bytes, spread_bytes), config)
         cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
         loops = config.data.self_loops
         local = load_local_graph(
@@ -142,7 +162,8 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
         restore(trainer.model, trainer.optimizer, state, {})
     learned_features.load(trainer, path.parents[1], progress["epoch"], best_only=weights == "best")
     trainer.model.eval()
-    return Trained(trainer, config, spec, file.meta, map_name, path.name, weights, epoch, progress["epoch"])
+    done = progress["epoch"]
+    return Trained(trainer, config, spec, file.meta, map_name, path.name, weights, epoch, done, correction)
 
 
 def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path: Path) -> GraphMeta:
@@ -151,13 +172,13 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     """
     model = config.model
     reads_types = model.model == "rgcn" or model.plugin != ""
-    inputs = inputs_of(config.task.features)
+    inputs = inputs_of(inputs_text(config.task))
     if inputs.learned:
         raise GraphError(
             f"{config.run.run_dir} has learned features (--features {config.task.features}), which belong to the nodes "
             f"of its own graph, and {path} is another one; leave --graph out"
         )
-    wanted = {"features": (inputs.fixed(meta.num_features), "d_in")}
+    wanted = {"features": (inputs.columns(meta.num_features, int(identity["classes"])), "d_in")}
     links = config.task.task == LINKS  # whatever the labels are for
     if meta.num_classes and not links:
         wanted["classes"] = (meta.num_classes, "classes")
@@ -204,9 +225,11 @@ def chosen_weights(
     best: dict[str, torch.Tensor] | None,
     weights: str,
 ) -> tuple[dict[str, torch.Tensor], int]:
-    """(the 'best' or the 'last' weights of a checkpoint, the epoch that they are of). Raises CheckpointError."""
+    """(the 'best' or the 'last' weights of a checkpoint, the epoch that they are of): as they were evaluated, averaged
+    ones where the run averages them. Raises CheckpointError.
+    """
     if weights == "last" or progress.get("imported"):  # there are no others
-        return last, progress["epoch"]
+        return last | read_averaged(path), progress["epoch"]
     if best is None:
         raise CheckpointError(
             f"{path} has no best weights: its run never evaluated, or its graph has no validation nodes; use "

@@ -48,10 +48,10 @@ def said(capsys, graph, *options):
         ("--model gat --keep-input auto", "--keep-input (for --model gcn, sage, gin, sgc, got gat)"),
         (
             "--layers 1 --norm layer",
-            "--hidden (needs --layers of at least 2 or --model rgcn); --norm (needs --layers of at",
+            "--hidden (needs --layers of at least 2 or --model rgcn or --jumping cat or max); --norm (needs",
         ),
-        ("--layers 2 --residual", "--residual (needs --layers of at least 3, got 2)"),
-        ("--model gat --layers 1 --heads 2", "--heads (needs --layers of at least 2, got 1)"),
+        ("--layers 2 --residual", "--residual (needs --layers of at least 3 or --jumping cat or max)"),
+        ("--model gat --layers 1 --heads 2", "--heads (needs --layers of at least 2 or --jumping cat or max)"),
         ("--momentum 0.5", "--momentum (needs --optimizer sgd, got adam)"),
         ("--weight-decay-layers first", "--weight-decay-layers (needs --weight-decay above 0, got 0.0)"),
         ("--lr-step-epochs 100", "--lr-step-epochs (needs --lr-schedule step, got constant)"),

@@ -1,10 +1,13 @@
 """Medians, speed-up and labels against figures taken from the runs' own files; unlike runs are kept apart."""
 
+import json
+import math
 import statistics
 
 import pytest
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.report.accuracy_table import accuracy_tables
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
 from hpcgnn.report.tables import make_tables, number
@@ -128,3 +131,33 @@ def test_folders_name_the_variants_of_a_study(copied):
     mixed, _ = read_runs([copied("fine-p2", "exact/other"), *paths])
     with pytest.raises(ConfigError, match="curve 'exact' are of different configurations: halo_buffer"):
         build_study(mixed, ["folder"])
+
+
+def test_mean_and_deviation_over_seeds(copied):
+    """Of made-up results, against Python's statistics; a curve of one run has no deviation."""
+    values = {"good/a": (0, 0.81, 0.80), "good/b": (1, 0.83, 0.79), "good/c": (2, 0.82, 0.84), "alone/a": (0, 0.7, 0.9)}
+    for path, (seed, val, test) in values.items():
+        found = copied("p2-a", path)
+        said = json.loads((found / "summary.json").read_text())
+        said |= {"seed": seed, "best_val": val, "test_at_best_val": test}
+        said["config"]["run"]["seed"] = seed
+        said["config"]["optim"]["lr"] = 0.5 if path.startswith("good") else 0.1
+        (found / "summary.json").write_text(json.dumps(said))
+    found, _ = read_runs([copied_path.parent for copied_path in found.parent.parent.glob("*/*/summary.json")])
+    (table,) = accuracy_tables(build_study(found, ["folder"]))
+    rows = {row[0]: row for row in table.rows}
+    tests = [0.80, 0.79, 0.84]
+    assert rows["good"][1:6] == ["2", "3", "3", "0.8200 ± 0.0100", f"{statistics.mean(tests):.4f} ± 0.0265"]
+    assert rows["alone"][2:6] == ["1", "1", "0.7000", "0.9000"]
+    frame = table.frame.set_index("label")
+    assert frame.loc["good", "test_at_best_val_deviation"] == pytest.approx(statistics.stdev(tests))
+    assert math.isnan(frame.loc["alone", "test_at_best_val_deviation"])
+    assert "Best mean validation: good, on 2 ranks." in table.note and "same run again" not in table.note
+
+
+def test_repeated_seeds_are_pointed_out_and_single_runs_have_no_table(runs, copied):
+    (table,) = accuracy_tables(build_study(runs(*STRONG)))
+    assert len(table.rows) == 2 and "same run again" not in table.note
+    (table,) = accuracy_tables(build_study(read_runs([copied("p2-a", name) for name in ("once", "again")])[0]))
+    assert table.rows[0][2:4] == ["2", "1"] and "same run again" in table.note
+    assert accuracy_tables(build_study(runs("p1-a", "p2-a"))) == []

@@ -1,0 +1,46 @@
+"""Predict, then propagate (Gasteiger et al., ICLR'19, eqs. 4 and 5): layers that see their own node alone, and then
+K hops of personalised PageRank over their outputs, z ← (1 − α) D^-1/2 A D^-1/2 z + α h.
+
+Rows that travel are as wide as the classes, whatever the hidden layers. Nothing is kept for the gradient of a hop: it
+is the same sum along the out-edges.
+"""
+
+import torch
+from torch import nn
+
+from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.linear import Linear
+
+
+class OwnLayer(nn.Module):
+    """x W + b of own rows."""
+
+    self_loops = "add"
+
+    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_out
+        self.linear = Linear(d_in, d_out, dtype=dtype)
+
+    def drop_bias(self) -> None:
+        """As of any layer."""
+        self.linear.bias = None
+
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+        """Own rows x (n_p, d_in) -> (n_p, d_out)."""
+        return self.linear(x)
+
+
+class PropagatedLayer(OwnLayer):
+    """The last layer, whose outputs are propagated. hops: K; teleport: α."""
+
+    def __init__(self, d_in: int, d_out: int, hops: int, teleport: float, dtype: torch.dtype | None = None) -> None:
+        super().__init__(d_in, d_out, dtype)
+        self.hops, self.teleport = hops, teleport
+
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+        """Own rows x (n_p, d_in) -> (n_p, d_out). Collective."""
+        h = z = super().forward(graph, x)
+        for _ in range(self.hops):
+            z = graph.aggregate(z, "sym").mul_(1 - self.teleport).add_(h, alpha=self.teleport)
+        return z

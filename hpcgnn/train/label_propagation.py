@@ -1,0 +1,88 @@
+"""`hpcgnn label-propagation`: what the labels of the training nodes say of all others, without a model."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tabulate import tabulate
+
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.opening import open_graph
+from hpcgnn.graphfile.labels import CLASSIFICATION
+from hpcgnn.options.inputs import Inputs
+from hpcgnn.records import shown_number
+from hpcgnn.train.agreement import agree, facts_of_process
+from hpcgnn.train.choosing_maps import choose_map
+from hpcgnn.train.evaluate import Evaluator
+from hpcgnn.train.job import make_buffers
+from hpcgnn.train.model_spec import DTYPES
+from hpcgnn.train.predictions import write_rows
+from hpcgnn.train.result_files import KINDS, check_results
+from hpcgnn.train.rundir import start_logging
+from hpcgnn.train.spreading import Spreading, as_logits
+
+
+@dataclass(frozen=True)
+class Request:
+    """alpha: the part that comes from the neighbours in a step; output: a file for the classes, or ''."""
+
+    alpha: float = 0.9
+    steps: int = 50
+    output: str = ""
+    probabilities: bool = False
+    force: bool = False
+
+    def check(self) -> None:
+        """Raise ConfigError for probabilities that nobody asked to write."""
+        if self.probabilities and not self.output:
+            raise ConfigError("--probabilities needs --output with the file to write them to, got none")
+
+
+def propagate_labels(config: Config, session: Session, request: Request) -> int:
+    """Spread the training nodes' labels of config.data.graph, show the accuracy, and write what is asked for.
+    Collective. Returns 0.
+    """
+    comm, dtype = session.comm, DTYPES[config.run.precision]
+    start_logging(comm.rank)
+    agree(comm, facts_of_process(config) | {"what is asked for": str(request)})
+    torch.set_num_threads(session.threads)
+    with comm.together("looking where classes go"):
+        if request.output:
+            check_results("--output", request.output, comm, request.force)
+    with open_graph(config.data.graph, comm) as file:
+        meta = file.meta
+        if meta.task != CLASSIFICATION:
+            raise ConfigError.on_all(
+                f"label-propagation spreads one class per node, and the labels of {file.path} are for {meta.task}"
+            )
+        _, cluster_to_rank = choose_map(file, config, comm)
+        buffers = make_buffers(meta.num_classes * dtype.itemsize, config)
+        loops, cap = "add" if config.data.self_loops == "add" else "keep", buffers.cap(buffers.widest_row)
+        local = load_local_graph(file, cluster_to_rank, comm, cap, loops, dtype, inputs=Inputs(file=False))
+    started = time.perf_counter()
+    with torch.no_grad(), comm.ledger.booked_as("evaluation"):
+        outputs = as_logits(Spreading(local, comm, buffers, dtype).labels(request.alpha, request.steps))
+        seconds = max(comm.allgather_object(time.perf_counter() - started))
+        evaluator = Evaluator(local, "accuracy", comm)
+        found = evaluator.scores(outputs)
+    if request.output:
+        rows = {"prediction": evaluator.task.predict(outputs)}
+        if request.probabilities:
+            if KINDS[Path(request.output).suffix.lower()] == "npy":
+                rows = {}
+            rows["probability"] = outputs.softmax(1)
+        origin = {"graph_uuid": meta.uuid, "alpha": request.alpha, "steps": request.steps}
+        columns = evaluator.task.columns(meta.num_classes)
+        write_rows(request.output, rows, local, meta, config.data.graph, columns, origin, comm)
+    if comm.rank == 0:
+        shown = [("label propagation", f"alpha {request.alpha:g}, {request.steps} steps")]
+        shown += [(f"{split} accuracy", shown_number(value)) for split, value in found.items() if split != "train"]
+        shown += [("ranks × threads", f"{comm.size} × {session.threads}"), ("seconds", f"{seconds:.3f}")]
+        print(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
+        if request.output:
+            print(f"classes in {request.output}", flush=True)
+    return 0

@@ -1,0 +1,73 @@
+"""The configurations of jobs/configs: `hpcgnn train` would start with each, on a small graph of the same kind, and each
+says what is published and whether it has been run.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from hpcgnn.__main__ import build_parser
+from hpcgnn.config import make_config, read_toml
+from hpcgnn.effects import without_effect
+from hpcgnn.train.choices import registry_choices
+from hpcgnn.train.precheck import check_training
+from partition_tools.datasets import DATASETS
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "jobs" / "configs").glob("*.toml"))
+pytestmark = pytest.mark.skipif(not CONFIGS, reason="there are no job scripts beside the tests")
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    """{whether edges have types: a graph file}."""
+    folder = tmp_path_factory.mktemp("graphs")
+    for typed in (False, True):
+        path, kind = folder / f"{typed}.h5", {"edge_types": 8} if typed else {}
+        generate_graph("planted", path, Spec(nodes=200, degree=6, features=12, classes=4, seed=1, **kind))
+        partition_graph(path, [1, 2], num_clusters=16)
+    return {typed: folder / f"{typed}.h5" for typed in (False, True)}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys):
+    filed, choices = read_toml(path), registry_choices()
+    assert not filed.keys() & {"graph", "run_dir", "seed"}, "these are the command's"
+    graph = graphs[filed["model"] == "rgcn"]
+    config = make_config({**filed, "graph": str(graph), "run_dir": str(tmp_path / "run")}, choices, str(path))
+    assert without_effect(config, {}, filed, choices["models"]) is None
+    check_training(config, [1, 2])
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_its_head_says_where_it_stands(path):
+    head = dict(
+        line.removeprefix("# ").split(": ", 1)
+        for line in path.read_text().splitlines()
+        if re.match("# [A-Z][a-z ]+: ", line)
+    )
+    assert {"Published", "Run here", "Graph", "Command"} <= head.keys()
+    assert re.match(r"none that we are sure of|\d\d\.\d.*[.)] [A-Z].*(19|20)\d\d", head["Published"]), head["Published"]
+    assert re.match("no; |yes: ", head["Run here"])
+    words = shlex.split(head["Command"])
+    assert words[-1] == f"jobs/configs/{path.name}" and words[-3:-1] == ["--", "--config"]
+    assert f"-o {words[words.index('--graph') + 1]} " in head["Graph"]
+    assert f"--ranks {words[words.index('--ranks') + 1]}" in head["Graph"]
+    name = re.search("--dataset ([^ ]+)", head["Graph"])
+    assert name is None or name[1] in DATASETS
+    build_parser(registry_choices()).parse_args(["train", *words[words.index("--") + 1 :]])
+
+
+def test_the_table_of_the_manual_has_all_of_them():
+    rows = re.findall(
+        r"^\| `([\w-]+)\.toml` \|.*\| (yes|no) \|$", (ROOT / "docs" / "recipes.md").read_text(), re.MULTILINE
+    )
+    assert [f"{name}.toml" for name, _ in rows] == [path.name for path in CONFIGS]
+    for name, run in rows:
+        assert f"# Run here: {run}" in (ROOT / "jobs" / "configs" / f"{name}.toml").read_text()
