@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import cast
 
 import torch
@@ -31,6 +32,7 @@ from hpcgnn.train.gradients import FlatGradients
 from hpcgnn.train.learned_features import LearnedFeatures
 from hpcgnn.train.objective import Objective
 from hpcgnn.train.optim import Optimizer, Stack, build_optimizer, learning_rate, set_learning_rate
+from hpcgnn.train.summing import GradientSum, by_layer
 from hpcgnn.train.tally import Tally
 
 
@@ -72,6 +74,8 @@ class Trainer:
         self.graph = Graph(local, self.schedule.halo, comm.total, self.random, self._constant, buffers.arena, rows)
         self.training_graph = self.graph.pruned(self._policies()) if self.shares else self.graph
         self.plan = self.schedule.sync.plan(config.optim)
+        self._sum = GradientSum(torch.empty(0), [], comm, 0)  # no stage has begun
+        self._least_sum = int(config.schedule.reduce_bucket * 2**20)
         self.begin_stage(0, 0)
         scale = self._scale(local, config, learns)
         self.evaluator = Evaluator(local, config.run.metric, comm, scale)
@@ -133,7 +137,10 @@ class Trainer:
         """Train stage number `index` of the schedule from `epoch` on, with fresh optimizers."""
         self.model.zero_grad(set_to_none=True)
         self.stage, self.stage_begun = self.schedule.sync.stage(index, self.plan[index], self.model, self.graph), epoch
-        self.gradients = FlatGradients(self.stage.module.parameters())
+        self._sum.close()
+        layers = by_layer(self.stage.module)
+        self.gradients = FlatGradients(chain.from_iterable(layers))
+        self._sum = GradientSum(self.gradients.flat, layers, self.comm, self._least_sum)
         stack = cast(Stack, self.stage.module)  # what a schedule trains has `convs`
         self.optimizers = [build_optimizer(stack, self.stage.options) for _ in range(self.stage.optimizers)]
 
@@ -164,11 +171,12 @@ class Trainer:
             with self.clock("forward"):
                 loss = self.objective.local_loss(self.stage.module(each.graph))
             with self.clock("backward"):
-                (loss * self._enlarged).backward()  # a power of two: nothing is rounded
-                for gradient in (self.gradients.flat, *(rows.gradient for rows in learned)):
-                    gradient.div_(self._enlarged)
+                with self._sum.during(each.begin, self._enlarged):
+                    (loss * self._enlarged).backward()  # a power of two: nothing is rounded
+                for rows in learned:
+                    rows.gradient.div_(self._enlarged)
             with self.clock("reduction"):
-                each.reduce(self.gradients.flat)
+                self._sum.finish(each.reduce)
             with self.clock("step"):
                 square = self._square_of_learned()
                 finite = finite and self.gradients.finite() and math.isfinite(square)
