@@ -25,10 +25,9 @@ class RoundedSums:
         """Begin to sum fp32 numbers (n,) in place, as `begin_sum_` of a communicator does; where `exchange` is not
         pairwise, the whole sum is a call that ranks have to make in the same order as all others.
         """
-        under_way = _Sum(self._comm, numbers, self._kind, self)
-        self._halfway.append(under_way)
         self.advance(wait=False)
-        return under_way
+        self._halfway.append(_Sum(self._comm, numbers, self._kind, self))
+        return self._halfway[-1]
 
     def advance(self, wait: bool) -> None:
         """Begin the second halves of all sums whose first halves have arrived, or, if told to wait, of all."""

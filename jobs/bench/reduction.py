@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How long ranks wait for the sum of their gradients: all summed at the end, or begun layer by layer before.
 
-One job with `--reduce-bucket 0` and with each of the given sizes, by turns. The columns are how many sums an epoch has,
-and their bytes for each rank, seconds of the backward pass, of the reduction after it, and of an epoch: of the slowest
-rank, the median of the epochs after the first, of all turns. What the sums take of the backward pass, because they have
-its cores or its link, is in its column.
+One job with `--reduce-bucket 0` and with each of the given sizes, of each `--reduce-dtype`, by turns. Columns are the
+messages and bytes that a rank sends for sums in an epoch (an all-reduce counts as one message of its size), and seconds
+of the backward pass, of the reduction after it, and of an epoch: of the slowest rank, the median of the epochs after
+the first, and of the turns. Sums that are under way share cores and links with the backward pass: what they cost it is
+in its column.
 """
 
 import argparse
@@ -31,6 +32,7 @@ def main():
     parser.add_argument("--graph", required=True, metavar="FILE.h5")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--sizes", type=float, nargs="+", default=[1.0], metavar="MIB", help="besides 0 (default: 1)")
+    parser.add_argument("--dtypes", nargs="+", default=["fp32"], metavar="TYPE", help="fp32, bf16 (default: fp32)")
     parser.add_argument("--epochs", type=int, default=5, help="of each run, 2 or more")
     parser.add_argument("--repeat", type=int, default=3, help="turns (default: 3)")
     parser.add_argument("--launch", default="", help="what starts the ranks (default: mpiexec -n RANKS)")
@@ -38,26 +40,30 @@ def main():
     options = parser.parse_args()
     if options.epochs < 2 or options.repeat < 1:
         parser.error("--epochs must be at least 2, --repeat at least 1")
-    found = {size: [] for size in (0.0, *options.sizes)}
+    found = {(dtype, size): [] for dtype in options.dtypes for size in (0.0, *options.sizes)}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(options.repeat):
-            for size in found:
-                found[size].append(run(options, size, Path(folder) / f"{turn}-{size:g}"))
-                print(f"turn {turn + 1}, --reduce-bucket {size:g}: {found[size][-1].last['seconds']}", flush=True)
+            for dtype, size in found:
+                done = run(options, dtype, size, Path(folder) / f"{turn}-{dtype}-{size:g}")
+                found[dtype, size].append(done)
+                times = ", ".join(f"{phase} {done.seconds[phase]:.3f} s" for phase in PHASES)
+                print(f"turn {turn + 1}, {dtype}, {size:g} MiB: {times}", flush=True)
     rows = []
-    for size, turns in found.items():
+    for (dtype, size), turns in found.items():
         record = turns[0].last
-        sums = record["messages"]["allreduce"]["max"], record["bytes"]["allreduce"]["max"]
-        times = [statistics.median(turn.seconds[phase] for turn in turns) for phase in PHASES]
-        rows.append([f"{size:g}", sums[0], f"{sums[1] / 1e6:.1f}", *(f"{seconds:.3f}" for seconds in times)])
-    print(tabulate(rows, ["--reduce-bucket", "sums", "MB of a rank", *PHASES], disable_numparse=True))
+        sent = record["messages"]["allreduce"]["max"], f"{record['bytes']['allreduce']['max'] / 1e6:.1f}"
+        times = (statistics.median(turn.seconds[phase] for turn in turns) for phase in PHASES)
+        rows.append([dtype, f"{size:g}", *sent, *(f"{seconds:.3f}" for seconds in times)])
+    headers = ["--reduce-dtype", "--reduce-bucket", "messages of a rank", "MB", *PHASES]
+    print(tabulate(rows, headers, disable_numparse=True, colalign=["left"] + ["right"] * 6))
     return 0
 
 
-def run(options, size, run_dir):
+def run(options, dtype, size, run_dir):
     """The Measured of one job."""
-    command = ["-m", "hpcgnn", "train", "--graph", options.graph, "--reduce-bucket", size, "--epochs", options.epochs]
-    command += ["--threads", 1, "--auto-partition", "--eval-every", 0, "--run-dir", run_dir, *options.more]
+    command = ["-m", "hpcgnn", "train", "--graph", options.graph, "--epochs", options.epochs, "--reduce-dtype", dtype]
+    command += ["--reduce-bucket", size, "--threads", 1, "--auto-partition", "--eval-every", 0, "--run-dir", run_dir]
+    command += options.more
     launch = options.launch.split()
     quietly([*launch, sys.executable, *command] if launch else parallel(options.ranks, *command))
     return measured(run_dir)
