@@ -122,6 +122,11 @@ def check_precision(config: Config) -> None:
             f"--matmul {config.run.matmul} rounds the factors of fp32 products, got --precision fp64; leave one of "
             "them out"
         )
+    if schedule.reduce_dtype != "fp32" and config.run.precision == "fp64":
+        raise ConfigError(
+            f"--reduce-dtype {schedule.reduce_dtype} rounds gradients of fp32, got --precision fp64; leave one of them "
+            "out"
+        )
     if config.run.precision != "mixed":
         return
     if model.model not in ("gcn", "sage") or model.aggregator != "mean":

@@ -102,6 +102,21 @@ class Communicator:
         """Combine a contiguous tensor over all ranks in place; op is 'sum', 'max' or 'min'. Returns the tensor."""
         raise NotImplementedError
 
+    def prepare_sums(self) -> bool:
+        """Whether sums can be under way while ranks compute and send (`begin_sum_`); makes ready for them. Collective.
+
+        No here: what is summed is summed by `allreduce_`, when all is computed.
+        """
+        return False
+
+    def begin_sum_(self, tensor: torch.Tensor, kind: str) -> Exchange:
+        """Begin to sum a contiguous tensor over all ranks in place; nobody reads or writes it until that is through.
+
+        After `prepare_sums`. All ranks begin the same sums in the same order. They need not agree about what else they
+        call before, between and after: a rank may be messages and other collective calls ahead. Does not wait.
+        """
+        raise NotImplementedError
+
     def allgather_object(self, value: Any) -> list[Any]:
         """The small Python values of all ranks, by rank."""
         raise NotImplementedError

@@ -41,6 +41,7 @@ class MpiCommunicator(Transport):
 
     def __init__(self, communicator: MPI.Comm, crowding: float, watchdog: Watchdog | None = None) -> None:
         self._comm = communicator.Dup()
+        self._sums: MPI.Comm | None = None
         super().__init__(self._comm.rank, self._comm.size, watchdog)
         self._polite = crowding > 1
         self._progress = Progress(
@@ -91,6 +92,19 @@ class MpiCommunicator(Transport):
             self._collective([request], kind, part.nbytes)
         numbers.copy_(result)
 
+    def prepare_sums(self) -> bool:
+        """They have a communicator of their own: on one, all ranks would have to begin all collective calls in the same
+        order, sums and others alike.
+        """
+        if self.size > 1 and self._sums is None:
+            self._sums = self._comm.Dup()
+        return self._sums is not None
+
+    def _begin_sum(self, numbers: torch.Tensor) -> list[MPI.Request]:
+        assert self._sums is not None, "see prepare_sums"
+        parts = numbers.split(mpi_buffers.MOST_COUNT)
+        return [self._sums.Iallreduce(MPI.IN_PLACE, as_numbers(part), MPI.SUM) for part in parts]
+
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         if tensor.numel():
             self._collective([self._comm.Ibcast(as_bytes(tensor), root)], kind, tensor.nbytes)
@@ -108,7 +122,9 @@ class MpiCommunicator(Transport):
         return self._comm.Ibarrier()
 
     def close(self) -> None:
-        """Stop the helper thread and free the communicator. Collective."""
+        """Stop the helper thread and free the communicators. Collective."""
         self._progress.stop()
         super().close()
+        if self._sums is not None:
+            self._sums.Free()
         self._comm.Free()

@@ -79,7 +79,9 @@ def make_communicator(
     backend = load_backend(name)
     try:
         if name == "gloo":
-            return TorchCommunicator(_gloo(store, rank, size, address), rank, size, watchdog)
+            apart = dist.PrefixStore("hpcgnn/sums", store)
+            group = _gloo(store, rank, size, address)
+            return TorchCommunicator(group, rank, size, watchdog, lambda: _gloo(apart, rank, size, address))
         dist.init_process_group(name, store=store, rank=rank, world_size=size, timeout=FOREVER)
     except RuntimeError as error:
         raise ConfigError(

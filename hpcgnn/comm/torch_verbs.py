@@ -9,6 +9,7 @@ So whoever asks has a thread started that waits for them, without a limit: the w
 import pickle
 import re
 import threading
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -74,11 +75,22 @@ def broken(error: RuntimeError, about: str) -> Exception:
 
 
 class TorchCommunicator(Transport):
-    """The verbs over a process group. group: torch's; watchdog: that of this rank's pulse, if there is one."""
+    """The verbs over a process group. group: torch's; watchdog: that of this rank's pulse, if there is one.
 
-    def __init__(self, group: Any, rank: int, size: int, watchdog: Watchdog | None = None) -> None:
+    another: makes one more group of the same ranks, collectively; None where there can be one only.
+    """
+
+    def __init__(
+        self,
+        group: Any,
+        rank: int,
+        size: int,
+        watchdog: Watchdog | None = None,
+        another: Callable[[], Any] | None = None,
+    ) -> None:
         super().__init__(rank, size, watchdog)
-        self._group = group
+        self._group, self._another = group, another
+        self._sums: Any = None
 
     def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Request], list[Request]]:
         coming = [(rank, bytes_of(tensor)) for rank, tensor in incoming]
@@ -128,10 +140,23 @@ class TorchCommunicator(Transport):
     def _reduce_(self, numbers: torch.Tensor, kind: str, op: str) -> None:
         self._collective([self._reduction(numbers, op)], kind, numbers.nbytes)
 
-    def _reduction(self, numbers: torch.Tensor, op: str) -> Request:
+    def _reduction(self, numbers: torch.Tensor, op: str, group: Any = None) -> Request:
         options = dist.AllreduceOptions()
         options.reduceOp = cast(Any, _OPS[op])  # torch's stubs give the members another type
-        return self._all(self._group.allreduce, [numbers], options)
+        return self._all((group or self._group).allreduce, [numbers], options)
+
+    def prepare_sums(self) -> bool:
+        """They have a group of their own: in one, all ranks would have to begin all collective calls in the same order,
+        sums and others alike.
+        """
+        if self.size > 1 and self._sums is None and self._another is not None:
+            self.pulse.arrive("the connections for sums")
+            self._sums = self._another()
+            self.pulse.leave()
+        return self._sums is not None
+
+    def _begin_sum(self, numbers: torch.Tensor) -> list[Request]:
+        return [self._reduction(numbers, "sum", self._sums)]
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         if tensor.numel():
@@ -170,8 +195,8 @@ class TorchCommunicator(Transport):
         return self._reduction(torch.zeros(1, dtype=torch.int32), "max")
 
     def close(self) -> None:
-        """Wait for all ranks, and end the group's threads: one that still held a tensor when the interpreter ends would
+        """Wait for all ranks, and end the groups' threads: one that still held a tensor when the interpreter ends would
         take the process with it. Collective.
         """
         super().close()
-        self._group = None
+        self._group = self._sums = self._another = None

@@ -18,12 +18,13 @@ from hpcgnn.comm.pulse import Pulse
 class GhostCommunicator(Communicator):
     """Rank 0 of `size`. Not collective, since there are no others.
 
-    wanted: {rank: int32 tensor}, the own rows that others ask for when a halo plan is made, where that is not as many
-    as this one asks for.
+    sums_apart: what `prepare_sums` says, of more ranks than one. wanted: {rank: int32 tensor}, the own rows that others
+    ask for when a halo plan is made, where that is not as many as this one asks for.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, sums_apart: bool = False) -> None:
         self.rank, self.size, self.ledger, self.pulse = 0, size, Ledger(), Pulse()
+        self._sums_apart = sums_apart and size > 1
         self.wanted: dict[int, torch.Tensor] = {}
         self._told: set[int] = set()  # who has said how many rows it wants, and not yet which
         self._columns = 1  # own nodes that have a number
@@ -66,6 +67,13 @@ class GhostCommunicator(Communicator):
             tensor.copy_(torch.empty_like(tensor).copy_(tensor))  # what a transport takes for it
             self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
         return tensor
+
+    def prepare_sums(self) -> bool:
+        return self._sums_apart
+
+    def begin_sum_(self, tensor: torch.Tensor, kind: str) -> Exchange:
+        self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
+        return Finished()
 
     def allgather_object(self, value: Any) -> list[Any]:
         self.ledger.add("control", messages=2, bytes_sent=8 + len(pickle.dumps(value)))  # how long it is, and itself

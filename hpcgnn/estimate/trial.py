@@ -102,6 +102,12 @@ class Experiment:
         """Bytes of the halo buffers."""
         return int(self.config.schedule.halo_buffer * 2**20)
 
+    @property
+    def _sums_apart(self) -> bool:
+        """What the job's communicator will answer to `prepare_sums`."""
+        run = self.config.run
+        return run.comm == "mpi" or run.comm == "torch" and run.torch_backend == "gloo"
+
     def trainer(
         self,
         size: Size,
@@ -118,7 +124,8 @@ class Experiment:
         least = 3 * self.row_bytes * max(3, -(-most // ROUNDS))
         buffers = HaloBuffers(max(round(self.limit * factor), least))
         buffers.declare(max(1, self.row_bytes))
-        cap, comm = max(1, buffers.cap(buffers.widest_row)), GhostCommunicator(size.ranks)
+        cap = max(1, buffers.cap(buffers.widest_row))
+        comm = GhostCommunicator(size.ranks, self._sums_apart)
         model, wanted = MODELS[self.spec.model], self.config.data.self_loops
         loops = model.self_loops if wanted == "auto" else wanted
         edges = model.edges(self.spec)

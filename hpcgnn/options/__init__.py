@@ -302,6 +302,24 @@ class ScheduleConfig:
         most=8.0,
         needs={"halo_dtype": ("auto",)},
     )
+    reduce_dtype: str = option(
+        "fp32",
+        "how gradients of parameters travel between ranks: fp32 as they are (in fp64 with --precision fp64); bf16, "
+        "rounded, in half the bytes, added in fp32 by one rank for each share of them, which sends the rounded sum to "
+        "all: 2 (P - 1) messages of a rank",
+        choices=("fp32", "bf16"),
+        needs={"schedule": ("sar", "lazy", "bns", "stale"), "correct_every": AtLeast(1)},
+    )
+    reduce_bucket: float = option(
+        1.0,
+        "gradients are summed over ranks in parts of whole layers and at least so many MiB, from the last layer to the "
+        "first, each while the backward pass of earlier layers goes on; a model with no more than one such part is "
+        "summed at the end, as all are with 0, and with transports that cannot do both at a time (--comm oneccl, and "
+        "--comm torch with another backend than gloo)",
+        least=0.0,
+        most=1e6,
+        needs={"schedule": ("sar", "lazy", "bns", "stale"), "correct_every": AtLeast(1)},
+    )
     prune: str = option(
         "auto",
         "sar: compute and send in training only what the loss can see (the last layer for the training nodes, the "

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
+from hpcgnn.comm.communicator import Exchange
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
@@ -103,7 +104,8 @@ class Stage:
 class Step:
     """One gradient step of an epoch. graph: what is trained on; reduce(flat gradients): what is done to them before the
     step, by all ranks that take this step; optimizer: the number of the one that steps; number: from 0 in each epoch,
-    which draws are keyed by besides; factor: of this rank's share in the reported loss.
+    which draws are keyed by besides; factor: of this rank's share in the reported loss. begin(part of the flat
+    gradients): begins for a part what `reduce` does; None where there is nothing to wait for.
     """
 
     graph: Graph
@@ -111,6 +113,7 @@ class Step:
     optimizer: int = 0
     number: int = 0
     factor: float = 1.0
+    begin: Callable[[torch.Tensor], Exchange] | None = None
 
 
 class Optimizer(Protocol):

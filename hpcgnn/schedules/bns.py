@@ -91,4 +91,4 @@ def build_bns(
     exact = FullHalo(local, comm, buffers, facts=facts)
     wire = make_wire(options, local, comm, random)
     training = SampledHalo(local, comm, buffers, wire, facts, random, options.boundary_rate)
-    return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm))
+    return Schedule(ApproximateInTraining(exact, training), AllreduceEveryStep(comm, options.reduce_dtype))

@@ -48,7 +48,7 @@ class LayerByLayer(AllreduceEveryStep):
     def __init__(
         self, local: LocalGraph, halo: FullHalo, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig
     ) -> None:
-        super().__init__(comm)
+        super().__init__(comm, options.reduce_dtype)
         self._local, self._halo, self._buffers, self._options = local, halo, buffers, options
         self._layer, self._resumed = -1, False
         self._present: Frozen | None = None

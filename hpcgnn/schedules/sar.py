@@ -18,7 +18,9 @@ def build_sar(
     local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
 ) -> Schedule:
     """The full-batch schedule for a LocalGraph; exact but for --halo-dtype. config: Config; random: Randomness."""
-    return Schedule(full_halo(local, comm, buffers, config.schedule, random), AllreduceEveryStep(comm))
+    return Schedule(
+        full_halo(local, comm, buffers, config.schedule, random), AllreduceEveryStep(comm, config.schedule.reduce_dtype)
+    )
 
 
 def full_halo(

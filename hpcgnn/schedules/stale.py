@@ -144,7 +144,7 @@ def build_stale(
 ) -> Schedule:
     """Delayed halo, all-reduce at every step; no delay is `sar`. config: Config; random: Randomness."""
     options = config.schedule
-    sync = AllreduceEveryStep(comm)
+    sync = AllreduceEveryStep(comm, options.reduce_dtype)
     if options.stale_epochs == 0:
         return Schedule(full_halo(local, comm, buffers, options, random), sync)
     facts, wire = Facts(local, comm), make_wire(options, local, comm, random)

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Exchange
+from hpcgnn.exchange.rounded_sum import RoundedSums
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.options import OptimConfig
@@ -13,13 +15,14 @@ from hpcgnn.schedules.base import Optimizer, Stage, Step
 
 class AllreduceEveryStep:
     """One stage, one step an epoch; gradients are summed over ranks at every step, so that all ranks hold the same
-    parameters at all times.
+    parameters at all times. dtype: of --reduce-dtype.
     """
 
     first_whole = 0
 
-    def __init__(self, comm: Communicator) -> None:
+    def __init__(self, comm: Communicator, dtype: str = "fp32") -> None:
         self._comm = comm
+        self._rounded = RoundedSums(comm, "allreduce") if dtype == "bf16" and comm.size > 1 else None
 
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
         """The whole run is one stage."""
@@ -38,11 +41,20 @@ class AllreduceEveryStep:
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """One step on the whole graph."""
-        yield Step(graph, self.reduce)
+        yield Step(graph, self.reduce, begin=self.begin)
 
     def reduce(self, gradients: torch.Tensor) -> None:
         """Sum the flat gradients (one buffer, one message) over all ranks in place. Collective."""
-        self._comm.allreduce_(gradients, "allreduce")
+        if self._rounded is None:
+            self._comm.allreduce_(gradients, "allreduce")
+        else:
+            self._rounded.begin_(gradients).finish()
+
+    def begin(self, gradients: torch.Tensor) -> Exchange:
+        """Begin the same for a part of them, where the transport can. Collective, in the sense of `begin_sum_`."""
+        if self._rounded is None:
+            return self._comm.begin_sum_(gradients, "allreduce")
+        return self._rounded.begin_(gradients)
 
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
         """The ranks' state is one and the same."""

@@ -44,7 +44,7 @@ class Averaging(AllreduceEveryStep):
     """
 
     def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig) -> None:
-        super().__init__(comm)
+        super().__init__(comm, options.reduce_dtype)
         self._local, self._buffers, self._options = local, buffers, options
         self._subgraph: Graph | None = None
         lost = comm.rank in listed("--drop-ranks", options.drop_ranks, int, 0)
@@ -84,7 +84,7 @@ class Averaging(AllreduceEveryStep):
         self._settle(optimizers[0])
         stage.note["steps"] = int(self._comm.total(torch.tensor([taken])))
         if self._options.correct_every and (epoch + 1) % self._options.correct_every == 0:
-            yield Step(graph, self.reduce, 1, _CORRECTION)
+            yield Step(graph, self.reduce, 1, _CORRECTION, begin=self.begin)
 
     def _as_own_mean(self, gradients: torch.Tensor) -> None:
         """The loss is a share of the mean over all training nodes; a rank by itself takes the mean over its own."""

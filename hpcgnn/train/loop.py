@@ -4,6 +4,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -38,6 +39,7 @@ from hpcgnn.train.links import LinkEvaluator, LinkObjective, add_scorer
 from hpcgnn.train.objective import Objective
 from hpcgnn.train.optim import Optimizer, Stack, build_optimizer, learning_rate, set_learning_rate
 from hpcgnn.train.reused_labels import ReusedLabels
+from hpcgnn.train.summing import GradientSum, by_layer
 from hpcgnn.train.tally import Tally
 
 if TYPE_CHECKING:
@@ -94,6 +96,8 @@ class Trainer:
             self.training_graph = Graph(self.subgraph, *verbs)
         self.averages = Averages(self.model, config.optim.ema) if learns and config.optim.ema else None
         self.plan = self.schedule.sync.plan(config.optim)
+        self._sum = GradientSum(torch.empty(0), [], comm, 0)  # no stage has begun
+        self._least_sum = int(config.schedule.reduce_bucket * 2**20)
         self.begin_stage(0, 0)
         self._judge(config, learns)
         if not learns:
@@ -169,7 +173,10 @@ class Trainer:
         """Train stage number `index` of the schedule from `epoch` on, with fresh optimizers."""
         self.model.zero_grad(set_to_none=True)
         self.stage, self.stage_begun = self.schedule.sync.stage(index, self.plan[index], self.model, self.graph), epoch
-        self.gradients = FlatGradients(self.stage.module.parameters())
+        self._sum.close()
+        layers = by_layer(self.stage.module)
+        self.gradients = FlatGradients(chain.from_iterable(layers))
+        self._sum = GradientSum(self.gradients.flat, layers, self.comm, self._least_sum)
         stack = cast(Stack, self.stage.module)  # what a schedule trains has `convs`
         self.optimizers = [build_optimizer(stack, self.stage.options) for _ in range(self.stage.optimizers)]
 
@@ -202,11 +209,12 @@ class Trainer:
             with self.clock("forward"), contextlib.nullcontext() if self.within is None else self.within.forward():
                 loss = self.objective.local_loss(self.stage.module(each.graph))
             with self.clock("backward"):
-                (loss * self._enlarged).backward()  # a power of two: nothing is rounded
-                for gradient in (self.gradients.flat, *(rows.gradient for rows in learned)):
-                    gradient.div_(self._enlarged)
+                with self._sum.during(each.begin, self._enlarged):
+                    (loss * self._enlarged).backward()  # a power of two: nothing is rounded
+                for rows in learned:
+                    rows.gradient.div_(self._enlarged)
             with self.clock("reduction"):
-                each.reduce(self.gradients.flat)
+                self._sum.finish(each.reduce)
             with self.clock("step"):
                 square = self._square_of_learned()
                 finite = finite and self.gradients.finite() and math.isfinite(square)

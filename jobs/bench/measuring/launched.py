@@ -1,6 +1,7 @@
 """Parallel jobs as a user starts them: the command line, a run that must succeed, and what its directory tells."""
 
 import json
+import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,13 +11,15 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Measured:
     """A run directory. summary: of summary.json; last: the record of its last epoch; processor, wall: processor seconds
-    of an epoch on all ranks together, and seconds of an epoch: the least of the epochs after the first.
+    of an epoch on all ranks together, and seconds of an epoch: the least of the epochs after the first. seconds:
+    {phase: seconds of the slowest rank}, the median of those epochs.
     """
 
     summary: dict
     last: dict
     processor: float
     wall: float
+    seconds: dict
 
 
 def parallel(ranks, *command):
@@ -44,4 +47,8 @@ def measured(run_dir):
         records[-1],
         min(sum(record["cpu"][part]["sum"] for part in parts) for record in records),
         min(record["seconds"]["epoch"]["max"] for record in records),
+        {
+            phase: statistics.median(record["seconds"][phase]["max"] for record in records)
+            for phase in records[0]["seconds"]
+        },
     )
