@@ -9,9 +9,11 @@ import torch
 
 from hpcgnn.errors import GraphError
 from hpcgnn.nn.gat import GATConv
+from hpcgnn.nn.gat_edges import EdgeGATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.gcn import GCNConv
 from hpcgnn.nn.gin import GINConv
+from hpcgnn.nn.gine import GINEConv
 from hpcgnn.nn.model import Activation, Model
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.rgcn import RGCNConv, TypedProjection
@@ -32,7 +34,8 @@ class Entry:
     """A model on offer. build(spec) -> Model; self_loops: what the model wants of the graph, 'add' or 'keep'.
 
     constant_input(spec): whether the first layer's aggregate of the features has no parameters in it. edges: whether it
-    reads what edges carry (weights as features, types). features_again(spec): whether rows of the features themselves
+    reads what edges carry (weights as features, types, features). edge_features(spec): whether it reads features of
+    edges where there are any. features_again(spec): whether rows of the features themselves
     are sent in every step, or in every evaluation, rather than once in a run or as projections. uses: which of the
     options that are declared `by_model` it uses, None where that is not known; weights(spec): whether it reads the
     weights of edges, likewise. can_drop_bias: whether its layers have a method `drop_bias`. divides(spec): by which
@@ -50,6 +53,7 @@ class Entry:
     can_drop_bias: bool = True
     divides: Callable[[ModelSpec], str] = lambda spec: ""
     sums: Callable[[ModelSpec], bool] = lambda spec: False
+    edge_features: Callable[[ModelSpec], bool] = lambda spec: False
 
 
 def _never(spec: ModelSpec) -> bool:
@@ -58,6 +62,10 @@ def _never(spec: ModelSpec) -> bool:
 
 def _always(spec: ModelSpec) -> bool:
     return True
+
+
+def _has_edge_features(spec: ModelSpec) -> bool:
+    return spec.edge_features > 0
 
 
 def _roots(spec: ModelSpec) -> str:
@@ -78,7 +86,7 @@ def _rgcn_sends(spec: ModelSpec) -> bool:
 
 
 def _stacked(
-    conv_class: type[Any], activation: Activation = torch.relu_, hand_over: bool = True
+    conv_class: Callable[..., Any], activation: Activation = torch.relu_, hand_over: bool = True
 ) -> Callable[[ModelSpec], Model]:
     def build(spec: ModelSpec) -> Model:
         widths = spec.widths
@@ -112,6 +120,19 @@ def _build_rgcn(spec: ModelSpec) -> Model:
     return Model(spec, convs, widths[1:-1], before=before)
 
 
+def _build_gine(spec: ModelSpec) -> Model:
+    if spec.edge_features == 0:
+        raise GraphError(
+            "gine needs edges with features, and there are none; import the graph with them (--edge-features), train "
+            "with --edge-features file, or use gin"
+        )
+    return _stacked(partial(GINEConv, edge_features=spec.edge_features))(spec)
+
+
+def _build_pna(spec: ModelSpec) -> Model:
+    return _stacked(partial(PNAConv, edge_features=spec.edge_features))(spec)
+
+
 def _attentive(conv_class: type[Any], activation: Activation = _ELU_IN_PLACE) -> Callable[[ModelSpec], Model]:
     """Hidden layers concatenate `heads` heads of `hidden` columns; the last averages `out_heads` heads as wide as the
     classes.
@@ -136,6 +157,8 @@ def _build_gat(spec: ModelSpec) -> Model:
             f"--edge-term {spec.edge_term} needs edges with {spec.edge_term}s, and this graph has none; import it "
             "with them, or leave the option out"
         )
+    if spec.edge_features:
+        return _attentive(EdgeGATConv)(spec)
     return _attentive(GATConv, _ELU)(spec)  # its gradient needs its output
 
 
@@ -177,26 +200,31 @@ MODELS = {
         _build_gat,
         GATConv.self_loops,
         _never,
-        lambda spec: spec.edge_term != "none",
+        lambda spec: spec.edge_term != "none" or _has_edge_features(spec),
         _never,
         (*_ATTENTION, "negative_slope", "edge_term"),
         lambda spec: spec.edge_term == "weight",
+        edge_features=lambda spec: spec.edge_term == "none",
     ),
     "gatv2": Entry(
         _attentive(GATv2Conv),
         GATv2Conv.self_loops,
         _never,
+        _has_edge_features,
         features_again=_never,
         uses=(*_ATTENTION, "negative_slope"),
         weights=_never,
+        edge_features=_always,
     ),
     "transformer": Entry(
         _attentive(TransformerConv),
         TransformerConv.self_loops,
         _never,
+        _has_edge_features,
         features_again=_never,
         uses=_ATTENTION,
         weights=_never,
+        edge_features=_always,
     ),
     "rgcn": Entry(
         _build_rgcn,
@@ -207,19 +235,48 @@ MODELS = {
         (*_STACK, "bases"),
         divides=lambda spec: "relation",
     ),
-    "pna": Entry(_stacked(PNAConv), PNAConv.self_loops, _never, uses=_STACK, weights=_never),
+    "pna": Entry(
+        _build_pna,
+        PNAConv.self_loops,
+        _never,
+        _has_edge_features,
+        uses=_STACK,
+        weights=_never,
+        edge_features=_always,
+    ),
+    "gine": Entry(
+        _build_gine,
+        GINEConv.self_loops,
+        _never,
+        _has_edge_features,
+        uses=_STACK,
+        weights=_never,
+        edge_features=_always,
+    ),
 }
 
 
-def weights_ignored(spec: ModelSpec) -> str | None:
-    """One line where the graph has weights that the model does not read, else None."""
-    if not spec.weighted or MODELS[spec.model].weights(spec):
-        return None
+def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
+    """A line for each of weights, types and features of edges that the graph has and the model does not read.
+
+    num_edge_features: of the graph.
+    """
+    entry, lines = MODELS[spec.model], []
     kind = f" --aggregator {spec.aggregator}" if spec.model == "sage" else ""
-    remedy = {"gat": "--edge-term weight", "sage": "--aggregator mean"}.get(
-        spec.model, "--model gat --edge-term weight, or gcn, sage, gin or sgc"
-    )
-    return f"the weights of this graph's edges are ignored by --model {spec.model}{kind}; {remedy} reads them"
+    what = "{} of this graph's edges are ignored by --model " + spec.model + kind + "; {} reads them"
+    if spec.weighted and not entry.weights(spec):
+        remedy = {"gat": "--edge-term weight", "sage": "--aggregator mean"}.get(
+            spec.model, "--model gat --edge-term weight, or gcn, sage, gin or sgc"
+        )
+        lines.append(what.format("the weights", remedy))
+    typed = spec.model == "rgcn" or entry.uses is None or spec.edge_term == "type"
+    if spec.edge_types and not typed:
+        lines.append(what.format(f"the {spec.edge_types} types", "rgcn, or --model gat --edge-term type,"))
+    if num_edge_features and not spec.edge_features:
+        reads = entry.edge_features(spec)
+        remedy = "--edge-features file" if reads else "gine, gat without --edge-term, gatv2, transformer or pna"
+        lines.append(what.format(f"the {num_edge_features} features", remedy))
+    return lines
 
 
 def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]], type[ConvClass]]:
@@ -243,7 +300,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
         conv_class.begin_as = vars(conv_class).get("begin_as")
         # Not in place: what a layer returns may be what its gradient needs.
         build = _stacked(conv_class, torch.relu, hand_over=False)
-        MODELS[name] = Entry(build, self_loops, _never, _always, can_drop_bias=False)
+        MODELS[name] = Entry(build, self_loops, _never, _always, can_drop_bias=False, edge_features=_always)
         return conv_class
 
     return add
@@ -254,4 +311,5 @@ def complete(spec: ModelSpec) -> ModelSpec:
     entry, hidden = MODELS[spec.model], spec.model != "sgc" and spec.layers > 1
     bare = hidden and spec.norm == "batch" and entry.can_drop_bias
     constant = entry.constant_input(spec) and not spec.learned
-    return replace(spec, constant_input=constant, hidden_bias=not bare)
+    edge_features = spec.edge_features if entry.edge_features(spec) else 0
+    return replace(spec, constant_input=constant, hidden_bias=not bare, edge_features=edge_features)

@@ -23,7 +23,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
 from hpcgnn.nn.plugin import plugin_hash
-from hpcgnn.nn.registry import MODELS, weights_ignored
+from hpcgnn.nn.registry import MODELS, ignored
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.privacy import check_privacy
@@ -153,7 +153,8 @@ def _train(
     watch, tracer = profile or unwatched, Tracer(config, comm) if config.run.trace else None
     keep_edges = MODELS[spec.model].edges(spec)
     local = load_local_graph(
-        file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch, inputs_of(spec.inputs)
+        *(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch, inputs_of(spec.inputs)),
+        edge_features=spec.edge_features > 0,
     )
     check_weights(local, spec, comm)
     quality = partition_quality(local, map_name, comm)
@@ -234,8 +235,7 @@ def _train(
 
 def remarks_on_graph(config: Config, spec: ModelSpec, meta: GraphMeta) -> list[str]:
     """Lines about options that have no effect on this graph, and about what the model leaves unread of it."""
-    ignored = weights_ignored(spec)
-    lines = [ignored] if ignored else []
+    lines = ignored(spec, meta.num_edge_features)
     if config.task.target_scale != "standard" and config.task.task not in ("auto", REGRESSION):
         lines.append(f"without effect: --target-scale (the task of the graph is {config.task.task})")
     inputs = inputs_of(spec.inputs)

@@ -42,6 +42,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         dtype=DTYPES[config.run.precision],
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=config.task.features,
+        edge_features=meta.num_edge_features if config.task.edge_features == "file" else 0,
     )
     return complete(spec)
 

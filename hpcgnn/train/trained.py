@@ -126,6 +126,7 @@ def load_trained(config: Config, session: Session, weights: str = "best", other_
             *(file, cluster_to_rank, comm, cap, loops, spec.dtype, edges),
             labelled=labelled,
             inputs=inputs_of(spec.inputs),
+            edge_features=spec.edge_features > 0,
         )
     trainer = Trainer(local, spec, config, comm, buffers, learns=False)
     with comm.together("loading the weights"):
@@ -158,6 +159,8 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
         wanted["classes"] = (meta.num_classes, "classes")
     if reads_types or model.edge_term == "type":
         wanted["types of edges"] = (meta.num_edge_types, "edge_types")
+    if identity.get("edge_features", "0") != "0":
+        wanted["edge features"] = (meta.num_edge_features, "edge_features")
     if reads_types:
         wanted["types of nodes"] = (meta.num_node_types, "node_types")
     if model.edge_term == "weight":

@@ -73,6 +73,7 @@ def build_trainer(comm, config, map_name=None, rows=None):
             spec.dtype,
             MODELS[spec.model].edges(spec),
             inputs=inputs_of(spec.inputs),
+            edge_features=spec.edge_features > 0,
         )
     return Trainer(local, spec, config, comm, buffers)
 
