@@ -191,10 +191,9 @@ def load_local_graph(
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    inputs: what the features are. labelled: as of `read_labels`. edge_features: read those of the file, which takes
-    keep_edges. watch(phase): entered for the phases 'load' and
-    'plan'. Raises FormatError or GraphError, on all ranks together, for corrupted files and contents that cannot be
-    trained on.
+    inputs: what the features are. labelled: as of `read_labels`. edge_features: whether to keep those of the file too;
+    only with keep_edges. watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on
+    all ranks together, for corrupted files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
     with watch("load"):
@@ -215,7 +214,7 @@ def load_local_graph(
     with watch("plan"):
         # Named one by one: a call with *arguments would hold the edges until it returns.
         inward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
-        outward: Adjacency | None = inward
+        outward = inward
         if directions:
             outward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
     with watch("load"), comm.together("reading the graph"):
@@ -226,13 +225,14 @@ def load_local_graph(
         if edge_features:
             rows = read_edge_features(file, *read_indptr(file, "topology", ranges), order, inward, _NUMPY[dtype])
             _check_finite(file, rows, "edge")
-            outward, inward = outward if outward is not inward else None, carrying(inward, torch.from_numpy(rows))
+            undirected, inward = outward is inward, carrying(inward, torch.from_numpy(rows))
+            outward = inward if undirected else outward
     with watch("plan"):
         travels = isinstance(features, torch.Tensor) and not inputs.learned
         compact = agree_on_compact(cast(torch.Tensor, features), inward.plan, comm) if travels else None
     return LocalGraph(
         inward=inward,
-        outward=outward or inward,
+        outward=outward,
         features=features,
         labels=labels,
         split=split,

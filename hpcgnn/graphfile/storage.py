@@ -113,7 +113,7 @@ def write_graph(
         write_attributes(
             file,
             format=FORMAT,
-            format_version=READABLE[2 if data.edge_features is not None else int(data.task == REGRESSION)],
+            format_version=4 if data.edge_features is not None else 3 if data.task == REGRESSION else 2,
             uuid=data.uuid,
             num_nodes=n,
             num_edges=int(data.edges.indptr[-1]),

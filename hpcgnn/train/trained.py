@@ -159,7 +159,8 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
         wanted["classes"] = (meta.num_classes, "classes")
     if reads_types or model.edge_term == "type":
         wanted["types of edges"] = (meta.num_edge_types, "edge_types")
-    if identity.get("edge_features", "0") != "0":
+    edge_features = int(identity.get("edge_features", 0))
+    if edge_features:
         wanted["edge features"] = (meta.num_edge_features, "edge_features")
     if reads_types:
         wanted["types of nodes"] = (meta.num_node_types, "node_types")
@@ -176,7 +177,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     task = task_of_metric(config.run.metric)
     if meta.num_classes and meta.task != task.name:
         raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {task.said}")
-    return replace(meta, task=task.name, num_classes=int(identity["classes"]))
+    return replace(meta, task=task.name, num_classes=int(identity["classes"]), num_edge_features=edge_features)
 
 
 def _weights(

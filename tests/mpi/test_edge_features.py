@@ -5,6 +5,7 @@ over a list of all edges, and with PyG's layers.
 """
 
 import math
+from types import SimpleNamespace
 
 import graphs
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import hpcgnn
+from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
@@ -28,10 +30,13 @@ from hpcgnn.nn.transformer import TransformerConv
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.train.job import train
 from hpcgnn.train.model_spec import model_spec
+from hpcgnn.train.resuming import options_of_run
+from hpcgnn.train.trained import load_trained
 
 from .gathering import whole
-from .training import build_trainer, configure, curve
+from .training import CHOICES, build_trainer, configure, curve
 
 D_IN, HEADS, WIDTH, EDGE = 5, 2, 3, 4
 GRAPHS = {
@@ -321,6 +326,31 @@ def test_schedules(comm, files, schedule):
     trainer = build_trainer(comm, config, "metis")
     trainer.begin_stage(0, 0)
     assert np.isfinite(trainer.step(0))
+
+
+@pytest.mark.parametrize("model", ["gat", "gine"])
+def test_predictions_on_another_graph(comm, files, session_path, monkeypatch, model):
+    """Its features of edges are read if the run's were, and must then be as many."""
+    graph = GRAPHS["random directed"]
+    runs, other = session_path / f"edge-runs-{model}", session_path / f"edge-other-{model}.h5"
+    masks = {"train": graph.labels >= 0}
+    if comm.rank == 0:
+        rows = rows_of(graph)[:, : EDGE if model == "gat" else 2]
+        ends = np.stack([graph.dst, graph.src])
+        hpcgnn.save_graph(other, ends, graph.features, graph.labels, masks, edge_features=rows, ranks=[1, 2, 3, 4])
+    comm.barrier()
+    options = {"model": model, "epochs": 1, "run_dir": str(runs), "edge_features": "none" if model == "gat" else "file"}
+    session = SimpleNamespace(comm=comm, threads=1)
+    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+    assert train(configure(files["random directed"], **options), session) == 0
+    comm.barrier()
+    config = make_config(options_of_run(runs, {"graph": str(other)}), CHOICES)
+    if model == "gine":
+        with pytest.raises(GraphError, match="expected edge features 4, got 2"):
+            load_trained(config, session, "last", other_graph=True)
+    else:
+        found = load_trained(config, session, "last", other_graph=True)
+        assert found.logits()[0].shape[1] == graph.num_classes and found.spec.edge_features == 0
 
 
 def test_what_is_not_read_is_said(files):
