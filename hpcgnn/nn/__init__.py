@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hpcgnn.nn.norm import LayerNorm as LayerNorm
     from hpcgnn.nn.pna import PNAConv as PNAConv
     from hpcgnn.nn.pyg import from_pyg_layer as from_pyg_layer
+    from hpcgnn.nn.rgat import RGATConv as RGATConv
     from hpcgnn.nn.rgcn import RGCNConv as RGCNConv
     from hpcgnn.nn.sage import SAGEConv as SAGEConv
     from hpcgnn.nn.sage_max import SAGEMaxConv as SAGEMaxConv
@@ -36,6 +37,7 @@ _HOMES = {
     "LayerNorm": "hpcgnn.nn.norm",
     "PNAConv": "hpcgnn.nn.pna",
     "from_pyg_layer": "hpcgnn.nn.pyg",
+    "RGATConv": "hpcgnn.nn.rgat",
     "RGCNConv": "hpcgnn.nn.rgcn",
     "SAGEConv": "hpcgnn.nn.sage",
     "SAGEMaxConv": "hpcgnn.nn.sage_max",

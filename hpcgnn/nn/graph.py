@@ -155,6 +155,11 @@ class Graph:
         return None if kinds is None else kinds.long()
 
     @property
+    def stored_edge_type(self) -> torch.Tensor | None:
+        """int32 (E_p,): `edge_type` without a copy."""
+        return self._edges.type
+
+    @property
     def edge_features(self) -> torch.Tensor | None:
         return self._edges.features
 
@@ -253,9 +258,10 @@ class Graph:
 
         message: an ordinary torch function, called for some edges at a time with rows of x_src (E, …) at their sources,
         and, where given, of x_dst at their destinations and of edge (E_p, …), in this order; returns messages (E, F),
-        or for 'softmax' (logits (E, H), values (E, H × width)). Gradients reach x_src, x_dst, edge, and the parameters
-        that the function uses. It is called again in the backward pass with the same rows and the same state of torch's
-        generator, so it must not depend on anything else that changes; what it draws differs with the number of ranks.
+        or for 'softmax' (logits (E, H), values (E, H × width)). Gradients reach x_src, x_dst, edge (unless it holds
+        integers), and the parameters that the function uses. It is called again in the backward pass with the same rows
+        and the same state of torch's generator, so it must not depend on anything else that changes; what it draws
+        differs with the number of ranks.
         reduce: 'sum', 'mean', 'max', 'min', 'std', several of them (joined by columns), or 'softmax': the softmax of
         the logits over the in-edges of a node, per head, weighs the values. dropout: of those weights, drawn by epoch,
         layer, edge and head, whatever the number of ranks. Nodes without in-edges get zeros. Raises ValueError.

@@ -16,6 +16,7 @@ from hpcgnn.nn.gin import GINConv
 from hpcgnn.nn.gine import GINEConv
 from hpcgnn.nn.model import Activation, Model
 from hpcgnn.nn.pna import PNAConv
+from hpcgnn.nn.rgat import RGATConv
 from hpcgnn.nn.rgcn import RGCNConv, TypedProjection
 from hpcgnn.nn.sage import SAGEConv
 from hpcgnn.nn.sage_max import SAGEMaxConv, SAGEPoolConv
@@ -35,12 +36,13 @@ class Entry:
 
     constant_input(spec): whether the first layer's aggregate of the features has no parameters in it. edges: whether it
     reads what edges carry (weights as features, types, features). edge_features(spec): whether it reads features of
-    edges where there are any. features_again(spec): whether rows of the features themselves
-    are sent in every step, or in every evaluation, rather than once in a run or as projections. uses: which of the
-    options that are declared `by_model` it uses, None where that is not known; weights(spec): whether it reads the
-    weights of edges, likewise. can_drop_bias: whether its layers have a method `drop_bias`. divides(spec): by which
-    sums of edge weights it divides: 'sym', 'mean' (see graph/norms.py), 'relation' or ''. sums(spec): whether sums with
-    factors that do not change are all that its layers make of their neighbours' rows.
+    edges where there are any. relational: whether it has weights for each type of edge. features_again(spec): whether
+    rows of the features themselves are sent in every step, or in every evaluation, rather than once in a run or as
+    projections. uses: which of the options that are declared `by_model` it uses, None where that is not known;
+    weights(spec): whether it reads the weights of edges, likewise. can_drop_bias: whether its layers have a method
+    `drop_bias`. divides(spec): by which sums of edge weights it divides: 'sym', 'mean' (see graph/norms.py), 'relation'
+    or ''. sums(spec): whether sums with factors that do not change are all that its layers make of their neighbours'
+    rows.
     """
 
     build: Callable[[ModelSpec], Model]
@@ -54,6 +56,7 @@ class Entry:
     divides: Callable[[ModelSpec], str] = lambda spec: ""
     sums: Callable[[ModelSpec], bool] = lambda spec: False
     edge_features: Callable[[ModelSpec], bool] = lambda spec: False
+    relational: bool = False
 
 
 def _never(spec: ModelSpec) -> bool:
@@ -105,15 +108,22 @@ def _build_sgc(spec: ModelSpec) -> Model:
     return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
 
 
-def _build_rgcn(spec: ModelSpec) -> Model:
-    """With several types of nodes, a projection by type to `hidden` columns comes first."""
+def _typed_projection(spec: ModelSpec) -> TypedProjection | None:
+    """What comes before the first layer of a relational model with several types of nodes: a projection by type to
+    `hidden` columns. Raises GraphError without types of edges.
+    """
     if spec.edge_types == 0:
         raise GraphError(
-            "rgcn needs typed edges, and this graph has none; import it with edge types, or use another model"
+            f"{spec.model} needs typed edges, and this graph has none; import it with edge types, or use another model"
         )
-    before, widths = None, spec.widths
-    if spec.node_types > 1 or spec.sparse_input:
-        before = TypedProjection(spec.d_in, spec.hidden, max(1, spec.node_types), spec.dtype)
+    if spec.node_types <= 1 and not spec.sparse_input:
+        return None
+    return TypedProjection(spec.d_in, spec.hidden, max(1, spec.node_types), spec.dtype)
+
+
+def _build_rgcn(spec: ModelSpec) -> Model:
+    before, widths = _typed_projection(spec), spec.widths
+    if before is not None:
         widths = (spec.hidden, *widths[1:])
     relations = spec.edge_types + spec.loop_relation
     convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
@@ -139,13 +149,14 @@ def _attentive(conv_class: type[Any], activation: Activation = _ELU_IN_PLACE) ->
     """
 
     def build(spec: ModelSpec) -> Model:
-        convs, d_in = [], spec.d_in
+        before = _typed_projection(spec) if MODELS[spec.model].relational else None
+        convs, d_in = [], spec.d_in if before is None else before.d_out
         for layer in range(spec.layers):
             last = layer == spec.layers - 1
             width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
             convs.append(conv_class(d_in, width, heads, last and heads > 1, spec, layer))
             d_in = convs[-1].d_out
-        return Model(spec, convs, [conv.d_out for conv in convs[:-1]], activation)
+        return Model(spec, convs, [conv.d_out for conv in convs[:-1]], activation, before)
 
     return build
 
@@ -234,6 +245,17 @@ MODELS = {
         _rgcn_sends,
         (*_STACK, "bases"),
         divides=lambda spec: "relation",
+        relational=True,
+    ),
+    "rgat": Entry(
+        _attentive(RGATConv),
+        RGATConv.self_loops,
+        _never,
+        _always,
+        _never,
+        (*_ATTENTION, "negative_slope", "bases"),
+        _never,
+        relational=True,
     ),
     "pna": Entry(
         _build_pna,
@@ -269,9 +291,9 @@ def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
             spec.model, "--model gat --edge-term weight, or gcn, sage, gin or sgc"
         )
         lines.append(what.format("the weights", remedy))
-    typed = spec.model == "rgcn" or entry.uses is None or spec.edge_term == "type"
+    typed = entry.relational or entry.uses is None or spec.edge_term == "type"
     if spec.edge_types and not typed:
-        lines.append(what.format(f"the {spec.edge_types} types", "rgcn, or --model gat --edge-term type,"))
+        lines.append(what.format(f"the {spec.edge_types} types", "rgcn, rgat, or --model gat --edge-term type,"))
     if num_edge_features and not spec.edge_features:
         reads = entry.edge_features(spec)
         remedy = "--edge-features file" if reads else "gine, gat without --edge-term, gatv2, transformer or pna"

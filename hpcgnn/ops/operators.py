@@ -115,8 +115,8 @@ class Messages(Operator[Propagation]):
     """Any message function."""
 
     models = (
-        "with a message function of their own (gatv2, transformer, pna, gine, plugins; gat where edges have features, "
-        "unless --edge-features none)"
+        "with a message function of their own (gatv2, transformer, pna, gine, rgat, plugins; gat where edges have "
+        "features, unless --edge-features none)"
     )
 
     def exact(self, site: Site) -> Propagation:

@@ -36,7 +36,7 @@ class ModelConfig:
         "width of hidden layers",
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2), "model": ("rgcn",)},
+        needs={"layers": AtLeast(2), "model": ("rgcn", "rgat")},
     )
     dropout: float = option(0.5, "dropout probability before every layer", least=0.0, below=1.0)
     input_dropout: str = option(
@@ -62,7 +62,7 @@ class ModelConfig:
     )
     heads: int = option(
         4,
-        "attention heads of hidden layers (gat, gatv2, transformer); --hidden is the width of each",
+        "attention heads of hidden layers (gat, gatv2, transformer, rgat); --hidden is the width of each",
         least=1,
         by_model=True,
         needs={"layers": AtLeast(2)},
@@ -74,7 +74,7 @@ class ModelConfig:
         by_model=True,
     )
     attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
-    negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat, gatv2)", least=0.0, by_model=True)
+    negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat, gatv2, rgat)", least=0.0, by_model=True)
     edge_term: str = option(
         "none",
         "what an edge adds to its logits in gat: nothing, its weight times a learned number per head, or a learned "
@@ -83,7 +83,7 @@ class ModelConfig:
         by_model=True,
         strict=True,
     )
-    bases: int = option(4, "bases that the relations of rgcn share", least=1, by_model=True)
+    bases: int = option(4, "bases that the relations of rgcn and rgat share", least=1, by_model=True)
     norm: str = option(
         "none",
         "normalisation after hidden layers; batch uses the statistics of all nodes",

@@ -143,8 +143,9 @@ def _train(
     self_loops = config.data.self_loops
     if spec.loop_relation:
         log.info(
-            "added self loops are relation %d of rgcn, besides the weights that it has for a node itself",
+            "added self loops are relation %d of %s, besides the weights that it has for a node itself",
             spec.edge_types,
+            spec.model,
         )
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()

@@ -5,7 +5,7 @@ import torch
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.nn.registry import complete
+from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of
 
@@ -36,7 +36,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         bases=options.bases,
         weighted=meta.weighted,
         edge_types=meta.num_edge_types,
-        loop_relation=options.model == "rgcn" and config.data.self_loops == "add",
+        loop_relation=MODELS[options.model].relational and config.data.self_loops == "add",
         node_types=meta.num_node_types,
         edge_term=options.edge_term,
         dtype=DTYPES[config.run.precision],

@@ -147,7 +147,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     not fit.
     """
     model = config.model
-    reads_types = model.model == "rgcn" or model.plugin != ""
+    reads_types = MODELS[model.model].relational or model.plugin != ""
     inputs = inputs_of(config.task.features)
     if inputs.learned:
         raise GraphError(
@@ -166,7 +166,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
         wanted["types of nodes"] = (meta.num_node_types, "node_types")
     if model.edge_term == "weight":
         wanted["weights (False: none)"] = (meta.weighted, "weighted")
-    if model.model == "rgcn":
+    if MODELS[model.model].relational:
         wanted["sparse features (False: dense)"] = (meta.sparse_features, "sparse_input")
     for what, (found, name) in wanted.items():
         if str(found) != identity[name]:
