@@ -76,8 +76,8 @@ def canonical_edge_features(features: Rows, num_edges: int) -> Rows:
     if len(features.shape) == 2 and features.shape[1] == 0:
         raise GraphError("the edge features have no columns; leave them out, or give each edge at least one")
     if features.dtype != np.float32 or len(features.shape) == 1:
-        features = RowMap(features, _as_float32, np.float32)
-        features.shape = num_edges, features.shape[1] if len(features.shape) == 2 else 1
+        columns = features.shape[1] if len(features.shape) == 2 else 1
+        features = RowMap(features, _as_float32, np.float32, columns)
     edge = 0
     for slab in slabs(features):
         finite = np.isfinite(slab).all(axis=1)

@@ -80,11 +80,9 @@ def in_order_of(
 
 def numbered_edges(data: GraphData) -> Edges:
     """The in-edges of `data`, which know which row of its features of edges is theirs, where it has some."""
-    return (
-        data.edges
-        if data.edge_features is None
-        else dataclasses.replace(data.edges, row=cast(np.ndarray, Counted(len(data.edges.indices))))
-    )
+    if data.edge_features is None:
+        return data.edges
+    return dataclasses.replace(data.edges, row=cast(np.ndarray, Counted(len(data.edges.indices))))
 
 
 def permuted_edges(edges: Edges, order: np.ndarray, place: np.ndarray) -> Edges:

@@ -139,7 +139,8 @@ def _check_names(names: Sequence[str]) -> None:
 
 def _columns(path: Path, shape: Layout, tables: TableOptions) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """(one of `COLUMNS` for each column, the names that stand in the file or None)."""
-    heading = shape.fields if shape.heading else shape.comment if all_known(shape.comment) else None
+    others = [name for name in shape.comment if name not in named_features(tables)]
+    heading = shape.fields if shape.heading else shape.comment if all_known(others) else None
     if not shape.fields:
         return tables.edge_columns or ENDS, None
     if len(shape.fields) < 2:
