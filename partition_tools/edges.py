@@ -137,7 +137,7 @@ def symmetrized(edges: Edges) -> Edges:
     if all(a is None for a in carried):
         key.sort()
     else:
-        order = np.lexsort([a for a in (edges.type, key) if a is not None])
+        order = np.lexsort([a for a in (edges.row, edges.type, key) if a is not None])
         key, *carried = key[order], *(None if a is None else a[order] for a in carried)
     key, kind, weight, of = merged_parallel(key, *carried)
     low, high = key // n, key % n
@@ -188,9 +188,8 @@ def canonical_edges(
 ) -> tuple[Edges, Edges | None, int]:
     """(edges, edges_out or None, number of self loops) of a list of edges; None where the graph is its own transpose.
 
-    row: int64 (E,), which row of features each edge has, or None; self loops cannot be added then.
-
-    self_loops: "keep", "remove", or "add" (one for each node that has none, of weight 1 and type `num_types`).
+    row: int64 (E,), which row of features each edge has, or None; self loops cannot be added then. self_loops: "keep",
+    "remove", or "add" (one for each node that has none, of weight 1 and type `num_types`).
     undirected: an input that is not symmetric becomes `symmetrized`; a symmetric one stays as it is, duplicates
     included. Raises GraphError for ends outside the nodes. Memory: 24 bytes per edge in all, with 64-bit ids in the
     input.

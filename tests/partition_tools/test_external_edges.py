@@ -105,14 +105,16 @@ def test_the_same_edges_as_in_memory(
     assert expected[2] == found[2]
 
 
-def test_parallel_edges_are_merged_with_the_same_rounding(tmp_path):
+@pytest.mark.parametrize("featured", [False, True])
+def test_parallel_edges_are_merged_with_the_same_rounding(tmp_path, featured):
     """Means of weights depend on the order of the sum: many parallel edges of one pair, in both directions."""
     random = np.random.default_rng(1)
     src = np.repeat([0, 1], [40, 31])
     weight = (random.standard_normal(71) * 10.0 ** random.integers(-6, 6, 71)).astype(np.float32)
-    expected = canonical_edges(src, 1 - src, 2, weight, undirected=True)
+    row = np.arange(71) if featured else None
+    expected = canonical_edges(src, 1 - src, 2, weight, undirected=True, row=row)
     scratch = Scratch(tmp_path / "work", 0, 1 << 20)
-    found = external_edges(sources(2, src, 1 - src, None, weight), scratch, Reporter(), True)
+    found = external_edges(sources(2, src, 1 - src, None, weight, featured=featured), scratch, Reporter(), True)
     same_edges(expected[0], found[0])
 
 
