@@ -101,6 +101,7 @@ def save_graph(
     split: Any = None,
     *,
     edge_weight: Any = None,
+    edge_features: Any = None,
     edge_type: Any = None,
     node_type: Any = None,
     node_ids: Any = None,
@@ -117,10 +118,10 @@ def save_graph(
     of classes from 0 (-1 or NaN: none) or words, (n, C) of 0/1 for a multi-label task, or with
     task='regression' (n,) or (n, T) of real numbers (NaN: not known). split: {'train': …, 'val':
     …, 'test': …} of masks bool (n,) or node numbers, or one word for each node. edge_weight, edge_type: (E,).
-    node_type: (n,). node_ids: (n,), numbers or words by which edge_index names the nodes, in the order of the rows of
-    all else; the file keeps them, and results come with them (docs/results.md). num_nodes: where neither features nor
-    labels say it. saving: fields of `Saving`, such as undirected=True, fractions=(0.6, 0.2), ranks=4,
-    force=True.
+    edge_features: numbers (E, F_e) or (E,); an edge that undirected=True adds has those of its reverse. node_type:
+    (n,). node_ids: (n,), numbers or words by which edge_index names the nodes, in the order of the rows of all else;
+    the file keeps them, and results come with them (docs/results.md). num_nodes: where neither features nor labels say
+    it. saving: fields of `Saving`, such as undirected=True, fractions=(0.6, 0.2), ranks=4, force=True.
 
     One process calls it, and it needs neither MPI nor torch. Raises GraphError for a graph that is not sound,
     FormatError for arrays that are not what they should be, ConfigError for options; then no file is changed.
@@ -164,6 +165,7 @@ def save_graph(
         node_type=per_node["node_type"],
         type_names={what: list(given) for what, given in names.items() if len(given)},
         ids=own_ids,
+        edge_features=None if edge_features is None else as_array(edge_features, "edge_features"),
     )
     return write_raw(path, raw, how)
 

@@ -18,6 +18,7 @@ from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
 from partition_tools.counts import check_count
+from partition_tools.edge_features import GatheredRows, canonical_edge_features
 from partition_tools.external.scratch import Scratch
 from partition_tools.features import canonical_features, slabs
 from partition_tools.imported_edges import imported_edges
@@ -27,6 +28,9 @@ from partition_tools.raw import RawGraph
 from partition_tools.splits import canonical_split
 from partition_tools.targets import canonical_targets
 from partition_tools.typed import canonical_names, canonical_types, type_warnings
+
+# Bytes of a window in which features of edges are put in order, where no memory is said.
+EDGE_FEATURE_BUFFER = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,13 @@ def canonical(
         classes = names.get("classes", ())
         labels, num_classes = canonical_labels(raw.labels, n, split, num_classes, classes, options.task)
     node_type = canonical_types(raw.node_type, n, "node", names.get("nodes", ()))
+    featured: Rows | None = None
+    if raw.edge_features is not None:
+        featured = canonical_edge_features(raw.edge_features, raw.src.shape[0])
     edges, edges_out, loops, edge_names = imported_edges(raw, options, names.get("edges", []), reporter, scratch)
+    if featured is not None and edges.row is not None:
+        buffer = EDGE_FEATURE_BUFFER if scratch is None else scratch.memory // 4
+        featured, edges.row = GatheredRows(featured, edges.row, buffer), None
     if edge_names:
         names = names | {"edges": edge_names}
     if features is None:
@@ -109,6 +119,7 @@ def canonical(
         node_type=node_type,
         type_names=names,
         ids=None if raw.ids is None else packed(raw.ids),
+        edge_features=featured,
     )
     for text in (*label_warnings(data), *type_warnings(data)):
         reporter.warn(text)
@@ -145,6 +156,8 @@ def content_uuid(data: GraphData, identity: bytes | None = None) -> str:
     for name in ("indptr", "indices", "weight", "type"):
         if getattr(data.edges, name) is not None:
             add(name, getattr(data.edges, name))
+    if data.edge_features is not None:
+        add("edge_features", data.edge_features)
     if identity is not None:
         digest.update(identity)
     elif isinstance(data.features, Csr):

@@ -1,10 +1,12 @@
 """Edges in their one canonical order, and the operations that keep it.
 
 Canonical: grouped by destination, sources ascending within a group, parallel edges side by side ordered by type and
-then weight. With that order the transpose by counting sort is canonical too, so "is this graph its own transpose?"
-(pattern, multiplicity, weights and types at once) is a comparison of arrays, and the k-th of several parallel edges is
-the same edge seen from both ends.
+then weight, and those with features then in the order of the input. With that order the transpose by counting sort is
+canonical too, so "is this graph its own transpose?" (pattern, multiplicity, weights and types at once) is a comparison
+of arrays, and the k-th of several parallel edges is the same edge seen from both ends.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
@@ -47,30 +49,36 @@ def rows(edges: Edges) -> np.ndarray:
 
 
 def group(
-    dst: np.ndarray, src: np.ndarray, num_nodes: int, weight: np.ndarray | None = None, kind: np.ndarray | None = None
+    dst: np.ndarray,
+    src: np.ndarray,
+    num_nodes: int,
+    weight: np.ndarray | None = None,
+    kind: np.ndarray | None = None,
+    row: np.ndarray | None = None,
 ) -> Edges:
     """Canonical `Edges` of any list of edges. O(E log E); 8 bytes per edge beyond the input and the result."""
     n = num_nodes
     key = dst.astype(np.int64)
     key *= n
     key += src if src.dtype.kind == "i" else src.astype(np.int64)
-    if weight is None and kind is None:
+    if weight is None and kind is None and row is None:
         key.sort()
     else:
-        order = np.lexsort([array for array in (weight, kind, key) if array is not None])
+        order = np.lexsort([array for array in (row, weight, kind, key) if array is not None])
         key = key[order]
+        row = None if row is None else row[order]
         weight = None if weight is None else np.asarray(weight, np.float32)[order]
         kind = None if kind is None else np.asarray(kind, np.int32)[order]
-    return _from_keys(key, n, weight, kind)
+    return _from_keys(key, n, weight, kind, row)
 
 
-def _from_keys(key: np.ndarray, n: int, weight: np.ndarray | None = None, kind: np.ndarray | None = None) -> Edges:
+def _from_keys(key: np.ndarray, n: int, *carried: np.ndarray | None) -> Edges:
     """`Edges` of sorted keys dst * n + src."""
     indptr = np.searchsorted(key, np.arange(n + 1, dtype=np.int64) * n).astype(np.int64)
     indices = np.empty(len(key), index_dtype(n))
     for start in range(0, len(key), BLOCK):
         indices[start : start + BLOCK] = key[start : start + BLOCK] % n
-    return Edges(indptr, indices, weight, kind)
+    return Edges(indptr, indices, *carried)
 
 
 def without_duplicates(edges: Edges) -> Edges:
@@ -81,11 +89,14 @@ def without_duplicates(edges: Edges) -> Edges:
     if edges.type is not None:
         keep[1:] |= edges.type[1:] != edges.type[:-1]
     indptr = np.concatenate([[0], np.cumsum(keep)])[edges.indptr]
-    return Edges(indptr, edges.indices[keep], *(None if a is None else a[keep] for a in (edges.weight, edges.type)))
+    carried = edges.weight, edges.type, edges.row
+    return Edges(indptr, edges.indices[keep], *(None if a is None else a[keep] for a in carried))
 
 
 def transpose(edges: Edges) -> Edges:
-    """The same edges grouped by their other end, canonical again. O(E), a stable counting sort."""
+    """The same edges grouped by their other end, canonical again, without rows of features. O(E), a stable counting
+    sort.
+    """
     n = len(edges.indptr) - 1
     attributed = edges.weight is not None or edges.type is not None
     count = len(edges.indices)
@@ -115,26 +126,27 @@ def symmetrized(edges: Edges) -> Edges:
     """The union of the edges and their reverses, parallel edges (same ends, same type) merged.
 
     A merged edge has the mean weight of all the edges that went into it, in either direction, computed once for both of
-    its directions, so that the result is its own transpose bit for bit. Self loops stay single.
+    its directions, so that the result is its own transpose bit for bit. It has the features of the first of them in the
+    input. Self loops stay single.
     """
     n = len(edges.indptr) - 1
     row = rows(edges).astype(np.int64)
     low, high = np.minimum(row, edges.indices), np.maximum(row, edges.indices)
     key = low * n + high
-    kind, weight = edges.type, edges.weight
-    if weight is None and kind is None:
+    carried: Sequence[np.ndarray | None] = (edges.type, edges.weight, edges.row)
+    if all(a is None for a in carried):
         key.sort()
     else:
-        order = np.lexsort([a for a in (kind, key) if a is not None])
-        key, kind, weight = key[order], *(None if a is None else a[order] for a in (kind, weight))
-    key, kind, weight = merged_parallel(key, kind, weight)
+        order = np.lexsort([a for a in (edges.row, edges.type, key) if a is not None])
+        key, *carried = key[order], *(None if a is None else a[order] for a in carried)
+    key, kind, weight, of = merged_parallel(key, *carried)
     low, high = key // n, key % n
     both = low != high
     return group(
         np.concatenate([low, high[both]]),
         np.concatenate([high, low[both]]),
         n,
-        *(None if a is None else np.concatenate([a, a[both]]) for a in (weight, kind)),
+        *(None if a is None else np.concatenate([a, a[both]]) for a in (weight, kind, of)),
     )
 
 
@@ -148,15 +160,17 @@ def firsts(key: np.ndarray, kind: np.ndarray | None) -> np.ndarray:
 
 
 def merged_parallel(
-    key: np.ndarray, kind: np.ndarray | None, weight: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """(keys, kinds, weights) with one edge for all of a key and a kind, of their mean weight. key: int64, sorted, and
-    the kinds of a key too."""
+    key: np.ndarray, kind: np.ndarray | None, weight: np.ndarray | None, row: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+    """(keys, kinds, weights, rows) with one edge for all of a key and a kind, of their mean weight and their least row.
+    key: int64, sorted, and the kinds of a key too."""
     starts = np.flatnonzero(firsts(key, kind))
     if weight is not None:
         sums = np.add.reduceat(weight.astype(np.float64), starts) if len(starts) else np.zeros(0)
         weight = (sums / np.diff(np.append(starts, len(key)))).astype(np.float32)
-    return key[starts], None if kind is None else kind[starts], weight
+    if row is not None:
+        row = np.minimum.reduceat(row, starts) if len(starts) else np.zeros(0, np.int64)
+    return key[starts], None if kind is None else kind[starts], weight, row
 
 
 def canonical_edges(
@@ -170,10 +184,12 @@ def canonical_edges(
     drop_duplicates: bool = False,
     *,
     num_types: int = 0,
+    row: np.ndarray | None = None,
 ) -> tuple[Edges, Edges | None, int]:
     """(edges, edges_out or None, number of self loops) of a list of edges; None where the graph is its own transpose.
 
-    self_loops: "keep", "remove", or "add" (one for each node that has none, of weight 1 and type `num_types`).
+    row: int64 (E,), which row of features each edge has, or None; self loops cannot be added then. self_loops: "keep",
+    "remove", or "add" (one for each node that has none, of weight 1 and type `num_types`).
     undirected: an input that is not symmetric becomes `symmetrized`; a symmetric one stays as it is, duplicates
     included. Raises GraphError for ends outside the nodes. Memory: 24 bytes per edge in all, with 64-bit ids in the
     input.
@@ -183,7 +199,7 @@ def canonical_edges(
         loops = src == dst
         if self_loops == "remove":
             src, dst = src[~loops], dst[~loops]
-            weight, kind = (None if a is None else a[~loops] for a in (weight, kind))
+            weight, kind, row = (None if a is None else a[~loops] for a in (weight, kind, row))
         else:
             has = np.zeros(num_nodes, bool)
             has[src[loops]] = True
@@ -192,8 +208,8 @@ def canonical_edges(
             weight = None if weight is None else np.concatenate([weight, np.ones(len(new), weight.dtype)])
             if kind is not None:
                 kind = np.concatenate([kind, np.full(len(new), num_types, kind.dtype)])
-    edges = group(dst, src, num_nodes, weight, kind)
-    del src, dst, weight, kind
+    edges = group(dst, src, num_nodes, weight, kind, row)
+    del src, dst, weight, kind, row
     if drop_duplicates:
         edges = without_duplicates(edges)
     out = transpose(edges)

@@ -24,11 +24,19 @@ def slabs(array: Rows) -> Iterator[np.ndarray]:
 
 
 class RowMap:
-    """An array-like (n, F) whose rows are `function(rows of source)`, computed when sliced."""
+    """An array-like (n, F) whose rows are `function(rows of source)`, computed when sliced. columns: F, if it is not
+    that of the source.
+    """
 
-    def __init__(self, source: Rows, function: Callable[[np.ndarray], np.ndarray], dtype: np.typing.DTypeLike) -> None:
-        self.source, self.function = source, function
-        self.shape, self.dtype = tuple(source.shape), np.dtype(dtype)
+    def __init__(
+        self,
+        source: Rows,
+        function: Callable[[np.ndarray], np.ndarray],
+        dtype: np.typing.DTypeLike,
+        columns: int | None = None,
+    ) -> None:
+        self.source, self.function, self.dtype = source, function, np.dtype(dtype)
+        self.shape = tuple(source.shape) if columns is None else (source.shape[0], columns)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         return self.function(self.source[rows])

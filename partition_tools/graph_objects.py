@@ -16,6 +16,7 @@ _EDGE_DATA = {
     "type": "edge_type",
     "etype": "edge_type",
     "rel_type": "edge_type",
+    "feat": "edge_feat",
 }
 
 

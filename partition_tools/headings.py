@@ -6,13 +6,14 @@ error that asks for it.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from hpcgnn.errors import FormatError
 
-COLUMNS = ("src", "dst", "weight", "type", "_")
+# What --edge-columns may call a column; `feature` and `_` as often as wanted.
+COLUMNS = ("src", "dst", "weight", "type", "feature", "_")
 _WORDS = {
     "src": "src source from u start begin origin sender",
     "dst": "dst dest destination target tgt to v end stop receiver terminal",
@@ -77,9 +78,15 @@ def names_ends(names: Sequence[Any]) -> bool:
     return all(roles.count(end) == 1 for end in ENDS)
 
 
-def columns_of(names: Sequence[Any], path: Path) -> tuple[str, ...]:
-    """One of `COLUMNS` for each name of a heading. FormatError where that would be a guess."""
-    roles = [role(name) for name in names]
+def columns_of(names: Sequence[Any], path: Path, features: Collection[str] = ()) -> tuple[str, ...]:
+    """One of `COLUMNS` for each name of a heading. FormatError where that would be a guess. features: names of those
+    that are features of edges, whatever they are called.
+    """
+    if missing := [name for name in features if list(names).count(name) != 1]:
+        raise FormatError(
+            f"--edge-features {missing[0]}: expected a column of {path}, which has {', '.join(map(str, names))}"
+        )
+    roles = ["feature" if name in features else role(name) for name in names]
     if not str(names[0]).strip():  # the numbers of rows, which pandas writes without a name
         roles[0] = "_"
     if not set(ENDS) & set(roles):
@@ -87,7 +94,7 @@ def columns_of(names: Sequence[Any], path: Path) -> tuple[str, ...]:
             roles[column] = end
     missing = [end for end in ENDS if end not in roles]
     unknown = [str(name) for name, found in zip(names, roles) if found is None]
-    twice = [found for found in COLUMNS[:-1] if roles.count(found) > 1]
+    twice = [found for found in COLUMNS[:-2] if roles.count(found) > 1]
     if missing or unknown or twice:
         what = [f"no column of the heading is known as {' or '.join(missing)}"] if missing else []
         what += [f"what {', '.join(unknown)} means is not known"] if unknown else []
@@ -95,7 +102,8 @@ def columns_of(names: Sequence[Any], path: Path) -> tuple[str, ...]:
         raise FormatError(
             f"{path} has the columns {', '.join(map(str, names))}: {'; '.join(what)}. Say what they are, in "
             f"their order, with --edge-columns, such as --edge-columns {_suggestion(roles)} (_: ignored); if this "
-            f"line is an edge, add --no-heading"
+            f"line is an edge, add --no-heading. Columns of numbers that describe the edges are named with "
+            "--edge-features"
         )
     return tuple(found for found in roles if found is not None)
 

@@ -28,8 +28,9 @@ transpose in pattern, multiplicity, weights and types is stored as undirected, a
 
 Formats (guessed from the path where --format is not given):
   npz       edge_index (2, E), x or x_indptr/x_indices/x_data/x_shape, y  or  src, dst, feat, label; with train_mask,
-            val_mask, test_mask (or train_idx, ...), num_classes, edge_weight, edge_type, node_type where there are any;
-            other arrays are named, and refused (see --ignore) where a graph without them means something else
+            val_mask, test_mask (or train_idx, ...), num_classes, edge_weight, edge_type, edge_attr (features of edges),
+            node_type where there are any; other arrays are named, and refused (see --ignore) where a graph without
+            them means something else
   edgelist  text or CSV (.gz): the columns go by their heading (src/source/from/u, dst/target/to/v, weight, type, time,
             ...), also one in a comment (# FromNodeId ToNodeId); without one, two columns src dst, and more need
             --edge-columns. Features, labels, splits, node types in tables beside it
@@ -49,10 +50,10 @@ A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its
 (--dataset list shows all names). Nothing is downloaded.
 
 Peak memory: what --memory says, and 40 bytes per node; at most 40 E + 20 n bytes and the features where that is less
-(40 E more for edge weights or types, 32 E more in the text parser; with --add-reverse E counts the reverse edges too).
-What is larger is mapped from the input, or goes through files of --scratch: 8 to 40 E bytes, and 8 n F for text and
-compressed features. Words for node ids, tables beside an edge list, and the formats
-from mtx to dgl are read at once."""
+(40 E more for edge weights, types or features, 32 E more in the text parser; with --add-reverse E counts the reverse
+edges too). What is larger is mapped from the input, or goes through files of --scratch: 8 to 40 E bytes, and 8 n F for
+text and compressed features. Words for node ids, tables beside an edge list, and the formats from mtx to dgl are read
+at once."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -130,7 +131,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         type=_names,
         default=(),
-        help="arrays to leave out, separated by commas; such as edge_attr, which is refused as it would be lost",
+        help="arrays to leave out, separated by commas; such as edge_label, which is refused as it would be lost",
     )
     archives.add_argument(
         "--split-column",
@@ -143,8 +144,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--edge-columns",
         metavar="NAMES",
         type=_names,
-        help="meaning of the edge list's columns, of src, dst, weight, type and _ (ignored), whatever "
+        help="meaning of the edge list's columns, of src, dst, weight, type, feature and _ (ignored), whatever "
         "its heading says; default: as the heading says, and without one two columns src,dst",
+    )
+    tables.add_argument(
+        "--edge-features",
+        metavar="NAMES|FILE",
+        type=_columns_or_file,
+        help="features of the edges: columns of the edge list by their names in its heading, separated by commas, or a "
+        ".npy file with a row for each edge, in the order of the list",
     )
     tables.add_argument(
         "--heading",
@@ -186,6 +194,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
+
+
+def _columns_or_file(text: str) -> Path | tuple[str, ...]:
+    return Path(text) if text.endswith(".npy") else _names(text)
 
 
 class _DatasetAction(argparse.Action):
@@ -238,6 +250,7 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         arguments.heading,
         arguments.ignore,
         arguments.split_column,
+        arguments.edge_features,
     )
     data = import_graph(
         arguments.root if arguments.input is None else arguments.input,
@@ -356,6 +369,7 @@ def write_with_bar(
     rows = data.num_nodes * (directions + 3 + (data.node_type is not None)) + directions * len(
         data.edges.indices
     ) * sum(array is not None for array in (data.edges.indices, data.edges.weight, data.edges.type))
+    rows += 0 if data.edge_features is None else len(data.edges.indices)
     if data.features is not None:
         rows += 2 * len(data.features.indices) if isinstance(data.features, Csr) else data.num_nodes
     with reporter.bar(rows, f"writing {output}") as progress:
@@ -372,8 +386,9 @@ def summary(output: str | Path, data: GraphData) -> str:
         for count, what in ((data.num_node_types, "node"), (data.num_edge_types, "edge"))
         if count
     )
+    of_edges = "" if data.edge_features is None else f"{data.edge_features.shape[1]} edge features, "
     outputs = {MULTILABEL: "0/1 labels", REGRESSION: "targets"}.get(data.task, "classes")
     return (
         f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {types}{width} "
-        f"features, {data.num_classes} {outputs}, uuid {data.uuid}"
+        f"features, {of_edges}{data.num_classes} {outputs}, uuid {data.uuid}"
     )

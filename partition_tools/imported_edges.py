@@ -42,13 +42,17 @@ def imported_edges(
     else:
         reporter.stage(f"sorting {source.count:,} edges")
         src, dst, kind, weight = source.chunk(0, source.count)
+        row = np.arange(source.count) if source.featured else None
         del source
         raw.drop_edges()
         check_endpoints(src, dst, raw.num_nodes)  # of the edges given: those added would hide that one end is missing
         if options.add_reverse:
             src, dst, weight, kind = with_reverse(src, dst, weight, kind, given)
+            row = None if row is None else np.concatenate([row, row])
         num_types = given * (2 if options.add_reverse else 1)
-        edges, edges_out, loops = canonical_edges(src, dst, raw.num_nodes, weight, kind, *wanted, num_types=num_types)
+        edges, edges_out, loops = canonical_edges(
+            src, dst, raw.num_nodes, weight, kind, *wanted, num_types=num_types, row=row
+        )
     if names and options.add_reverse:
         names = [*names, *map(REVERSED.format, names)]
     if names and count_types(edges.type) > len(names):
@@ -58,13 +62,13 @@ def imported_edges(
 
 def needed_bytes(source: EdgeChunks) -> int:
     """Bytes that these edges take to be sorted in memory."""
-    attributes = source.typed + source.weighted
+    attributes = source.typed + source.weighted + 2 * source.featured
     return source.count * (EDGE_BYTES + ATTRIBUTE_BYTES * attributes) * (2 if source.add_reverse else 1)
 
 
 def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str]) -> EdgeChunks:
     """The edges of `raw` as many at a time as are asked for, checked but for their ends."""
-    src, dst, weight, kind = raw.src, raw.dst, raw.weight, raw.type
+    src, dst, weight, kind, featured = raw.src, raw.dst, raw.weight, raw.type, raw.edge_features is not None
     count, n = src.shape[0], raw.num_nodes
     if src.shape != dst.shape or len(src.shape) != 1:
         raise GraphError(
@@ -80,6 +84,11 @@ def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str]) -> Ed
         raise GraphError("there are names of edge types but no edge types")
     if kind is None and options.add_reverse:
         raise GraphError("--add-reverse is for graphs with edge types; for others use --undirected")
+    if featured and options.self_loops == "add":
+        raise GraphError(
+            "--self-loops add: the loops would have no edge features; leave it out, and training adds loops with the "
+            "mean of the node's other edges (hpcgnn train --self-loops add)"
+        )
     if options.drop_weights:
         weight = None
 
@@ -92,7 +101,8 @@ def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str]) -> Ed
         return np.asarray(src[there]), np.asarray(dst[there]), kinds, some
 
     num_types = 0 if kind is None else max((count_types(chunk(*part)[2], names) for part in _parts(count)), default=0)
-    return EdgeChunks(count, n, chunk, kind is not None, weight is not None, num_types, options.add_reverse)
+    typed, weighted = kind is not None, weight is not None
+    return EdgeChunks(count, n, chunk, typed, weighted, num_types, options.add_reverse, featured)
 
 
 def _parts(count: int) -> list[tuple[int, int]]:

@@ -79,6 +79,7 @@ def inspect_graph(path: str | Path, width: int = WIDTH, layers: int = LAYERS) ->
             "features": meta.num_features,
             "sparse_features": meta.sparse_features,
             "feature_dtype": _dtype(file),
+            "edge_features": meta.num_edge_features,
             "classes": meta.num_classes,
             "task": meta.task,
             "multi_label": meta.task == MULTILABEL,
@@ -227,6 +228,7 @@ def describe(info: dict[str, Any]) -> str:
             f"min {degree['min']}, median {degree['median']:g}, mean {degree['mean']:.2f}, "
             f"max {degree['max']:,}, {degree['isolated']:,} isolated nodes",
         ),
+        *((("edge features", str(info["edge_features"])),) if info["edge_features"] else ()),
         ("features", f"{info['features']} {'sparse ' if info['sparse_features'] else ''}{info['feature_dtype'] or ''}"),
         *((f"target {number}", _shown_target(target)) for number, target in enumerate(info["targets"][:SHOWN_TYPES])),
         (

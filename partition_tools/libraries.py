@@ -24,10 +24,11 @@ from partition_tools.tables import TableOptions
 def from_pyg(
     data: Any, path: str | Path, *, ignore: Sequence[str] = (), split_column: int | None = None, **saving: Any
 ) -> GraphData:
-    """Write a `Data` object of PyG as a graph file: edge_index, x, y, the masks, edge_weight, edge_type, node_type.
+    """Write a `Data` object of PyG as a graph file: edge_index, x, y, the masks, edge_weight, edge_attr (features
+    of edges), edge_type, node_type.
 
-    What else it holds and would be lost is refused, unless `ignore` names it (edge_attr, for example). split_column: of
-    masks with a column for each of several splits. saving: as of `save_graph`. For HeteroData give
+    What else it holds and would be lost is refused, unless `ignore` names it (edge_label, say). split_column: of masks
+    with a column for each of several splits. saving: as of `save_graph`. For HeteroData give
     data.to_homogeneous(). Raises what `save_graph` raises.
     """
     if hasattr(data, "edge_types") and hasattr(data, "to_homogeneous"):
@@ -42,7 +43,7 @@ def from_pyg(
 
 def from_dgl(graph: Any, path: str | Path, *, ignore: Sequence[str] = (), **saving: Any) -> GraphData:
     """Write a homogeneous `DGLGraph` as a graph file: its edges, and of ndata feat, label and the masks, of edata the
-    weight (w, weight) and the type (etype, type).
+    weight (w, weight), the features (feat) and the type (etype, type).
 
     What else it holds and would be lost is refused, unless `ignore` names it (edge data as edge_NAME). saving: as of
     `save_graph`. A DGLGraph stores directed edges: one of an undirected graph has both directions. Raises what

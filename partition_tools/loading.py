@@ -55,7 +55,8 @@ def load_cluster_graph(file: GraphFile) -> Csr | None:
 
 
 def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
-    """`GraphData` of an open `GraphFile`; dense features are a `StoredRows`, so the file must stay open for them.
+    """`GraphData` of an open `GraphFile`; dense features, and those of edges, are `StoredRows`, so that the file must
+    stay open for them.
 
     stored_edges: the edges stay in the file too, but for the row pointers. Memory: 30 bytes per node, and the edges.
     """
@@ -84,6 +85,7 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         file.read("nodes/type") if meta.num_node_types else None,
         meta.type_names,
         _load_ids(file),
+        StoredRows(file, "edges/features") if meta.num_edge_features else None,
     )
     check_shape(file.path, data)
     return data

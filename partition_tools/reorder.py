@@ -6,12 +6,14 @@ curve.
 """
 
 import dataclasses
+from typing import cast
 
 import numpy as np
 
 from hpcgnn.graphfile.ranges import permuted_rows, segments
 from hpcgnn.graphfile.schema import GraphData, Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS, Csr, Edges
+from partition_tools.edge_features import Counted, GatheredRows
 
 EDGE_BLOCK = 1 << 23
 
@@ -37,9 +39,9 @@ def reordered(
         features = permuted_csr(data.features, order)
     else:
         features = None if data.features is None else PermutedRows(data.features, order, place, buffer_bytes)
-    edges = permuted_edges(data.edges, order, place)
+    edges = permuted_edges(numbered_edges(data), order, place)
     edges_out = None if data.edges_out is None else permuted_edges(data.edges_out, order, place)
-    moved = in_order_of(data, order, offsets, edges, edges_out, features, versions or data.versions)
+    moved = in_order_of(data, order, offsets, edges, edges_out, features, versions or data.versions, buffer_bytes)
     return dataclasses.replace(moved, cluster_graph=cluster_graph)
 
 
@@ -51,11 +53,19 @@ def in_order_of(
     edges_out: Edges | None,
     features: Rows | Csr | None,
     versions: dict[str, str],
+    buffer_bytes: int,
 ) -> GraphData:
-    """`GraphData` with these edges and features, which are in the new order already, and the rest brought into it."""
+    """`GraphData` with these edges and features, which are in the new order already, and the rest brought into it.
+
+    edges: those of `numbered_edges`, moved. buffer_bytes: of a window of features of edges.
+    """
+    of_edges = data.edge_features
     return dataclasses.replace(
         data,
-        edges=edges,
+        edges=dataclasses.replace(edges, row=None),
+        edge_features=None
+        if of_edges is None or edges.row is None
+        else GatheredRows(of_edges, edges.row, buffer_bytes),
         edges_out=edges_out,
         features=features,
         labels=data.labels[order],
@@ -68,30 +78,36 @@ def in_order_of(
     )
 
 
+def numbered_edges(data: GraphData) -> Edges:
+    """The in-edges of `data`, which know which row of its features of edges is theirs, where it has some."""
+    if data.edge_features is None:
+        return data.edges
+    return dataclasses.replace(data.edges, row=cast(np.ndarray, Counted(len(data.edges.indices))))
+
+
 def permuted_edges(edges: Edges, order: np.ndarray, place: np.ndarray) -> Edges:
     """Canonical `Edges` after renumbering, block by block of new rows. Parallel edges keep their order among
     themselves."""
     counts = np.diff(edges.indptr)[order]
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     starts, n = edges.indptr[:-1][order], len(order)
+    carried = {name: getattr(edges, name) for name in ("weight", "type", "row") if getattr(edges, name) is not None}
     new = Edges(
         indptr,
         np.empty_like(edges.indices),
-        *(None if a is None else np.empty_like(a) for a in (edges.weight, edges.type)),
+        **{name: np.empty(len(edges.indices), values.dtype) for name, values in carried.items()},
     )
-    attributed = edges.weight is not None or edges.type is not None
     start = 0
     while start < n:
         stop = min(n, max(start + 1, int(np.searchsorted(indptr, indptr[start] + EDGE_BLOCK, side="right")) - 1))
         there = slice(indptr[start], indptr[stop])
         old = segments(starts[start:stop], counts[start:stop])
         key = np.repeat(np.arange(stop - start) * np.int64(n), counts[start:stop]) + place[edges.indices[old]]
-        if attributed:
+        if carried:
             turn = np.argsort(key, kind="stable")
             key, old = key[turn], old[turn]
-            for name in ("weight", "type"):
-                if getattr(edges, name) is not None:
-                    getattr(new, name)[there] = getattr(edges, name)[old]
+            for name, values in carried.items():
+                getattr(new, name)[there] = values[old]
         else:
             key.sort()
         new.indices[there] = key % n

@@ -39,9 +39,10 @@ class TableOptions:
     """How to read a source, as far as its format asks: files beside an edge list or matrix, the meaning of its columns,
     whether node ids are to be renumbered; and of an archive what to leave out.
 
-    node_ids: a file with the id of each row of the tables that have no column of ids. heading: whether the edge list
-    has one; None to recognise it. ignore: arrays of an .npz that are not to be read. split_column: of masks with
-    several.
+    edge_features: names of columns of the edge list, or a .npy file with a row for each edge; which columns they are,
+    for a list without a heading, edge_columns says. node_ids: a file with the id of each row of the tables that have no
+    column of ids. heading: whether the edge list has one; None to recognise it. ignore: arrays of an .npz that are not
+    to be read. split_column: of masks with several.
     """
 
     features: Path | None = None
@@ -54,6 +55,7 @@ class TableOptions:
     heading: bool | None = None
     ignore: tuple[str, ...] = ()
     split_column: int | None = None
+    edge_features: Path | tuple[str, ...] | None = None
 
     def refuse(self, format_name: str, allowed: Collection[str] = ()) -> None:
         """FormatError if anything is set beside the fields `allowed`, for formats that it means nothing to."""

@@ -112,12 +112,11 @@ class _Verification:
             expected |= {f"topology{suffix}/indptr": (n + 1,), f"topology{suffix}/indices": (edges,)}
             expected |= {f"edges{suffix}/weight": (edges,)} if meta.weighted else {}
             expected |= {f"edges{suffix}/type": (edges,)} if meta.typed else {}
+        if meta.num_edge_features or "edges/features" in self.file:
+            expected["edges/features"] = (edges, meta.num_edge_features)
         if meta.sparse_features:
-            expected |= {
-                "nodes/features_csr/indptr": (n + 1,),
-                "nodes/features_csr/indices": None,
-                "nodes/features_csr/data": None,
-            }
+            base = "nodes/features_csr"
+            expected |= {f"{base}/indptr": (n + 1,), f"{base}/indices": None, f"{base}/data": None}
         elif meta.num_features or "nodes/features" in self.file:
             expected["nodes/features"] = (n, meta.num_features)
         if meta.num_node_types or "nodes/type" in self.file:
@@ -170,6 +169,8 @@ class _Verification:
                 lambda: _range(read(f"edges{suffix}/type"), 0, self.meta.num_edge_types, "edge"),
             )
         if not suffix:
+            if "edges/features" in self.file:
+                self.check("finite edge features", ("edges/features",), lambda: self._finite("edges/features", "edge"))
 
             def loops() -> str:
                 found = count_self_loops(load_edges(self.file))
@@ -256,7 +257,7 @@ class _Verification:
                 ),
             )
         elif "nodes/features" in self.file:
-            self.check("finite features", ("nodes/features",), self._finite_features)
+            self.check("finite features", ("nodes/features",), lambda: self._finite("nodes/features", "node"))
         self.check("labels in classes", ("nodes/labels",), self._labels)
         self.check("split values", ("nodes/split",), lambda: _range(read("nodes/split"), 0, len(SPLITS) + 1, "node"))
 
@@ -269,10 +270,8 @@ class _Verification:
             self.checks.append(Check("training split", True, "empty; training will refuse this graph"))
 
         def permutation() -> str:
-            ids = read("nodes/original_id")
-            return _range(ids, 0, n, "node") or _first(
-                np.bincount(ids, minlength=n) != 1, "id {} is not there exactly once"
-            )
+            ids, twice = read("nodes/original_id"), "id {} is not there exactly once"
+            return _range(ids, 0, n, "node") or _first(np.bincount(ids, minlength=n) != 1, twice)
 
         self.check("original_id is a permutation", ("nodes/original_id",), permutation)
         if kind_of_ids(self.file):
@@ -307,12 +306,12 @@ class _Verification:
         if meta.typed or meta.num_edge_types or meta.num_node_types or meta.type_names:
             self.check("numbers and names of types", (), agree)
 
-    def _finite_features(self) -> str:
-        for start in range(0, self.meta.num_nodes, SLAB_ROWS):
-            slab = self.file.read("nodes/features", [(start, min(start + SLAB_ROWS, self.meta.num_nodes))])
-            if not np.isfinite(slab).all():
-                node = start + int(np.argmin(np.isfinite(slab).all(axis=1)))
-                return f"node {node} has a feature that is NaN or infinite"
+    def _finite(self, name: str, what: str) -> str:
+        count = self.file.shape(name)[0]
+        for start in range(0, count, SLAB_ROWS):
+            finite = np.isfinite(self.file.read(name, [(start, min(start + SLAB_ROWS, count))])).all(axis=1)
+            if not finite.all():
+                return f"{what} {start + int(np.argmin(finite))} has a feature that is NaN or infinite"
         return ""
 
     def _clusters(self) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from hpcgnn.estimate.ghost import GhostCommunicator
 from hpcgnn.exchange.compact import agree_on_compact
+from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import SPLITS
@@ -90,6 +91,8 @@ def make_copy(
         return build_adjacency(*kinds)
 
     inward = adjacency(size.inward)
+    if spec.edge_features:
+        inward = carrying(inward, torch.ones(inward.num_edges, spec.edge_features, dtype=spec.dtype))
     outward = inward if size.outward is None else adjacency(size.outward)
     comm.wanted.clear()
     features: torch.Tensor | SparseRows

@@ -15,6 +15,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
+from hpcgnn.graph.edge_features import carrying, read_edge_features
 from hpcgnn.graph.held_out import HELD, LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.opening import check_trainable, read_clusters
@@ -98,7 +99,7 @@ def read_features(
     """The own rows of the features in the local order, finite."""
     if not file.meta.sparse_features:
         dense = file.read("nodes/features", ranges, _NUMPY[dtype], order.number)  # float64 may overflow here
-        _check_finite(file, dense)
+        _check_finite(file, dense, "node")
         return torch.from_numpy(dense)
     indptr, spans = read_indptr(file, "nodes/features_csr", ranges)
     columns = file.read("nodes/features_csr/indices", spans).astype(np.int32)
@@ -107,7 +108,7 @@ def read_features(
             f"{file.path}: nodes/features_csr/indices leave 0..{file.meta.num_features - 1}; the file is corrupted"
         )
     data = file.read("nodes/features_csr/data", spans, np.float32)
-    _check_finite(file, data)
+    _check_finite(file, data, "node")
     if order.number is not None:
         indptr, entries = order.rows(indptr)
         columns, data = columns[entries], data[entries]
@@ -141,11 +142,11 @@ def make_features(
     return torch.cat(parts, 1)
 
 
-def _check_finite(file: GraphFile, values: np.ndarray) -> None:
+def _check_finite(file: GraphFile, values: np.ndarray, what: str) -> None:
     tile = max(1, _TILE // max(1, values[:1].size))
     if not all(np.isfinite(values[first : first + tile]).all() for first in range(0, len(values), tile)):
         raise GraphError(
-            f"{file.path}: node features hold NaN or infinite values; clean them and import the graph again"
+            f"{file.path}: {what} features hold NaN or infinite values; clean them and import the graph again"
         )
 
 
@@ -187,14 +188,16 @@ def load_local_graph(
     inputs: Inputs = Inputs(),
     labelled: bool = True,
     links: LinkSplit | None = None,
+    edge_features: bool = False,
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
     inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`,
-    or None for none. watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all
-    ranks together, for corrupted files and contents that cannot be trained on.
+    or None for none. edge_features: whether to keep those of the file too; only with keep_edges, and without links.
+    watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
+    corrupted files and contents that cannot be trained on.
     """
     file.progress = comm.pulse.beat
     with watch("load"):
@@ -233,6 +236,11 @@ def load_local_graph(
         labels, split = read_labels(file, ranges, order.number, labelled)
         features = make_features(file, ranges, dtype, order, inputs, inward)
         original_id = read_original_id(file, ranges, order.number)
+        if edge_features:
+            rows = read_edge_features(file, *read_indptr(file, "topology", ranges), order, inward, _NUMPY[dtype])
+            _check_finite(file, rows, "edge")
+            undirected, inward = outward is inward, carrying(inward, torch.from_numpy(rows))
+            outward = inward if undirected else outward
     with watch("plan"):
         travels = isinstance(features, torch.Tensor) and not inputs.changing
         compact = agree_on_compact(cast(torch.Tensor, features), inward.plan, comm) if travels else None

@@ -22,16 +22,18 @@ class EdgeList:
     """What the edges of the own rows carry, in the rank's order: by own row, as the file has them, an added self loop
     last.
 
-    count: E_p; weight: (E_p,) of the computing dtype or None; type: int32 (E_p,) or None. `Block.edge` points into it.
+    count: E_p; weight: (E_p,) of the computing dtype or None; type: int32 (E_p,) or None; features: (E_p, F) of the
+    computing dtype, of in-edges, or None (edge_features.py). `Block.edge` points into it.
     """
 
     count: int
     weight: torch.Tensor | None
     type: torch.Tensor | None
+    features: torch.Tensor | None = None
 
     @property
     def nbytes(self) -> int:
-        return sum(each.nbytes for each in (self.weight, self.type) if each is not None)
+        return sum(each.nbytes for each in (self.weight, self.type, self.features) if each is not None)
 
 
 @dataclass(frozen=True)

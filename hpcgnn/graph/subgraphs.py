@@ -93,7 +93,8 @@ def _alone(adjacency: Adjacency) -> Adjacency:
     if kept is not None:
         assert block.edge is not None, "the graph keeps its edges"
         taken = block.edge.long()
-        kept = EdgeList(len(taken), *(None if t is None else t[taken] for t in (kept.weight, kept.type)))
+        carried = kept.weight, kept.type, kept.features
+        kept = EdgeList(len(taken), *(None if t is None else t[taken] for t in carried))
         place = torch.arange(len(taken), dtype=block.edge.dtype)
         block = type(block)(block.indptr, block.indices, block.rows, block.weight, None, place)
     return Adjacency(block, [], _NO_HALO, degree, kept)

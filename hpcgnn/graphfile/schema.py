@@ -52,13 +52,15 @@ class Words:
 class Edges:
     """One direction of the edges, grouped by a node and sorted by the other end within each group.
 
-    indptr: int64 (n + 1,); indices: int (E,); weight: float32 (E,) or None; type: int32 (E,) or None.
+    indptr: int64 (n + 1,); indices: int (E,); weight: float32 (E,) or None; type: int32 (E,) or None. row: int64 (E,),
+    the row of the features of edges that each has, while edges are put in order; else None.
     """
 
     indptr: np.ndarray
     indices: np.ndarray
     weight: np.ndarray | None = None
     type: np.ndarray | None = None
+    row: np.ndarray | None = None
 
 
 @dataclass
@@ -73,7 +75,8 @@ class GraphData:
     uuid names the graph, not the order of its nodes: reordering and added partitionings keep it. node_type: int (n,)
     from 0, or None. type_names: {"nodes": [...], "edges": [...], "classes": [...]}, the names of types and of classes
     in the order of their numbers, each where there are any. ids: what the user calls the nodes, in the *original* order
-    (see own_ids.py): int (n,), or Words of n texts; None where their numbers are all there is.
+    (see own_ids.py): int (n,), or Words of n texts; None where their numbers are all there is. edge_features: float32
+    (E, F_e), a row for each of `edges`, or None. Those of an edge and of its reverse may differ in any graph.
     """
 
     edges: Edges
@@ -93,6 +96,7 @@ class GraphData:
     node_type: np.ndarray | None = None
     type_names: dict[str, list[str]] = field(default_factory=dict)
     ids: Rows | Words | None = None
+    edge_features: Rows | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -126,7 +130,7 @@ class GraphMeta:
 
     task: a name of `LABELS`. num_classes: as many as a model has outputs: classes, 0/1 labels, or targets.
     num_edge_types, num_node_types: over the whole graph, 0 where edges or nodes have no types. type_names: see
-    `GraphData`.
+    `GraphData`. num_edge_features: columns of the features of edges, 0 where they have none.
     """
 
     num_nodes: int
@@ -147,6 +151,7 @@ class GraphMeta:
     num_edge_types: int
     num_node_types: int
     type_names: dict[str, list[str]]
+    num_edge_features: int = 0
 
 
 def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
@@ -164,6 +169,7 @@ def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
         "versions": json.loads,
         "type_names": _type_names,
     }
+    attributes = {"num_edge_features": 0, **attributes}  # only in files that have some
     if "task" not in attributes:  # of version 2
         attributes = {**attributes, "task": MULTILABEL if bool(attributes["multi_label"]) else CLASSIFICATION}
     return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})

@@ -35,8 +35,10 @@ __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphDat
 __all__ += ["add_partitionings", "replacing", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
-# Version 3 has a task besides. What version 2 can say is written as version 2, which older programs read.
-VERSION, READABLE = 3, (2, 3)
+# Version 3 has a task besides, version 4 features of edges. What an older version can say is written as that version,
+# which older programs read.
+READABLE = 2, 3, 4
+VERSION = READABLE[-1]
 CHUNK_BYTES = 1 << 20
 SLAB_ROWS = 1 << 16
 # What is read at a time: large enough for full speed, small enough to show that reading goes on.
@@ -111,7 +113,7 @@ def write_graph(
         write_attributes(
             file,
             format=FORMAT,
-            format_version=VERSION if data.task == REGRESSION else READABLE[0],
+            format_version=4 if data.edge_features is not None else 3 if data.task == REGRESSION else 2,
             uuid=data.uuid,
             num_nodes=n,
             num_edges=int(data.edges.indptr[-1]),
@@ -122,6 +124,7 @@ def write_graph(
             undirected=data.edges_out is None,
             multi_label=data.task == MULTILABEL,
             **({"task": data.task} if data.task == REGRESSION else {}),
+            **({} if data.edge_features is None else {"num_edge_features": data.edge_features.shape[1]}),
             sparse_features=isinstance(features, Csr),
             weighted=data.edges.weight is not None,
             typed=data.edges.type is not None,
@@ -139,6 +142,8 @@ def write_graph(
                 for name in ("weight", "type"):
                     if getattr(edges, name) is not None:
                         _write(file, f"edges{suffix}/{name}", getattr(edges, name), check, progress)
+        if data.edge_features is not None:
+            _write(file, "edges/features", data.edge_features, check, progress)
         if isinstance(features, Csr):
             _write_csr(file, "nodes/features_csr", features, "data", check, progress)
         elif features is not None:
@@ -234,7 +239,7 @@ class GraphFile:
         if attributes.get("format_version") not in READABLE:
             raise FormatError(
                 f"{self.path} has format version {attributes.get('format_version')}, this program reads "
-                f"versions {' and '.join(map(str, READABLE))}; import the graph again, or use the program that wrote it"
+                f"versions {', '.join(map(str, READABLE))}; import the graph again, or use the program that wrote it"
             )
         try:
             return meta_of(attributes)
@@ -297,10 +302,11 @@ class GraphFile:
         ranges: Sequence[tuple[int, int]] | None = None,
         dtype: np.typing.DTypeLike | None = None,
         number: np.ndarray | None = None,
+        count: int | None = None,
     ) -> np.ndarray:
         """The rows of a dataset in `ranges` (list of (start, stop), in this order), or all of it, as one new array.
 
-        number: int64, where each of these rows is put; None: one after another.
+        number: int64, where each of these rows is put, of the `count` that there are then; None: one after another.
         """
         dataset = self._dataset(name)
         if dataset.dtype.kind not in "iufb" or (
@@ -317,9 +323,8 @@ class GraphFile:
                 f"{self.path}: {name} has {dataset.shape[0]} rows, fewer than its index asks for; the file is "
                 "corrupted or incomplete"
             )
-        out = np.empty(
-            (sum(stop - start for start, stop in ranges), *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("=")
-        )
+        count = sum(stop - start for start, stop in ranges) if count is None else count
+        out = np.empty((count, *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("="))
         # HDF5 makes one floating-point type of another several times slower than numpy.
         direct = number is None and (out.dtype.kind != "f" or out.dtype == dataset.dtype)
         between = dataset.dtype.newbyteorder("=") if out.dtype.kind == "f" else out.dtype

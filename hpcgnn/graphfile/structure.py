@@ -31,7 +31,7 @@ def check_structure(file: "GraphFile") -> None:
     meta = file.meta
     for name in ("num_nodes", "num_edges", "num_clusters"):
         _within(file, name, getattr(meta, name), _MOST_ROWS)
-    for name in ("num_classes", "num_features", "num_edge_types", "num_node_types"):
+    for name in ("num_classes", "num_features", "num_edge_types", "num_node_types", "num_edge_features"):
         _within(file, name, getattr(meta, name), _MOST_COLUMNS)
     if meta.num_nodes == 0:
         raise GraphError(f"{file.path} has no nodes; expected a graph with at least one")
@@ -85,6 +85,8 @@ def _expected(file: "GraphFile") -> dict[str, tuple[tuple[int, ...], str]]:
             wanted[f"edges{suffix}/weight"] = (edges,), _REAL
         if meta.typed:
             wanted[f"edges{suffix}/type"] = (edges,), _WHOLE
+    if meta.num_edge_features:
+        wanted["edges/features"] = (edges, meta.num_edge_features), _REAL
     if meta.sparse_features:
         entries = file.shape("nodes/features_csr/indices")[:1]
         wanted["nodes/features_csr/indptr"] = (nodes + 1,), _WHOLE

@@ -208,9 +208,16 @@ class TrainingGraph(Graph):
         kinds = self._carried("type")
         return None if kinds is None else kinds.long()
 
+    @property
+    def edge_features(self) -> torch.Tensor | None:
+        """(E_p, F_e) of the dtype of the features, likewise: rows to give `propagate` as `edge`."""
+        return self._carried("features")
+
     def _carried(self, name: str) -> torch.Tensor | None:
         if self._local.inward.edges is None:
-            raise ConfigError.on_all("weights and types of edges were not kept; say hpcgnn.load(…, edges=True)")
+            raise ConfigError.on_all(
+                "weights, types and features of edges were not kept; say hpcgnn.load(…, edges=True)"
+            )
         return getattr(self._local.inward.edges, name)
 
     @cached_property

@@ -62,8 +62,8 @@ def load(
     'none' (a column of ones), 'degree' or 'file+degree', as of `hpcgnn train`. precision: fp32 or
     fp64, of features and parameters. seed: of initial parameters and dropout. halo_buffer: MiB for all communication
     buffers of the rank. widest: numbers of the widest row that layers will exchange (heads × width, for transformers
-    twice that), besides the features. edges: keep weights and types of edges for layers that read them (None: if the
-    file has any). partition, auto_partition, threads, watchdog: as of `hpcgnn train`.
+    twice that), besides the features. edges: keep weights, types and features of edges for layers that read them (None:
+    if the file has any). partition, auto_partition, threads, watchdog: as of `hpcgnn train`.
 
     Raises ConfigError, FormatError or GraphError, on all ranks together.
     """
@@ -116,12 +116,17 @@ def load_graph(
                     "the map": [map_name, hashlib.sha256(cluster_to_rank.tobytes()).hexdigest()],
                 },
             )
-            keep = file.meta.weighted or file.meta.typed if edges is None else edges
+            featured = file.meta.num_edge_features > 0
+            keep = file.meta.weighted or file.meta.typed or featured if edges is None else edges
             dtype, inputs = DTYPES[config.run.precision], inputs_of(config.task.features)
             check_features(config, inputs, file.meta)
             width = 0 if file.meta.sparse_features and inputs.file else inputs.fixed(file.meta.num_features)
             cap = _rows_of_a_round(buffers, widest, width, dtype)
-            local = load_local_graph(file, cluster_to_rank, comm, cap, self_loops, dtype, keep, inputs=inputs)
+            local = load_local_graph(
+                *(file, cluster_to_rank, comm, cap, self_loops, dtype, keep),
+                inputs=inputs,
+                edge_features=keep and featured,
+            )
             buffers.hold(local)
             return local, file.meta, map_name
 

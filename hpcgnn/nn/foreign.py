@@ -125,6 +125,8 @@ def reason_against(to: str, spec: ModelSpec, meta: GraphMeta, self_loops: str, p
         return "the graph's edges have weights, which DGL's GraphConv leaves out of its degrees"
     if spec.edge_term != "none" and name == "gat":
         return f"--edge-term {spec.edge_term} adds a coefficient to the logits, which {library}'s GATConv does not"
+    if spec.edge_features:
+        return f"the model reads features of edges, for which no layer of {library} is filled"
     if self_loops == "add" and name in ("sage", "gin", "rgcn", "transformer"):
         return f"{library}'s layer adds no self loops, and the run did (--self-loops add); import the graph with them"
     return ""

@@ -23,7 +23,7 @@ class GATConv(nn.Module):
     """
 
     self_loops = "add"
-    activation = EluDropout
+    activation: type[EluDropout] | None = EluDropout
     prunable = True
     returns_loans = True  # of a layer below that hands its output over
     hands_over = False  # set by the model for layers whose output the next layer takes over
@@ -65,14 +65,19 @@ class GATConv(nn.Module):
             if self.bias is not None:
                 self.bias.copy_(bias)
 
+    def with_halves(self) -> torch.Tensor:
+        """(d_in, H × width + 2H): a·(x W) = x (W a), so that the logits' two halves come out of the same product as z,
+        as 2H more columns.
+        """
+        per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
+        halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
+        return torch.cat([self.linear.weight, *halves], 1)
+
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | Handover) -> torch.Tensor | Handover:
         """Output (m, d_out), as a Handover if the layer `hands_over`. x: also a Handover; see
         ops/attention_layer.py.
         """
-        # a·(x W) = x (W a): the logits' two halves come out of the same product as z, as 2H more columns.
-        per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
-        halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
-        weight = torch.cat([self.linear.weight, *halves], 1)
+        weight = self.with_halves()
         rule = self.shape, self.layer, self.attention_dropout if self.training else 0.0, self.terms
         if isinstance(x, torch.Tensor | Handover):
             return graph.attention_layer(x, weight, self.bias, *rule, hand_over=self.hands_over)

@@ -1,5 +1,5 @@
 """GATv2 (Brody et al., ICLR'22, eq. 7): y_i = Σ_j α_ij W_src x_j + b, α_ij = softmax_j a·LeakyReLU(W_src x_j + W_dst
-x_i).
+x_i + W_edge e_ij), the last where the graph has features of edges.
 
 The score is not a sum of two halves, as that of GAT is, so that the general rule serves: the rows are fetched again for
 the gradient, and its sums go back. A halo row costs F numbers forwards and 2F backwards (F = heads × width).
@@ -18,8 +18,8 @@ class GATv2Conv(nn.Module):
     """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out).
     Collective.
 
-    spec: ModelSpec, for slope and attention_dropout; layer: its number, which keys that dropout. A layer that
-    is made by itself needs neither.
+    spec: ModelSpec, for slope, attention_dropout and edge_features; layer: its number, which keys that dropout. A layer
+    that is made by itself needs neither.
     """
 
     self_loops = "add"
@@ -33,6 +33,7 @@ class GATv2Conv(nn.Module):
         self.d_in, self.d_out = d_in, width if average else heads * width
         self.source = Linear(d_in, heads * width, dtype=spec.dtype)
         self.target = Linear(d_in, heads * width, dtype=spec.dtype)
+        self.edge = Linear(spec.edge_features, heads * width, False, spec.dtype) if spec.edge_features else None
         self.attention = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
 
@@ -44,15 +45,19 @@ class GATv2Conv(nn.Module):
         """The attention vectors, as maps from `width` columns to one."""
         return [(self.attention, self.width, 1)]
 
-    def message(self, source: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def message(
+        self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """(logits (E, H), values (E, F)) of edges."""
-        score = leaky_relu(source + target, self.slope).unflatten(1, (self.heads, self.width))
+        total = source + target if self.edge is None or edge is None else source + target + self.edge(edge)
+        score = leaky_relu(total, self.slope).unflatten(1, (self.heads, self.width))
         return (score * self.attention).sum(-1), source
 
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         p = self.attention_dropout if self.training else 0.0
+        edge = None if self.edge is None else graph.edge_features
         y = graph.propagate(
-            self.message, "softmax", x_src=self.source(x), x_dst=self.target(x), dropout=p, layer=self.layer
+            self.message, "softmax", x_src=self.source(x), x_dst=self.target(x), edge=edge, dropout=p, layer=self.layer
         )
         y = y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y
         return y if self.bias is None else y + self.bias

@@ -56,11 +56,12 @@ class Graph:
     """A rank's view. features: (n_p, F) tensor or SparseRows; num_nodes: over all ranks; ids: int64 (n_p,) original
     ids; in_degree: float64 (n_p,), the number of in-edges; node_type: int64 (n_p,).
 
-    edge_weight, edge_type: (E_p,) of the in-edges of own nodes, in the order that `propagate` takes edge rows in; None
-    where the graph has none. Added self loops have the weight 1 and the number of types as their type. aggregate(x,
-    norm): own rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum', 'mean' or 'sym'. largest(x): the
-    largest of the in-neighbours' rows by column, likewise. relate(x, coefficients, bases): see ops/relational.py.
-    total(tensor): the float64 sum over ranks, collective.
+    edge_weight, edge_type: (E_p,), edge_features: (E_p, F_e), of the in-edges of own nodes, in the order that
+    `propagate` takes edge rows in; None where the graph has none. Added self loops have the weight 1, the number of
+    types as their type, and the mean of the features of the node's other in-edges. aggregate(x, norm): own rows (n_p,
+    F) -> (n_p, F), differentiable, collective; norm is 'sum', 'mean' or 'sym'. largest(x): the largest of the
+    in-neighbours' rows by column, likewise. relate(x, coefficients, bases): see ops/relational.py. total(tensor): the
+    float64 sum over ranks, collective.
 
     Where rows are pruned, the graph of a layer has fewer nodes: ids and inputs x are of those that it is given, outputs
     and aggregates of those that it computes, `own(x)`.
@@ -153,6 +154,15 @@ class Graph:
     def edge_type(self) -> torch.Tensor | None:
         kinds = self._edges.type
         return None if kinds is None else kinds.long()
+
+    @property
+    def stored_edge_type(self) -> torch.Tensor | None:
+        """int32 (E_p,): `edge_type` without a copy."""
+        return self._edges.type
+
+    @property
+    def edge_features(self) -> torch.Tensor | None:
+        return self._edges.features
 
     @property
     def _edges(self) -> EdgeList:
@@ -249,9 +259,10 @@ class Graph:
 
         message: an ordinary torch function, called for some edges at a time with rows of x_src (E, …) at their sources,
         and, where given, of x_dst at their destinations and of edge (E_p, …), in this order; returns messages (E, F),
-        or for 'softmax' (logits (E, H), values (E, H × width)). Gradients reach x_src, x_dst, edge, and the parameters
-        that the function uses. It is called again in the backward pass with the same rows and the same state of torch's
-        generator, so it must not depend on anything else that changes; what it draws differs with the number of ranks.
+        or for 'softmax' (logits (E, H), values (E, H × width)). Gradients reach x_src, x_dst, edge (unless it holds
+        integers), and the parameters that the function uses. It is called again in the backward pass with the same rows
+        and the same state of torch's generator, so it must not depend on anything else that changes; what it draws
+        differs with the number of ranks.
         reduce: 'sum', 'mean', 'max', 'min', 'std', several of them (joined by columns), or 'softmax': the softmax of
         the logits over the in-edges of a node, per head, weighs the values. dropout: of those weights, drawn by epoch,
         layer, edge and head, whatever the number of ranks. Nodes without in-edges get zeros. Raises ValueError.

@@ -2,8 +2,9 @@
 
 y = W_s x + b + Σ_k s_k(d) · [mean | max | min | std] W_k,   s = 1, log(d + 1) / δ, δ / log(d + 1)
 
-with d the in-degree and δ the mean of log(d + 1) over all nodes. All four come out of one stream of x, and the scalers
-out of the products: F numbers for a halo row forwards, 2F backwards.
+Where the graph has features of edges, a message is x_j + W_e e_ij. d is the in-degree and δ the mean of log(d + 1) over
+all nodes. All four come out of one stream of x, and the scalers out of the products: F numbers for a halo row forwards,
+2F backwards.
 """
 
 import torch
@@ -15,17 +16,14 @@ from hpcgnn.nn.linear import Linear
 AGGREGATORS = ("mean", "max", "min", "std")
 
 
-def _row(source: torch.Tensor) -> torch.Tensor:
-    return source
-
-
 class PNAConv(nn.Module):
-    """forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective."""
+    """forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective. edge_features: columns that edges have, or 0."""
 
     self_loops = "keep"
 
-    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None, edge_features: int = 0) -> None:
         super().__init__()
+        self.edge = Linear(edge_features, d_in, bias=False, dtype=dtype) if edge_features else None
         self.own = Linear(d_in, d_out, dtype=dtype)
         self.scaled = nn.ModuleList(Linear(len(AGGREGATORS) * d_in, d_out, bias=False, dtype=dtype) for _ in range(3))
 
@@ -33,8 +31,13 @@ class PNAConv(nn.Module):
         """As that of nn.conv.Conv."""
         self.own.bias = None
 
+    def message(self, source: torch.Tensor, edge: torch.Tensor | None = None) -> torch.Tensor:
+        """(E, d_in) of edges."""
+        return source if self.edge is None or edge is None else source + self.edge(edge)
+
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
-        aggregate, size = graph.propagate(_row, AGGREGATORS, x_src=x), torch.log1p(graph.in_degree)
+        edge = None if self.edge is None else graph.edge_features
+        aggregate, size = graph.propagate(self.message, AGGREGATORS, x_src=x, edge=edge), torch.log1p(graph.in_degree)
         average = graph.constant("mean log degree", lambda: graph.total(size.sum()) / graph.num_nodes)
         relative = (size / average.clamp(min=1e-12)).to(aggregate.dtype).unsqueeze(1)
         plain, amplified, attenuated = (linear(aggregate) for linear in self.scaled)

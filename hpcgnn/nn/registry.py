@@ -10,11 +10,14 @@ import torch
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.nn.appnp import OwnLayer, PropagatedLayer
 from hpcgnn.nn.gat import GATConv
+from hpcgnn.nn.gat_edges import EdgeGATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.gcn import GCNConv
 from hpcgnn.nn.gin import GINConv
+from hpcgnn.nn.gine import GINEConv
 from hpcgnn.nn.model import Activation, Model
 from hpcgnn.nn.pna import PNAConv
+from hpcgnn.nn.rgat import RGATConv
 from hpcgnn.nn.rgcn import RGCNConv, TypedProjection
 from hpcgnn.nn.sage import SAGEConv
 from hpcgnn.nn.sage_max import SAGEMaxConv, SAGEPoolConv
@@ -33,12 +36,14 @@ class Entry:
     """A model on offer. build(spec) -> Model; self_loops: what the model wants of the graph, 'add' or 'keep'.
 
     constant_input(spec): whether the first layer's aggregate of the features has no parameters in it. edges: whether it
-    reads what edges carry (weights as features, types). features_again(spec): whether rows of the features themselves
-    are sent in every step, or in every evaluation, rather than once in a run or as projections. uses: which of the
-    options that are declared `by_model` it uses, None where that is not known; weights(spec): whether it reads the
-    weights of edges, likewise. can_drop_bias: whether its layers have a method `drop_bias`. divides(spec): by which
-    sums of edge weights it divides: 'sym', 'mean' (see graph/norms.py), 'relation' or ''. sums(spec): whether sums with
-    factors that do not change are all that its layers make of their neighbours' rows.
+    reads what edges carry (weights as features, types, features). edge_features(spec): whether it reads features of
+    edges where there are any. relational: whether it has weights for each type of edge. features_again(spec): whether
+    rows of the features themselves are sent in every step, or in every evaluation, rather than once in a run or as
+    projections. uses: which of the options that are declared `by_model` it uses, None where that is not known;
+    weights(spec): whether it reads the weights of edges, likewise. can_drop_bias: whether its layers have a method
+    `drop_bias`. divides(spec): by which sums of edge weights it divides: 'sym', 'mean' (see graph/norms.py), 'relation'
+    or ''. sums(spec): whether sums with factors that do not change are all that its layers make of their neighbours'
+    rows.
     """
 
     build: Callable[[ModelSpec], Model]
@@ -51,6 +56,8 @@ class Entry:
     can_drop_bias: bool = True
     divides: Callable[[ModelSpec], str] = lambda spec: ""
     sums: Callable[[ModelSpec], bool] = lambda spec: False
+    edge_features: Callable[[ModelSpec], bool] = lambda spec: False
+    relational: bool = False
 
 
 def _never(spec: ModelSpec) -> bool:
@@ -59,6 +66,10 @@ def _never(spec: ModelSpec) -> bool:
 
 def _always(spec: ModelSpec) -> bool:
     return True
+
+
+def _has_edge_features(spec: ModelSpec) -> bool:
+    return spec.edge_features > 0
 
 
 def _roots(spec: ModelSpec) -> str:
@@ -86,7 +97,7 @@ def _handed_on(spec: ModelSpec, widths: Sequence[int]) -> Sequence[int]:
 
 
 def _stacked(
-    conv_class: type[Any], activation: Activation = torch.relu_, hand_over: bool = True
+    conv_class: Callable[..., Any], activation: Activation = torch.relu_, hand_over: bool = True
 ) -> Callable[[ModelSpec], Model]:
     def build(spec: ModelSpec) -> Model:
         widths = spec.widths
@@ -112,19 +123,39 @@ def _build_appnp(spec: ModelSpec) -> Model:
     return Model(spec, layers, widths[1:-1])
 
 
-def _build_rgcn(spec: ModelSpec) -> Model:
-    """With several types of nodes, a projection by type to `hidden` columns comes first."""
+def _typed_projection(spec: ModelSpec) -> TypedProjection | None:
+    """What comes before the first layer of a relational model with several types of nodes: a projection by type to
+    `hidden` columns. Raises GraphError without types of edges.
+    """
     if spec.edge_types == 0:
         raise GraphError(
-            "rgcn needs typed edges, and this graph has none; import it with edge types, or use another model"
+            f"{spec.model} needs typed edges, and this graph has none; import it with edge types, or use another model"
         )
-    before, widths = None, spec.widths
-    if spec.node_types > 1 or spec.sparse_input:
-        before = TypedProjection(spec.d_in, spec.hidden, max(1, spec.node_types), spec.dtype)
+    if spec.node_types <= 1 and not spec.sparse_input:
+        return None
+    return TypedProjection(spec.d_in, spec.hidden, max(1, spec.node_types), spec.dtype)
+
+
+def _build_rgcn(spec: ModelSpec) -> Model:
+    before, widths = _typed_projection(spec), spec.widths
+    if before is not None:
         widths = (spec.hidden, *widths[1:])
     relations = spec.edge_types + spec.loop_relation
     convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
     return Model(spec, convs, _handed_on(spec, widths), before=before)
+
+
+def _build_gine(spec: ModelSpec) -> Model:
+    if spec.edge_features == 0:
+        raise GraphError(
+            "gine needs edges with features, and there are none; import the graph with them (--edge-features), train "
+            "with --edge-features file, or use gin"
+        )
+    return _stacked(partial(GINEConv, edge_features=spec.edge_features))(spec)
+
+
+def _build_pna(spec: ModelSpec) -> Model:
+    return _stacked(partial(PNAConv, edge_features=spec.edge_features))(spec)
 
 
 def _attentive(conv_class: type[Any], activation: Activation = _ELU_IN_PLACE) -> Callable[[ModelSpec], Model]:
@@ -133,13 +164,16 @@ def _attentive(conv_class: type[Any], activation: Activation = _ELU_IN_PLACE) ->
     """
 
     def build(spec: ModelSpec) -> Model:
-        convs, d_in = [], spec.d_in
+        before = _typed_projection(spec) if MODELS[spec.model].relational else None
+        convs, d_in = [], spec.d_in if before is None else before.d_out
         for layer in range(spec.layers):
             last = layer == spec.layers - 1 and spec.jumping == "none"
             width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
             convs.append(conv_class(d_in, width, heads, last and heads > 1, spec, layer))
             d_in = convs[-1].d_out
-        return Model(spec, convs, _handed_on(spec, (spec.d_in, *[conv.d_out for conv in convs])), activation)
+        d_first = spec.d_in if before is None else before.d_out
+        widths = (d_first, *[conv.d_out for conv in convs])
+        return Model(spec, convs, _handed_on(spec, widths), activation, before)
 
     return build
 
@@ -151,6 +185,8 @@ def _build_gat(spec: ModelSpec) -> Model:
             f"--edge-term {spec.edge_term} needs edges with {spec.edge_term}s, and this graph has none; import it "
             "with them, or leave the option out"
         )
+    if spec.edge_features:
+        return _attentive(EdgeGATConv)(spec)
     return _attentive(GATConv, _ELU)(spec)  # its gradient needs its output
 
 
@@ -201,26 +237,31 @@ MODELS = {
         _build_gat,
         GATConv.self_loops,
         _never,
-        lambda spec: spec.edge_term != "none",
+        lambda spec: spec.edge_term != "none" or _has_edge_features(spec),
         _never,
         (*_ATTENTION, "negative_slope", "edge_term"),
         lambda spec: spec.edge_term == "weight",
+        edge_features=lambda spec: spec.edge_term == "none",
     ),
     "gatv2": Entry(
         _attentive(GATv2Conv),
         GATv2Conv.self_loops,
         _never,
+        _has_edge_features,
         features_again=_never,
         uses=(*_ATTENTION, "negative_slope"),
         weights=_never,
+        edge_features=_always,
     ),
     "transformer": Entry(
         _attentive(TransformerConv),
         TransformerConv.self_loops,
         _never,
+        _has_edge_features,
         features_again=_never,
         uses=_ATTENTION,
         weights=_never,
+        edge_features=_always,
     ),
     "rgcn": Entry(
         _build_rgcn,
@@ -230,20 +271,60 @@ MODELS = {
         _rgcn_sends,
         (*_STACK, "bases"),
         divides=lambda spec: "relation",
+        relational=True,
     ),
-    "pna": Entry(_stacked(PNAConv), PNAConv.self_loops, _never, uses=_STACK, weights=_never),
+    "rgat": Entry(
+        _attentive(RGATConv),
+        RGATConv.self_loops,
+        _never,
+        _always,
+        _never,
+        (*_ATTENTION, "negative_slope", "bases"),
+        _never,
+        relational=True,
+    ),
+    "pna": Entry(
+        _build_pna,
+        PNAConv.self_loops,
+        _never,
+        _has_edge_features,
+        uses=_STACK,
+        weights=_never,
+        edge_features=_always,
+    ),
+    "gine": Entry(
+        _build_gine,
+        GINEConv.self_loops,
+        _never,
+        _has_edge_features,
+        uses=_STACK,
+        weights=_never,
+        edge_features=_always,
+    ),
 }
 
 
-def weights_ignored(spec: ModelSpec) -> str | None:
-    """One line where the graph has weights that the model does not read, else None."""
-    if not spec.weighted or MODELS[spec.model].weights(spec):
-        return None
+def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
+    """A line for each of weights, types and features of edges that the graph has and the model does not read.
+
+    num_edge_features: of the graph.
+    """
+    entry, lines = MODELS[spec.model], []
     kind = f" --aggregator {spec.aggregator}" if spec.model == "sage" else ""
-    remedy = {"gat": "--edge-term weight", "sage": "--aggregator mean"}.get(
-        spec.model, "--model gat --edge-term weight, or gcn, sage, gin or sgc"
-    )
-    return f"the weights of this graph's edges are ignored by --model {spec.model}{kind}; {remedy} reads them"
+    what = "{} of this graph's edges are ignored by --model " + spec.model + kind + "; {} reads them"
+    if spec.weighted and not entry.weights(spec):
+        remedy = {"gat": "--edge-term weight", "sage": "--aggregator mean"}.get(
+            spec.model, "--model gat --edge-term weight, or gcn, sage, gin or sgc"
+        )
+        lines.append(what.format("the weights", remedy))
+    typed = entry.relational or entry.uses is None or spec.edge_term == "type"
+    if spec.edge_types and not typed:
+        lines.append(what.format(f"the {spec.edge_types} types", "rgcn, rgat, or --model gat --edge-term type,"))
+    if num_edge_features and not spec.edge_features:
+        reads = entry.edge_features(spec)
+        remedy = "--edge-features file" if reads else "gine, gat without --edge-term, gatv2, transformer or pna"
+        lines.append(what.format(f"the {num_edge_features} features", remedy))
+    return lines
 
 
 def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]], type[ConvClass]]:
@@ -267,7 +348,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
         conv_class.begin_as = vars(conv_class).get("begin_as")
         # Not in place: what a layer returns may be what its gradient needs.
         build = _stacked(conv_class, torch.relu, hand_over=False)
-        MODELS[name] = Entry(build, self_loops, _never, _always, can_drop_bias=False)
+        MODELS[name] = Entry(build, self_loops, _never, _always, can_drop_bias=False, edge_features=_always)
         return conv_class
 
     return add
@@ -282,4 +363,5 @@ def complete(spec: ModelSpec) -> ModelSpec:
     entry, hidden = MODELS[spec.model], spec.model != "sgc" and (spec.layers > 1 or spec.jumping != "none")
     bare = hidden and spec.norm == "batch" and entry.can_drop_bias
     constant = entry.constant_input(spec) and not spec.changing
-    return replace(spec, constant_input=constant, hidden_bias=not bare)
+    edge_features = spec.edge_features if entry.edge_features(spec) else 0
+    return replace(spec, constant_input=constant, hidden_bias=not bare, edge_features=edge_features)

@@ -14,9 +14,10 @@ class ModelSpec:
     input_dropout: 'aggregate' drops elements of the kept aggregate, 'raw' of the features (at the price of one exchange
     per epoch where they are dense), 'none' drops nothing there. constant_input: whether the first layer's aggregate of
     the features has no parameters in it, so that it can be kept. loop_relation: whether added self loops are a relation
-    of their own (rgcn with --self-loops add), the last. hidden_bias: whether hidden layers add a bias; it is of no use
-    before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on and
-    exchange (None: the same). inputs: what --features and --label-reuse say.
+    of their own (rgcn and rgat with --self-loops add), the last. hidden_bias: whether hidden layers add a bias; it is
+    of no use before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on
+    and exchange (None: the same). inputs: what --features and --label-reuse say. edge_features: columns of the features
+    of edges that the model reads.
     """
 
     model: str
@@ -49,6 +50,7 @@ class ModelSpec:
     dtype: torch.dtype = torch.float32
     kept: torch.dtype | None = None
     inputs: str = "file"
+    edge_features: int = 0
 
     @property
     def learned(self) -> int:

@@ -1,5 +1,5 @@
 """Graph transformer (Shi et al., IJCAI'21, eqs. 3 and 4): y_i = Σ_j softmax_j(q_i·k_j / √width) v_j + W x_i + b, per
-head.
+head. Where the graph has features of edges, W_e e_ij is added to k_j and to v_j (its eq. 3 with edges).
 
 A halo row carries [k | v], so that it costs 2F numbers forwards; by the general rule 4F backwards: fetched again, and
 their gradients back (F = heads × width).
@@ -19,7 +19,7 @@ class TransformerConv(nn.Module):
     """H heads of `width` columns each, concatenated, or averaged. forward(graph, x (n_p, d_in)) -> (n_p, d_out).
     Collective.
 
-    spec: ModelSpec, for attention_dropout; layer: its number, which keys that dropout. A layer that
+    spec: ModelSpec, for attention_dropout and edge_features; layer: its number, which keys that dropout. A layer that
     is made by itself needs neither.
     """
 
@@ -34,6 +34,7 @@ class TransformerConv(nn.Module):
         self.d_in, self.d_out = d_in, width if average else heads * width
         self.query = Linear(d_in, heads * width, dtype=spec.dtype)
         self.key_value = Linear(d_in, 2 * heads * width, dtype=spec.dtype)
+        self.edge = Linear(spec.edge_features, heads * width, False, spec.dtype) if spec.edge_features else None
         self.own = Linear(d_in, self.d_out, dtype=spec.dtype)
 
     def drop_bias(self) -> None:
@@ -42,15 +43,20 @@ class TransformerConv(nn.Module):
         """
         self.own.bias = self.key_value.bias = None
 
-    def message(self, key_value: torch.Tensor, query: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def message(
+        self, key_value: torch.Tensor, query: torch.Tensor, edge: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """(logits (E, H), values (E, F)) of edges."""
         key, value = key_value.chunk(2, 1)
+        if self.edge is not None and edge is not None:
+            more = self.edge(edge)
+            key, value = key + more, value + more
         logit = (key * query).unflatten(1, (self.heads, self.width)).sum(-1) / math.sqrt(self.width)
         return logit, value
 
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         p = self.attention_dropout if self.training else 0.0
-        y = graph.propagate(
-            self.message, "softmax", x_src=self.key_value(x), x_dst=self.query(x), dropout=p, layer=self.layer
-        )
+        rows = {"x_src": self.key_value(x), "x_dst": self.query(x)}
+        edge = None if self.edge is None else graph.edge_features
+        y = graph.propagate(self.message, "softmax", **rows, edge=edge, dropout=p, layer=self.layer)
         return self.own(x) + (y.unflatten(1, (self.heads, self.width)).mean(1) if self.average else y)

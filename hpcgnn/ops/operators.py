@@ -115,7 +115,10 @@ class Relational(Operator[RelationalAggregation]):
 class Messages(Operator[Propagation]):
     """Any message function."""
 
-    models = "with a message function of their own (gatv2, transformer, pna, plugins)"
+    models = (
+        "with a message function of their own (gatv2, transformer, pna, gine, rgat, plugins; gat where edges have "
+        "features, unless --edge-features none)"
+    )
 
     def exact(self, site: Site) -> Propagation:
         return Propagation(site.inward, site.local.original_id, site.facts.inward_ids)

@@ -14,7 +14,7 @@ def captured_parameters(
     inputs: tensors (n, …); only their widths and dtypes matter. Raises ValueError if the function uses a tensor that
     was computed from parameters outside of it: its gradient would have to be carried on once for every tile.
     """
-    leaves = [x.detach()[:0].requires_grad_() for x in inputs]
+    leaves = [x.detach()[:0].requires_grad_(x.is_floating_point()) for x in inputs]
     with torch.enable_grad():
         first = torch.ones((), requires_grad=True).clone().grad_fn
         assert first is not None, "the clone of a leaf has a node"

@@ -42,7 +42,7 @@ class ModelConfig:
         "width of hidden layers",
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2), "model": ("rgcn",), "jumping": ("cat", "max")},
+        needs={"layers": AtLeast(2), "model": ("rgcn", "rgat"), "jumping": ("cat", "max")},
     )
     dropout: float = option(0.5, "dropout probability before every layer", least=0.0, below=1.0)
     input_dropout: str = option(
@@ -68,7 +68,7 @@ class ModelConfig:
     )
     heads: int = option(
         4,
-        "attention heads of hidden layers (gat, gatv2, transformer); --hidden is the width of each",
+        "attention heads of hidden layers (gat, gatv2, transformer, rgat); --hidden is the width of each",
         least=1,
         by_model=True,
         needs={"layers": AtLeast(2), "jumping": ("cat", "max")},
@@ -81,7 +81,7 @@ class ModelConfig:
         needs={"jumping": ("none",)},
     )
     attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
-    negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat, gatv2)", least=0.0, by_model=True)
+    negative_slope: float = option(0.2, "slope of LeakyReLU in attention (gat, gatv2, rgat)", least=0.0, by_model=True)
     edge_term: str = option(
         "none",
         "what an edge adds to its logits in gat: nothing, its weight times a learned number per head, or a learned "
@@ -100,7 +100,7 @@ class ModelConfig:
     teleport: float = option(
         0.1, "part of a node's own output that each hop of appnp takes back", least=0.0, most=1.0, by_model=True
     )
-    bases: int = option(4, "bases that the relations of rgcn share", least=1, by_model=True)
+    bases: int = option(4, "bases that the relations of rgcn and rgat share", least=1, by_model=True)
     norm: str = option(
         "none",
         "normalisation after hidden layers; batch uses the statistics of all nodes",

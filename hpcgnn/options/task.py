@@ -24,6 +24,12 @@ class TaskConfig:
         "and log(1 + in-degree); learned:D, D columns that are learned, a row for each node; or several joined by +, "
         "such as file+learned:32 or degree+learned:64",
     )
+    edge_features: str = option(
+        "file",
+        "what edges have as input, in models that read it (gine, gat, gatv2, transformer, pna, plugins): file, the "
+        "edge features of the graph file if it has any; or none",
+        choices=("file", "none"),
+    )
     loss: str = option(
         "auto",
         "what is minimised: cross-entropy (classification, multilabel and links); mse, mae or huber (beyond an error "

@@ -23,7 +23,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
 from hpcgnn.nn.plugin import plugin_hash
-from hpcgnn.nn.registry import MODELS, weights_ignored
+from hpcgnn.nn.registry import MODELS, ignored
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.options.task import LINKS
@@ -146,8 +146,9 @@ def _train(
     self_loops = config.data.self_loops
     if spec.loop_relation:
         log.info(
-            "added self loops are relation %d of rgcn, besides the weights that it has for a node itself",
+            "added self loops are relation %d of %s, besides the weights that it has for a node itself",
             spec.edge_types,
+            spec.model,
         )
     cap = max(1, buffers.cap(buffers.widest_row))
     trim_heap()
@@ -159,6 +160,7 @@ def _train(
         *(file, cluster_to_rank, comm, cap, self_loops, spec.dtype, keep_edges, watch, inputs_of(spec.inputs)),
         labelled=config.task.task != LINKS,
         links=link_split(config),
+        edge_features=spec.edge_features > 0,
     )
     check_weights(local, spec, comm)
     quality = partition_quality(local, map_name, comm)
@@ -243,8 +245,7 @@ def _train(
 
 def remarks_on_graph(config: Config, spec: ModelSpec, meta: GraphMeta) -> list[str]:
     """Lines about options that have no effect on this graph, and about what the model leaves unread of it."""
-    ignored = weights_ignored(spec)
-    lines = [ignored] if ignored else []
+    lines = ignored(spec, meta.num_edge_features)
     if config.task.target_scale != "standard" and config.task.task not in ("auto", REGRESSION):
         lines.append(f"without effect: --target-scale (the task of the graph is {config.task.task})")
     inputs = inputs_of(spec.inputs)

@@ -5,7 +5,7 @@ import torch
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.nn.registry import complete
+from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of, inputs_text
 from hpcgnn.options.task import LINKS
@@ -38,7 +38,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         bases=options.bases,
         weighted=meta.weighted,
         edge_types=meta.num_edge_types,
-        loop_relation=options.model == "rgcn" and config.data.self_loops == "add",
+        loop_relation=MODELS[options.model].relational and config.data.self_loops == "add",
         node_types=meta.num_node_types,
         edge_term=options.edge_term,
         hops=options.hops,
@@ -47,8 +47,23 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         dtype=DTYPES[config.run.precision],
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=text,
+        edge_features=_edge_features(config, meta),
     )
     return complete(spec)
+
+
+def _edge_features(config: Config, meta: GraphMeta) -> int:
+    """Columns of the features of edges that there are for the model: none where edges are held out, whose rows would
+    have to be as well. Raises ConfigError, on all ranks, where training sees a subgraph.
+    """
+    if config.task.edge_features != "file" or config.task.task == LINKS:
+        return 0
+    if config.data.inductive and meta.num_edge_features:
+        raise ConfigError.on_all(
+            f"--inductive takes edges out, and the edges of {config.data.graph} have features; leave --inductive out, "
+            "or train with --edge-features none"
+        )
+    return meta.num_edge_features
 
 
 def check_features(config: Config, inputs: Inputs, meta: GraphMeta) -> None:

@@ -13,6 +13,7 @@ import torch
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.held_out import HELD
 from hpcgnn.graph.local import LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
@@ -40,6 +41,8 @@ def toy_graph(spec: ModelSpec, task: str) -> LocalGraph:
     found = find_ends(Edges(indptr, around.reshape(-1).astype(np.int32), weight, kinds), ownership)
     loops = "add" if spec.loop_relation else "keep"
     edges = build_adjacency(found, LocalOrder(), SoloCommunicator(), 1, loops, spec.dtype, True, spec.edge_types)
+    if spec.edge_features:
+        edges = carrying(edges, torch.ones(edges.num_edges, spec.edge_features, dtype=spec.dtype))
     features: torch.Tensor | SparseRows
     if spec.sparse_input:
         features = sparse_rows(

@@ -150,6 +150,7 @@ def load_trained(
             labelled=labelled,
             inputs=inputs_of(spec.inputs),
             links=link_split(config),
+            edge_features=spec.edge_features > 0,
         )
     trainer = Trainer(local, spec, config, comm, buffers, learns=False)
     with comm.together("loading the weights"):
@@ -171,7 +172,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     not fit.
     """
     model = config.model
-    reads_types = model.model == "rgcn" or model.plugin != ""
+    reads_types = MODELS[model.model].relational or model.plugin != ""
     inputs = inputs_of(inputs_text(config.task))
     if inputs.learned:
         raise GraphError(
@@ -184,11 +185,14 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
         wanted["classes"] = (meta.num_classes, "classes")
     if reads_types or model.edge_term == "type":
         wanted["types of edges"] = (meta.num_edge_types, "edge_types")
+    edge_features = int(identity.get("edge_features", 0))
+    if edge_features:
+        wanted["edge features"] = (meta.num_edge_features, "edge_features")
     if reads_types:
         wanted["types of nodes"] = (meta.num_node_types, "node_types")
     if model.edge_term == "weight":
         wanted["weights (False: none)"] = (meta.weighted, "weighted")
-    if model.model == "rgcn":
+    if MODELS[model.model].relational:
         wanted["sparse features (False: dense)"] = (meta.sparse_features, "sparse_input")
     for what, (found, name) in wanted.items():
         if str(found) != identity[name]:
@@ -201,7 +205,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     task = task_of_metric(config.run.metric)
     if meta.num_classes and meta.task != task.name:
         raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {task.said}")
-    return replace(meta, task=task.name, num_classes=int(identity["classes"]))
+    return replace(meta, task=task.name, num_classes=int(identity["classes"]), num_edge_features=edge_features)
 
 
 def _weights(

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from hpcgnn.errors import FormatError
 from partition_tools.datasets.dataset import Dataset, Reader
 from partition_tools.external.scratch import Scratch
 from partition_tools.progress import Reporter
@@ -27,13 +26,6 @@ def _reader(split: str) -> Reader:
         return ogb.read_folder(folder, reporter, scratch, split)
 
     return read
-
-
-def _refused(folder: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
-    raise FormatError(
-        "ogbn-proteins has eight features on each edge and none on the nodes, and a graph file holds no features of "
-        f"edges; the graph alone comes in with: import {folder} --format ogb --undirected"
-    )
 
 
 DATASETS = (
@@ -67,9 +59,9 @@ DATASETS = (
         39_561_252,
         PAGE,
         _places("ogbn-proteins", "proteins"),
-        _TEXT,
-        _refused,
-        split="refused: edge features",
+        (*_TEXT, "raw/edge-feat.csv.gz", "raw/node-label.csv.gz", *(f"split/species/{name}" for name in _IDS)),
+        _reader("species"),
+        split="split/species",
         undirected=True,
     ),
     Dataset(

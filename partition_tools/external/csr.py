@@ -1,5 +1,6 @@
 """CSR matrices that are written as their sorted edges come, and read again in chunks of edges."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ from partition_tools.external.scratch import Scratch
 
 _MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15], np.uint64)
 _CACHED = 1 << 14
+# What an edge carries, in the order of the fields of `Edges`.
+_CARRIED = {"weight": np.float32, "kind": np.int32, "row": np.int64}
 
 
 @dataclass
@@ -90,44 +93,37 @@ def write_csr(scratch: Scratch, name: str, pieces: Callable[[], Iterator[CsrPiec
     if not scratch.done(f"{name}.facts"):
         _write(scratch, name, pieces(), num_nodes)
     loops, symmetric = scratch.load(f"{name}.facts").tolist()
-    found = {
-        part: scratch.load(f"{name}.{part}") for part in ("indices", "weight", "kind") if scratch.done(f"{name}.{part}")
-    }
+    found = {part: scratch.load(f"{name}.{part}") for part in ("indices", *_CARRIED) if scratch.done(f"{name}.{part}")}
     indptr = np.array(scratch.load(f"{name}.indptr"))
-    return WrittenCsr(Edges(indptr, found["indices"], found.get("weight"), found.get("kind")), loops, bool(symmetric))
+    carried = (found.get(part) for part in _CARRIED)
+    return WrittenCsr(Edges(indptr, found["indices"], *carried), loops, bool(symmetric))
 
 
 def _write(scratch: Scratch, name: str, pieces: Iterator[CsrPiece], num_nodes: int) -> None:
     indptr, loops, prints = np.zeros(num_nodes + 1, np.int64), 0, np.zeros((2, 2), np.uint64)
-    with (
-        scratch.appending(f"{name}.indices", index_dtype(num_nodes)) as add_indices,
-        scratch.appending(f"{name}.weight", np.float32) as add_weights,
-        scratch.appending(f"{name}.kind", np.int32) as add_kinds,
-    ):
-        weighted = typed = False
+    there: set[str] = set()
+    with contextlib.ExitStack() as files:
+        add_indices = files.enter_context(scratch.appending(f"{name}.indices", index_dtype(num_nodes)))
+        add = {part: files.enter_context(scratch.appending(f"{name}.{part}", _CARRIED[part])) for part in _CARRIED}
         for piece in pieces:
             add_indices(piece.indices)
-            if piece.records.weight is not None:
-                add_weights(piece.records.weight)
-                weighted = True
-            if piece.records.kind is not None:
-                add_kinds(piece.records.kind)
-                typed = True
+            for part, append in add.items():
+                values = getattr(piece.records, part)
+                if values is not None:
+                    append(values)
+                    there.add(part)
             indptr[piece.first_row + 1 : piece.first_row + 1 + len(piece.counts)] += piece.counts
             loops += piece.loops
             prints += piece.prints
-    for part, there in (("weight", weighted), ("kind", typed)):
-        if not there:
-            scratch.forget(f"{name}.{part}")
+    for part in _CARRIED.keys() - there:
+        scratch.forget(f"{name}.{part}")
     np.cumsum(indptr, out=indptr)
     scratch.save(f"{name}.indptr", indptr)
     scratch.save(f"{name}.facts", np.array([loops, np.array_equal(prints[0], prints[1])], np.int64))
 
 
-def edge_slice(
-    edges: Edges, start: int, stop: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """(rows int64, columns int64, kinds or None, weights or None) of the edges start … stop."""
+def edge_slice(edges: Edges, start: int, stop: int, key: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Records:
+    """The edges start … stop under keys of their own: key(rows, columns), all int64."""
     there = slice(start, stop)
-    kind, weight = (None if a is None else np.asarray(a[there]) for a in (edges.type, edges.weight))
-    return edge_rows(edges.indptr, start, stop), edges.indices[there].astype(np.int64), kind, weight
+    carried = (None if a is None else np.asarray(a[there]) for a in (edges.type, edges.weight, edges.row))
+    return Records(key(edge_rows(edges.indptr, start, stop), edges.indices[there].astype(np.int64)), *carried)

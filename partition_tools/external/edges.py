@@ -1,12 +1,12 @@
 """The canonical edges of a graph whose edges do not fit memory: what `edges.canonical_edges` gives, bit for bit.
 
-Edges are sorted by (destination, source, type, weight) in runs that are merged (sorting.py). Whether the graph is its
-own transpose is told by fingerprints of the edges and of their reverses, so that the sort by source is only made for
-graphs that need it. Memory: what the scratch directory allows, and 17 bytes per node.
+Edges are sorted by (destination, source, type, weight, row of features) in runs that are merged (sorting.py). Whether
+the graph is its own transpose is told by fingerprints of the edges and of their reverses, so that the sort by source is
+only made for graphs that need it. Memory: what the scratch directory allows, and 17 bytes per node.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class EdgeChunks:
 
     chunk(start, stop) -> (src, dst, kind or None, weight or None) of the edges start … stop: int, int, int32, float32;
     called by several threads. num_types: of the kinds. add_reverse: whether each edge gets a reverse, of kind num_types
-    + its own.
+    + its own. featured: whether edges have rows of features, each that of its number.
     """
 
     count: int
@@ -35,6 +35,7 @@ class EdgeChunks:
     weighted: bool = False
     num_types: int = 0
     add_reverse: bool = False
+    featured: bool = False
 
 
 def external_edges(
@@ -64,7 +65,9 @@ def external_edges(
     if written.symmetric:
         return written.edges, None, written.loops
     if not undirected:
-        turned = resorted(written.edges, lambda a, b: b * n + a, "transposed", scratch, reporter, " by source")
+        turned = resorted(
+            replace(written.edges, row=None), lambda a, b: b * n + a, "transposed", scratch, reporter, " by source"
+        )
         return written.edges, turned, written.loops
     written = _symmetrized(written.edges, scratch, reporter)
     return written.edges, None, written.loops
@@ -101,13 +104,14 @@ def _form(runs: Runs, source: EdgeChunks, self_loops: str, reporter: Reporter) -
         src, dst, kind, weight = source.chunk(start, min(start + size, source.count))
         check_endpoints(src, dst, n, start)
         src, dst = src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
-        records = Records(dst * np.int64(n) + src, kind, weight)
+        row = np.arange(start, start + len(src)) if source.featured else None
+        records = Records(dst * np.int64(n) + src, kind, weight, row)
         if self_loops == "remove":
             kept = src != dst
             src, dst, records = src[kept], dst[kept], records.take(kept)
         if source.add_reverse:
             assert records.kind is not None, "reverses have types of their own"
-            back = Records(src * np.int64(n) + dst, records.kind + np.int32(source.num_types), records.weight)
+            back = replace(records, key=src * np.int64(n) + dst, kind=records.kind + np.int32(source.num_types))
             records = joined([records, back])
         return records
 
@@ -143,8 +147,7 @@ def _by_chunks(
     total, size = len(edges.indices), runs.size
 
     def one(index: int) -> Records:
-        row, column, kind, weight = edge_slice(edges, index * size, min((index + 1) * size, total))
-        return Records(key(row, column), kind, weight)
+        return edge_slice(edges, index * size, min((index + 1) * size, total), key)
 
     with reporter.bar(total, f"{what} {total:,} edges{how}", "edges") as advance:
         runs.form(one, max(1, -(-total // size)), advance)
@@ -182,24 +185,28 @@ def _symmetrized(edges: Edges, scratch: Scratch, reporter: Reporter) -> WrittenC
             scratch.appending("pairs.key", np.int64) as add_keys,
             scratch.appending("pairs.kind", np.int32) as add_kinds,
             scratch.appending("pairs.weight", np.float32) as add_weights,
+            scratch.appending("pairs.row", np.int64) as add_rows,
         ):
             for pairs in runs.merged(
-                lambda records: Records(*merged_parallel(records.key, records.kind, records.weight))
+                lambda records: Records(*merged_parallel(records.key, records.kind, records.weight, records.row))
             ):
                 add_keys(pairs.key)
                 if pairs.kind is not None:
                     add_kinds(pairs.kind)
                 if pairs.weight is not None:
                     add_weights(pairs.weight)
+                if pairs.row is not None:
+                    add_rows(pairs.row)
         runs.remove()
     key = scratch.load("pairs.key")
     kind = scratch.load("pairs.kind") if edges.type is not None else None
     weight = scratch.load("pairs.weight") if edges.weight is not None else None
+    rows = scratch.load("pairs.row") if edges.row is not None else None
     runs = Runs(scratch, "both")
     size = max(1, runs.size // 2)
 
     def both(index: int) -> Records:
-        one = Records(key, kind, weight).take(slice(index * size, (index + 1) * size))
+        one = Records(key, kind, weight, rows).take(slice(index * size, (index + 1) * size))
         low, high = np.divmod(np.asarray(one.key), n)
         apart = low != high
         back = one.take(apart)

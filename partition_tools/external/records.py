@@ -1,7 +1,7 @@
 """Edges on their way through a sort: a key of two node ids, and what the edge carries.
 
-A key is (row * n + column), one int64. Sorted records have ascending keys; equal keys are ordered by type, and then by
-weight where that is asked for, which is the canonical order of edges.py.
+A key is (row * n + column), one int64. Sorted records have ascending keys; equal keys are ordered by type, then by
+weight where that is asked for, and then by the rows of features, which is the canonical order of edges.py.
 """
 
 from collections.abc import Sequence
@@ -12,23 +12,24 @@ import numpy as np
 
 @dataclass
 class Records:
-    """key: int64 (m,). kind: int32 (m,) or None. weight: float32 (m,) or None."""
+    """key: int64 (m,). kind: int32 (m,) or None. weight: float32 (m,) or None. row: int64 (m,) or None, see `Edges`."""
 
     key: np.ndarray
     kind: np.ndarray | None = None
     weight: np.ndarray | None = None
+    row: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.key)
 
     def take(self, rows: np.ndarray | slice) -> "Records":
         """Some of the records: by a mask, by numbers, or a slice."""
-        return Records(self.key[rows], *(None if a is None else a[rows] for a in (self.kind, self.weight)))
+        return Records(self.key[rows], *(None if a is None else a[rows] for a in (self.kind, self.weight, self.row)))
 
     def sort(self, by_weight: bool) -> "Records":
         """The records sorted, stable where they are not told apart; `self` is used up."""
-        attributes = (self.weight if by_weight else None, self.kind)
-        if self.kind is None and self.weight is None:
+        attributes = (self.row, self.weight if by_weight else None, self.kind)
+        if self.kind is None and self.weight is None and self.row is None:
             self.key.sort()
             return self
         return self.take(np.lexsort([array for array in (*attributes, self.key) if array is not None]))
@@ -36,8 +37,8 @@ class Records:
 
 def joined(parts: Sequence[Records]) -> Records:
     """Records one after another."""
-    kinds, weights = [part.kind for part in parts], [part.weight for part in parts]
-    return Records(np.concatenate([part.key for part in parts]), _joined(kinds), _joined(weights))
+    kinds, weights, rows = ([getattr(part, name) for part in parts] for name in ("kind", "weight", "row"))
+    return Records(np.concatenate([part.key for part in parts]), _joined(kinds), _joined(weights), _joined(rows))
 
 
 def _joined(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:

@@ -8,7 +8,7 @@ from partition_tools.external.edges import resorted
 from partition_tools.external.scattered import Scattered
 from partition_tools.external.scratch import Scratch
 from partition_tools.progress import Reporter
-from partition_tools.reorder import in_order_of, permuted_csr
+from partition_tools.reorder import in_order_of, numbered_edges, permuted_csr
 
 
 def external_reordered(
@@ -38,6 +38,6 @@ def external_reordered(
         row_bytes = max(1, int(np.prod(features.shape[1:], dtype=np.int64)) * features.dtype.itemsize)
         window = max(1, scratch.memory // (2 * row_bytes) // SLAB_ROWS) * SLAB_ROWS
         features = Scattered(features, place, window, SLAB_ROWS, scratch)
-    edges = moved(data.edges, "reordered")
+    edges = moved(numbered_edges(data), "reordered")
     edges_out = None if data.edges_out is None else moved(data.edges_out, "reordered_out")
-    return in_order_of(data, order, offsets, edges, edges_out, features, versions)
+    return in_order_of(data, order, offsets, edges, edges_out, features, versions, scratch.memory // 4)

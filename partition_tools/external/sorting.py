@@ -24,7 +24,7 @@ MOST_RUN, MOST_RANGE = 1 << 25, 1 << 23
 #: Bytes that are held beside each record while a chunk or a range is worked on, sorted order and results included.
 WORKING_BYTES = 56
 MOST_GROWTH = 4  # of a run, over what the memory allows now
-COLUMNS = ("kind", "weight", "key")  # the key last: a run is finished when it is there
+COLUMNS = ("kind", "weight", "row", "key")  # the key last: a run is finished when it is there
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 Advance = Callable[[int], object]

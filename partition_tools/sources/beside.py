@@ -28,6 +28,7 @@ def assemble(
     *,
     weight: np.ndarray | None = None,
     kind: np.ndarray | None = None,
+    edge_features: np.ndarray | None = None,
     num_nodes: int | None = None,
 ) -> RawGraph:
     """The `RawGraph` of edges and the tables that `options` (TableOptions) names.
@@ -71,6 +72,7 @@ def assemble(
         node_type=placed.get("node types"),
         type_names=type_names,
         ids=ids,
+        edge_features=edge_features,
     )
 
 

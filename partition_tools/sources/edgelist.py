@@ -18,6 +18,7 @@ from partition_tools.headings import COLUMNS, ENDS, all_known, columns_of, names
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
+from partition_tools.sources.feature_columns import feature_places, named_features, of_file_or_columns
 from partition_tools.sources.text_blocks import NotPlainNumbers, is_large_table, read_edges
 from partition_tools.tables import OF_TABLES, Layout, TableOptions, exact_ids, layout, numeric, read_frame
 
@@ -37,7 +38,7 @@ def matches(path: Path) -> bool:
 
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an edge list and its tables. Raises FormatError naming the column that is wrong."""
-    tables.refuse(NAME, (*OF_TABLES, "edge_columns", "relabel", "node_ids", "heading"))
+    tables.refuse(NAME, (*OF_TABLES, "edge_columns", "edge_features", "relabel", "node_ids", "heading"))
     relabel = tables.relabel or tables.node_ids is not None
     if tables.edge_columns:
         _check_names(tables.edge_columns)
@@ -45,16 +46,17 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     if tables.heading is not None:
         shape = replace(shape, heading=tables.heading)
     names, heading = _columns(path, shape, tables)
+    places = feature_places(names, heading, tables)
     columns = None
     if shape.fields and is_large_table(path, scratch) and not _is_doubtful(shape, tables, relabel):
         try:
-            columns = read_edges(path, shape, names, relabel, scratch, reporter)
+            columns = read_edges(path, shape, names, places, relabel, scratch, reporter)
         except NotPlainNumbers:
             reporter.stage(f"{path}: the ids are no plain numbers, so that it is read at once")
     if shape.fields:
         reporter.stage(f"{path}: {said(names, heading)}")
     if columns is None:
-        columns = _at_once(path, shape, names, heading, tables, relabel)
+        columns = _at_once(path, shape, names, places, heading, tables, relabel)
     return assemble(
         columns["src"],
         columns["dst"],
@@ -64,6 +66,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         scratch,
         weight=columns.get("weight"),
         kind=columns.get("type"),
+        edge_features=of_file_or_columns(tables, columns, scratch),
     )
 
 
@@ -76,11 +79,12 @@ def _at_once(
     path: Path,
     shape: Layout,
     names: Sequence[str],
+    places: Sequence[int],
     heading: tuple[str, ...] | None,
     tables: TableOptions,
     relabel: bool,
 ) -> dict[str, np.ndarray]:
-    """{name: (E,)} of all columns but the ignored ones, parsed in memory."""
+    """{name: (E,)} of all columns that are read, and {"features": (E, F)} of those at `places`, parsed in memory."""
     frame = read_frame(path, shape=shape)
     if (
         tables.edge_columns
@@ -104,16 +108,20 @@ def _at_once(
             f"{path}: the first line ({', '.join(shape.fields)}) may be a heading or an edge, for its words "
             "are node ids below as well; say --heading or --no-heading"
         )
+
+    def numbers(position: int, name: str) -> np.ndarray:
+        column = heading[position] if heading else position + 1
+        where = f"{path}: column {column}, taken for the {name} of edges (--edge-columns says otherwise, _ ignores it),"
+        return numeric(frame.iloc[:, position].to_numpy(), where) if len(frame) else np.zeros(0)
+
     columns = {}
     for position, name in enumerate(names):
         if name in ENDS:
             columns[name] = _ids(path, shape, frame, position, name, relabel)
-        elif name != "_":
-            column = heading[position] if heading else position + 1
-            where = (
-                f"{path}: column {column}, taken for the {name} of edges (--edge-columns says otherwise, _ ignores it),"
-            )
-            columns[name] = numeric(frame.iloc[:, position].to_numpy(), where) if len(frame) else np.zeros(0)
+        elif name not in ("_", "feature"):
+            columns[name] = numbers(position, name)
+    if places:
+        columns["features"] = np.stack([numbers(position, "feature") for position in places], 1)
     return columns
 
 
@@ -121,17 +129,18 @@ def _check_names(names: Sequence[str]) -> None:
     if (
         set(names) - set(COLUMNS)
         or set(ENDS) - set(names)
-        or len(set(names) - {"_"}) != sum(name != "_" for name in names)
+        or len(set(names) - {"_", "feature"}) != sum(name not in ("_", "feature") for name in names)
     ):
         raise FormatError(
-            f"--edge-columns must name src and dst, and may name weight, type and _ (ignored), each "
-            f"once; got {','.join(names)}"
+            f"--edge-columns must name src and dst, and may name weight and type, each once, and feature and _ "
+            f"(ignored); got {','.join(names)}"
         )
 
 
 def _columns(path: Path, shape: Layout, tables: TableOptions) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """(one of `COLUMNS` for each column, the names that stand in the file or None)."""
-    heading = shape.fields if shape.heading else shape.comment if all_known(shape.comment) else None
+    others = [name for name in shape.comment if name not in named_features(tables)]
+    heading = shape.fields if shape.heading else shape.comment if all_known(others) else None
     if not shape.fields:
         return tables.edge_columns or ENDS, None
     if len(shape.fields) < 2:
@@ -147,7 +156,7 @@ def _columns(path: Path, shape: Layout, tables: TableOptions) -> tuple[tuple[str
             )
         return tables.edge_columns, heading
     if heading is not None:
-        return columns_of(heading, path), heading
+        return columns_of(heading, path, named_features(tables)), heading
     if len(shape.fields) == 2:
         return ENDS, None
     raise FormatError(

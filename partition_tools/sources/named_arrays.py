@@ -5,9 +5,9 @@ in the memory of a program that calls `hpcgnn.from_pyg`.
   `x_indices`, `x_data`, `x_shape`; `y`
 * `src`, `dst` int (E,); `feat` (n, F); `label`
 
-Either with optional `edge_weight`, `edge_type`, `num_classes`, `num_nodes`, `node_type` int (n,), splits as masks
-(`train_mask`) or lists of nodes (`train_idx`), and the names of types and classes as arrays of strings,
-`edge_type_names`, `node_type_names`, `class_names`. What else is there is refused or named (`npz_names`).
+Either with optional `edge_weight`, `edge_type`, `edge_attr` (E,) or (E, F_e), `num_classes`, `num_nodes`, `node_type`
+int (n,), splits as masks (`train_mask`) or lists of nodes (`train_idx`), and the names of types and classes as arrays
+of strings, `edge_type_names`, `node_type_names`, `class_names`. What else is there is refused or named (`npz_names`).
 """
 
 from collections.abc import Callable, Iterable
@@ -32,6 +32,7 @@ RENUMBER = (
     "state num_nodes if they are meant, else number the nodes: "
     "numpy.unique(edge_index, return_inverse=True)[1].reshape(2, -1)"
 )
+EDGE_FEATURES = ("edge_attr", "edge_feat", "edge_feats", "edge_features", "efeat")
 LABELS = ("y", "label", "labels", "node_label")
 
 
@@ -79,6 +80,7 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
     labels, features = get(*LABELS), _features(path, get)
     members = {name: get(name) for name in names if split_of(name)}
     num_classes, num_nodes = get("num_classes", single=True), get("num_nodes", single=True)
+    edge_features = get(*EDGE_FEATURES)
     weight, kind, node_type = get("edge_weight"), get("edge_type"), get("node_type")
     type_names = {"nodes": get("node_type_names"), "edges": get("edge_type_names"), "classes": get("class_names")}
     refuse_unread(path, [name for name in names if name not in used], reporter)
@@ -105,6 +107,7 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
         path.stem,
         node_type=node_type,
         type_names=type_names,
+        edge_features=edge_features,
     )
 
 

@@ -114,10 +114,7 @@ def refuse_unread(path: Path, unread: Sequence[str], reporter: Reporter) -> None
 
 
 _HINTS = (
-    (
-        "edge_(attr|feat)",
-        "edge features are not supported yet; one number per edge can be edge_weight, or edge_type if it is a kind",
-    ),
+    ("edge_(attr|feat)|efeat", "features of edges are called edge_attr: (E, F), one array"),
     (
         "edge_label|pos_edge|neg_edge|edge_y",
         "labels of edges are for link prediction, which is not supported; the task here is to classify nodes",

@@ -2,12 +2,12 @@
 
 Three layouts, told apart by what lies in raw/:
 * text: edge.csv.gz (E lines `source,destination`), num-node-list.csv.gz (one number), node-feat.csv.gz and
-  node-label.csv.gz (n lines), no headings; ogbn-arxiv, -products, -proteins
+  node-label.csv.gz (n lines), edge-feat.csv.gz (E lines), no headings; ogbn-arxiv, -products, -proteins
 * binary: data.npz (edge_index (2, E), num_nodes_list, node_feat) and node-label.npz (node_label); ogbn-papers100M
 * heterogeneous: triplet-type-list.csv.gz and more, see `ogb_hetero`; ogbn-mag
 and split/<type>/{train,valid,test}.csv.gz, one node id per line. A label that is NaN (papers100M: most of them) is
-none. Several label columns are a multi-label task. Edge features and additional files (node_year, node_species) are not
-read, which a warning says.
+none. Several label columns are a multi-label task. Additional files (node_year, node_species) are not read, which a
+warning says.
 """
 
 from pathlib import Path
@@ -50,18 +50,19 @@ def read_folder(path: Path, reporter: Reporter, scratch: Scratch, split: str | N
     raw = path / "raw"
     if (raw / "triplet-type-list.csv.gz").is_file():
         return ogb_hetero.read(path, reporter, scratch, split)
+    edge_features: np.ndarray | None = None
     if (raw / "data.npz").is_file():
         src, dst, num_nodes, features, labels = _binary(raw, reporter, scratch)
     elif (raw / "edge.csv.gz").is_file():
         src, dst, num_nodes, features, labels = _text(raw, reporter, scratch)
+        edge_features = rows(raw / "edge-feat.csv.gz", scratch, reporter)
     else:
         raise FormatError(
             f"{path} is not an OGB folder: expected raw/edge.csv.gz, raw/data.npz or raw/triplet-type-list.csv.gz in it"
         )
     folder = split_folder(path, split)
-    return RawGraph(
-        src, dst, num_nodes, features, labels, {} if folder is None else split_ids(folder), source=path.name
-    )
+    ids = {} if folder is None else split_ids(folder)
+    return RawGraph(src, dst, num_nodes, features, labels, ids, source=path.name, edge_features=edge_features)
 
 
 def _text(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
@@ -71,7 +72,7 @@ def _text(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
     say_unread(
         raw,
         (file.name.removesuffix(".csv.gz") for file in raw.iterdir()),
-        ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label"),
+        ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label", "edge-feat"),
         reporter,
     )
     reporter.stage(f"reading {raw / 'edge.csv.gz'}")

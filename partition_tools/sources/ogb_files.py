@@ -36,7 +36,7 @@ def edge_columns(file: Path, scratch: Scratch, reporter: Reporter) -> tuple[np.n
     if is_large_table(file, scratch):
         shape = layout(file, header=False)
         if len(shape.fields) == 2:
-            columns = read_edges(file, shape, ENDS, False, scratch, reporter)
+            columns = read_edges(file, shape, ENDS, (), False, scratch, reporter)
             return columns["src"], columns["dst"]
     edges = table(file)
     if edges is None or edges.size == 0:

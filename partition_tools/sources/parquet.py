@@ -10,6 +10,7 @@ from partition_tools.headings import ENDS, columns_of, said
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
+from partition_tools.sources.feature_columns import feature_places, named_features, of_file_or_columns
 from partition_tools.tables import OF_TABLES, TableOptions, numeric, read_parquet
 
 NAME = "parquet"
@@ -22,7 +23,7 @@ def matches(path: Path) -> bool:
 
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an edge list and its tables, read at once. FormatError naming the column that is wrong."""
-    tables.refuse(NAME, (*OF_TABLES, "edge_columns", "relabel", "node_ids"))
+    tables.refuse(NAME, (*OF_TABLES, "edge_columns", "edge_features", "relabel", "node_ids"))
     frame = read_parquet(path)
     heading = tuple(str(name) for name in frame.columns)
     if tables.edge_columns and len(tables.edge_columns) != len(heading):
@@ -30,16 +31,20 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
             f"{path} has the columns {', '.join(heading)}; --edge-columns must say what each of them is, _ for one to "
             f"ignore, got {','.join(tables.edge_columns)}"
         )
-    names = tables.edge_columns or columns_of(heading, path)
+    names = tables.edge_columns or columns_of(heading, path, named_features(tables))
     reporter.stage(f"{path}: {said(names, heading)}")
     relabel = tables.relabel or tables.node_ids is not None
     columns = {}
     for position, name in enumerate(names):
-        if name == "_":
+        if name in ("_", "feature"):
             continue
         values = frame.iloc[:, position].to_numpy()
         where = f"{path}: column {heading[position]}"
         columns[name] = _ids(values, where, relabel) if name in ENDS else numeric(values, where)
+    places = feature_places(names, heading, tables)
+    if places:
+        rows = [numeric(frame.iloc[:, place].to_numpy(), f"{path}: column {heading[place]}") for place in places]
+        columns["features"] = np.stack(rows, 1)
     if missing := [end for end in ENDS if end not in columns]:
         raise FormatError(
             f"{path} has the columns {', '.join(heading)}, of which none is {missing[0]}; see --edge-columns"
@@ -53,6 +58,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         scratch,
         weight=columns.get("weight"),
         kind=columns.get("type"),
+        edge_features=of_file_or_columns(tables, columns, scratch),
     )
 
 

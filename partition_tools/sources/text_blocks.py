@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # A parsed table takes about so many bytes for one of text, and text about so many for one of .gz.
 PARSED, UNPACKED = 3, 4
+_DTYPES = {"weight": np.float64, "features": np.float32}
 SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 10, 1 << 25
 
 
@@ -42,19 +43,26 @@ def is_large_table(path: Path, scratch: Scratch) -> bool:
 
 
 def read_edges(
-    path: Path, shape: Layout, names: Sequence[str], relabel: bool, scratch: Scratch, reporter: Reporter
+    path: Path,
+    shape: Layout,
+    names: Sequence[str],
+    places: Sequence[int],
+    relabel: bool,
+    scratch: Scratch,
+    reporter: Reporter,
 ) -> dict[str, np.ndarray]:
-    """{"src" | "dst" | "weight" | "type": (E,) mapped array} of an edge list: ids and types int64, weights float64.
+    """{"src" | "dst" | "weight" | "type": (E,) mapped array} of an edge list: ids and types int64, weights float64; and
+    {"features": float32 (E, F)} of the columns at `places`, if there are any.
 
     shape: the `Layout` of the file; names: what its columns are, of `headings.COLUMNS`. An array that is finished is
     not made again. Raises FormatError naming the edge that is wrong, and with `relabel` NotPlainNumbers.
     """
     key = f"source/{key_of(path)}"
-    wanted = [name for name in names if name != "_"]
+    wanted = [name for name in names if name not in ("_", "feature")] + (["features"] if places else [])
     if not all(scratch.done(f"{key}-{name}") for name in wanted):
         with contextlib.ExitStack() as stack:
             append = {
-                name: stack.enter_context(scratch.appending(f"{key}-{name}", float if name == "weight" else np.int64))
+                name: stack.enter_context(scratch.appending(f"{key}-{name}", _DTYPES.get(name, np.int64)))
                 for name in wanted
             }
             edges = 0
@@ -62,11 +70,17 @@ def read_edges(
                 if odd:
                     raise NotPlainNumbers
                 for position, name in enumerate(names):
-                    if name != "_" and len(frame):  # an empty one has no type
+                    if name in append and len(frame):  # an empty one has no type
                         values = frame.iloc[:, position].to_numpy()
                         append[name](_checked(path, values, name, edges, relabel))
+                if places:
+                    rows = [numeric(frame.iloc[:, place].to_numpy(), f"{path}: a feature of edges") for place in places]
+                    append["features"](np.stack(rows, 1).astype(np.float32).reshape(-1))
                 edges += len(frame)
-    return {name: scratch.load(f"{key}-{name}") for name in wanted}
+    columns = {name: scratch.load(f"{key}-{name}") for name in wanted}
+    if places:
+        columns["features"] = columns["features"].reshape(-1, len(places))
+    return columns
 
 
 def _checked(path: Path, values: np.ndarray, name: str, first: int, relabel: bool) -> np.ndarray:

@@ -72,7 +72,7 @@ def test_ctrl_c_stops_with_a_checkpoint(good, tmp_path, ranks):
 SLOW_START = """
 import sys
 import hpcgnn.train.job as job
-def slow(*arguments):
+def slow(*arguments, **more):
     print("loading", flush=True)
     import time
     time.sleep(60)

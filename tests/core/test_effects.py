@@ -39,16 +39,19 @@ def said(capsys, graph, *options):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ("--heads 8", "--heads (for --model gat, gatv2, transformer, got gcn)"),
+        ("--heads 8", "--heads (for --model gat, gatv2, transformer, rgat, got gcn)"),
         ("--out-heads 2 --attention-dropout 0.1", "--out-heads, --attention-dropout (for --model gat"),
-        ("--model transformer --negative-slope 0.1", "--negative-slope (for --model gat, gatv2, got transformer)"),
-        ("--model gat --bases 3", "--bases (for --model rgcn, got gat)"),
+        (
+            "--model transformer --negative-slope 0.1",
+            "--negative-slope (for --model gat, gatv2, rgat, got transformer)",
+        ),
+        ("--model gat --bases 3", "--bases (for --model rgcn, rgat, got gat)"),
         ("--aggregator mean", "--aggregator (for --model sage, got gcn)"),
         ("--model sgc --norm batch --residual", "--hidden, --norm, --residual (not for --model sgc)"),
         ("--model gat --keep-input auto", "--keep-input (for --model gcn, sage, gin, sgc, got gat)"),
         (
             "--layers 1 --norm layer",
-            "--hidden (needs --layers of at least 2 or --model rgcn or --jumping cat or max); --norm (needs",
+            "--hidden (needs --layers of at least 2 or --model rgcn or rgat or --jumping cat or max); --norm (needs",
         ),
         ("--layers 2 --residual", "--residual (needs --layers of at least 3 or --jumping cat or max)"),
         ("--model gat --layers 1 --heads 2", "--heads (needs --layers of at least 2 or --jumping cat or max)"),
@@ -126,7 +129,7 @@ def test_embeddings_are_as_wide_as_hidden(capsys, paths, model):
     assert said(capsys, paths["plain"], *options.split()) == (0, [])
 
 
-@pytest.mark.parametrize("model", [name for name in MODELS if name != "rgcn"])
+@pytest.mark.parametrize("model", [name for name in MODELS if name not in ("rgcn", "rgat", "gine")])
 def test_the_config_of_a_run_can_be_given_back_without_a_word(capsys, tmp_path, paths, model):
     """It holds all options, most of which are not for this model and schedule."""
     values = {"graph": str(paths["plain"]), "model": model, **({} if model == "sgc" else {"hidden": 8})}
@@ -140,7 +143,7 @@ def test_what_a_file_changes_in_vain_is_said(capsys, tmp_path, paths):
     code, lines = said(capsys, paths["plain"], "--config", tmp_path / "c.toml")
     assert code == 0 and len(lines) == 1
     assert lines[0].split(": ", 3)[3] == (
-        "--heads (for --model gat, gatv2, transformer, got gcn); --momentum (needs --optimizer sgd, got adam)"
+        "--heads (for --model gat, gatv2, transformer, rgat, got gcn); --momentum (needs --optimizer sgd, got adam)"
     )
 
 

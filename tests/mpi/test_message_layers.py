@@ -18,6 +18,7 @@ from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.pna import PNAConv
+from hpcgnn.nn.rgat import RGATConv
 from hpcgnn.nn.rgcn import RGCNConv, TypedProjection
 from hpcgnn.nn.sage_max import SAGEMaxConv, SAGEPoolConv
 from hpcgnn.nn.spec import ModelSpec
@@ -45,6 +46,8 @@ LAYERS = {
     "sage pool": lambda: SAGEPoolConv(D_IN, WIDTH, torch.float64),
     "pna": lambda: PNAConv(D_IN, WIDTH, torch.float64),
     "rgcn": lambda: RGCNConv(D_IN, WIDTH, RELATIONS, 2, torch.float64),
+    "rgat": lambda: RGATConv(D_IN, WIDTH, HEADS, False, replace(SPEC, edge_types=RELATIONS, bases=2)),
+    "rgat averaged": lambda: RGATConv(D_IN, WIDTH, HEADS, True, replace(SPEC, edge_types=RELATIONS, bases=3)),
     "typed projection": lambda: TypedProjection(D_IN, WIDTH, KINDS, torch.float64),
 }
 
@@ -140,6 +143,13 @@ def right(name, p, x, edges):
         scales = [torch.ones_like(size), size, torch.where(size > 0, 1 / size, 0.0)]
         parts = [s * (joined @ p[f"scaled.{k}.weight"]) for k, s in enumerate(scales)]
         return sum(parts) + x @ p["own.weight"] + p["own.bias"]
+    if kind == "rgat":
+        y = x @ p["own.weight"] + p["own.bias"]
+        matrices = torch.einsum("rb,bij->rij", p["coefficients"], p["bases"])
+        z = torch.einsum("ni,rij->rnj", x, matrices)
+        halves = [(z.view(*z.shape[:2], HEADS, WIDTH) * p[f"att_{end}"]).sum(-1) for end in ("src", "dst")]
+        logit = torch.nn.functional.leaky_relu(halves[0][kinds, src] + halves[1][kinds, dst], 0.2)
+        return y + attended(logit, z[kinds, src], dst, average)
     if kind == "rgcn":
         y = x @ p["own.weight"] + p["own.bias"]
         for relation in range(RELATIONS):
@@ -174,7 +184,7 @@ def test_layer(comm, files, monkeypatch, file, name):
         with GraphFile(files[file]) as opened:
             owner, _ = opened.cluster_map(map_name, comm.size)
             local = load_local_graph(opened, owner, comm, rows, "keep", torch.float64, keep_edges=True)
-        buffers = HaloBuffers(4 * rows * 8 * 4 * HEADS * WIDTH)
+        buffers = HaloBuffers(4 * rows * 8 * 8 * HEADS * WIDTH)
         graph = Graph(
             local,
             FullHalo(local, comm, buffers),
@@ -194,15 +204,37 @@ def test_layer(comm, files, monkeypatch, file, name):
             np.testing.assert_allclose(total, parameters[key].grad, rtol=0, atol=1e-9, err_msg=key)
 
 
-@pytest.mark.parametrize("name", ["gatv2", "transformer", "rgcn"])
+def test_the_formula_of_rgat_is_that_of_pyg(files):
+    """RGATConv with attention across relations and bases, whose q and k are matrices of all heads; it has no W_0."""
+    pyg = pytest.importorskip("torch_geometric.nn", reason="PyG is not installed: pip install torch_geometric")
+    draw = torch.Generator().manual_seed(3)
+    layer, theirs = LAYERS["rgat"](), pyg.RGATConv(D_IN, WIDTH, RELATIONS, num_bases=2, heads=HEADS).double()
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            drawn = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+            parameter.copy_(torch.zeros_like(drawn) if name == "own.weight" else drawn * 0.5)
+        theirs.att.copy_(layer.coefficients)
+        theirs.basis.copy_(layer.bases)
+        theirs.q.copy_(torch.block_diag(*layer.att_dst).T)
+        theirs.k.copy_(torch.block_diag(*layer.att_src).T)
+        theirs.bias.copy_(layer.own.bias)
+    edges = all_edges(files["directed weighted"])
+    x = torch.randn(NODES, D_IN, generator=draw, dtype=torch.float64)
+    ends, kinds = torch.from_numpy(np.stack(edges[:2])), torch.from_numpy(edges[3]).long()
+    expected = theirs(x, ends, kinds)
+    found = right("rgat", dict(layer.named_parameters()), x, edges)
+    np.testing.assert_allclose(found.detach(), expected.detach(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gatv2", "transformer", "rgcn", "rgat"])
 def test_bytes(comm, files, name):
-    """For a halo row: GATv2 F and 2F numbers, transformer 2F and 4F, RGCN d_in and d_out whatever the number of
-    relations.
+    """For a halo row: GATv2 F and 2F numbers, transformer 2F and 4F, RGCN d_in and d_out, RGAT with B bases B (F +
+    H) and twice that, whatever the number of relations.
     """
     with GraphFile(files["directed weighted"]) as opened:
         owner, _ = opened.cluster_map("random-clusters", comm.size)
         local = load_local_graph(opened, owner, comm, 9, "keep", torch.float64, keep_edges=True)
-    policy = FullHalo(local, comm, HaloBuffers(4 * 9 * 8 * 4 * HEADS * WIDTH))
+    policy = FullHalo(local, comm, HaloBuffers(4 * 9 * 8 * 8 * HEADS * WIDTH))
     graph = Graph(local, policy, comm.total, Randomness(1), None, None)
     layer, x = LAYERS[name](), torch.ones(local.num_owned, D_IN, dtype=torch.float64, requires_grad=True)
     layer(graph, x)  # the ids of the halo, or the weights of the relations, are fetched once, before
@@ -214,6 +246,7 @@ def test_bytes(comm, files, name):
         "gatv2": (f * plan.num_boundary, f * (plan.num_boundary + plan.num_halo)),
         "transformer": (2 * f * plan.num_boundary, 2 * f * (plan.num_boundary + plan.num_halo)),
         "rgcn": (D_IN * plan.num_boundary, WIDTH * out.num_boundary),
+        "rgat": (2 * (f + HEADS) * plan.num_boundary, 2 * (f + HEADS) * (plan.num_boundary + plan.num_halo)),
     }[name]
     sent = [traffic[kind].bytes_sent if kind in traffic else 0 for kind in ("halo_forward", "halo_backward")]
     assert sent == [8 * forward, 8 * backward]
@@ -227,6 +260,7 @@ CURVES = {
     "sage": {"aggregator": "pool"},
     "pna": {"norm": "layer"},
     "rgcn": {"bases": 2},
+    "rgat": {"bases": 2, "heads": 2, "attention_dropout": 0.4, "hidden": 4, "self_loops": "add"},
 }
 
 

@@ -77,6 +77,7 @@ def build_trainer(comm, config, map_name=None, rows=None):
             MODELS[spec.model].edges(spec),
             inputs=inputs_of(spec.inputs),
             links=links,
+            edge_features=spec.edge_features > 0,
         )
     return Trainer(local, spec, config, comm, buffers)
 

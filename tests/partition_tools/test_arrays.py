@@ -10,7 +10,7 @@ import torch
 from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
 
 import hpcgnn
-from hpcgnn.errors import ConfigError, FormatError, GraphError, HpcgnnError
+from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile.own_ids import read_ids
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.import_graph import import_graph
@@ -220,9 +220,12 @@ def test_pyg(tmp_path):
     hpcgnn.from_pyg(data, tmp_path / "g.h5")
     import_graph(save_npz(tmp_path / "g.npz", src, dst, N), tmp_path / "imported.h5")
     assert uuid(tmp_path / "g.h5") == uuid(tmp_path / "imported.h5")
-    data.edge_attr = torch.ones(len(src), 2)
-    with pytest.raises(HpcgnnError, match="edge features are not supported"):
-        hpcgnn.from_pyg(data, tmp_path / "none.h5")
+    data.edge_attr = torch.arange(2.0 * len(src)).reshape(-1, 2)
+    hpcgnn.from_pyg(data, tmp_path / "with.h5")
+    hpcgnn.save_graph(
+        tmp_path / "same.h5", data.edge_index, features, labels, masks, edge_features=data.edge_attr.numpy()
+    )
+    assert uuid(tmp_path / "with.h5") == uuid(tmp_path / "same.h5") != uuid(tmp_path / "g.h5")
     hpcgnn.from_pyg(data, tmp_path / "without.h5", ignore=["edge_attr"])
     assert uuid(tmp_path / "without.h5") == uuid(tmp_path / "g.h5")
 

@@ -11,6 +11,7 @@ from dataset_layouts import N
 from partition_helpers import edge_list, node_data, odd_graph, view
 from test_bounded_memory import both_ways
 
+from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.datasets import DATASETS, listing
 
 FEATURES, LABELS, MASKS = node_data(N)
@@ -64,10 +65,22 @@ def test_products(cli, tmp_path):
     check_nodes(seen)
 
 
-def test_proteins_is_refused(fails, tmp_path):
-    layouts.ogb_text(tmp_path / "data" / "ogbn_proteins", "species")
-    error = fails("import", "--dataset", "ogbn-proteins", "--root", tmp_path / "data", "-o", tmp_path / "g.h5")
-    assert "eight features on each edge" in error and f"import {tmp_path / 'data/ogbn_proteins'}" in error
+def test_proteins(cli, tmp_path):
+    """Features of edges, none of nodes, and one direction of each edge is published."""
+    folder = tmp_path / "data" / "ogbn_proteins"
+    src, dst = layouts.ogb_text(folder, "species")
+    (folder / "raw" / "node-feat.csv.gz").unlink()
+    rows = np.random.default_rng(0).random((len(src), 8)).astype(np.float32)
+    layouts.write_csv(folder / "raw" / "edge-feat.csv.gz", rows)
+    seen, err = imported(cli, tmp_path, "ogbn-proteins")
+    assert seen.edges == in_both_directions(src, dst) and seen.meta.num_edge_features == 8 and seen.features is None
+    first = {}
+    for source, target, row in zip(src.tolist(), dst.tolist(), rows):
+        first.setdefault((min(source, target), max(source, target)), row)
+    with GraphFile(tmp_path / "g.h5") as file:
+        expected = [first[min(s, t), max(s, t)] for t, s, *_ in seen.edges]
+        np.testing.assert_array_equal(file.read("edges/features"), expected)
+    both_ways(tmp_path / "data", tmp_path, dataset="ogbn-proteins")
 
 
 def test_mag(cli, tmp_path):

@@ -37,19 +37,20 @@ def random_edges(seed, n, count, weighted, typed, symmetric):
     return src, dst, kind, weight
 
 
-def sources(n, src, dst, kind, weight, add_reverse=False):
+def sources(n, src, dst, kind, weight, add_reverse=False, featured=False):
     def chunk(start, stop):
         there = slice(start, stop)
         return src[there], dst[there], *(None if a is None else a[there] for a in (kind, weight))
 
-    return EdgeChunks(len(src), n, chunk, kind is not None, weight is not None, count_types(kind), add_reverse)
+    given = kind is not None, weight is not None, count_types(kind), add_reverse, featured
+    return EdgeChunks(len(src), n, chunk, *given)
 
 
 def same_edges(one, other):
     if one is None or other is None:
         assert one is other
         return
-    for name in ("indptr", "indices", "weight", "type"):
+    for name in ("indptr", "indices", "weight", "type", "row"):
         a, b = getattr(one, name), getattr(other, name)
         if a is None or b is None:
             assert a is b
@@ -69,6 +70,7 @@ def same_edges(one, other):
     self_loops=st.sampled_from(["keep", "add", "remove"]),
     drop_duplicates=st.booleans(),
     add_reverse=st.booleans(),
+    featured=st.booleans(),
 )
 def test_the_same_edges_as_in_memory(
     tmp_path_factory,
@@ -82,15 +84,20 @@ def test_the_same_edges_as_in_memory(
     self_loops,
     drop_duplicates,
     add_reverse,
+    featured,
 ):
     src, dst, kind, weight = random_edges(seed, n, count, weighted, typed, symmetric)
     add_reverse = add_reverse and typed
-    source = sources(n, src, dst, kind, weight, add_reverse)
+    featured = featured and self_loops != "add"
+    row = np.arange(count := len(src)) if featured else None
+    source = sources(n, src, dst, kind, weight, add_reverse, featured)
     num_types = source.num_types
     if add_reverse:
         src, dst, weight, kind = with_reverse(src, dst, weight, kind, num_types)
         num_types *= 2
-    expected = canonical_edges(src, dst, n, weight, kind, undirected, self_loops, drop_duplicates, num_types=num_types)
+        row = np.arange(2 * count) % count if featured else None
+    wanted = undirected, self_loops, drop_duplicates
+    expected = canonical_edges(src, dst, n, weight, kind, *wanted, num_types=num_types, row=row)
     scratch = Scratch(tmp_path_factory.mktemp("work"), [seed], 1 << 20)
     found = external_edges(source, scratch, Reporter(), undirected, self_loops, drop_duplicates)
     same_edges(expected[0], found[0])
@@ -98,14 +105,16 @@ def test_the_same_edges_as_in_memory(
     assert expected[2] == found[2]
 
 
-def test_parallel_edges_are_merged_with_the_same_rounding(tmp_path):
+@pytest.mark.parametrize("featured", [False, True])
+def test_parallel_edges_are_merged_with_the_same_rounding(tmp_path, featured):
     """Means of weights depend on the order of the sum: many parallel edges of one pair, in both directions."""
     random = np.random.default_rng(1)
     src = np.repeat([0, 1], [40, 31])
     weight = (random.standard_normal(71) * 10.0 ** random.integers(-6, 6, 71)).astype(np.float32)
-    expected = canonical_edges(src, 1 - src, 2, weight, undirected=True)
+    row = np.arange(71) if featured else None
+    expected = canonical_edges(src, 1 - src, 2, weight, undirected=True, row=row)
     scratch = Scratch(tmp_path / "work", 0, 1 << 20)
-    found = external_edges(sources(2, src, 1 - src, None, weight), scratch, Reporter(), True)
+    found = external_edges(sources(2, src, 1 - src, None, weight, featured=featured), scratch, Reporter(), True)
     same_edges(expected[0], found[0])
 
 

@@ -195,9 +195,9 @@ def test_what_pyg_saves(cli, fails, tmp_path, expected, kind):
     torch.save(saved[kind], tmp_path / "g.pt")
     assert cli("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")[0] == 0
     assert uuid(tmp_path / "g.h5") == expected
-    data.edge_attr = torch.ones(len(SRC), 2)
+    data.edge_label = torch.ones(len(SRC), 2)
     torch.save(data, tmp_path / "h.pt")
-    assert "--ignore edge_attr" in fails("import", tmp_path / "h.pt", "-o", tmp_path / "h.h5")
+    assert "--ignore edge_label" in fails("import", tmp_path / "h.pt", "-o", tmp_path / "h.h5")
     torch.save((data, {"x": torch.tensor([0, 5, N])}), tmp_path / "h.pt")
     assert "several graphs" in fails("import", tmp_path / "h.pt", "-o", tmp_path / "h.h5")
 

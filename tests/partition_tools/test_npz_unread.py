@@ -90,7 +90,7 @@ def test_masks_of_several_splits(cli, fails, tmp_path, words):
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("edge_attr", "edge features are not supported yet"),
+        ("edge_attribute", "features of edges are called edge_attr"),
         ("edge_label", "link prediction"),
         ("edge_label_index", "link prediction"),
         ("edge_time", "no times"),

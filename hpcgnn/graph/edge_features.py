@@ -1,0 +1,63 @@
+"""Features of the edges that end at own nodes, read where the blocks of the edges will look for them.
+
+The file has them in its order of the edges. A rank numbers its edges by own row in the local order, an added self loop
+last (EdgeList). So a row is read to the place that its edge has there, and nothing but the result is as long as all
+edges times their features. The out-edges have none: what is computed of edges is computed where they end.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from hpcgnn.graph.local import Adjacency
+from hpcgnn.graphfile.ranges import row_blocks, segments
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.placement.order import LocalOrder
+
+
+def read_edge_features(
+    file: GraphFile,
+    indptr: np.ndarray,
+    spans: list[tuple[int, int]],
+    order: LocalOrder,
+    inward: Adjacency,
+    dtype: np.typing.DTypeLike,
+) -> np.ndarray:
+    """(E_p, F) of the edges of an Adjacency, in the order of its EdgeList.
+
+    indptr: int64 (n_p + 1,), of the own rows in the order of the file; spans: their edges, of the file. An added self
+    loop gets the mean of the other edges of its node (PyG's fill_value of attention layers), zeros where there is none.
+    """
+    counts, given = inward.edge_counts.numpy(), np.diff(indptr)
+    stops = np.cumsum(counts)
+    place = np.arange(len(given)) if order.number is None else order.number
+    lonely = np.ones(len(given), bool)
+    lonely[place] = counts[place] > given
+    number = None
+    if order.number is not None or lonely.any():
+        number = segments((stops - counts)[place], given)
+    features = file.read("edges/features", spans, dtype, number, int(counts.sum()))
+    if lonely.any():
+        _fill_loops(features, stops, lonely)
+    return features
+
+
+def _fill_loops(features: np.ndarray, stops: np.ndarray, lonely: np.ndarray) -> None:
+    """Give the last edge of each row that is lonely the mean of the others. stops: int64 (n_p,), where rows end. All
+    rows have an edge, for each has a loop.
+    """
+    features[stops[lonely] - 1] = 0
+    indptr = np.concatenate([[0], stops])
+    for first, last in row_blocks(indptr):
+        filled = np.flatnonzero(lonely[first:last])
+        starts = indptr[first:last]
+        sums = np.add.reduceat(features[starts[0] : stops[last - 1]], starts - starts[0], dtype=np.float64)
+        others = np.maximum(np.diff(indptr[first : last + 1]) - 1, 1)
+        features[stops[first:last][filled] - 1] = sums[filled] / others[filled, None]
+
+
+def carrying(adjacency: Adjacency, features: torch.Tensor) -> Adjacency:
+    """The Adjacency whose edges have these features (E_p, F), in the order of its EdgeList."""
+    assert adjacency.edges is not None, "models that read features of edges have the edges kept"
+    return replace(adjacency, edges=replace(adjacency.edges, features=features))

@@ -1,0 +1,58 @@
+"""Graph attention with edge features: a_e·(W_e e_ij) is added to the logits of gat.py before LeakyReLU (as by PyG's
+GATConv with edge_dim).
+
+The product of a_e and W_e is one map from the features to a number for each head, which is what is learned here. The
+fused operator computes gradients where edges begin, and would have to hold the features of out-edges too. The general
+rule computes them where edges end: a halo row costs F + H numbers forwards and 2(F + H) backwards, and features of
+edges do not travel.
+"""
+
+import torch
+from torch import nn
+from torch.nn.functional import leaky_relu
+
+from hpcgnn.nn.gat import GATConv
+from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.ops.handover import Handover
+
+
+class EdgeGATConv(GATConv):
+    """A GATConv on a graph with spec.edge_features columns."""
+
+    activation = None
+    prunable = False
+    returns_loans = False
+
+    def __init__(
+        self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
+    ) -> None:
+        super().__init__(d_in, width, heads, average, spec, layer)
+        # Zero: it begins as attention without edge features.
+        self.terms = nn.Parameter(torch.zeros(spec.edge_features, heads, dtype=spec.dtype))
+
+    def message(
+        self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(logits (E, H), values (E, F)) of edges."""
+        assert self.terms is not None
+        value, half = source.split([source.shape[1] - self.shape.heads, self.shape.heads], 1)
+        return leaky_relu(half + target + edge @ self.terms, self.shape.slope), value
+
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | Handover) -> torch.Tensor:
+        assert not isinstance(x, Handover), "this layer takes no activation over"
+        source, target = (x @ self.with_halves()).split(
+            [self.linear.weight.shape[1] + self.shape.heads, self.shape.heads], 1
+        )
+        p = self.attention_dropout if self.training else 0.0
+        y = graph.propagate(
+            self.message,
+            "softmax",
+            x_src=source,
+            x_dst=target,
+            edge=graph.edge_features,
+            dropout=p,
+            layer=self.layer,
+        )
+        y = y.unflatten(1, (self.shape.heads, self.shape.width)).mean(1) if self.shape.average else y
+        return y if self.bias is None else y + self.bias

@@ -1,0 +1,37 @@
+"""Graph isomorphism network with edge features (Hu et al., ICLR'20, eq. A.1; as PyG's GINEConv):
+
+y_i = MLP((1 + ε) x_i + Σ_j ReLU(x_j + W e_ij + b)),   ε learned
+
+A halo row carries x, so that it costs F numbers forwards and 2F backwards; features of edges do not travel.
+"""
+
+import torch
+from torch import nn
+
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.linear import Linear
+
+
+class GINEConv(nn.Module):
+    """forward(graph, x (n_p, d_in)) -> (n_p, d_out), of a graph with `edge_features` columns. Collective."""
+
+    self_loops = "keep"
+
+    def __init__(self, d_in: int, d_out: int, edge_features: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.edge = Linear(edge_features, d_in, dtype=dtype)
+        self.first = Linear(d_in, d_out, dtype=dtype)
+        self.second = Linear(d_out, d_out, dtype=dtype)
+        self.eps = nn.Parameter(torch.zeros((), dtype=dtype))
+
+    def drop_bias(self) -> None:
+        """As that of nn.conv.Conv."""
+        self.second.bias = None
+
+    def message(self, source: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
+        """(E, d_in) of edges."""
+        return torch.relu(source + self.edge(edge))
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        total = graph.propagate(self.message, "sum", x_src=x, edge=graph.edge_features)
+        return self.second(torch.relu(self.first(total + (1 + self.eps) * x)))

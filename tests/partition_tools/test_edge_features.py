@@ -1,0 +1,214 @@
+"""Features of edges on their way into a graph file, and through partitioning: each edge keeps its row."""
+
+import h5py
+import numpy as np
+import pandas
+import pytest
+import torch
+from partition_helpers import odd_graph, save_npz
+from test_bounded_memory import TINY, both_ways, contents
+
+from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graphfile.storage import GraphFile
+from partition_tools import edge_features
+from partition_tools.canonical import ImportOptions, canonical
+from partition_tools.edge_features import GatheredRows
+from partition_tools.external import sorting
+from partition_tools.external.reordering import external_reordered
+from partition_tools.external.scratch import Scratch
+from partition_tools.import_graph import import_graph, write_with_bar
+from partition_tools.loading import load_graph
+from partition_tools.partition_graph import partition_graph
+from partition_tools.progress import Reporter
+from partition_tools.raw import RawGraph
+from partition_tools.reorder import reordered
+from partition_tools.tables import TableOptions
+
+N = 60
+SRC, DST = odd_graph()
+ROWS = np.random.default_rng(3).integers(-99, 99, (len(SRC), 3)).astype(np.float32)
+
+
+def edges_of(path):
+    """Sorted (destination, source, *row) of a file, in original ids."""
+    with h5py.File(path) as file:
+        ids, indptr = file["nodes/original_id"][:], file["topology/indptr"][:]
+        dst = ids[np.repeat(np.arange(len(ids)), np.diff(indptr))]
+        return listed(dst, ids[file["topology/indices"][:]], file["edges/features"][:])
+
+
+def listed(dst, src, rows):
+    return sorted((d, s, *row) for d, s, row in zip(dst.tolist(), src.tolist(), rows.tolist()))
+
+
+def write_csv(path, header=True, **more):
+    columns = {"src": SRC, "dst": DST, "size": ROWS[:, 0], "weight": ROWS[:, 1], "kindness": ROWS[:, 2], **more}
+    pandas.DataFrame(columns).to_csv(path, index=False, header=header)
+    return path
+
+
+EXPECTED = listed(DST, SRC, ROWS)
+NAMES = "size,weight,kindness"  # the names of columns decide, whatever they mean elsewhere
+
+
+@pytest.mark.parametrize("form", ["csv", "order", "comment", "no heading", "npy", "parquet", "npz", "pyg"])
+def test_sources(cli, tmp_path, form):
+    path, options, expected = tmp_path / "g.csv", ("--edge-features", NAMES), EXPECTED
+    if form in ("csv", "order", "no heading"):
+        write_csv(path, header=form != "no heading")
+    if form == "order":
+        options, expected = ("--edge-features", "kindness,size,weight"), listed(DST, SRC, ROWS[:, [2, 0, 1]])
+    if form == "comment":
+        lines = [" ".join(map(str, edge)) for edge in zip(SRC, DST, *ROWS.T)]
+        path.write_text("\n".join(["# FromNodeId ToNodeId size weight kindness", *lines]))
+    if form == "no heading":
+        options, expected = ("--edge-columns", "src,dst,feature,_,feature"), listed(DST, SRC, ROWS[:, [0, 2]])
+    if form == "npy":
+        pandas.DataFrame({"src": SRC, "dst": DST}).to_csv(path, index=False)
+        np.save(tmp_path / "rows.npy", ROWS.astype(np.float64))
+        options = ("--edge-features", tmp_path / "rows.npy")
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+        path = tmp_path / "g.parquet"
+        pandas.read_csv(write_csv(tmp_path / "g.csv")).to_parquet(path)
+    if form == "npz":
+        path, options = save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS), ()
+    if form == "pyg":
+        data, path, options = pytest.importorskip("torch_geometric.data"), tmp_path / "g.pt", ()
+        ends = torch.from_numpy(np.stack([SRC, DST]))
+        torch.save(data.Data(edge_index=ends, edge_attr=torch.from_numpy(ROWS), num_nodes=N), path)
+    code, out, err = cli("import", path, "-o", tmp_path / "g.h5", *options)
+    assert code == 0, err
+    assert edges_of(tmp_path / "g.h5") == expected
+    assert f"{len(expected[0]) - 2} edge features" in out
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert file.meta.num_edge_features == len(expected[0]) - 2 and not file.meta.weighted
+    assert cli("verify", tmp_path / "g.h5")[0] == 0
+    assert "edge features" in cli("inspect", tmp_path / "g.h5")[1]
+
+
+def test_one_number_is_one_column(tmp_path):
+    import_graph(save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS[:, 0]), tmp_path / "g.h5")
+    assert edges_of(tmp_path / "g.h5") == listed(DST, SRC, ROWS[:, :1])
+
+
+def test_reverse_edges_have_the_row_of_the_first(tmp_path):
+    """With --undirected; parallel edges of one type are merged, and the first in the input gives its row."""
+    first = {}
+    for source, target, row in zip(SRC.tolist(), DST.tolist(), ROWS.tolist()):
+        first.setdefault((min(source, target), max(source, target)), row)
+    expected = {(t, s, *row) for (s, t), row in first.items()} | {(s, t, *row) for (s, t), row in first.items()}
+    path = save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS)
+    import_graph(path, tmp_path / "g.h5", options=ImportOptions(undirected=True))
+    assert edges_of(tmp_path / "g.h5") == sorted(expected)
+
+
+def test_duplicates(tmp_path):
+    """--drop-duplicates keeps the first in the input; with weights the lightest, and its row."""
+    weight = ROWS[:, 1]
+    for given in (None, weight):
+        kept = {}
+        for edge, ends in enumerate(zip(DST.tolist(), SRC.tolist())):
+            lightest = ends not in kept or given is not None and given[edge] < given[kept[ends]]
+            kept[ends] = edge if lightest else kept[ends]
+        path = save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS, edge_weight=given)
+        import_graph(path, tmp_path / "g.h5", force=True, options=ImportOptions(drop_duplicates=True))
+        assert edges_of(tmp_path / "g.h5") == sorted((*ends, *ROWS[edge].tolist()) for ends, edge in kept.items())
+
+
+def test_a_symmetric_pattern_may_have_a_row_for_each_direction(tmp_path):
+    src, dst = odd_graph(symmetric=True)
+    rows = np.arange(2.0 * len(src)).reshape(-1, 2)
+    import_graph(save_npz(tmp_path / "g.npz", src, dst, N, edge_attr=rows), tmp_path / "g.h5")
+    with GraphFile(tmp_path / "g.h5") as file:
+        assert file.meta.undirected
+    assert edges_of(tmp_path / "g.h5") == listed(dst, src, rows)
+
+
+@pytest.mark.parametrize("options", [{}, {"undirected": True}, {"drop_duplicates": True}, {"self_loops": "remove"}])
+def test_little_memory_writes_the_same_file(tmp_path, monkeypatch, options):
+    monkeypatch.setattr(edge_features, "SLAB_ROWS", 17)
+    path = write_csv(tmp_path / "g.csv", type=SRC % 3)
+    tables = TableOptions(edge_features=tuple(NAMES.split(",")))
+    both_ways(path, tmp_path, options=ImportOptions(**options), tables=tables)
+    both_ways(path, tmp_path, options=ImportOptions(add_reverse=True), tables=tables)
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_in_every_order_of_the_nodes(tmp_path, monkeypatch, undirected):
+    monkeypatch.setattr(edge_features, "SLAB_ROWS", 17)
+    monkeypatch.setattr(sorting, "MOST_RUN", 31)
+    monkeypatch.setattr(sorting, "MOST_RANGE", 27)
+    raw = RawGraph(SRC, DST, N, None, np.zeros(N, np.int64), {}, 1, edge_features=ROWS)
+    write_with_bar(tmp_path / "g.h5", canonical(raw, ImportOptions(undirected=undirected)))
+    expected, order = edges_of(tmp_path / "g.h5"), np.random.default_rng(1).permutation(N)
+    with GraphFile(tmp_path / "g.h5") as file:
+        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), order, np.array([0, 9, N]), buffer_bytes=1 << 10))
+        work = Scratch(tmp_path / "work", 0, TINY)
+        stored = load_graph(file, stored_edges=True)
+        moved = external_reordered(stored, order, np.array([0, 9, N]), work, Reporter(), stored.versions)
+        write_with_bar(tmp_path / "b.h5", moved)
+    assert edges_of(tmp_path / "a.h5") == expected
+    one, other = contents(tmp_path / "a.h5"), contents(tmp_path / "b.h5")
+    assert one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_partition(tmp_path):
+    path = save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS)
+    import_graph(path, tmp_path / "g.h5")
+    partition_graph(tmp_path / "g.h5", [2, 3], num_clusters=8)
+    assert edges_of(tmp_path / "g.h5") == EXPECTED
+
+
+def test_windows(monkeypatch):
+    monkeypatch.setattr(edge_features, "SLAB_ROWS", 4)
+    index = np.random.default_rng(0).integers(0, 50, 75)
+    rows = GatheredRows(np.arange(100.0).reshape(50, 2), index, 1)
+    assert rows.rows == 4
+    found = np.concatenate([rows[start : start + 5] for start in range(0, 75, 5)])
+    np.testing.assert_array_equal(found, np.arange(100.0).reshape(50, 2)[index])
+
+
+def test_older_programs_are_told(tmp_path):
+    """A file with features of edges is of version 4, and without them what it was."""
+    for name, more, version in (("with", {"edge_attr": ROWS}, 4), ("without", {}, 2)):
+        import_graph(save_npz(tmp_path / "g.npz", SRC, DST, N, **more), tmp_path / f"{name}.h5")
+        with h5py.File(tmp_path / f"{name}.h5") as file:
+            assert file.attrs["format_version"] == version
+            assert ("num_edge_features" in file.attrs) == (version == 4) == ("edges/features" in file)
+
+
+def test_errors(fails, tmp_path):
+    path, out = write_csv(tmp_path / "g.csv"), ("-o", tmp_path / "g.h5")
+    assert "--edge-features colour: expected a column of" in fails("import", path, *out, "--edge-features", "colour")
+    assert "Columns of numbers that describe the edges" in fails("import", path, *out)
+    assert "--self-loops add" in fails("import", path, *out, "--edge-features", NAMES, "--self-loops", "add")
+    plain = write_csv(tmp_path / "plain.csv", header=False)
+    assert "names in a heading" in fails(
+        "import", plain, *out, "--no-heading", "--edge-features", "size", "--edge-columns", "src,dst,_,_,_"
+    )
+    words = write_csv(tmp_path / "words.csv", size="x")
+    assert "has an entry that is not a number" in fails("import", words, *out, "--edge-features", NAMES)
+    np.save(tmp_path / "short.npy", ROWS[1:])
+    pandas.DataFrame({"src": SRC, "dst": DST}).to_csv(path, index=False)
+    assert f"one row of edge features for each of {len(SRC)} edges" in fails(
+        "import", path, *out, "--edge-features", tmp_path / "short.npy"
+    )
+    assert "edge-features" in fails("import", save_npz(tmp_path / "g.npz", SRC, DST, N), *out, "--edge-features", "a")
+    for rows, message in (
+        (np.where(np.arange(len(SRC)) == 7, np.nan, 0.0), "edge 7 has a feature that is NaN or infinite"),
+        (np.full(len(SRC), 1e300), "edge 0 has a feature"),
+        (np.zeros((len(SRC), 0)), "no columns"),
+        (np.array(["a"] * len(SRC)), "must be numbers"),
+        (np.zeros((len(SRC), 2, 2)), "expected one row"),
+    ):
+        with pytest.raises((GraphError, FormatError), match=message):
+            import_graph(save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=rows), tmp_path / "none.h5")
+
+
+def test_verify_and_load_see_what_is_wrong(cli, tmp_path):
+    import_graph(save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS), tmp_path / "g.h5")
+    with h5py.File(tmp_path / "g.h5", "r+") as file:
+        file["edges/features"][5, 1] = np.nan
+    code, out, _ = cli("verify", tmp_path / "g.h5")
+    assert code == 1 and "edge 5 has a feature that is NaN or infinite" in out
