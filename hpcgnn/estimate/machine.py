@@ -178,6 +178,8 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
         ) from error
 
 
+# What a file need not say: older ones do not.
+_OPTIONAL = {"rates", "shared_core"}
 # Numbers of which nothing is not enough.
 _ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection", "shared_core"}
 
@@ -206,15 +208,12 @@ def _made(kind: Any, values: Any) -> Any:
     if not isinstance(values, dict):
         raise ValueError(f"expected {kind.__name__.lower()} to be a table, got {values!r}")
     names = [each.name for each in fields(kind)]
-    unknown, missing = (
-        values.keys() - {*names},
-        [name for name in names if name not in {*values, "rates", "shared_core"}],
-    )
+    unknown, missing = values.keys() - {*names}, [name for name in names if name not in values.keys() | _OPTIONAL]
     if unknown or missing:
         what = f"{sorted(unknown)[0]!r} is no key of it" if unknown else f"{missing[0]!r} is missing"
         raise ValueError(what)
     for each in fields(kind):
-        if each.type in (int, float):
+        if each.type in (int, float) and each.name in values:
             _check_number(each.name, each.type, values[each.name])
     return kind(**values)
 

@@ -110,3 +110,13 @@ def test_wrong_values(folder, name):
 def test_like_something_that_is_no_other_file(folder, like):
     message = refused(write(folder, f"like = {like}\n"))
     assert "other.toml is no machine file" in message and "like" in message
+
+
+def test_a_file_that_does_not_say_what_sharing_costs(tmp_path):
+    """Older files do not: then it costs nothing."""
+    text = made_up(shared_core=1.5).to_toml()
+    (tmp_path / "new.toml").write_text(text)
+    assert read_machine(tmp_path / "new.toml").shared_core == 1.5
+    old = "\n".join(line for line in text.splitlines() if not line.startswith("shared_core"))
+    (tmp_path / "old.toml").write_text(old)
+    assert read_machine(tmp_path / "old.toml").shared_core == 1.0
