@@ -104,7 +104,9 @@ def test_what_does_not_go_together_is_refused(comm, planted, shared_path):
         config = configure(planted["undirected"], model="appnp", jumping="max", run_dir=str(shared_path / "run"))
         train(config, SimpleNamespace(comm=comm, threads=1))
     trainer = build_trainer(comm, configure(planted["undirected"], model="gcn", jumping="cat", layers=2))
-    meta = SimpleNamespace(num_features=24, num_classes=5, weighted=False, num_edge_types=0, num_node_types=0)
+    meta = SimpleNamespace(
+        num_features=24, num_classes=5, weighted=False, num_edge_types=0, num_node_types=0, num_edge_features=0
+    )
     meta.sparse_features, meta.undirected = False, True
     spec = model_spec(meta, configure(planted["undirected"], model="gcn", jumping="cat", layers=2))
     assert "no layer of PyG's" in reason_against("pyg", spec, meta, "add") and trainer.model.prunable_layers == 0

@@ -13,7 +13,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.operators import Attention, Largest, Linear, Messages, Operator, Relational
+from hpcgnn.ops.operators import Attention, Largest, Linear, Messages, Operator, Pairs, Relational
 from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.bns import SampledHalo, build_bns
@@ -43,6 +43,7 @@ KINDS = {
     ),
     "largest": lambda: (Largest(), Largest(), []),
     "messages": lambda: (Messages(), Messages(), []),
+    "pairs": lambda: (Pairs(), Pairs(), []),
     "relational": lambda: (
         Relational(2, torch.float64),
         Relational(2, torch.float64),

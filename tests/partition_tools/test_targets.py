@@ -103,7 +103,7 @@ def test_only_a_file_that_older_programs_cannot_read_has_a_new_version(cli, tmp_
         assert cli(*npz(*options, y=np.arange(N) % 4))[0] == 0
         with h5py.File(tmp_path / "g.h5") as file:
             assert file.attrs["format_version"] == version and ("task" in file.attrs) == (version == 3)
-    assert (2, 3) == storage.READABLE
+    assert storage.READABLE[:2] == (2, 3)
 
 
 def test_verify_finds_targets_that_are_wrong(cli, tmp_path, npz):
