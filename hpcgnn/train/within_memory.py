@@ -92,7 +92,7 @@ class Within:
         }
 
 
-def hold_within(trainer: Trainer, config: Config, task: str, session: Session) -> None:
+def hold_within(trainer: Trainer, config: Config, session: Session) -> None:
     """Let a Trainer stay within --memory, if that is given. Collective. Raises ConfigError or ScratchError where that
     cannot be.
     """
@@ -100,7 +100,7 @@ def hold_within(trainer: Trainer, config: Config, task: str, session: Session) -
         return
     comm, ranks_on_node = trainer.comm, session.ranks_on_node
     share = bytes_of(config.run.memory) // ranks_on_node
-    per_node, largest = kept_by_toy(trainer, config, task)
+    per_node, largest = kept_by_toy(trainer, config)
     kept, largest = per_node * trainer.local.num_owned, largest * trainer.local.num_owned
     beside = _BESIDE + 3 * sum(p.nbytes for p in trainer.model.parameters())
     lasting = resident_bytes() + beside + int(config.schedule.halo_buffer * 2**20)
@@ -171,7 +171,7 @@ class _Counter(Keeper):
         pass
 
 
-def kept_by_toy(trainer: Trainer, config: Config, task: str) -> tuple[int, int]:
+def kept_by_toy(trainer: Trainer, config: Config) -> tuple[int, int]:
     """(bytes that a step keeps of a node, the largest tensor of these), by a step on a toy graph."""
     counters: list[_Counter] = []
 
@@ -180,7 +180,7 @@ def kept_by_toy(trainer: Trainer, config: Config, task: str) -> tuple[int, int]:
         toy.buffers.arena.keeper = counters[-1]
         toy.within = _Counted(toy, counters[-1])
 
-    toy_step(trainer.model.spec, config, task, count)
+    toy_step(trainer.model.spec, config, trainer.local.task, count)
     # Of stages that follow each other, the one that keeps most.
     sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
     return -(-sum(sizes) // NODES), -(-max(sizes, default=0) // NODES)

@@ -91,7 +91,7 @@ def test_a_toy_foretells_what_is_kept(comm, session_path):
     """A hidden layer of sage keeps its input alone."""
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", layers=5, hidden=32)
     trainer = build_trainer(comm, config, "metis")
-    per_node, largest = kept_by_toy(trainer, config, trainer.local.task)
+    per_node, largest = kept_by_toy(trainer, config)
     assert (per_node, largest) == (4 * 32 * 4, 32 * 4)
 
 
