@@ -200,7 +200,7 @@ def _train(
             f"{file.meta.num_nodes:,}",
             ", ".join(f"{n:,}" for n in rows),
         )
-    hold_within(trainer, config, config.task.task, session)
+    hold_within(trainer, config, session)
     seconds_loading = time.perf_counter() - started
     begun, meter = progress.epoch, Meter.of(comm)
     with stop.of_ctrl_c(speaks=comm.rank == 0), meter.watching():

@@ -68,8 +68,8 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
 
 
 def test_what_is_over_goes_and_no_more(comm, session_path, tmp_path, all_are_large):
-    """From the second step on as many bytes go as the first had too many, and one tensor more; the rank waits for none
-    of them in vain.
+    """In every step about as many bytes go as the first had too many, and a tensor more. How many exactly depends on how
+    fast the disk is: what was not written in time is waited for, and another one may be written for it.
     """
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", layers=8, hidden=32)
     free = trained(comm, config, None, tmp_path)[-1]
@@ -77,14 +77,12 @@ def test_what_is_over_goes_and_no_more(comm, session_path, tmp_path, all_are_lar
     rounded = -(-matrix // 4096) * 4096
     budget = free.buffers.arena.nbytes - 2 * rounded
     trainer = trained(comm, config, budget, tmp_path)[-1]
-    keeper, before = trainer.within.keeper, trainer.within.keeper.scratch.written
-    trainer.step(STEPS)
-    step = keeper.scratch.written - before
-    assert 0 < step <= 5 * rounded
-    assert trainer.buffers.arena.nbytes <= budget
-    before = keeper.scratch.written
-    trainer.step(STEPS + 1)
-    assert keeper.scratch.written - before == step, "every step writes the same"
+    keeper = trainer.within.keeper
+    for step in range(STEPS, STEPS + 3):
+        before = keeper.scratch.written
+        trainer.step(step)
+        assert 2 * rounded <= keeper.scratch.written - before <= 5 * rounded
+        assert trainer.buffers.arena.nbytes <= budget
 
 
 def test_a_toy_foretells_what_is_kept(comm, session_path):
