@@ -68,8 +68,8 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
 
 
 def test_what_is_over_goes_and_no_more(comm, session_path, tmp_path, all_are_large):
-    """In every step about as many bytes go as the first had too many, and a tensor more. How many exactly depends on how
-    fast the disk is: what was not written in time is waited for, and another one may be written for it.
+    """In every step about as many bytes go as the first had too many, and a tensor more. How many exactly depends on
+    the disk: what was not written in time is waited for, and another one may be written for it.
     """
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", layers=8, hidden=32)
     free = trained(comm, config, None, tmp_path)[-1]
