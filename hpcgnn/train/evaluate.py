@@ -2,6 +2,7 @@
 
 import logging
 import math
+from typing import Any
 
 import torch
 
@@ -15,7 +16,25 @@ from hpcgnn.tasks.registry import TASKS, fitting_metric
 log = logging.getLogger("hpcgnn")
 
 
-class Evaluator:
+class Judge:
+    """Whoever scores a model's outputs: it runs the model as it is evaluated, and books the traffic as `evaluation`."""
+
+    _comm: Communicator
+
+    def __call__(self, model: torch.nn.Module, graph: Graph) -> dict[str, Any]:
+        """See `scores`. Collective."""
+        model.eval()
+        with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
+            result = self.scores(model(graph))
+        model.train()
+        return result
+
+    def scores(self, outputs: torch.Tensor) -> dict[str, Any]:
+        """What is said of a model's outputs of own nodes. Collective."""
+        raise NotImplementedError
+
+
+class Evaluator(Judge):
     """Evaluates a model on all splits. The ledger books its traffic as `evaluation`. Made collectively.
 
     metric: of the graph's task, or `auto`; scale: by which the model's targets are standardised, or None.
@@ -33,20 +52,14 @@ class Evaluator:
         self.name = fitting_metric(metric, self.task)
         self.metric = self.task.metrics[self.name]
 
-    def __call__(self, model: torch.nn.Module, graph: Graph) -> dict[str, float]:
-        """{'train': value, 'val': value, 'test': value}; NaN where the metric is not defined. Collective."""
-        model.eval()
-        with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
-            result = self.scores(model(graph))
-        model.train()
-        return result
-
     def in_units(self, outputs: torch.Tensor) -> torch.Tensor:
         """A model's outputs (n_p, C) in the units of the labels: float64 where targets were standardised."""
         return outputs if self._scale is None else self._scale.in_units(outputs)
 
     def scores(self, outputs: torch.Tensor) -> dict[str, float]:
-        """The metric of each split from a model's outputs (n_p, C) of own nodes. Collective."""
+        """{'train': value, 'val': value, 'test': value} of a model's outputs (n_p, C) of own nodes; NaN where the
+        metric is not defined. Collective.
+        """
         outputs = self.in_units(outputs)
         found = {
             split: self.metric.score(outputs, self._labels, mask, self._comm) for split, mask in self._masks.items()

@@ -27,6 +27,7 @@ from hpcgnn.ops.pair_ranks import Known, pair_ranks
 from hpcgnn.options.link_split import link_shares
 from hpcgnn.options.task import LINKS
 from hpcgnn.tasks.registry import TASKS, fitting_metric
+from hpcgnn.train.evaluate import Judge
 
 #: The name of the scorer among the modules of a model.
 SCORER = "scorer"
@@ -82,7 +83,7 @@ class LinkObjective:
         return total / (self.num_train * (1 + self._negatives))
 
 
-class LinkEvaluator:
+class LinkEvaluator(Judge):
     """Ranks the held-out edges. The ledger books its traffic as `evaluation`. Made collectively.
 
     counts: {split: its edges, over all ranks; those of `train` are not ranked}. name, metric: by which the best epoch
@@ -109,14 +110,6 @@ class LinkEvaluator:
             known.append((edges.own, ids))
             known += [(block, others[block.first_column :]) for block in edges.halo]
         self._known = Known(self._pool, local.num_owned, known)
-
-    def __call__(self, model: torch.nn.Module, graph: Graph) -> dict[str, Any]:
-        """See `scores`. Collective."""
-        model.eval()
-        with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
-            result = self.scores(model(graph))
-        model.train()
-        return result
 
     def in_units(self, outputs: torch.Tensor) -> torch.Tensor:
         """Embeddings as they are."""
