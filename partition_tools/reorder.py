@@ -13,7 +13,7 @@ import numpy as np
 from hpcgnn.graphfile.ranges import permuted_rows, segments
 from hpcgnn.graphfile.schema import GraphData, Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS, Csr, Edges
-from partition_tools.edge_features import Counted, GatheredRows
+from partition_tools.edge_features import Counted, GatheredRows, WindowedRows, row_bytes
 
 EDGE_BLOCK = 1 << 23
 
@@ -121,34 +121,19 @@ def permuted_csr(rows: Csr, order: np.ndarray) -> Csr:
     return Csr(indptr, rows.indices[old], None if rows.data is None else rows.data[old], rows.num_columns)
 
 
-class PermutedRows:
-    """Array-like whose row i is row order[i] of `source`, made to be sliced once from front to back.
-
-    A window of rows is filled by one pass over the source in its own order, since random reads of a chunked file would
-    decompress a chunk per row. Fewer, larger windows mean fewer passes.
+class PermutedRows(WindowedRows):
+    """Array-like whose row i is row order[i] of `source`. A window is filled by one pass over the source: fewer, larger
+    windows mean fewer passes. place: the inverse of order.
     """
 
     def __init__(self, source: Rows, order: np.ndarray, place: np.ndarray, buffer_bytes: int) -> None:
-        self.source, self.order, self.place = source, order, place
-        self.shape, self.dtype = tuple(source.shape), np.dtype(source.dtype)
-        row_bytes = max(int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize, 1)
-        self.rows = max(buffer_bytes // row_bytes // SLAB_ROWS, 1) * SLAB_ROWS
-        self.start = self.stop = 0
-        self.window = np.empty((0, *self.shape[1:]), self.dtype)
+        super().__init__(source, source.shape[0], max(row_bytes(source), 1), buffer_bytes)
+        self.order, self.place = order, place
 
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        start, stop, _ = rows.indices(self.shape[0])
-        if not self.start <= start <= stop <= self.stop:
-            self._fill(start, min(max(stop, start + self.rows), self.shape[0]))
-        return self.window[start - self.start : stop - self.start]
-
-    def _fill(self, start: int, stop: int) -> None:
-        del self.window  # before its successor is made
-        self.window = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        self.start, self.stop = start, stop
+    def _read(self) -> None:
         for first in range(0, self.shape[0], SLAB_ROWS):
             last = min(first + SLAB_ROWS, self.shape[0])
             targets = self.place[first:last]
-            wanted = (targets >= start) & (targets < stop)
+            wanted = (targets >= self.start) & (targets < self.stop)
             if wanted.any():
-                self.window[targets[wanted] - start] = self.source[first:last][wanted]
+                self.window[targets[wanted] - self.start] = self.source[first:last][wanted]
