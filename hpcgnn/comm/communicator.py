@@ -9,7 +9,7 @@ tests/mpi/test_communicator.py holds what every transport must do.
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -65,6 +65,31 @@ class Finished(Exchange):
 
     def finish_sending(self) -> None:
         pass
+
+
+class NodeMemory(Protocol):
+    """Memory that the ranks of a node read and write together. ranks: their numbers, ascending; place: this rank's
+    among them. Whatever it does is collective over the node.
+    """
+
+    ranks: list[int]
+    place: int
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of so many bytes, the same ones for all these ranks, until the communicator is closed. nbytes: the
+        same for all. Raises ConfigError on all of them where there is no room.
+        """
+
+    def free(self, buffer: Any) -> None:
+        """Give back what `allocate` gave."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """The small values of all these ranks, by place."""
+
+    def meet(self, number: int, kind: str) -> None:
+        """Wait until all these ranks are here: what each has written before, the others may read then. number: the same
+        for all, which is checked. kind: the ledger's name for the seconds.
+        """
 
 
 class Communicator:
@@ -144,6 +169,10 @@ class Communicator:
                 f"{what} by messages between two ranks alone, which this transport does not have; expected --comm mpi, "
                 "or --comm torch with --torch-backend gloo"
             )
+
+    def node_memory(self) -> NodeMemory | None:
+        """The memory of the ranks of this node; None where the transport has none."""
+        return None
 
     def barrier(self) -> None:
         """Return when all ranks have come here."""

@@ -18,6 +18,7 @@ from mpi4py import MPI
 from hpcgnn.comm import mpi_buffers
 from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.mpi_buffers import as_bytes, as_numbers
+from hpcgnn.comm.mpi_windows import MpiNodeMemory
 from hpcgnn.comm.progress import Progress
 from hpcgnn.comm.transport import Transport
 from hpcgnn.comm.watchdog import Watchdog
@@ -42,6 +43,7 @@ class MpiCommunicator(Transport):
     def __init__(self, communicator: MPI.Comm, crowding: float, watchdog: Watchdog | None = None) -> None:
         self._comm = communicator.Dup()
         self._sums: MPI.Comm | None = None
+        self._node_memory: MpiNodeMemory | None = None
         super().__init__(self._comm.rank, self._comm.size, watchdog)
         self._polite = crowding > 1
         self._progress = Progress(
@@ -121,10 +123,17 @@ class MpiCommunicator(Transport):
     def _barrier(self) -> MPI.Request:
         return self._comm.Ibarrier()
 
+    def node_memory(self) -> MpiNodeMemory:
+        if self._node_memory is None:
+            self._node_memory = MpiNodeMemory(self, self._comm)
+        return self._node_memory
+
     def close(self) -> None:
         """Stop the helper thread and free the communicators. Collective."""
         self._progress.stop()
         super().close()
+        if self._node_memory is not None:
+            self._node_memory.close()
         if self._sums is not None:
             self._sums.Free()
         self._comm.Free()

@@ -118,8 +118,9 @@ class Stream(Generic[EdgesT]):
             transfers[0].begin(x, sent_scale, within, draw, kind)
         own, tape = self.edges.pieces(max(1, len(transfers)) if pieces else 1), self.comm.tape
         number = 0 if tape is None else tape.begin_stream()
+        of_own = self._open(rows, returns)
         with _UNSEEN if tape is None else tape.span("own edges", "turn", {"kind": kind, "stream": number}):
-            yield own[0], x, rows.scale, total
+            yield own[0], *of_own
         for turn, transfer in enumerate(transfers):
             about = None if tape is None else transfer.describe(kind, number, len(transfers))
             with _UNSEEN if tape is None else tape.span("turn", "turn", about):
@@ -130,13 +131,33 @@ class Stream(Generic[EdgesT]):
                     transfer.open_returns()
                 yield from self._blocks(transfer)
                 for piece in own[turn + 1 : turn + 2]:
-                    yield piece, x, rows.scale, total
+                    yield piece, *of_own
                 if total is not None:
                     if turn > 0:
                         transfers[turn - 1].finish_returns(total)
                     transfer.begin_returns(draw, kind)
         if transfers and total is not None:
             transfers[-1].finish_returns(total)
+        self._close(returns)
+
+    def of_columns(self, values: torch.Tensor) -> torch.Tensor:
+        """What belongs to the columns of the own block, of what belongs to own rows (n_p,). Collective, once for the
+        same values.
+        """
+        return values
+
+    def empty(self, rows: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+        """Uninitialised own rows (n_p, F) that are going to be streamed along it. rows: n_p. By all ranks alike."""
+        return self.buffers.arena.empty(rows, width, dtype=dtype)
+
+    def _open(
+        self, rows: Rows, returns: Returns | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """(rows, scale, back) for the own block."""
+        return rows.x, rows.scale, None if returns is None else returns.total
+
+    def _close(self, returns: Returns | None) -> None:
+        """All of the own block has been used."""
 
     def _forms(self, rows: Rows, returns: Returns | None) -> tuple[Form, Form]:
         """The Forms of the rows and of what returns."""

@@ -22,8 +22,9 @@ class Block:
 
     indptr: int64 (R + 1,); indices: int32 (E,), rows of the source buffer; rows: int32 (R,) strictly increasing, the
     non-empty own rows, or None for all of them; weight: (E,) of the computing dtype or None for ones; first_column: the
-    halo position of column 0, or None where the columns are the own nodes; edge: int32 or int64 (E,), where each edge
-    stands in the rank's list of edges, or None where that was not asked for.
+    halo position of column 0, or None where the columns are the own nodes, or all of the node's (see within_node.py);
+    edge: int32 or int64 (E,), where each edge stands in the rank's list of edges, or None where that was not asked for;
+    returns: int32 (E,), the row that what returns over each edge is added to, or None where that is its column's.
     """
 
     indptr: torch.Tensor
@@ -32,6 +33,7 @@ class Block:
     weight: torch.Tensor | None = None
     first_column: int | None = None
     edge: torch.Tensor | None = None
+    returns: torch.Tensor | None = None
 
     @property
     def num_rows(self) -> int:
@@ -51,7 +53,8 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        return sum(t.nbytes for t in (self.indptr, self.indices, self.rows, self.weight, self.edge) if t is not None)
+        tensors = self.indptr, self.indices, self.rows, self.weight, self.edge, self.returns
+        return sum(t.nbytes for t in tensors if t is not None)
 
     def multiply(
         self,
@@ -83,7 +86,7 @@ class Block:
 
     def slice(self, first: int, last: int) -> "Block":
         """The block of its rows [first, last); of a block that stores all rows."""
-        return Block(self.indptr[first : last + 1], self.indices, None, self.weight, self.first_column)
+        return replace(self, indptr=self.indptr[first : last + 1], rows=None, edge=None)
 
 
 def own_block(

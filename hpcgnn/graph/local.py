@@ -9,6 +9,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.compact import Compact
+from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, halo_blocks, own_block
 from hpcgnn.graph.sparse_rows import SparseRows
@@ -22,7 +23,8 @@ from hpcgnn.placement.order import FoundEdges, LocalOrder
 class Adjacency:
     """One direction of the edges of a rank, ready to be streamed along. degree: float64 (rows,), the sum of the weights
     of each row's edges in the whole graph, 0 where they cancel (see sums.py). edges: EdgeList, or None where no model
-    asks for one. counted: the edges of the own rows, where sums stand for some of them.
+    asks for one. counted: the edges of the own rows, where sums stand for some of them. near: None, or what is known of
+    the node's other ranks where their rows are read in place: then these are columns of `own`, and none of the halo.
     """
 
     own: Block
@@ -31,6 +33,7 @@ class Adjacency:
     degree: torch.Tensor
     edges: EdgeList | None = None
     counted: int | None = None
+    near: Neighbours | None = None
 
     @property
     def num_edges(self) -> int:

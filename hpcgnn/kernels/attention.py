@@ -210,6 +210,7 @@ def attend_backward(
     dropout: Dropout | None = None,
     complete: bool = False,
     bias: torch.Tensor | None = None,
+    returns: torch.Tensor | None = None,
 ) -> None:
     """Adds the gradients that come over the edges of one transposed block, at the owner of the sources.
 
@@ -224,6 +225,8 @@ def attend_backward(
 
     gz           (n, F), ga_src (n, H): added to; float32 or float64, as all that follow
     ga_dst       (n_cols, H): added to; must not overlap the others
+    returns      (E,) int32 or None: the row of ga_dst, which may then have any number of rows, that each edge adds to,
+                 where that is not its column; not checked
     z_src        (n, F + H)
     remote       (n_cols, G + 3 H) with G = F or, with `shared` (heads are averaged), G = F / H: one gy for every head,
                  which the caller has divided by H. D[i, h] = <gy[i, h], y[i, h]>, y and lse being `attend_finish`'s.
@@ -244,7 +247,8 @@ def attend_backward(
     checks.matrix("ga_src", ga_src, dtypes, rows=num, columns=heads)
     checks.matrix("z_src", z_src, dtypes, rows=num, columns=width + heads)
     checks.matrix("remote", remote, dtypes, columns=(width // heads if shared else width) + 3 * heads)
-    checks.matrix("ga_dst", ga_dst, dtypes, rows=remote.shape[0], columns=heads)
+    checks.matrix("ga_dst", ga_dst, dtypes, rows=remote.shape[0] if returns is None else None, columns=heads)
+    checks.vector("returns", returns, torch.int32, indices.shape[0], optional=True)
     edge_terms = {"edge_term": edge_term, "g_edge_term": g_edge_term}
     _structure(indptr, indices, rows, num, edge_terms, gz.dtype, heads)
     rule = _dropout_rule(dropout, num, remote.shape[0], forward=False)
@@ -269,6 +273,7 @@ def attend_backward(
         rule,
         bool(complete),
         bias,
+        returns,
     )
     for written in (gz, ga_src, ga_dst, *(() if g_edge_term is None else (g_edge_term,))):
         checks.written(written)

@@ -100,6 +100,7 @@ class Kernels(Protocol):
         rule: EdgeRule | None,
         complete: bool,
         bias: Tensor | None,
+        returns: Tensor | None,
     ) -> None: ...
     def elu(self, out: Tensor, x: Tensor) -> None: ...
     def elu_gradient(

@@ -129,8 +129,10 @@ class Native:
         self, gz: Tensor, ga_src: Tensor, ga_dst: Tensor, z_src: Tensor, remote: Tensor, indptr: Tensor,
         indices: Tensor, heads: int, slope: float, shared: bool, rows: Tensor | None, edge_term: Tensor | None,
         g_edge_term: Tensor | None, rule: EdgeRule | None, complete: bool, bias: Tensor | None,
+        returns: Tensor | None,
     ) -> None:  # fmt: skip
         tensors: dict[str, Tensor | None] = {"streamed": remote, "own": z_src, "ga_src": ga_src, "ga_dst": ga_dst}
+        tensors |= {"returns": returns}
         tensors |= {"indices": indices, "rows": rows, "edge_term": edge_term, "bias": bias, "g_edge_term": g_edge_term}
         self._attend(
             self._library.hg_attend_backward, gz, indptr, tensors, heads, slope, rule, shared=shared, complete=complete

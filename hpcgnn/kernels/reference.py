@@ -284,6 +284,7 @@ def attend_backward(
     rule: EdgeRule | None,
     complete: bool,
     bias: Tensor | None,
+    returns: Tensor | None,
 ) -> None:
     width, g_width = gz.shape[1], remote.shape[1] - 3 * heads
     if complete:
@@ -308,7 +309,7 @@ def attend_backward(
         gradient = ((gy * alone).sum(2) - shift) * (alpha * derivative)
         gz.index_add_(0, own, (gy * coefficient[..., None]).flatten(1))
         ga_src.index_add_(0, own, gradient)
-        ga_dst.index_add_(0, columns, gradient)
+        ga_dst.index_add_(0, columns if returns is None else returns[edges].to(torch.int64), gradient)
         if g_edge_term is not None:
             g_edge_term[edges] = gradient
 

@@ -11,25 +11,23 @@ Where there is less memory than a step takes, tensors that are only kept for lat
 
 import math
 import mmap
-import weakref
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from hpcgnn.memory.keeping import Keeper, Kept
+from hpcgnn.memory.lent import lent, shaped
 from hpcgnn.memory.scratch import Scratch, rounded
 
 # Below this, malloc is good enough.
 SMALL = 1 << 18
 
 
-class _Taken(np.ndarray):
-    """The bytes of a tensor, as torch holds on to them; a subclass, because plain arrays cannot be watched."""
-
-
 class Arena:
     """Makes tensors whose memory is used again. nbytes: of all pieces; taken: bytes in use now; most: the most since
-    `mark()`.
+    `mark()`. shared: None, or what gives own rows (rows, width) of a type that other ranks of the node can read; it
+    gives None for other rows than all own ones.
     """
 
     def __init__(self) -> None:
@@ -39,6 +37,7 @@ class Arena:
             tuple[int, int, int]
         ] = []  # (number of the piece, first byte, bytes), in this order; no two of them touch
         self.keeper: Keeper | None = None
+        self.shared: Callable[[int, int, torch.dtype], torch.Tensor | None] | None = None
 
     def keep_within(self, budget: int, scratch: Scratch) -> None:
         """Hold no more than so many bytes, where that is possible: what is kept goes to a scratch file."""
@@ -59,22 +58,26 @@ class Arena:
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes == 0 or nbytes < SMALL:
             return torch.empty(shape, dtype=dtype)
-        # Not as a view: autograd forbids to write in place to one that an operator has returned.
-        storage = self._take(nbytes, rounded(nbytes))
-        return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow
+        return shaped(self._take(nbytes, rounded(nbytes)), dtype, *shape)
+
+    def empty_streamed(self, rows: int, width: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """An uninitialised tensor (rows, width) of a layer that is likely to be streamed, or its gradient in its place:
+        where the ranks of a node share memory, the others read it as it is. By all ranks alike.
+        """
+        found = None if self.shared is None else self.shared(rows, width, dtype)
+        return self.empty(rows, width, dtype=dtype) if found is None else found
 
     def _take(self, nbytes: int, size: int) -> torch.UntypedStorage:
         """Memory of so many bytes, of a space of `size`."""
         number, start = self._find(size)
         piece = self._pieces[number]
         assert piece is not None, "free memory is of a piece that is there"
-        taken = np.frombuffer(piece, np.uint8, nbytes, start).view(_Taken)
-        weakref.finalize(taken, self._give_back, number, start, size).atexit = False
+        storage = lent(piece, nbytes, start, self._give_back, number, start, size)
         self.taken += size
         self.most = max(self.most, self.taken)
         if self.keeper is not None:
             self.keeper.note(self.taken)
-        return torch.from_numpy(taken).untyped_storage()
+        return storage
 
     def empty_like(self, x: torch.Tensor) -> torch.Tensor:
         """An uninitialised contiguous tensor of x's shape and dtype."""

@@ -1,6 +1,9 @@
-"""What the kernel says of this process's memory. Imports nothing: it is asked before torch is loaded, and before and
-after MPI is started.
+"""What the kernel says of this process's memory. Imports next to nothing: it is asked before torch is loaded, and
+before and after MPI is started.
 """
+
+import contextlib
+from collections.abc import Sequence
 
 
 def status(field: str) -> int:
@@ -25,3 +28,16 @@ def file_bytes() -> int:
 def shared_bytes() -> int:
     """Resident shared memory: the MPI library passes messages through it on a node."""
     return status("RssShmem:")
+
+
+def mapped_bytes(addresses: Sequence[int]) -> list[int]:
+    """Resident bytes of the mappings that begin at these addresses; 0 where the kernel does not say."""
+    found, at = dict.fromkeys(addresses, 0), -1
+    with contextlib.suppress(OSError), open("/proc/self/smaps") as file:
+        for line in file:
+            name, _, rest = line.partition(" ")
+            if not name.endswith(":"):
+                at = int(name.partition("-")[0], 16)
+            elif name == "Rss:" and at in found:
+                found[at] = int(rest.split()[0]) * 1024
+    return [found[address] for address in addresses]

@@ -65,8 +65,9 @@ class AdditiveAttention:
 
     forward_stream, backward_stream: Stream along in-edges and along out-edges. ids: int64 (n_p,) original ids of own
     nodes; forward_ids, backward_ids: those of the halo of each direction, in halo order. The ids decide the dropout of
-    edges. outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p. remote_logit: what is
-    added to the logits of remote edges, after LeakyReLU.
+    edges. outputs: int32 (m,), increasing, the own rows that are computed; None: all, m = n_p. near: the two
+    streams, where their own blocks may have more columns than the own nodes. remote_logit: what is added to the logits
+    of remote edges, after LeakyReLU.
     """
 
     remote_logit = 0.0
@@ -80,10 +81,14 @@ class AdditiveAttention:
         backward_ids: torch.Tensor,
         edges: tuple[EdgeList | None, EdgeList | None] = (None, None),
         outputs: torch.Tensor | None = None,
+        near: tuple[Stream, Stream] | None = None,
     ) -> None:
         self.forward_stream, self.backward_stream, self.outputs = forward_stream, backward_stream, outputs
         self.ids, self.forward_ids, self.backward_ids = ids, forward_ids, backward_ids
         self.output_ids = ids if outputs is None else ids[outputs]
+        self._near, self._source_ids, self._destination_ids = near, self.ids, self.output_ids
+        if near is not None:
+            self._source_ids, self._destination_ids = near[0].of_columns(ids), near[1].of_columns(self.output_ids)
         self.forward_edges, self.backward_edges = edges
         self.arena = forward_stream.buffers.arena
 
@@ -103,6 +108,14 @@ class AdditiveAttention:
         its type.
         """
         return _Attend.apply(projected, terms, self, shape, key, p)
+
+    def empty_streamed(self, rows: int, width: int, dtype: torch.dtype, transposed: bool = False) -> torch.Tensor:
+        """An uninitialised tensor (rows, width) whose rows are going to be streamed forwards, or backwards if
+        `transposed`. By all ranks alike.
+        """
+        if self._near is None:
+            return self.arena.empty(rows, width, dtype=dtype)
+        return self._near[transposed].empty(rows, width, dtype)
 
     def forward(
         self,
@@ -135,7 +148,7 @@ class AdditiveAttention:
         shifted = False
         for each in work(self.forward_stream, rows_of, "halo_forward", None, pieces, takes_interior):
             at, complete = each.at, each.complete
-            columns = column_ids(each.block, self.ids, self.forward_ids, len(each.rows))
+            columns = column_ids(each.block, self._source_ids, self.forward_ids, len(each.rows))
             if self.remote_logit and each.block.first_column is not None and not shifted:
                 # The own block comes first: with its logits lowered instead, the softmax is the same.
                 maximum -= self.remote_logit
@@ -220,7 +233,7 @@ class AdditiveAttention:
         rows_of, interior = Rows(sent, narrow=sent.shape[1] - 3 * h), self._takes_interior(terms)
         for each in work(stream, rows_of, "halo_backward", Returns(ga_dst), terms is None, interior):
             at, complete, edges = each.at, each.complete, self.backward_edges
-            columns = column_ids(each.block, self.output_ids, self.backward_ids, len(each.rows))
+            columns = column_ids(each.block, self._destination_ids, self.backward_ids, len(each.rows))
             dropout = (p, key, columns, self.ids[at]) if p else None
             assert each.back is not None, "Returns were given"
             to = gradient[at, : f + h] if complete else sums[at]
@@ -308,6 +321,7 @@ class AdditiveAttention:
                 dropout=dropout,
                 complete=complete,
                 bias=bias,
+                returns=block.returns,
             )
             if what is not None:
                 what.add_gradient(g_terms, g_term)  # type: ignore[arg-type] # both are there where terms are
@@ -344,7 +358,7 @@ def inner_products(out: torch.Tensor, gy: torch.Tensor, y: torch.Tensor, shape: 
 
 
 def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, count: int) -> torch.Tensor:
-    """The original ids of a block's columns."""
+    """The original ids of a block's columns. own_ids: of those of the own block."""
     return own_ids if block.first_column is None else halo_ids[block.first_column : block.first_column + count]
 
 

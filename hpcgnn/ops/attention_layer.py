@@ -15,7 +15,6 @@ from typing import Any, cast
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.keeping import Kept
 from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, inner_products
@@ -86,8 +85,9 @@ class _Layer(torch.autograd.Function):
         operator, shape, key, p = settings.operator, settings.shape, settings.key, settings.p
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         keep = arena.keep if any(ctx.needs_input_grad) else Kept
-        projected = project(x, weight, settings.activation, arena)
-        bundle = arena.empty(n, f + (2 if shape.average else 3) * h, dtype=x.dtype)
+        projected = operator.empty_streamed(len(x), weight.shape[1], x.dtype)
+        project(x, weight, settings.activation, projected, arena)
+        bundle = operator.empty_streamed(n, f + (2 if shape.average else 3) * h, x.dtype, transposed=True)
         shares = operator.shares(shape)
         # Not as a view of the bundle: autograd forbids to write to those that an operator has returned.
         rows = bundle.new_empty(0).set_(bundle.untyped_storage(), bundle.storage_offset(), (n, f), bundle.stride())
@@ -114,14 +114,20 @@ class _Layer(torch.autograd.Function):
         operator, shape, key, p, below = settings.operator, settings.shape, settings.key, settings.p, settings.below
         arena, activation, kept, bundle = operator.arena, settings.activation, ctx.x, bundle.tensor()
         constant = ctx.projected is None
-        projected = project(kept.tensor(), weight, activation, arena) if constant else ctx.projected.tensor()
+        if constant:  # in the place of the others, whether it is streamed or not
+            x = kept.tensor()
+            projected = operator.empty_streamed(len(x), weight.shape[1], x.dtype)
+            project(x, weight, activation, projected, arena)
+            del x
+        else:
+            projected = ctx.projected.tensor()
         ctx.x = ctx.projected = ctx.rest = None
         loan, settings.loan = settings.loan, None
         if loan is not None and loan.taken:
             loan.check_return(gy)
             sent, g_bias = bundle, loan.sums
         else:
-            sent, g_bias = _bundle(in_rows(gy), bundle, bias, shape, operator.shares(shape), arena)
+            sent, g_bias = _bundle(in_rows(gy), bundle, bias, shape, operator)
         del bundle, loan
         own_bias = None if shape.average else bias
         parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True, bias=own_bias)
@@ -138,16 +144,19 @@ class _Layer(torch.autograd.Function):
 
 
 def _bundle(
-    gy: torch.Tensor, bundle: torch.Tensor, bias: torch.Tensor | None, shape: AttentionShape, scaled: bool, arena: Arena
+    gy: torch.Tensor,
+    bundle: torch.Tensor,
+    bias: torch.Tensor | None,
+    shape: AttentionShape,
+    operator: AdditiveAttention,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """([gy | a_dst | top | D] of own rows, gy being times the shares, and the gradient of the bias).
 
-    bundle: [y | a_dst | top | shares, or nothing yet], without the last of these for averaged heads. scaled: whether
-    there are shares.
+    bundle: [y | a_dst | top | shares, or nothing yet], without the last of these for averaged heads.
     """
-    f, h, width = shape.columns, shape.heads, gy.shape[1]
+    f, h, width, scaled = shape.columns, shape.heads, gy.shape[1], operator.shares(shape)
     # The output was not handed over: somebody may still want to read it.
-    sent = arena.empty(len(gy), width + 3 * h, dtype=gy.dtype)
+    sent = operator.empty_streamed(len(gy), width + 3 * h, gy.dtype, transposed=True)
     g_bias = None if bias is None else torch.zeros_like(bias)
     sent[:, width : width + 2 * h] = bundle[:, f : f + 2 * h]
     product = sent[:, width + 2 * h :]

@@ -13,11 +13,12 @@ from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.row_tiles import row_tiles, tile_rows
 
 
-def project(x: torch.Tensor, weight: torch.Tensor, activation: EluDropout | None, arena: Arena) -> torch.Tensor:
-    """activation(x) W (n, d_out), of arena's memory. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout or
-    None.
+def project(
+    x: torch.Tensor, weight: torch.Tensor, activation: EluDropout | None, out: torch.Tensor, arena: Arena
+) -> torch.Tensor:
+    """out (n, d_out) = activation(x) W. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout or None; arena: for
+    scratch memory.
     """
-    out = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
     for rows, scratch in _tiles(x, activation, 1, arena):
         kernels.project(out[rows], x[rows], weight, None if activation is None else activation.of(rows), scratch)
     return out

@@ -93,9 +93,9 @@ class _Convolve(torch.autograd.Function):
         x, arena, dtype = x.contiguous(), operator.arena, neighbour.dtype
         ctx.operator, ctx.activation, ctx.has_bias = operator, activation, bias is not None
         ctx.weights = neighbour, own
-        y = arena.empty(operator.num_outputs, neighbour.shape[1], dtype=kept)
+        y = operator.empty_streamed(operator.num_outputs, neighbour.shape[1], kept, transposed=True)  # as its gradient
         first = y.shape[1] < x.shape[1]  # the narrower side is aggregated
-        sent = arena.empty(len(x), y.shape[1], dtype=x.dtype) if first else x
+        sent = operator.empty_streamed(len(x), y.shape[1], x.dtype) if first else x
         inputs, products = Cast(arena, x, read_type(x, dtype)), Cast(arena, sent, dtype)
         for rows in row_tiles(len(x)):
             if activation is not None:
@@ -124,14 +124,14 @@ class _Convolve(torch.autograd.Function):
         gy = gy.contiguous()
         # What is sent is no wider than x; the gradients of the weights are made from all that there is.
         wider = gy.element_size() > x.element_size()
-        sent = arena.empty(*gy.shape, dtype=x.dtype).copy_(gy) if wider else gy
+        sent = operator.empty_streamed(*gy.shape, x.dtype, transposed=True).copy_(gy) if wider else gy
         needs_x = ctx.needs_input_grad[0]
         g_neighbour = neighbour.new_zeros(neighbour.shape)
         g_own = None if own is None else own.new_zeros(own.shape)
         g_bias = torch.zeros_like(neighbour[0]) if ctx.has_bias else None
         gx = None
         if needs_x:
-            gx = x if activation is not None else arena.empty_like(x)
+            gx = x if activation is not None else operator.empty_streamed(*x.shape, x.dtype)
         tiles = operator.tiles(sent, transposed=True)  # the large sums take their memory before the small ones below
         spare = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
         apart = None if operator.outputs is None or own is None else arena.empty_like(spare)
@@ -187,7 +187,7 @@ class _Combine(torch.autograd.Function):
         ctx: Any, constants: "_Constants", kept: torch.dtype, bias: torch.Tensor | None, *weights: torch.Tensor
     ) -> torch.Tensor:
         ctx.constants, ctx.weights, ctx.has_bias = constants, weights, bias is not None
-        y = constants.arena.empty(constants.count, weights[0].shape[1], dtype=kept)
+        y = constants.arena.empty_streamed(constants.count, weights[0].shape[1], kept)
         results = Cast(constants.arena, y, constants.dtype)
         for rows, parts in constants.dropped():
 

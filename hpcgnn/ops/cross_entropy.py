@@ -24,7 +24,9 @@ class _CrossEntropy(torch.autograd.Function):
         ctx: Any, logits: torch.Tensor, rows: torch.Tensor | None, labels: torch.Tensor, arena: Arena
     ) -> torch.Tensor:
         logits = in_rows(logits)
-        ctx.gradient = arena.empty_like(logits) if ctx.needs_input_grad[0] else None
+        ctx.gradient = (
+            arena.empty_streamed(len(logits), logits.shape[1], logits.dtype) if ctx.needs_input_grad[0] else None
+        )
         if ctx.gradient is not None and rows is not None:
             ctx.gradient.zero_()
         return logits.new_tensor(kernels.cross_entropy(ctx.gradient, logits, rows, labels))

@@ -55,7 +55,7 @@ class Direction:
         if self.source_scale is None or x.dtype == sum_type(x.dtype):
             yield from work(self.stream, Rows(x, self.source_scale), self.kind, pieces=True)
             return
-        own, halo = self.source_scale, self.halo_scale
+        own, halo = cast(Stream, self.stream).of_columns(self.source_scale), self.halo_scale
         for now in work(self.stream, Rows(x, summed_scale=own), self.kind, pieces=True):
             first = now.block.first_column
             yield now._replace(scale=own if first is None else halo[first : first + len(now.rows)])
@@ -92,6 +92,10 @@ class LinearAggregation(LinearOperator):
         if self._constant is not None and x is self._constant[0]:
             return self._sum(replace(self.forward, stream=self._constant[1]), x)
         return super().__call__(x)
+
+    def empty_streamed(self, rows: int, width: int, dtype: torch.dtype, transposed: bool = False) -> torch.Tensor:
+        """See LinearOperator."""
+        return cast(Stream, (self.adjoint if transposed else self.forward).stream).empty(rows, width, dtype)
 
     def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """R A S x without autograd, into `out` if it is given."""

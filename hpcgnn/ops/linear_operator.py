@@ -39,6 +39,10 @@ class LinearOperator:
         """A(x) W_n + x W_s + b (m, d_out), differentiably; see convolution.py."""
         return convolve(x, neighbour, own, bias, self, activation, kept)
 
+    def empty_streamed(self, rows: int, width: int, dtype: torch.dtype, transposed: bool = False) -> torch.Tensor:
+        """An uninitialised tensor (rows, width) that A, or Aᵀ, is going to be applied to. By all ranks alike."""
+        return self.arena.empty(rows, width, dtype=dtype)
+
     def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """A x without autograd, into `out` if it is given."""
         raise NotImplementedError

@@ -42,7 +42,7 @@ class _SoftCrossEntropy(torch.autograd.Function):
         spread: torch.Tensor,
         arena: Arena,
     ) -> torch.Tensor:
-        gradient = arena.empty_like(logits) if ctx.needs_input_grad[0] else None
+        gradient = arena.empty_streamed(len(logits), logits.shape[1], logits.dtype) if ctx.needs_input_grad[0] else None
         if gradient is not None and rows is not None:
             gradient.zero_()
         total = torch.zeros((), dtype=torch.float64)

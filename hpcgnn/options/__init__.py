@@ -285,6 +285,13 @@ class ScheduleConfig:
         "the rows",
         choices=("auto", "rows", "least"),
     )
+    intra_node: str = option(
+        "messages",
+        "how ranks of one node come by each other's rows: messages, as those of other nodes; shared (sar; gcn, sage "
+        "with --aggregator mean, gin, sgc, appnp, gat), they read them where they are, in MPI shared windows: neither "
+        "copies nor buffers; results differ by rounding alone",
+        choices=("messages", "shared"),
+    )
     halo_dtype: str = option(
         "fp32",
         "how features and their gradients travel between ranks in training: fp32 as they are (in fp64 with "

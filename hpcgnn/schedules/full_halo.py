@@ -7,6 +7,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.compact import CompactStream
+from hpcgnn.exchange.node_stream import NodeStream
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.local import Adjacency, LocalGraph
@@ -46,7 +47,8 @@ class FullHalo(Stateless):
         self._operators: dict[Operator[Any], Any] = {}
 
     def _stream(self, adjacency: Adjacency) -> Stream:
-        return Stream(adjacency.own, adjacency.halo, adjacency.plan, self._buffers, self._comm, self._wire)
+        what = adjacency.own, adjacency.halo, adjacency.plan, self._buffers, self._comm, self._wire
+        return Stream(*what) if adjacency.near is None else NodeStream(*what, adjacency.near)
 
     def operator(self, description: Operator[Made]) -> Made:
         """See HaloPolicy."""

@@ -62,9 +62,25 @@ def features_travel(config: Config, spec: ModelSpec) -> bool:
     return config.schedule.schedule == "lazy" or spec.keeps_input or MODELS[spec.model].features_again(spec)
 
 
+def reads_in_place(config: Config, spec: ModelSpec) -> bool:
+    """Whether the ranks of a node can read each other's rows where they are (--intra-node shared): where nothing but
+    the own block of a stream is made of them.
+    """
+    entry, memory = MODELS[spec.model], config.run.memory
+    serves = entry.sums(spec) or spec.model == "gat" and not entry.edges(spec) and not spec.edge_features
+    plain = config.schedule.schedule == "sar" and config.task.task != LINKS and not memory
+    return serves and plain and config.run.comm == "mpi"
+
+
 def check_halo(config: Config, spec: ModelSpec) -> None:
-    """Raise ConfigError where sums are asked for that ranks may not send."""
+    """Raise ConfigError where sums are asked for that ranks may not send, or rows in place that cannot be read so."""
     options = config.schedule
+    if options.intra_node == "shared" and not reads_in_place(config, spec):
+        raise ConfigError(
+            "--intra-node shared: expected --comm mpi, --schedule sar, and gcn, sage with --aggregator mean, gin, sgc, "
+            f"appnp, or gat without terms of edges; no --memory, and not --task {LINKS}; got --comm {config.run.comm}, "
+            f"--schedule {options.schedule}, --model {spec.model}; use --intra-node messages"
+        )
     if options.halo == "least" and halo_of(config, spec) == "rows":
         raise ConfigError(
             f"--halo least: --model {spec.model} with --schedule {options.schedule} and --halo-dtype "

@@ -216,11 +216,13 @@ def _train(
         stop.signalled = False
         return EXIT_STOPPED
     peak.read()
-    growth = peak.span - baseline if peak.was_reset else float("nan")
+    # Rows of others that this process has read in place are theirs.
+    foreign = 0 if trainer.node_rows is None else trainer.node_rows.foreign_bytes()
+    growth = peak.span - foreign - baseline if peak.was_reset else float("nan")
     memory: dict[str, Any] = {
         "baseline": baseline,
         "growth": growth,
-        "peak": peak.overall,
+        "peak": peak.overall - foreign,
         "libraries": before_graph,
         "code": code,
     }

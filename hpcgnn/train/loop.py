@@ -13,10 +13,12 @@ from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import TrainingError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.graph.inductive import training_subgraph
 from hpcgnn.graph.least import least_rows
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.pruning import WORTHWHILE, prune
+from hpcgnn.graph.within_node import within_node
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
@@ -73,6 +75,9 @@ class Trainer:
             self.model = MODELS[spec.model].build(spec)
             self.subgraph = training_subgraph(local, comm) if learns and config.data.inductive else None
             self.shares = self._pruned(local, spec) if learns and prunes(config) and self.subgraph is None else []
+            self.node_rows = self._shared_rows(config)
+            if self.node_rows is not None:
+                local = self._read_in_place(local, self.node_rows, spec)
             if comm.size > 1 and (halo := halo_of(config, spec)) != "rows":
                 local = self._send_sums(local, halo == "least", features_travel(config, spec))
                 if self.subgraph is not None:
@@ -137,6 +142,32 @@ class Trainer:
         prunable = getattr(self.model, "prunable_layers", 0)
         worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in self.model.convs] if prunable else []
         return prune(local, worthwhile, prunable, spec.keeps_input, self.comm)
+
+    def _shared_rows(self, config: Config) -> NodeRows | None:
+        """What the ranks of a node read each other's rows in, if they are to. Collective."""
+        if config.schedule.intra_node != "shared" or self.comm.size == 1:
+            return None
+        memory = self.comm.node_memory()
+        assert memory is not None, "--comm mpi has it"
+        return NodeRows(memory)
+
+    def _read_in_place(self, local: LocalGraph, rows: NodeRows, spec: ModelSpec) -> LocalGraph:
+        """The graph, and its shares, of which the node's rows are read in place. Collective."""
+        returns = not MODELS[spec.model].sums(spec)
+        whole = within_node(local, rows, self.comm, returns)
+        self.shares = [
+            share
+            if share is None
+            else replace(whole, outputs=share.outputs)
+            if share.inward is local.inward
+            else within_node(share, rows, self.comm, returns)
+            for share in self.shares
+        ]
+        if self.subgraph is not None:
+            self.subgraph = within_node(self.subgraph, rows, self.comm, returns)
+        if not any(self.shares):  # all matrices have all own rows, on all ranks alike
+            self.buffers.arena.shared = rows.of_all(rows.spread(local.num_owned))
+        return whole
 
     def _send_sums(self, local: LocalGraph, always: bool, features_travel: bool) -> LocalGraph:
         """The graph, and its shares, that send sums where these are fewer than rows. features_travel: whether the
@@ -267,6 +298,8 @@ class Trainer:
         if name not in self.constants:
             with torch.no_grad(), self.comm.ledger.booked_as("input"):
                 self.constants[name] = compute()
+            if self.node_rows is not None:
+                self.node_rows.trim()  # what the features were read from
         return self.constants[name]
 
     def _constant_of_subgraph(self, name: str, compute: Callable[[], torch.Tensor]) -> torch.Tensor:

@@ -200,15 +200,22 @@ static void backward_task(hg_walk *w, hg_attention_scratch *s, const hg_task *ta
                                    w->partial + task->chunk * w->partial_width * w->size, gradient, stride);
 }
 
-/* ga_dst[indices[e]] += gradient[e] for the listed edges, or (order NULL) for num edges from `first` on. */
+/* Where what returns over each edge is added. */
+static inline const int32_t *returns(const hg_attention_args *a)
+{
+    return a->returns ? a->returns : a->indices;
+}
+
+/* ga_dst[returns[e]] += gradient[e] for the listed edges, or (order NULL) for num edges from `first` on. */
 #define HG_SCATTER(type)                                                                                               \
     static inline __attribute__((always_inline)) void scatter_##type(                                                  \
         const hg_attention_args *a, const type *gradient, int64_t stride, int64_t first, const int32_t *order,         \
         int64_t num, const int64_t heads)                                                                              \
     {                                                                                                                  \
+        const int32_t *restrict to = returns(a);                                                                       \
         for (int64_t k = 0; k < num; k++) {                                                                            \
             const int64_t e = first + (order ? order[k] : k);                                                          \
-            type *restrict target = (type *)a->ga_dst + a->indices[e] * a->ga_dst_stride;                              \
+            type *restrict target = (type *)a->ga_dst + to[e] * a->ga_dst_stride;                                      \
             const type *restrict from = gradient + e * stride;                                                         \
             for (int64_t h = 0; h < heads; h++)                                                                        \
                 target[h] += from[h];                                                                                  \
@@ -236,15 +243,15 @@ static void scatter(const hg_attention_args *a, const void *gradient, int64_t st
 static void sort_edges(const hg_attention_args *a, int64_t first, int64_t last, int32_t *order, int32_t *start,
                        int buckets)
 {
-    const int32_t mask = buckets - 1;
+    const int32_t mask = buckets - 1, *to = returns(a);
     int32_t at[HG_BUCKETS + 1] = {0};
     for (int64_t e = first; e < last; e++)
-        at[((a->indices[e] >> 4) & mask) + 1]++;
+        at[((to[e] >> 4) & mask) + 1]++;
     for (int b = 0; b < buckets; b++)
         at[b + 1] += at[b];
     memcpy(start, at, sizeof at);
     for (int64_t e = first; e < last; e++)
-        order[at[(a->indices[e] >> 4) & mask]++] = (int32_t)(e - first);
+        order[at[(to[e] >> 4) & mask]++] = (int32_t)(e - first);
 }
 
 /* gz and ga_src of the stored rows, ga_dst of the columns, g_edge_term of the edges. Returns 0, or -1: no memory. */

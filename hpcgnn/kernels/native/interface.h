@@ -78,13 +78,14 @@ typedef struct {
     const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
     const int32_t *indices;
     const int32_t *rows;        /* (num_rows) or NULL: stored row i is row i of the own arrays */
+    const int32_t *returns;     /* backwards: (edges), rows of ga_dst, or NULL: those are the columns */
     const void *streamed;       /* (columns, F + H) forwards, (columns, G + 3 H) backwards */
     const void *own;            /* (n, H) forwards, (n, F + H) backwards */
     void *sums;                 /* (n, F) */
     void *maximum;              /* forwards: (n, H) */
     void *denominator;          /* forwards: (n, H) */
     void *ga_src;               /* backwards: (n, H) */
-    void *ga_dst;               /* backwards: (columns, H) */
+    void *ga_dst;               /* backwards: (columns, H), or as many rows as `returns` names */
     const void *edge_term;      /* (edges, H) or NULL */
     void *g_edge_term;          /* backwards: (edges, H) or NULL */
     const int64_t *row_ids;     /* (n), NULL without dropout */

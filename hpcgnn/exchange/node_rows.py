@@ -1,0 +1,166 @@
+"""Rows that the ranks of one node read where they are: no message, no copy, no buffer.
+
+A matrix of the node has the rows of all its ranks, one rank's after the other's. Each rank writes its own part, which
+is an ordinary tensor, and gathers from the whole. Two meetings keep them apart: before any rank reads, all have
+written, and before any rank writes again, all have read.
+
+Matrices of one shape serve one after another, as the pieces of an arena do. All ranks ask for them in the same order
+and let go of them in the same order, so that they agree which is whose without a word; each meeting checks that they
+do.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from hpcgnn.comm.communicator import NodeMemory
+from hpcgnn.memory.lent import lent, shaped
+from hpcgnn.memory.resident import mapped_bytes
+
+#: The ledger's name for the seconds in meetings.
+KIND = "intra_node"
+# Own parts have an address, also where they have no rows.
+_APART = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How many rows each rank of a node has of a matrix. first: int of each rank, by place, and the number of all."""
+
+    first: tuple[int, ...]
+    place: int
+
+    @property
+    def own(self) -> slice:
+        """This rank's rows of the whole."""
+        return slice(self.first[self.place], self.first[self.place + 1])
+
+    @property
+    def num_own(self) -> int:
+        return self.own.stop - self.own.start
+
+    @property
+    def num_rows(self) -> int:
+        """Of all ranks of the node."""
+        return self.first[-1]
+
+
+class _Matrix:
+    """A matrix of the node. number: from 0, in the order in which they were made, the same on all ranks."""
+
+    def __init__(self, number: int, memory: Any, spread: Spread, width: int, dtype: torch.dtype) -> None:
+        self.number, self.spread, self.width, self.dtype = number, spread, width, dtype
+        self.memory, self.free = memory, True
+        self.own_bytes = spread.num_own * width * dtype.itemsize
+
+    @staticmethod
+    def nbytes(spread: Spread, width: int, dtype: torch.dtype) -> int:
+        return spread.num_rows * width * dtype.itemsize + _APART * (len(spread.first) - 1)
+
+    def own(self) -> torch.Tensor:
+        """This rank's rows, for as long as somebody refers to them."""
+        self.free, spread, row = False, self.spread, self.width * self.dtype.itemsize
+        start, nbytes = spread.own.start * row, spread.num_own * row
+        if nbytes == 0:
+            start, nbytes = spread.num_rows * row + _APART * spread.place, _APART
+        storage = lent(self.memory, nbytes, start, self._give_back)
+        return shaped(storage, self.dtype, spread.num_own, self.width)
+
+    def has(self, spread: Spread, own: torch.Tensor) -> bool:
+        """Whether a tensor in this rank's part is its rows, or some columns of them."""
+        steps = [step for step, size in zip(own.stride(), own.shape) if size > 1]
+        wanted = [step for step, size in zip((self.width, 1), own.shape) if size > 1]
+        return spread is self.spread and len(own) == spread.num_own and steps == wanted
+
+    def whole(self) -> torch.Tensor:
+        """(rows of all ranks, width)."""
+        count = self.spread.num_rows * self.width
+        if count == 0:
+            return torch.empty(0, self.width, dtype=self.dtype)
+        return torch.frombuffer(self.memory, dtype=self.dtype, count=count).view(-1, self.width)
+
+    def _give_back(self) -> None:
+        self.free = True
+
+
+class NodeRows:
+    """The matrices of this rank's node. memory: NodeMemory. Everything is collective over the node, unless said
+    otherwise. own_bytes: of this rank's rows in all of them.
+    """
+
+    def __init__(self, memory: NodeMemory) -> None:
+        self.ranks, self._memory = memory.ranks, memory
+        self._matrices: dict[tuple[Spread, int, torch.dtype], list[_Matrix]] = {}
+        self._by_address: dict[int, _Matrix] = {}
+        self._spreads: dict[tuple[int, ...], Spread] = {}
+        self._kept: list[torch.Tensor] = []
+        self._made = self.own_bytes = 0
+
+    def spread(self, num_rows: int) -> Spread:
+        """The Spread of matrices of which this rank has so many rows; the same one for the same rows."""
+        first = [0]
+        for rows in self._memory.gather(num_rows):
+            first.append(first[-1] + rows)
+        return self._spreads.setdefault(tuple(first), Spread(tuple(first), self._memory.place))
+
+    def gather(self, value: Any) -> list[Any]:
+        """The small values of all ranks of the node, by place."""
+        return self._memory.gather(value)
+
+    def empty(self, spread: Spread, width: int, dtype: torch.dtype) -> torch.Tensor:
+        """Own rows (num_own, width), uninitialised. They are free again when nobody refers to them any more."""
+        known = self._matrices.setdefault((spread, width, dtype), [])
+        matrix = next((each for each in known if each.free), None)
+        if matrix is None:
+            memory = self._memory.allocate(_Matrix.nbytes(spread, width, dtype))
+            matrix = _Matrix(self._made, memory, spread, width, dtype)
+            self._made += 1
+            known.append(matrix)
+            self.own_bytes += matrix.own_bytes
+        own = matrix.own()
+        self._by_address[own.untyped_storage().data_ptr()] = matrix
+        return own
+
+    def of_all(self, spread: Spread) -> Callable[[int, int, torch.dtype], torch.Tensor | None]:
+        """For an Arena: gives matrices of this spread, and None for other numbers of rows."""
+        return lambda rows, width, dtype: self.empty(spread, width, dtype) if rows == spread.num_own else None
+
+    def open(self, spread: Spread, own: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(the rows of all ranks (num_rows, F), own rows (num_own, F) among them), where each rank gives its own ones.
+        They stay until `close`, or longer where nobody writes over them: rows that `empty` gave are read as they are,
+        others copied to such.
+        """
+        matrix = self._by_address.get(own.untyped_storage().data_ptr())
+        if matrix is None or not matrix.has(spread, own):
+            own = self.empty(spread, own.shape[1], own.dtype).copy_(own)
+            matrix = self._by_address[own.untyped_storage().data_ptr()]
+        self._memory.meet(matrix.number, KIND)
+        first = own.storage_offset()
+        return matrix.whole()[:, first : first + own.shape[1]], own
+
+    def trim(self) -> None:
+        """Give back what nobody refers to."""
+        for known in self._matrices.values():
+            for matrix in [each for each in known if each.free]:
+                known.remove(matrix)
+                self._by_address = {at: one for at, one in self._by_address.items() if one is not matrix}
+                self._memory.free(matrix.memory)
+                self.own_bytes -= matrix.own_bytes
+
+    def foreign_bytes(self) -> int:
+        """Resident bytes of other ranks' rows that this process has read: the kernel counts them here too. Local."""
+        matrices = [each for known in self._matrices.values() for each in known]
+        sizes = mapped_bytes([each.memory.address for each in matrices])
+        return sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices))
+
+    def close(self) -> None:
+        """Wait until all ranks have read what was opened."""
+        self._memory.meet(-1, KIND)
+
+    def whole(self, spread: Spread, values: torch.Tensor) -> torch.Tensor:
+        """The values (num_rows,) of all ranks, of own ones (num_own,): for narrow things that are kept."""
+        found, own = self.open(spread, values.contiguous().view(-1, 1))
+        self._kept.append(own)
+        return found.view(-1)

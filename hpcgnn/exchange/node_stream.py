@@ -1,0 +1,83 @@
+"""A stream in which rows of ranks of the same node are read where they are, and only those of other nodes travel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.edges import EdgesT
+from hpcgnn.exchange.node_rows import NodeRows, Spread
+from hpcgnn.exchange.plan import HaloPlan
+from hpcgnn.exchange.stream import Returns, Rows, Stream
+from hpcgnn.exchange.wire import Wire
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What a rank and the others of its node know of each other, in one direction of the edges.
+
+    columns: Spread of the rows that are streamed. returns: Spread of what returns: for own rows, and after them for
+    those rows of others that this rank reads. taken: [(where the returns of another rank begin for the own rows that it
+    reads, among those of all; which own rows these are, int32 (m,))].
+    """
+
+    rows: NodeRows
+    columns: Spread
+    returns: Spread
+    taken: list[tuple[int, torch.Tensor]]
+
+
+class NodeStream(Stream[EdgesT]):
+    """As Stream. own: the edges from rows of all ranks of the node, whose columns are rows of the node's matrix; halo,
+    plan: of the other nodes'. near: Neighbours.
+    """
+
+    def __init__(
+        self,
+        own: EdgesT,
+        halo: Sequence[EdgesT],
+        plan: HaloPlan,
+        buffers: HaloBuffers,
+        comm: Communicator,
+        wire: Wire | None,
+        near: Neighbours,
+    ) -> None:
+        super().__init__(own, halo, plan, buffers, comm, wire)
+        self._near = near
+        self._wholes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def of_columns(self, values: torch.Tensor) -> torch.Tensor:
+        """Those of all rows of the node; values must not change."""
+        if id(values) not in self._wholes:
+            self._wholes[id(values)] = values, self._near.rows.whole(self._near.columns, values)
+        return self._wholes[id(values)][1]
+
+    def empty(self, rows: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+        """They are read as they are."""
+        return self._near.rows.empty(self._near.columns, width, dtype)
+
+    def _open(
+        self, rows: Rows, returns: Returns | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        near = self._near
+        scale = None if rows.scale is None else self.of_columns(rows.scale)
+        # Own rows that had to be copied are there until the stream has ended.
+        x, self._own = near.rows.open(near.columns, rows.x)
+        if returns is None:
+            return x, scale, None
+        total = returns.total
+        self._returned = near.rows.empty(near.returns, total.shape[1], total.dtype).zero_()
+        return x, scale, self._returned
+
+    def _close(self, returns: Returns | None) -> None:
+        near = self._near
+        if returns is not None:
+            all_returned, _ = near.rows.open(near.returns, self._returned)
+            returns.total.add_(self._returned[: len(returns.total)])
+            for start, rows in near.taken:
+                returns.total.index_add_(0, rows, all_returned[start : start + len(rows)])
+            del self._returned
+        near.rows.close()
+        del self._own

@@ -1,0 +1,24 @@
+"""Ordinary tensors over memory that somebody else takes back once the last reference to them is gone."""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+
+class _Lent(np.ndarray):
+    """The bytes of a tensor, as torch holds on to them; a subclass, because plain arrays cannot be watched."""
+
+
+def lent(memory: Any, nbytes: int, start: int, give_back: Callable[..., object], *args: Any) -> torch.UntypedStorage:
+    """A storage of `nbytes` bytes of a buffer from `start` on; give_back(*args) is called when nothing refers to it."""
+    taken = np.frombuffer(memory, np.uint8, nbytes, start).view(_Lent)
+    weakref.finalize(taken, give_back, *args).atexit = False
+    return torch.from_numpy(taken).untyped_storage()
+
+
+def shaped(storage: torch.UntypedStorage, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """The tensor of a storage. Not a view: autograd forbids to write in place to one that an operator has returned."""
+    return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow

@@ -1,0 +1,138 @@
+"""Rows of ranks of one node, read where they are: results against the oracle, on one node and on nodes of some ranks."""
+
+import graphs
+import numpy as np
+import pytest
+import torch
+from asking import attend
+from mpi4py import MPI
+
+from hpcgnn.comm.mpi_windows import MpiNodeMemory
+from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.graph.within_node import within_node
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.schedules.schedule_registry import check_halo
+from hpcgnn.train.model_spec import model_spec
+
+from . import small
+from .gathering import whole
+from .linear import check_linear
+from .test_attention import KEY, P, random_inputs, right
+from .training import build_trainer, configure, curve, make_graphs
+
+# Ranks of one node, or those of two nodes dealt in turn.
+NODES = {"one node": lambda rank: 0, "two nodes": lambda rank: rank % 2}
+MAPS = ["dealt", "random", "one empty"]
+
+
+@pytest.fixture(scope="module", params=NODES)
+def node(request, comm):
+    """The NodeMemory of this rank."""
+    ranks = MPI.COMM_WORLD.Split(NODES[request.param](comm.rank))
+    memory = MpiNodeMemory(comm, ranks)
+    yield memory
+    memory.close()
+    ranks.Free()
+
+
+@pytest.fixture(scope="module", params=small.GRAPHS)
+def stored(request, comm, session_path):
+    """(graph, layout, file) of every small graph."""
+    return small.stored(comm, session_path, request.param)
+
+
+@pytest.mark.parametrize("map_name", MAPS)
+def test_linear_aggregation(comm, stored, node, map_name):
+    graph, where, file = stored
+    local = graphs.load(file, where.maps[map_name], comm, cap=7)
+    read = within_node(local, NodeRows(node), comm, returns=False)
+    assert (read.outward is read.inward) == graph.undirected
+    assert read.inward.num_edges == local.inward.num_edges
+    check_linear(comm, graph, read, FullHalo(read, comm, HaloBuffers(1 << 14)))
+    if len(node.ranks) == comm.size:
+        assert read.inward.plan.num_halo == read.outward.plan.num_boundary == 0
+        assert not {kind for kind in comm.ledger.take() if kind.startswith("halo")}
+
+
+@pytest.mark.parametrize("shape", [AttentionShape(4, 3), AttentionShape(3, 2, average=True)], ids=str)
+@pytest.mark.parametrize("map_name", MAPS)
+def test_attention(comm, stored, node, map_name, shape):
+    graph, where, file = stored
+    local = graphs.load(file, where.maps[map_name], comm, cap=7)
+    read = within_node(local, NodeRows(node), comm, returns=True)
+    projected, gy = random_inputs(graph, shape)
+    mine = projected[read.original_id].requires_grad_()
+    y = attend(FullHalo(read, comm, HaloBuffers(1 << 14)), mine, shape, KEY, P)
+    y.backward(gy[read.original_id])
+    expected = right(graph, shape, projected, gy, "keep", True)
+    for found, wanted in zip((y, mine.grad), expected):
+        np.testing.assert_allclose(whole(comm, read, found), wanted, rtol=0, atol=1e-9 * max(1, np.abs(wanted).max()))
+
+
+def test_rows_of_half_precision(comm, stored, node):
+    """They are scaled when they are summed, and not before; float32 tells whether the scales are those of the node."""
+    graph, where, file = stored
+    local = graphs.load(file, where.maps["dealt"], comm, cap=7, dtype=torch.float32)
+    read = within_node(local, NodeRows(node), comm, returns=False)
+    check_linear(comm, graph, read, FullHalo(read, comm, HaloBuffers(1 << 14)), dtype=torch.float32)
+
+
+CURVES = {
+    "gcn": ("undirected", {"model": "gcn", "dropout": 0.5}),
+    "sage": ("directed multi-label", {"model": "sage", "norm": "batch", "residual": True, "layers": 4}),
+    "pruned": ("directed multi-label", {"model": "sage", "prune": "auto", "dropout": 0.5}),
+    "mixed": ("undirected", {"model": "gcn", "precision": "mixed"}),
+    "gat": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "out_heads": 2, "attention_dropout": 0.5}),
+    "gat pruned": ("directed multi-label", {"model": "gat", "hidden": 4, "heads": 3, "prune": "auto"}),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_the_curve_is_that_of_messages(comm, session_path, name):
+    graph, options = CURVES[name]
+    path = make_graphs(comm, session_path)[graph]
+    rows = 300
+    expected = curve(comm, configure(path, **options), "metis", rows, epochs=8)
+    found = curve(comm, configure(path, **options, intra_node="shared"), "metis", rows, epochs=8)
+    assert expected[-1] < expected[0]
+    within = 3e-3 if name == "mixed" else 1e-4
+    assert (np.abs(found - expected) / np.maximum(expected, expected[0] / 10)).max() <= within
+
+
+def test_nothing_is_sent_and_nothing_copied(comm, session_path):
+    """A layer's matrices are read as they are: after the first epoch none is added, and all are known."""
+    if comm.size == 1:
+        pytest.skip("one rank has nobody to read from")
+    path = make_graphs(comm, session_path)["undirected"]
+    options = {"model": "sage", "hidden": 16, "layers": 3, "intra_node": "shared"}
+    trainer = build_trainer(comm, configure(path, **options), "metis")
+    comm.ledger.take()
+    trainer.step(0)
+    before = trainer.node_rows.own_bytes
+    kinds = comm.ledger.take()
+    trainer.step(1)
+    assert not {kind for kind in kinds if kind.startswith("halo")} and "intra_node" in kinds
+    # Outputs of both hidden layers; the logits before and after they are summed, and their gradient.
+    widths = 16 + 16 + 5 + 5
+    # Degrees, by which sums are divided forwards and rows backwards, are of one column.
+    assert trainer.node_rows.own_bytes == before == trainer.local.num_owned * 4 * (widths + 1)
+
+
+def test_the_same_bits_again(comm, session_path):
+    path = make_graphs(comm, session_path)["undirected"]
+    for options in (CURVES["gcn"][1], CURVES["gat"][1]):
+        config = configure(path, **options, intra_node="shared")
+        first, again = (curve(comm, config, "random-clusters", 300, epochs=4) for _ in range(2))
+        assert (first == again).all()
+
+
+def test_what_cannot_be_read_in_place(comm, session_path):
+    path = make_graphs(comm, session_path)["undirected"]
+    for options in ({"model": "gatv2"}, {"model": "gcn", "schedule": "lazy"}, {"model": "gcn", "comm": "torch"}):
+        config = configure(path, **options, intra_node="shared")
+        with GraphFile(path) as file, pytest.raises(ConfigError, match="--intra-node messages"):
+            check_halo(config, model_spec(file.meta, config))
