@@ -1,5 +1,5 @@
-"""Checks at the front doors: whatever reaches compiled code as a pointer has the dtype, shape and layout it is read
-with.
+"""Checks of the public functions: whatever reaches compiled code as a pointer has the dtype, shape and layout that it
+is read with.
 
 All of them look at a tensor's description only, so they cost microseconds whatever its size. Ranges of indices are
 the one thing left out; `check_block` looks at those, once per block.

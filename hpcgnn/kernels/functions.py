@@ -1,4 +1,4 @@
-"""What compiled kernels and the reference have in common: the functions behind the front doors, arguments checked.
+"""What compiled kernels and the reference have in common: functions that the public ones call with checked arguments.
 
 `reference.py` has them as functions of a module, `native.py` as methods. What each of them does is said where it is
 called from (`aggregation.py`, `attention.py` and so on).

@@ -1,4 +1,4 @@
-"""The seam between Python and C: what is read of a header, how a compiler lays it out, and what both sides offer."""
+"""The interface of Python and C: what is read of a header, how a compiler lays it out, and what both sides offer."""
 
 import ctypes
 import inspect

@@ -15,7 +15,7 @@ TESTS += ["test_loss.py", "test_narrow.py", "test_pack_and_check.py", "test_proj
 TESTS += ["test_rounded.py"]
 TOO_LONG = "not 1900 and not many_hubs and not any_number_of_threads"
 
-# A kernel that is given a column that is not there, past the checks of the front door.
+# A kernel that is given a column that is not there, past the checks of the public function.
 WRONG = """
 import sys; sys.path.insert(0, {here!r})
 import sanitized, torch; sanitized.pytest_configure(None)
