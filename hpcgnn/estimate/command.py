@@ -137,6 +137,8 @@ def _remarks(
         yield f"assumed: --cut-share {cut:g} of the edges between ranks, --train-share {train:g}, all ranks alike"
     if config.run.memory:
         yield f"without --memory {config.run.memory}: what goes to scratch files is in memory in these figures"
+    if config.schedule.intra_node == "shared":
+        yield "without --intra-node shared: ranks of a node send each other their rows in these figures"
     if not all(row["bytes_counted"] for row in rows):
         yield "bytes are not counted from the graph: those of a small copy stand for them"
     missing = sorted({name for row in rows for name in row.get("not_measured", ())})

@@ -1,9 +1,8 @@
-"""Rows of ranks of one node, read where they are: results against the oracle, on one node and on nodes of some ranks."""
+"""Rows of ranks of one node, read where they are: results against the oracle, on one node and on several."""
 
 import graphs
 import numpy as np
 import pytest
-import torch
 from asking import attend
 from mpi4py import MPI
 
@@ -11,6 +10,7 @@ from hpcgnn.comm.mpi_windows import MpiNodeMemory
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
+from hpcgnn.graph.least import least_rows
 from hpcgnn.graph.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.additive_attention import AttentionShape
@@ -45,40 +45,35 @@ def stored(request, comm, session_path):
     return small.stored(comm, session_path, request.param)
 
 
-@pytest.mark.parametrize("map_name", MAPS)
-def test_linear_aggregation(comm, stored, node, map_name):
+def test_linear_aggregation(comm, stored, node):
+    """Between nodes rows travel, or rows and sums of them."""
     graph, where, file = stored
-    local = graphs.load(file, where.maps[map_name], comm, cap=7)
-    read = within_node(local, NodeRows(node), comm, returns=False)
-    assert (read.outward is read.inward) == graph.undirected
-    assert read.inward.num_edges == local.inward.num_edges
-    check_linear(comm, graph, read, FullHalo(read, comm, HaloBuffers(1 << 14)))
-    if len(node.ranks) == comm.size:
-        assert read.inward.plan.num_halo == read.outward.plan.num_boundary == 0
-        assert not {kind for kind in comm.ledger.take() if kind.startswith("halo")}
+    for map_name in MAPS:
+        local = graphs.load(file, where.maps[map_name], comm, cap=7)
+        read = within_node(local, NodeRows(node), comm, returns=False)
+        assert (read.outward is read.inward) == graph.undirected
+        assert read.inward.num_edges == local.inward.num_edges
+        comm.ledger.take()
+        for sent in (read, least_rows(read, comm, always=True)):
+            check_linear(comm, graph, sent, FullHalo(sent, comm, HaloBuffers(1 << 14)))
+        if len(node.ranks) == comm.size:
+            assert read.inward.plan.num_halo == read.outward.plan.num_boundary == 0
+            assert not {kind for kind in comm.ledger.take() if kind.startswith("halo")}
 
 
-@pytest.mark.parametrize("shape", [AttentionShape(4, 3), AttentionShape(3, 2, average=True)], ids=str)
-@pytest.mark.parametrize("map_name", MAPS)
-def test_attention(comm, stored, node, map_name, shape):
-    graph, where, file = stored
-    local = graphs.load(file, where.maps[map_name], comm, cap=7)
-    read = within_node(local, NodeRows(node), comm, returns=True)
-    projected, gy = random_inputs(graph, shape)
-    mine = projected[read.original_id].requires_grad_()
-    y = attend(FullHalo(read, comm, HaloBuffers(1 << 14)), mine, shape, KEY, P)
-    y.backward(gy[read.original_id])
-    expected = right(graph, shape, projected, gy, "keep", True)
-    for found, wanted in zip((y, mine.grad), expected):
-        np.testing.assert_allclose(whole(comm, read, found), wanted, rtol=0, atol=1e-9 * max(1, np.abs(wanted).max()))
-
-
-def test_rows_of_half_precision(comm, stored, node):
-    """They are scaled when they are summed, and not before; float32 tells whether the scales are those of the node."""
-    graph, where, file = stored
-    local = graphs.load(file, where.maps["dealt"], comm, cap=7, dtype=torch.float32)
-    read = within_node(local, NodeRows(node), comm, returns=False)
-    check_linear(comm, graph, read, FullHalo(read, comm, HaloBuffers(1 << 14)), dtype=torch.float32)
+@pytest.mark.parametrize("name", ["power law", "random directed weighted", "no edges"])
+def test_attention(comm, session_path, node, name):
+    graph, where, file = small.stored(comm, session_path, name)
+    for map_name, shape in zip(MAPS, (AttentionShape(4, 3), AttentionShape(3, 2, average=True), AttentionShape(1, 5))):
+        local = graphs.load(file, where.maps[map_name], comm, cap=7)
+        read = within_node(local, NodeRows(node), comm, returns=True)
+        projected, gy = random_inputs(graph, shape)
+        mine = projected[read.original_id].requires_grad_()
+        y = attend(FullHalo(read, comm, HaloBuffers(1 << 14)), mine, shape, KEY, P)
+        y.backward(gy[read.original_id])
+        for found, wanted in zip((y, mine.grad), right(graph, shape, projected, gy, "keep", True)):
+            most = 1e-9 * max(1, np.abs(wanted).max())
+            np.testing.assert_allclose(whole(comm, read, found), wanted, rtol=0, atol=most)
 
 
 CURVES = {
