@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
+SHARED = "activations that the node reads"
 TAKEN, MADE = "activations and workspace", "tensors outside the arena"
 FREE = "arena, resident but not in use then"
 
@@ -49,6 +50,8 @@ def make_account(
     for item, root in roots.items():
         lasting[item] = held_bytes(root, seen)
     lasting[MPI] = mpi_bytes
+    if trainer.node_rows is not None:
+        lasting[SHARED] = trainer.node_rows.own_bytes
     if trainer.learned is not None and trainer.learned.best is None:
         lasting[MODEL] += trainer.learned.rows.nbytes
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds

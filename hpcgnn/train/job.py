@@ -217,7 +217,10 @@ def _train(
         return EXIT_STOPPED
     peak.read()
     # Rows of others that this process has read in place are theirs.
-    foreign = 0 if trainer.node_rows is None else trainer.node_rows.foreign_bytes()
+    foreign = windows = 0
+    if trainer.node_rows is not None:
+        foreign = trainer.node_rows.foreign_bytes()
+        windows = foreign + trainer.node_rows.own_bytes
     growth = peak.span - foreign - baseline if peak.was_reset else float("nan")
     memory: dict[str, Any] = {
         "baseline": baseline,
@@ -231,7 +234,7 @@ def _train(
             "base_bytes": before_graph,
             "base_mpi_bytes": session.mpi_bytes,
             "phase_peak_bytes": profile.marks,
-            "account_bytes": make_account(trainer, local, profile, shared_bytes() - shared),
+            "account_bytes": make_account(trainer, local, profile, max(0, shared_bytes() - shared - windows)),
         }
     ranks = gather_rank_records(trainer, local, memory, meter.reading)
     with comm.together("writing the results"):
