@@ -76,12 +76,9 @@ class NodeMemory(Protocol):
     place: int
 
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of so many bytes, the same ones for all these ranks, until the communicator is closed. nbytes: the
-        same for all. Raises ConfigError on all of them where there is no room.
+        """A buffer of so many bytes, the same ones for all these ranks, as long as any of them refers to it. nbytes:
+        the same for all. Raises ConfigError on all of them where they cannot see each other's memory.
         """
-
-    def free(self, buffer: Any) -> None:
-        """Give back what `allocate` gave."""
 
     def gather(self, value: Any) -> list[Any]:
         """The small values of all these ranks, by place."""

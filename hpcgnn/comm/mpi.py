@@ -18,7 +18,7 @@ from mpi4py import MPI
 from hpcgnn.comm import mpi_buffers
 from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.mpi_buffers import as_bytes, as_numbers
-from hpcgnn.comm.mpi_windows import MpiNodeMemory
+from hpcgnn.comm.node_memory import MpiNodeMemory
 from hpcgnn.comm.progress import Progress
 from hpcgnn.comm.transport import Transport
 from hpcgnn.comm.watchdog import Watchdog

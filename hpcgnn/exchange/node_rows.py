@@ -146,13 +146,12 @@ class NodeRows:
             for matrix in [each for each in known if each.free]:
                 known.remove(matrix)
                 self._by_address = {at: one for at, one in self._by_address.items() if one is not matrix}
-                self._memory.free(matrix.memory)
                 self.own_bytes -= matrix.own_bytes
 
     def foreign_bytes(self) -> int:
         """Resident bytes of other ranks' rows that this process has read: the kernel counts them here too. Local."""
         matrices = [each for known in self._matrices.values() for each in known]
-        sizes = mapped_bytes([each.memory.address for each in matrices])
+        sizes = mapped_bytes([torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr() for each in matrices])
         return sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices))
 
     def close(self) -> None:

@@ -288,7 +288,7 @@ class ScheduleConfig:
     intra_node: str = option(
         "messages",
         "how ranks of one node come by each other's rows: messages, as those of other nodes; shared (sar; gcn, sage "
-        "with --aggregator mean, gin, sgc, appnp, gat), they read them where they are, in MPI shared windows: neither "
+        "with --aggregator mean, gin, sgc, appnp, gat), they read them where they are, in shared memory: neither "
         "copies nor buffers; results differ by rounding alone",
         choices=("messages", "shared"),
     )

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "mpi4py": {
         "comm/mpi.py",
         "comm/mpi_buffers.py",
-        "comm/mpi_windows.py",
+        "comm/node_memory.py",
         "comm/start_mpi.py",
         "comm/ending.py",
         "comm/oneccl.py",
@@ -53,7 +53,7 @@ MAY_IMPORT = {
     },
 }
 # Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
-AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py", "comm/mpi_windows.py", "comm/oneccl.py"}
+AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py", "comm/node_memory.py", "comm/oneccl.py"}
 # What importing the package loads.
 OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.

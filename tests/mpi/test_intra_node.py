@@ -6,7 +6,7 @@ import pytest
 from asking import attend
 from mpi4py import MPI
 
-from hpcgnn.comm.mpi_windows import MpiNodeMemory
+from hpcgnn.comm.node_memory import MpiNodeMemory
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
