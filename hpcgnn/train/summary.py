@@ -7,6 +7,7 @@ import socket
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ def _imbalance(values: Sequence[int]) -> float:
     return max(values) * len(values) / max(1, sum(values))
 
 
+@cache
 def versions() -> dict[str, str]:
     """{package: version} of what the numbers depend on."""
     found = {"hpcgnn": __version__, "python": platform.python_version()}

@@ -9,7 +9,7 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.listing import every
 from hpcgnn.train.affinity import describe_affinity
 
-from .launching import start
+from .forked import start
 
 HOST = socket.gethostname()
 CORES = sorted(os.sched_getaffinity(0))

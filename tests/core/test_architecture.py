@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,12 +70,19 @@ MAY_READ_ENVIRONMENT = {
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 
 
+@cache
+def nodes_of(path):
+    """All nodes of a file's syntax tree, the module first."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
 def imports(path):
     """[(dotted name, whether at the top level of the module)] of all that a file imports, relative names resolved."""
-    tree, package = ast.parse(path.read_text(encoding="utf-8")), ("hpcgnn", *path.relative_to(ROOT).parts[:-1])
-    found = []
-    for node in ast.walk(tree):
-        top = node in tree.body
+    nodes, package = nodes_of(path), ("hpcgnn", *path.relative_to(ROOT).parts[:-1])
+    at_the_top, found = set(nodes[0].body), []
+    for node in nodes:
+        top = node in at_the_top
         if isinstance(node, ast.Import):
             found += [(alias.name, top) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -140,7 +148,7 @@ def test_mpi_is_not_loaded_by_importing():
 def test_the_environment_is_read_in_few_places():
     users = set()
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "putenv"):
                 users.add(str(path.relative_to(ROOT)))
     assert users == MAY_READ_ENVIRONMENT
@@ -148,17 +156,13 @@ def test_the_environment_is_read_in_few_places():
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 def test_no_star_imports_and_no_long_files(path):
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 400
-    assert not [
-        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
-    ]
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    assert not [node for node in nodes_of(path) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 def test_every_module_says_why_it_exists(path):
-    text = path.read_text(encoding="utf-8")
-    assert not text.strip() or ast.get_docstring(ast.parse(text))
+    assert not path.read_text(encoding="utf-8").strip() or ast.get_docstring(nodes_of(path)[0])
 
 
 def test_reports_need_neither_torch_nor_mpi():
@@ -169,12 +173,9 @@ def test_reports_need_neither_torch_nor_mpi():
 def test_the_tools_need_no_mpi():
     tools = ROOT.parent / "partition_tools"
     for path in tools.rglob("*.py"):
-        names = [
-            n.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import) for n in node.names
-        ]
-        names += [
-            node.module or "" for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)
-        ]
+        nodes = nodes_of(path)
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
         assert not [
             name for name in names if name.split(".")[0] == "mpi4py" or name.startswith(("hpcgnn.comm", "hpcgnn.train"))
         ], path

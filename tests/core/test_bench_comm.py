@@ -7,7 +7,7 @@ import pytest
 
 from hpcgnn.estimate.machine import read_machine
 
-from .launching import start
+from .forked import start
 from .machines import made_up
 
 

@@ -6,6 +6,7 @@ Here through the real launcher; tests/mpi/test_bad_input.py has the whole list o
 import graphs
 import pytest
 
+from . import forked
 from .launching import start, train
 
 
@@ -48,7 +49,7 @@ def test_a_run_that_works(good, tmp_path):
 
 
 def test_a_flipped_byte_that_only_one_rank_reads(good, tmp_path):
-    result = train(
+    result = forked.train(
         2, "--graph", spoiled(good, tmp_path, of_features), "--partition", "dealt", "--run-dir", tmp_path / "run"
     )
     check_refused(result, "nodes/features is corrupted")
@@ -56,7 +57,7 @@ def test_a_flipped_byte_that_only_one_rank_reads(good, tmp_path):
 
 
 def test_no_map_for_this_number_of_ranks(good, tmp_path):
-    check_refused(train(3, "--graph", good, "--run-dir", tmp_path / "run"), "--ranks 3")
+    check_refused(forked.train(3, "--graph", good, "--run-dir", tmp_path / "run"), "--ranks 3")
 
 
 SLOW_RANK_0 = """
@@ -77,12 +78,13 @@ def test_a_mistake_in_the_options_is_said_however_slow_rank_0_is(good, options, 
 
 def test_a_key_of_the_file_that_does_not_exist(good, tmp_path):
     (tmp_path / "c.toml").write_text("[model]\nhiden = 8\n")
-    check_refused(train(0, "--config", tmp_path / "c.toml", "--graph", good), "'hidden'")
+    check_refused(forked.train(0, "--config", tmp_path / "c.toml", "--graph", good), "'hidden'")
 
 
 def test_a_run_directory_that_exists(good, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    check_refused(train(2, "--graph", good, "--partition", "dealt", "--run-dir", tmp_path), "--resume")
+    refused = forked.train(2, "--graph", good, "--partition", "dealt", "--run-dir", tmp_path)
+    check_refused(refused, "--resume")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -115,7 +117,7 @@ sys.exit(run(work))
 )
 def test_a_rank_that_dies_ends_the_job(act, code, words):
     """The others wait for it in a collective call; exit code 0 on one rank is no success either."""
-    result = start(3, "-c", PROGRAM.format(act=act))
+    result = forked.start(3, "-c", PROGRAM.format(act=act))
     assert result.code == code, result.err
     assert "rank 1 of 3 failed" in result.err and "Traceback" in result.err and words in result.err
 
@@ -133,21 +135,21 @@ sys.exit(run(work))
 
 def test_ranks_that_fail_together_print_one_traceback():
     """The lowest speaks, and says who failed alike and who otherwise."""
-    result = start(4, "-c", ALL_BUT_ONE)
+    result = forked.start(4, "-c", ALL_BUT_ONE)
     assert result.code == 1, result.err
     assert result.err.count("Traceback (most recent call last)") == 1
     assert "rank 0 of 4 failed and ends the job (rank 1 alike; rank 3: ValueError: odd):" in result.err
 
 
 def test_a_mistake_that_only_one_rank_knows_of_ends_the_job():
-    result = start(3, "-c", PROGRAM.format(act="raise GraphError('bad node')"))
+    result = forked.start(3, "-c", PROGRAM.format(act="raise GraphError('bad node')"))
     assert result.code == 2 and "Traceback" not in result.err
     assert result.errors == ["hpcgnn: error on rank 1 of 3: bad node"]
 
 
 def test_a_rank_killed_by_the_system_ends_the_job():
     """As the kernel does when memory runs out."""
-    result = start(2, "-c", PROGRAM.format(act="import os; os.kill(os.getpid(), 9)"))
+    result = forked.start(2, "-c", PROGRAM.format(act="import os; os.kill(os.getpid(), 9)"))
     assert result.code != 0
 
 

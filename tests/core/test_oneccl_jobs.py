@@ -6,7 +6,7 @@ import pytest
 from hpcgnn.comm import oneccl_library
 from hpcgnn.errors import ConfigError
 
-from .launching import start
+from .forked import start
 from .test_torch_jobs import losses, run_of, traffic, without_times
 
 OVER_ONECCL = ("--comm", "oneccl")
@@ -31,8 +31,8 @@ def library():
 @pytest.mark.parametrize("way", ["mpi", "ofi"])
 def test_a_job_is_that_of_mpi_to_the_bit(good, library, way):
     """A sum of two numbers has one order, so two ranks compute the same."""
-    path = run_of(good, f"o-{way}", "-m", "hpcgnn", options=OVER_ONECCL, CCL_ATL_TRANSPORT=way)
-    beside = run_of(good, f"m-{way}", "-m", "hpcgnn")
+    path = run_of(good, f"o-{way}", "-m", "hpcgnn", start=start, options=OVER_ONECCL, CCL_ATL_TRANSPORT=way)
+    beside = run_of(good, f"m-{way}", "-m", "hpcgnn", start=start)
     assert losses(path) == losses(beside)
     assert without_times(traffic(path)) == without_times(traffic(beside))
 

@@ -15,6 +15,7 @@ import pytest
 from hpcgnn.comm.torch_backends import load_backend
 from hpcgnn.errors import ConfigError
 
+from . import forked
 from .launching import ROOT, start
 
 BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import main; sys.exit(main(sys.argv[1:]))"
@@ -32,10 +33,10 @@ def good(tmp_path_factory):
 @pytest.fixture(scope="module")
 def over_mpi(good):
     """The run directory of a job over MPI."""
-    return run_of(good, "mpi", "-m", "hpcgnn")
+    return run_of(good, "mpi", "-m", "hpcgnn", start=forked.start)
 
 
-def run_of(good, name, *python, options=(), **environment):
+def run_of(good, name, *python, options=(), start=start, **environment):
     """The run directory of a training, whose name has as many letters as any other's: it is sent."""
     path = good.parent / f"{name:-<5}"
     result = start(2, *python, "train", "--graph", good, "--run-dir", path, *TRAINING, *options, **environment)
