@@ -52,9 +52,15 @@ Partitioning = tuple[str, int, np.ndarray, Mapping[str, Any]]
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[str]:
     """Yield a temporary path beside `path`; rename it to `path` when the body succeeds, remove it otherwise."""
+    with writing(path), replaced_by(path) as temporary:
+        yield temporary
+
+
+@contextlib.contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """An OSError of the body, which writes what is to be at `path`, is a FormatError."""
     try:
-        with replaced_by(path) as temporary:
-            yield temporary
+        yield
     except OSError as error:
         raise FormatError(
             f"cannot write {path}: {error.strerror or error}; choose a directory that exists, is writable and has space"

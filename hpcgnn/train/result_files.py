@@ -1,6 +1,7 @@
-"""Files of results by node: HDF5, CSV, parquet or numpy's, by the suffix of their name, all written slab by slab.
+"""Files of results by node: HDF5, CSV, parquet or numpy's, by the suffix of their name.
 
-One rank writes them. Each is complete under its name, or not there, and none ever lies whole in memory.
+The tables among them, CSV and parquet, are written here, slab by slab, by one rank; arrays by all ranks
+(result_arrays.py). Each file is complete under its name, or not there, and none ever lies whole in memory.
 """
 
 import contextlib
@@ -16,7 +17,6 @@ import numpy as np
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import ConfigError, RunDirError
-from hpcgnn.graphfile.columns import as_texts, text_type, written_columns
 from hpcgnn.graphfile.storage import replacing
 from hpcgnn.records import to_json
 
@@ -100,40 +100,9 @@ def check_results(option: str, path: str | Path, comm: Communicator, force: bool
 
 @contextlib.contextmanager
 def written(path: str | Path, contents: Contents) -> Iterator[Put]:
-    """Yield the verb that writes the next rows of a new file. Raises FormatError where it cannot be written."""
+    """Yield the verb that writes the next rows of a new table. Raises FormatError where it cannot be written."""
     writer = _WRITERS[KINDS[Path(path).suffix.lower()]]
     with writer(Path(path), contents) as put:
-        yield put
-
-
-@contextlib.contextmanager
-def _hdf5(path: Path, contents: Contents) -> Iterator[Put]:
-    rows = contents.num_rows
-    columns: dict[str, tuple[tuple[int, ...], np.dtype]] = {
-        name: ((rows, width), contents.dtypes[name]) for name, width in contents.widths.items()
-    }
-    if contents.some:
-        columns["node"] = (rows,), np.dtype(np.int64)
-    id_type = text_type(contents.longest) if contents.ids == "words" else contents.id_dtype
-    if contents.ids:
-        columns["id"] = (rows,), id_type
-    names = contents.class_names
-    if names:
-        name_type = text_type(max(len(name.encode()) for name in names))
-        columns["class_names"] = (len(names),), name_type
-    with written_columns(path, columns, **contents.origin) as write:
-        if names:
-            write(0, {"class_names": as_texts(names, name_type)})
-        done = 0
-
-        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
-            nonlocal done
-            also = {"node": nodes} if contents.some else {}
-            if ids is not None:
-                also["id"] = as_texts(ids.tolist(), id_type) if contents.ids == "words" else ids
-            write(done, {**slab, **also})
-            done += len(nodes)
-
         yield put
 
 
@@ -190,25 +159,6 @@ def _parquet(path: Path, contents: Contents) -> Iterator[Put]:
         yield put
 
 
-@contextlib.contextmanager
-def _npy(path: Path, contents: Contents) -> Iterator[Put]:
-    (name, width), *_ = contents.widths.items()
-    flat = name == "prediction" and width == 1
-    shape = (contents.num_rows,) if flat else (contents.num_rows, width)
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        described = {
-            "descr": np.lib.format.dtype_to_descr(contents.dtypes[name]),
-            "fortran_order": False,
-            "shape": shape,
-        }
-        np.lib.format.write_array_header_2_0(file, described)
-
-        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
-            file.write(np.ascontiguousarray(slab[name]).data)
-
-        yield put
-
-
 def _pyarrow(what: str | Path) -> tuple[Any, Any]:
     """(pyarrow, pyarrow.parquet). ConfigError where it is not installed."""
     try:
@@ -220,4 +170,4 @@ def _pyarrow(what: str | Path) -> tuple[Any, Any]:
         ) from error
 
 
-_WRITERS = {"hdf5": _hdf5, "csv": _csv, "parquet": _parquet, "npy": _npy}
+_WRITERS = {"csv": _csv, "parquet": _parquet}
