@@ -28,7 +28,7 @@ from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
 from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Rows, Words, meta_of
 from hpcgnn.graphfile.structure import check_dataset
-from hpcgnn.graphfile.writing import written_file
+from hpcgnn.graphfile.writing import writing, written_file
 from hpcgnn.records import replaced_by
 
 __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphData", "GraphFile", "GraphMeta"]
@@ -54,17 +54,6 @@ def replacing(path: str | Path) -> Iterator[str]:
     """Yield a temporary path beside `path`; rename it to `path` when the body succeeds, remove it otherwise."""
     with writing(path), replaced_by(path) as temporary:
         yield temporary
-
-
-@contextlib.contextmanager
-def writing(path: str | Path) -> Iterator[None]:
-    """An OSError of the body, which writes what is to be at `path`, is a FormatError."""
-    try:
-        yield
-    except OSError as error:
-        raise FormatError(
-            f"cannot write {path}: {error.strerror or error}; choose a directory that exists, is writable and has space"
-        ) from error
 
 
 def create_dataset(group: Any, name: str, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Any:

@@ -27,7 +27,8 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.train.correction import CorrectAndSmooth
 from hpcgnn.train.result_arrays import write_arrays
-from hpcgnn.train.result_files import KINDS, Contents, check_results, written
+from hpcgnn.train.result_files import KINDS, Contents, check_results, written_parquet
+from hpcgnn.train.result_lines import write_lines
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.trained import Trained, hidden_state, load_trained
 
@@ -195,12 +196,15 @@ def write_rows(
             class_names=meta.type_names.get("classes", ()) if local.task == CLASSIFICATION else (),
             origin=dict(origin),
         )
-        if KINDS[Path(path).suffix.lower()] in ("hdf5", "npy"):
+        kind_of_file = KINDS[Path(path).suffix.lower()]
+        if kind_of_file in ("hdf5", "npy"):
             write_arrays(path, contents, order, file, comm)
+        elif kind_of_file == "csv":
+            write_lines(path, contents, order, file, comm)
         elif comm.rank != 0:
             order.hand_over()
         else:
-            with written(path, contents) as put:
+            with written_parquet(path, contents) as put:
                 for nodes, slab in order.slabs():
                     put(nodes, read_ids(file, nodes) if kind else None, slab)
     comm.barrier()

@@ -6,8 +6,6 @@ not see the file, such as one on a disk of rank 0's node, rank 0 writes for all.
 written.
 """
 
-import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +14,12 @@ import numpy as np
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.graphfile.attributes import write_attributes
 from hpcgnn.graphfile.columns import as_texts, reserve, text_type
-from hpcgnn.graphfile.original_order import OriginalOrder, Slab
+from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.own_ids import read_ids
-from hpcgnn.graphfile.storage import GraphFile, create_dataset, replacing, writing
-from hpcgnn.graphfile.writing import written_file
+from hpcgnn.graphfile.storage import GraphFile, create_dataset
+from hpcgnn.graphfile.writing import writing, written_file
 from hpcgnn.train.result_files import KINDS, Contents
+from hpcgnn.train.written_together import NumberedSlab, by_all_or_one, made_by_one, numbered, put_into
 
 #: {name: the place of an array's first byte}.
 Places = dict[str, int]
@@ -35,32 +34,22 @@ def write_arrays(
     cannot write and RemoteError on the others.
     """
     words, hdf5 = contents.ids == "words", KINDS[Path(path).suffix.lower()] == "hdf5"
-    with contextlib.ExitStack() as until_whole:
-        made: tuple[str, int, int, Places] | None = None
-        with comm.together("making the file of results", on_one=True):
-            if comm.rank == 0:
-                temporary = until_whole.enter_context(replacing(path))
-                with writing(path):
-                    places = _make_hdf5(temporary, contents) if hdf5 else _make_npy(temporary, contents)
-                    made = temporary, os.stat(temporary).st_ino, os.path.getsize(temporary), places
-        temporary, number, size, places = comm.broadcast_object(made)
-        seen = all(comm.allgather_object(_is_there(temporary, number, size)))
-        writers: Iterator[tuple[int, Slab]] = order.own_slabs() if seen else iter(())
-        with comm.together("writing results"), writing(path):
-            _put_all(temporary, places, writers, contents, graph)
-        if not seen and comm.rank == 0:
-            with writing(path):
-                _put_all(temporary, places, _numbered(order.slabs()), contents, graph)
-        elif not seen:
-            order.hand_over()
+
+    def make(temporary: str) -> Places:
+        return _make_hdf5(temporary, contents) if hdf5 else _make_npy(temporary, contents)
+
+    with made_by_one(path, make, comm) as (temporary, _, places, seen):
+
+        def put_all(slabs: Iterator[NumberedSlab]) -> None:
+            _put_all(temporary, places, slabs, contents, graph)
+
+        by_all_or_one(put_all, order, seen, path, comm)
         if hdf5 and words:
             if comm.rank == 0:
                 with writing(path):
                     _add_words(temporary, contents, order, graph)
             else:
                 order.hand_over(nodes_alone=True)
-        with comm.together("ending the file of results", on_one=True):
-            until_whole.close()
 
 
 def _shapes(contents: Contents) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
@@ -101,48 +90,14 @@ def _make_npy(path: str, contents: Contents) -> Places:
     return {name: place}
 
 
-def _is_there(path: str, number: int, size: int) -> bool:
-    """Whether the file that rank 0 made is what this rank finds at its path."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return False
-    return (found.st_ino, found.st_size) == (number, size)
-
-
-def _numbered(slabs: Iterator[Slab]) -> Iterator[tuple[int, Slab]]:
-    first = 0
-    for nodes, slab in slabs:
-        yield first, (nodes, slab)
-        first += len(nodes)
-
-
-def _put_all(
-    path: str, places: Places, slabs: Iterator[tuple[int, Slab]], contents: Contents, graph: GraphFile
-) -> None:
-    """Write slabs, each with the place of its first row among all rows. Raises OSError."""
-    handle = None
-    try:
+def _put_all(path: str, places: Places, slabs: Iterator[NumberedSlab], contents: Contents, graph: GraphFile) -> None:
+    with put_into(path) as put:
         for first, (nodes, slab) in slabs:
-            # For writing alone: an NFS client would else read pages that another rank writes the rest of.
-            handle = os.open(path, os.O_WRONLY) if handle is None else handle
             rows: dict[str, np.ndarray] = {**slab, "node": nodes}
             if "id" in places:
                 rows["id"] = read_ids(graph, nodes)
             for name, place in places.items():
-                _put(handle, place + first * rows[name][:1].nbytes, rows[name])
-        if handle is not None:
-            os.fsync(handle)
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _put(handle: int, place: int, rows: np.ndarray) -> None:
-    rest = np.ascontiguousarray(rows).data.cast("B")
-    while len(rest):
-        count = os.pwrite(handle, rest, place)
-        rest, place = rest[count:], place + count
+                put(place + first * rows[name][:1].nbytes, rows[name])
 
 
 def _add_words(path: str, contents: Contents, order: OriginalOrder, graph: GraphFile) -> None:
@@ -152,6 +107,6 @@ def _add_words(path: str, contents: Contents, order: OriginalOrder, graph: Graph
     dtype = text_type(contents.longest)
     with written_file(path, change=True) as (file, check):
         column = create_dataset(file, "id", (contents.num_rows,), dtype)
-        for first, (nodes, _) in _numbered(order.slabs(nodes_alone=True)):
+        for first, (nodes, _) in numbered(order.slabs(nodes_alone=True)):
             column[first : first + len(nodes)] = as_texts(read_ids(graph, nodes).tolist(), dtype)
             check()

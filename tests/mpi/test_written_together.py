@@ -1,5 +1,8 @@
-"""Arrays of results that all ranks write at once: the bytes, the messages, and what is left where a disk is full."""
+"""Arrays and tables of results that all ranks write at once: the bytes, the messages, and what a full
+disk leaves.
+"""
 
+import csv
 import resource
 import shutil
 
@@ -15,7 +18,7 @@ from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train import result_arrays
+from hpcgnn.train import result_arrays, result_lines, written_together
 from hpcgnn.train.result_files import Contents
 
 NODES, WIDTH = 101, 3
@@ -45,7 +48,7 @@ def graph_files(comm, session_path):
 
 def rows_of(nodes):
     nodes = torch.as_tensor(nodes)
-    return {"prediction": (nodes % 4).unsqueeze(1).int(), "logit": torch.stack([nodes / 3, -nodes, nodes * 0.1], 1)}
+    return {"prediction": (nodes % 2).unsqueeze(1).int(), "logit": torch.stack([nodes / 3, -nodes, nodes * 0.1], 1)}
 
 
 def order_of(comm, some, names):
@@ -74,7 +77,10 @@ def write(path, comm, graph, ids="", some=False, names=("prediction", "logit")):
         {"run": "r"},
     )
     with GraphFile(graph) as file:
-        result_arrays.write_arrays(path, contents, order, file, comm)
+        if path.suffix == ".csv":
+            result_lines.write_lines(path, contents, order, file, comm)
+        else:
+            result_arrays.write_arrays(path, contents, order, file, comm)
     return order
 
 
@@ -85,10 +91,12 @@ def write(path, comm, graph, ids="", some=False, names=("prediction", "logit")):
 def test_the_bytes_are_those_of_one_rank(comm, graph_files, shared_path, monkeypatch, name, ids, some, seen):
     """In slabs of few rows, and where the last rank does not see the file of rank 0."""
     monkeypatch.setattr(original_order, "SLAB_BYTES", 200)
+    monkeypatch.setattr(result_lines, "_NUMBERS", 12)
     if not seen and comm.rank == comm.size - 1:
-        monkeypatch.setattr(result_arrays, "_is_there", lambda *_: False)
+        monkeypatch.setattr(written_together, "_is_there", lambda *_: False)
     write(shared_path / name, comm, graph_files[ids], ids, some)
     write(shared_path / "array.npy", comm, graph_files[""], names=("logit",))
+    write(shared_path / "lines.csv", comm, graph_files[ids], ids, some)
     if comm.rank == 0:
         write(shared_path / f"alone-{name}", SoloCommunicator(), graph_files[ids], ids, some)
         assert (shared_path / name).read_bytes() == (shared_path / f"alone-{name}").read_bytes()
@@ -97,6 +105,13 @@ def test_the_bytes_are_those_of_one_rank(comm, graph_files, shared_path, monkeyp
             for kind, rows in rows_of(nodes).items():
                 np.testing.assert_array_equal(file[kind][:], rows.numpy())
             expected = (nodes * 7 + 3).tolist()
+            with open(shared_path / "lines.csv", encoding="utf-8", newline="") as table:
+                lines = list(csv.reader(table))
+            assert lines[0] == ["node", "id", "class", "class_name", "logit_0", "logit_1", "logit_2"]
+            assert [int(line[0]) for line in lines[1:]] == nodes.tolist()
+            assert [line[1] for line in lines[1:]] == [f"nœud {i}" if ids == "words" else str(i) for i in expected]
+            np.testing.assert_array_equal(np.array([line[4:] for line in lines[1:]], np.float32), file["logit"][:])
+            assert [line[3] for line in lines[1:]] == ["ab"[int(line[2])] for line in lines[1:]]
             found = file["id"].asstr()[:].tolist() if ids == "words" else file["id"][:].tolist()
             assert found == ([f"nœud {i}" for i in expected] if ids == "words" else expected)
             assert ("node" in file) == some and file["class_names"].asstr()[:].tolist() == ["a", "b"]
