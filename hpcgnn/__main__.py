@@ -30,6 +30,7 @@ from hpcgnn.report import command as report_command
 from hpcgnn.train.choices import registry_choices
 from hpcgnn.train.commands import add_evaluate, add_predict
 from hpcgnn.train.labels_command import add_label_propagation
+from hpcgnn.train.propagate_command import add_propagate
 from hpcgnn.train.weights_commands import add_export, add_import_weights
 
 # Commands that read files only and must run where neither torch nor MPI is installed.
@@ -100,6 +101,7 @@ def build_parser(choices: Choices | None) -> Parser:
     add_evaluate(commands, choices)
     add_predict(commands, choices)
     add_label_propagation(commands, choices)
+    add_propagate(commands, choices)
     add_export(commands)
     add_import_weights(commands, choices)
     _add_estimate(commands, choices)

@@ -81,6 +81,7 @@ def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the 
     check_schedule(config)
     check_inputs(config)
     check_links(config)
+    check_hops(config)
     check_precision(config)
     epochs_to_trace(config.run.trace)
     check_backend(config)
@@ -203,6 +204,23 @@ def check_links(config: Config) -> None:
             f"--task {LINKS} is learned from the rows of both ends of every edge in every step: expected --schedule "
             f"sar, got {config.schedule.schedule}"
         )
+
+
+def check_hops(config: Config) -> None:
+    """Raise ConfigError for what --model sign, which sees the columns of a file and nothing of other ranks, has no use
+    for.
+    """
+    for flag, given in (
+        (f"--schedule {config.schedule.schedule}", config.schedule.schedule != "sar"),
+        (f"--features {config.task.features}", config.task.features != "file"),
+        (f"--label-reuse {config.task.label_reuse:g}", config.task.label_reuse > 0),
+        ("--inductive", config.data.inductive),
+    ):
+        if given and config.model.model == "sign":
+            raise ConfigError(
+                f"{flag} is not for --model sign, which learns from the columns of the graph file alone, propagated "
+                "over the whole graph before, and exchanges nothing but gradients of parameters; leave it out"
+            )
 
 
 def check_schedule(config: Config) -> None:

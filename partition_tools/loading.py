@@ -86,6 +86,7 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         meta.type_names,
         _load_ids(file),
         StoredRows(file, "edges/features") if meta.num_edge_features else None,
+        meta.num_feature_parts,
     )
     check_shape(file.path, data)
     return data

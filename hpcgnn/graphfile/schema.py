@@ -77,6 +77,7 @@ class GraphData:
     in the order of their numbers, each where there are any. ids: what the user calls the nodes, in the *original* order
     (see own_ids.py): int (n,), or Words of n texts; None where their numbers are all there is. edge_features: float32
     (E, F_e), a row for each of `edges`, or None. Those of an edge and of its reverse may differ in any graph.
+    num_feature_parts: in how many equally wide groups of columns the features come: the hops of `hpcgnn propagate`.
     """
 
     edges: Edges
@@ -97,6 +98,7 @@ class GraphData:
     type_names: dict[str, list[str]] = field(default_factory=dict)
     ids: Rows | Words | None = None
     edge_features: Rows | None = None
+    num_feature_parts: int = 1
 
     @property
     def num_nodes(self) -> int:
@@ -130,7 +132,8 @@ class GraphMeta:
 
     task: a name of `LABELS`. num_classes: as many as a model has outputs: classes, 0/1 labels, or targets.
     num_edge_types, num_node_types: over the whole graph, 0 where edges or nodes have no types. type_names: see
-    `GraphData`. num_edge_features: columns of the features of edges, 0 where they have none.
+    `GraphData`. num_edge_features: columns of the features of edges, 0 where they have none. num_feature_parts: see
+    `GraphData`.
     """
 
     num_nodes: int
@@ -152,6 +155,7 @@ class GraphMeta:
     num_node_types: int
     type_names: dict[str, list[str]]
     num_edge_features: int = 0
+    num_feature_parts: int = 1
 
 
 def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
@@ -169,7 +173,7 @@ def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
         "versions": json.loads,
         "type_names": _type_names,
     }
-    attributes = {"num_edge_features": 0, **attributes}  # only in files that have some
+    attributes = {"num_edge_features": 0, "num_feature_parts": 1, **attributes}  # only in files that have some
     if "task" not in attributes:  # of version 2
         attributes = {**attributes, "task": MULTILABEL if bool(attributes["multi_label"]) else CLASSIFICATION}
     return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})

@@ -120,6 +120,7 @@ def write_graph(
             multi_label=data.task == MULTILABEL,
             **({"task": data.task} if data.task == REGRESSION else {}),
             **({} if data.edge_features is None else {"num_edge_features": data.edge_features.shape[1]}),
+            **({} if data.num_feature_parts == 1 else {"num_feature_parts": data.num_feature_parts}),
             sparse_features=isinstance(features, Csr),
             weighted=data.edges.weight is not None,
             typed=data.edges.type is not None,

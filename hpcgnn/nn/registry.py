@@ -22,6 +22,7 @@ from hpcgnn.nn.rgcn import RGCNConv, TypedProjection
 from hpcgnn.nn.sage import SAGEConv
 from hpcgnn.nn.sage_max import SAGEMaxConv, SAGEPoolConv
 from hpcgnn.nn.sgc import SGCConv
+from hpcgnn.nn.sign import HopsLayer
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
 
@@ -121,6 +122,14 @@ def _build_appnp(spec: ModelSpec) -> Model:
     layers = [OwnLayer(a, b, spec.dtype) for a, b in zip(widths[:-2], widths[1:-1])]
     layers.append(PropagatedLayer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
     return Model(spec, layers, widths[1:-1])
+
+
+def _build_sign(spec: ModelSpec) -> Model:
+    widths = spec.widths
+    layers: list[OwnLayer | HopsLayer] = [OwnLayer(a, b, spec.dtype) for a, b in zip(widths[:-1], widths[1:])]
+    if spec.layers > 1:  # a single one is a linear map of all columns
+        layers[0] = HopsLayer(widths[0], widths[1], spec.parts, spec.dtype)
+    return Model(replace(spec, residual=False), layers, widths[1:-1])
 
 
 def _typed_projection(spec: ModelSpec) -> TypedProjection | None:
@@ -233,6 +242,14 @@ MODELS = {
         divides=_roots,
         sums=_always,
     ),
+    "sign": Entry(
+        _build_sign,
+        OwnLayer.self_loops,
+        _never,
+        features_again=_never,
+        uses=("hidden", "norm"),
+        weights=_never,
+    ),
     "gat": Entry(
         _build_gat,
         GATConv.self_loops,
@@ -312,7 +329,7 @@ def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
     entry, lines = MODELS[spec.model], []
     kind = f" --aggregator {spec.aggregator}" if spec.model == "sage" else ""
     what = "{} of this graph's edges are ignored by --model " + spec.model + kind + "; {} reads them"
-    if spec.weighted and not entry.weights(spec):
+    if spec.weighted and not entry.weights(spec) and spec.parts == 1:  # or the propagation has read them
         remedy = {"gat": "--edge-term weight", "sage": "--aggregator mean"}.get(
             spec.model, "--model gat --edge-term weight, or gcn, sage, gin or sgc"
         )
@@ -356,7 +373,7 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
 
 def complete(spec: ModelSpec) -> ModelSpec:
     """The spec with what follows from its model."""
-    if spec.jumping != "none" and spec.model in ("sgc", "appnp"):
+    if spec.jumping != "none" and spec.model in ("sgc", "appnp", "sign"):
         raise ConfigError.on_all(
             f"--jumping {spec.jumping}: {spec.model} has no layers to see at the end; leave it out"
         )

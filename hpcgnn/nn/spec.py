@@ -17,7 +17,7 @@ class ModelSpec:
     of their own (rgcn and rgat with --self-loops add), the last. hidden_bias: whether hidden layers add a bias; it is
     of no use before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on
     and exchange (None: the same). inputs: what --features and --label-reuse say. edge_features: columns of the features
-    of edges that the model reads.
+    of edges that the model reads. parts: in how many groups of columns sign has its features.
     """
 
     model: str
@@ -51,6 +51,7 @@ class ModelSpec:
     kept: torch.dtype | None = None
     inputs: str = "file"
     edge_features: int = 0
+    parts: int = 1
 
     @property
     def learned(self) -> int:
@@ -71,7 +72,10 @@ class ModelSpec:
         comes after them.
         """
         last = self.classes if self.jumping == "none" else self.hidden
-        return (self.d_in, *[self.hidden] * (self.layers - 1), last)
+        widths = [self.hidden] * (self.layers - 1)
+        if self.model == "sign" and widths:
+            widths[0] *= self.parts
+        return (self.d_in, *widths, last)
 
     @property
     def keeps_input(self) -> bool:

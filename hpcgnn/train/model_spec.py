@@ -48,6 +48,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=text,
         edge_features=_edge_features(config, meta),
+        parts=meta.num_feature_parts if options.model == "sign" else 1,
     )
     return complete(spec)
 

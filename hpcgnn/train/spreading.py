@@ -17,6 +17,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.ops.operators import Linear
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.train.correction import LARGEST, CorrectAndSmooth
+from hpcgnn.train.weights import check_roots
 
 Bound = Callable[[torch.Tensor], torch.Tensor]
 
@@ -30,18 +31,12 @@ class Spreading:
     def __init__(self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, dtype: torch.dtype) -> None:
         self._local, self._comm = local, comm
         self._known = torch.nonzero(local.mask("train")).squeeze(1)
-        below = sum(int((way.degree < 0).sum()) for way in (local.inward, local.outward))
-        counts = comm.total(torch.tensor([len(self._known), below]), "evaluation").tolist()
-        self._num_known = int(counts[0])
+        self._num_known = int(comm.total(torch.tensor([len(self._known)]), "evaluation"))
         if not self._num_known:
             raise GraphError.on_all(
                 "no node is marked train and labelled, so that no label can spread; expected a graph with a split"
             )
-        if counts[1]:
-            raise GraphError.on_all(
-                "the edge weights of some nodes sum to less than 0, and labels spread by the root of that sum: "
-                "expected sums above 0; make the weights positive"
-            )
+        check_roots(local, comm, "labels spread")
         self._operator = FullHalo(local, comm, buffers).operator(Linear("sym", dtype))
         self._hot = F.one_hot(local.labels[self._known], local.num_classes).to(dtype)
 

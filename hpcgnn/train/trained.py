@@ -188,6 +188,8 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     edge_features = int(identity.get("edge_features", 0))
     if edge_features:
         wanted["edge features"] = (meta.num_edge_features, "edge_features")
+    if model.model == "sign":
+        wanted["hops and operators side by side"] = (meta.num_feature_parts, "parts")
     if reads_types:
         wanted["types of nodes"] = (meta.num_node_types, "node_types")
     if model.edge_term == "weight":

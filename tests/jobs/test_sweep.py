@@ -68,6 +68,12 @@ def test_seeds_alone_and_a_dry_run(home, graph):
     assert not (home / "seeds").exists()
 
 
+def test_the_job_that_submits_says_what_it_needs():
+    for words, message in (("--launch x", "give it to bash jobs/sweep.sh"), ("--graph g.h5", "this is no SLURM job")):
+        done = call(f"bash {ROOT}/jobs/sweep.sbatch {words}")
+        assert done.returncode == 2 and message in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     "words, message",
     [

@@ -1,0 +1,35 @@
+"""Scalable inception graph neural networks (Frasca et al., GRL+ workshop at ICML 2020, eq. 3):
+
+    Z = σ([X Θ_0, A_1 X Θ_1, …, A_r X Θ_r])        Y = ξ(Z Ω)
+
+The A_k X are columns of the graph file already (`hpcgnn propagate`). So each node is seen by itself, and nothing of the
+graph is sent in training. σ is relu; Z Ω is a layer as that of appnp, and more such layers make Ω a perceptron.
+"""
+
+from typing import cast
+
+import torch
+from torch import nn
+
+from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.linear import Linear
+
+
+class HopsLayer(nn.Module):
+    """The first layer: a linear map of each of `parts` groups of columns, joined."""
+
+    def __init__(self, d_in: int, d_out: int, parts: int, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_out
+        self.linears = nn.ModuleList(Linear(d_in // parts, d_out // parts, dtype=dtype) for _ in range(parts))
+
+    def drop_bias(self) -> None:
+        """As of any layer."""
+        for linear in self.linears:
+            cast(Linear, linear).bias = None
+
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
+        """Own rows x (n_p, d_in) -> (n_p, d_out)."""
+        if not isinstance(x, torch.Tensor):  # sparse features come in one part
+            return self.linears[0](x)
+        return torch.cat([linear(part) for linear, part in zip(self.linears, x.chunk(len(self.linears), 1))], 1)
