@@ -63,6 +63,10 @@ class Arena:
         storage = self._take(nbytes, rounded(nbytes))
         return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow
 
+    def pages(self, nbytes: int) -> torch.Tensor:
+        """uint8 (nbytes,) at a multiple of GRAIN; nbytes: a multiple of it."""
+        return torch.empty(0, dtype=torch.uint8).set_(self._take(nbytes, nbytes), 0, (nbytes,))  # type: ignore[call-overload] # strides follow
+
     def _take(self, nbytes: int, size: int) -> torch.UntypedStorage:
         """Memory of so many bytes, of a space of `size`."""
         number, start = self._find(size)
