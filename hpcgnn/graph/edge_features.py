@@ -46,6 +46,7 @@ def read_edge_features(
     else:  # what was taken out is put behind the rest, and its memory given back
         behind = total + np.arange(len(remaining) - int(indptr[-1]))
         everywhere = np.empty(len(remaining), np.int64)
+        assert number is not None, "as remaining is given"
         everywhere[remaining], everywhere[~remaining] = number, behind
         features = file.read("edges/features", spans, dtype, everywhere, total + len(behind))
         features.resize((total, features.shape[1]), refcheck=False)

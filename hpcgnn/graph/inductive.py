@@ -16,6 +16,7 @@ from hpcgnn.graph.pruning import filtered, numbers
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.sums import ROUNDING
+from hpcgnn.memory.shelf import OnDisk
 
 
 def training_subgraph(local: LocalGraph, comm: Communicator) -> LocalGraph:
@@ -23,6 +24,7 @@ def training_subgraph(local: LocalGraph, comm: Communicator) -> LocalGraph:
 
     It takes memory for its edges and for the features of its nodes, beside those of the whole graph.
     """
+    assert not isinstance(local.features, OnDisk), "they stay in memory where training sees a part of the graph"
     nodes = local.mask("train")
     number = numbers(nodes)
     inward = _induced(local.inward, nodes, number, comm)

@@ -7,6 +7,7 @@ of range can reach a kernel, and no NaN a sum), and never holds more than the ra
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -19,10 +20,12 @@ from hpcgnn.graph.edge_features import carrying, read_edge_features
 from hpcgnn.graph.held_out import HELD, LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.opening import check_trainable, read_clusters
+from hpcgnn.graph.shelving import shelve_features
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.options.inputs import Inputs
 from hpcgnn.options.task import LINKS
 from hpcgnn.placement.order import LocalOrder, find_ends, interior_last
@@ -31,6 +34,8 @@ from hpcgnn.placement.ownership import Ownership
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 # Numbers that are looked at together: what a check takes beside them.
 _TILE = 1 << 18
+#: shelve(rows, columns): a Shelf for features of that shape, or None where they have room in memory. Collective.
+Shelve = Callable[[int, int], Shelf | None]
 
 
 def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> tuple[np.ndarray, list[tuple[int, int]]]:
@@ -189,6 +194,7 @@ def load_local_graph(
     labelled: bool = True,
     links: LinkSplit | None = None,
     edge_features: bool = False,
+    shelve: Shelve = lambda rows, columns: None,
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
@@ -196,6 +202,7 @@ def load_local_graph(
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
     inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`,
     or None for none. edge_features: whether to keep those of the file too; only with keep_edges.
+    shelve: see `Shelve`; asked for dense features of the file that stand alone.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
     """
@@ -234,10 +241,17 @@ def load_local_graph(
         held = {}
         for name in HELD if links else ():
             held[name] = build_adjacency(aside.pop(0), order, comm, cap, "keep", dtype)
+    dense = inputs == Inputs() and not file.meta.sparse_features
+    shelf = shelve(len(inward.degree), file.meta.num_features) if dense else None
     with watch("load"), comm.together("reading the graph"):
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
         labels, split = read_labels(file, ranges, order.number, labelled)
-        features = make_features(file, ranges, dtype, order, inputs, inward)
+        features: torch.Tensor | SparseRows | OnDisk
+        if shelf is None:
+            features = make_features(file, ranges, dtype, order, inputs, inward)
+        else:
+            check = partial(_check_finite, file, what="node")
+            features = shelve_features(file, ranges, _NUMPY[dtype], order, shelf, check)
         original_id = read_original_id(file, ranges, order.number)
         if edge_features:
             indptr, spans = read_indptr(file, "topology", ranges)

@@ -16,6 +16,7 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList, RemoteEdges, split_edges
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.storage import SPLITS
+from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.placement.order import FoundEdges, LocalOrder
 
 
@@ -63,7 +64,7 @@ class LocalGraph:
     """A rank's share. Tensors over own nodes are in the local order (see placement/order.py).
 
     inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same
-    object for an undirected graph. features: (n_p, F) or SparseRows. labels, task: int64 (n_p,) with -1 for
+    object for an undirected graph. features: (n_p, F), SparseRows or OnDisk. labels, task: int64 (n_p,) with -1 for
     none, float32 (n_p, C) for multi-label, or float (n_p, T) with NaN for none, and what they are for (see
     graphfile/labels.py). node_type: int32 (n_p,) or None.
     split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
@@ -76,7 +77,7 @@ class LocalGraph:
 
     inward: Adjacency
     outward: Adjacency
-    features: torch.Tensor | SparseRows
+    features: torch.Tensor | SparseRows | OnDisk
     labels: torch.Tensor
     split: torch.Tensor
     original_id: torch.Tensor

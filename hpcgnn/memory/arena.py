@@ -67,6 +67,10 @@ class Arena:
         found = None if self.shared is None else self.shared(rows, width, dtype)
         return self.empty(rows, width, dtype=dtype) if found is None else found
 
+    def pages(self, nbytes: int) -> torch.Tensor:
+        """uint8 (nbytes,) at a multiple of GRAIN; nbytes: a multiple of it."""
+        return torch.empty(0, dtype=torch.uint8).set_(self._take(nbytes, nbytes), 0, (nbytes,))  # type: ignore[call-overload] # strides follow
+
     def _take(self, nbytes: int, size: int) -> torch.UntypedStorage:
         """Memory of so many bytes, of a space of `size`."""
         number, start = self._find(size)

@@ -10,7 +10,8 @@ from typing import cast
 import torch
 from torch import nn
 
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.handover import Handover
@@ -23,12 +24,14 @@ class Conv(nn.Module):
     """Base of the convolutions. d_in, d_out: widths. norm: how the neighbours are normalised (see graph/norms.py).
 
     uses_self: whether `combine` reads x besides its aggregate. prunable: whether the graph may have fewer outputs than
-    inputs.
+    inputs. constants_in_tiles: whether `combine_constants` reads its inputs some rows at a time, so that they may be on
+    disk.
     """
 
     norm = "sum"
     uses_self = False
     prunable = False
+    constants_in_tiles = False
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -51,9 +54,10 @@ class Conv(nn.Module):
         raise NotImplementedError
 
     def combine_constants(
-        self, graph: Graph, aggregate: torch.Tensor, x: torch.Tensor, p: float, layer: int = 0
+        self, graph: Graph, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk, p: float, layer: int = 0
     ) -> torch.Tensor:
         """`combine` of a constant aggregate and input (n_p, d_in) of a layer, with dropout of rate p of both. Local."""
+        assert not isinstance(aggregate, OnDisk) and not isinstance(x, OnDisk), "only where read in tiles"
         return self.combine(
             graph.own(graph.dropout(aggregate, p, layer, Purpose.DROPOUT_AGGREGATE)),
             graph.own(graph.dropout(x, p, layer)) if self.uses_self else None,
@@ -80,6 +84,7 @@ class LinearConv(Conv):
 
     activation = ReluDropout
     prunable = True
+    constants_in_tiles = True
     kept: torch.dtype | None = None  # dtype of the output, where it is not that of the weights: set by the model
 
     def weights(self) -> Weights:
@@ -112,11 +117,11 @@ class LinearConv(Conv):
         return y.addmm_(x, own)
 
     def combine_constants(
-        self, graph: Graph, aggregate: torch.Tensor, x: torch.Tensor, p: float, layer: int = 0
+        self, graph: Graph, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk, p: float, layer: int = 0
     ) -> torch.Tensor:
         """As of any convolution; nothing is kept."""
         neighbour, own, bias = self.weights()
-        parts = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
+        parts: list[Part] = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]
         if own is not None:
             parts.append((x, own, Purpose.DROPOUT))
         return graph.combine(parts, bias, p, layer, self.kept)

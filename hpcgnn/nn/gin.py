@@ -6,15 +6,18 @@ The MLP has two layers. The first is linear and commutes with the sum, so the na
 import torch
 from torch import nn
 
+from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.conv import Conv
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.nn.linear import Linear
+from hpcgnn.ops.draws import Purpose
 
 
 class GINConv(Conv):
     norm = "sum"
     self_loops = "keep"
     uses_self = True
+    constants_in_tiles = True
     prunable = True
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
@@ -29,6 +32,17 @@ class GINConv(Conv):
     def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
         assert x is not None, "this convolution uses its input"
         return self.second(torch.relu(self.first(aggregate + (1 + self.eps) * x)))
+
+    def combine_constants(
+        self, graph: Graph, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk, p: float, layer: int = 0
+    ) -> torch.Tensor:
+        """As of any convolution. (a + (1 + ε) x) W is a W + x (1 + ε) W, of which nothing as wide as the input is kept
+        for ε.
+        """
+        weight = self.first.weight
+        own = (1 + self.eps) * weight
+        parts: list[Part] = [(aggregate, weight, Purpose.DROPOUT_AGGREGATE), (x, own, Purpose.DROPOUT)]
+        return self.second(torch.relu(graph.combine(parts, self.first.bias, p, layer)))
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         z = x @ self.first.weight

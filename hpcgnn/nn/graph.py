@@ -15,6 +15,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import EdgeList, LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.memory.arena import Arena
+from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
@@ -29,7 +30,10 @@ from hpcgnn.ops.sparse import sparse_product
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
 #: total(tensor): its sum over ranks. constant(name, compute): what compute() gives, made once.
 Total = Callable[[torch.Tensor], torch.Tensor]
-Constant = Callable[[str, Callable[[], torch.Tensor]], torch.Tensor]
+Rows = TypeVar("Rows", torch.Tensor, torch.Tensor | OnDisk)
+Constant = Callable[[str, Callable[[], Any]], Any]
+#: (x (n_p, d), W (d, d_out), purpose of the draws).
+Part = tuple[torch.Tensor | OnDisk, torch.Tensor, Purpose]
 
 
 class Operators(Protocol):
@@ -53,8 +57,8 @@ class DroppedRows:
 
 
 class Graph:
-    """A rank's view. features: (n_p, F) tensor or SparseRows; num_nodes: over all ranks; ids: int64 (n_p,) original
-    ids; in_degree: float64 (n_p,), the number of in-edges; node_type: int64 (n_p,).
+    """A rank's view. features: (n_p, F) tensor, SparseRows or OnDisk; num_nodes: over all ranks; ids: int64
+    (n_p,) original ids; in_degree: float64 (n_p,), the number of in-edges; node_type: int64 (n_p,).
 
     edge_weight, edge_type: (E_p,), edge_features: (E_p, F_e), of the in-edges of own nodes, in the order that
     `propagate` takes edge rows in; None where the graph has none. Added self loops have the weight 1, the number of
@@ -105,10 +109,10 @@ class Graph:
         return self
 
     @property
-    def features(self) -> torch.Tensor | SparseRows:
-        """(n_p, F) tensor or SparseRows: those that do not change, and then those that do."""
+    def features(self) -> torch.Tensor | SparseRows | OnDisk:
+        """(n_p, F) tensor, SparseRows or OnDisk: those that do not change, and then those that do."""
         fixed = self._local.features
-        if not self._changing or isinstance(fixed, SparseRows):
+        if not self._changing or isinstance(fixed, (SparseRows, OnDisk)):
             return fixed
         parts = [fixed, *self._changing] if fixed.shape[1] else self._changing
         return torch.cat(list(parts), 1) if len(parts) > 1 else parts[0]
@@ -174,8 +178,12 @@ class Graph:
         """kind (see ops/activation_dropout.py) with dropout of rate p, for a layer to apply to its own input."""
         return kind(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
 
-    def aggregate(self, x: torch.Tensor, norm: str) -> torch.Tensor:
-        """Own rows x (n_p, F) -> (m, F), normalised by `norm`: 'sum', 'mean' or 'sym'. Differentiable, collective."""
+    def aggregate(self, x: Rows, norm: str) -> Rows:
+        """Own rows x (n_p, F) -> (m, F), normalised by `norm`: 'sum', 'mean' or 'sym'. Differentiable, collective. Of
+        what is on disk the result is as well if it has no room, and nothing is differentiable.
+        """
+        if isinstance(x, OnDisk):
+            return x.mapped(lambda columns: self.aggregate(columns, norm))
         return self.operator(Linear(norm, x.dtype))(x)
 
     def convolve(
@@ -193,15 +201,13 @@ class Graph:
 
     def combine(
         self,
-        parts: Sequence[tuple[torch.Tensor, torch.Tensor, Purpose]],
+        parts: Sequence[Part],
         bias: torch.Tensor | None,
         p: float,
         layer: int,
         kept: torch.dtype | None = None,
     ) -> torch.Tensor:
-        """Σ dropout_p(x) W + b of constants, as parts (x (n_p, d), W (d, d_out), purpose of the draws); see
-        ops/convolution.py.
-        """
+        """Σ dropout_p(x) W + b of constants; see ops/convolution.py."""
         keys, outputs = [self._random.key(purpose, layer) for _, _, purpose in parts], self._local.outputs
         drops = [dropped_rows(self._local.output_id, key, p) if p else None for key in keys]
         return combine(

@@ -4,14 +4,17 @@ hops.
 
 import torch
 
+from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.conv import Conv
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import DroppedRows, Graph, Part
 from hpcgnn.nn.linear import Linear
+from hpcgnn.ops.draws import Purpose
 
 
 class SGCConv(Conv):
     norm = "sym"
     self_loops = "add"
+    constants_in_tiles = True
 
     def __init__(self, d_in: int, d_out: int, hops: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
@@ -25,6 +28,13 @@ class SGCConv(Conv):
 
     def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
         return self.linear(aggregate)
+
+    def combine_constants(
+        self, graph: Graph, aggregate: torch.Tensor | OnDisk, x: torch.Tensor | OnDisk, p: float, layer: int = 0
+    ) -> torch.Tensor:
+        """As of any convolution; nothing is kept."""
+        parts: list[Part] = [(aggregate, self.linear.weight, Purpose.DROPOUT_AGGREGATE)]
+        return graph.combine(parts, self.linear.bias, p, layer)
 
     def transform_first(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         assert self.linear.bias is not None, "nobody drops it"

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from hpcgnn.graph.sparse_rows import SparseRows
+from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
@@ -37,11 +38,16 @@ class KeptAggregate:
     epoch.
     """
 
-    aggregate: torch.Tensor
-    own: torch.Tensor
+    aggregate: torch.Tensor | OnDisk
+    input: torch.Tensor | OnDisk
+
+    @property
+    def own(self) -> torch.Tensor:
+        # Asked for of hidden layers alone, whose inputs are in memory.
+        return cast(torch.Tensor, self.input)
 
     def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
-        return stage.conv.combine_constants(graph, self.aggregate, self.own, p, stage.layer)
+        return stage.conv.combine_constants(graph, self.aggregate, self.input, p, stage.layer)
 
 
 @dataclass(frozen=True)

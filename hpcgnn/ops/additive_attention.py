@@ -35,6 +35,7 @@ from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import edge_tiles
 from hpcgnn.graph.local import EdgeList
+from hpcgnn.ops.edge_terms import Carried
 from hpcgnn.ops.row_tiles import row_tiles
 from hpcgnn.ops.streams import BufferedStream, EdgeStream, RowStream
 from hpcgnn.ops.work import work
@@ -328,7 +329,7 @@ class AdditiveAttention:
 
     def _parts(
         self, block: Block, edges: EdgeList | None, terms: torch.Tensor | None
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, "_Carried | None"]]:
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, Carried | None]]:
         """(indptr, indices, rows, what the edges carry) of a block: all of it where edges have no terms, else tiles."""
         if terms is None:
             yield block.indptr, block.indices, block.rows, None
@@ -342,7 +343,7 @@ class AdditiveAttention:
                 tile.sources,
                 tile.rows,
                 # Without weights to read, the edges have types.
-                _Carried(terms, carried, None if carried is not None else edges.type[edge]),  # type: ignore[index]
+                Carried(terms, carried, None if carried is not None else edges.type[edge]),  # type: ignore[index]
             )
 
 
@@ -360,32 +361,6 @@ def inner_products(out: torch.Tensor, gy: torch.Tensor, y: torch.Tensor, shape: 
 def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, count: int) -> torch.Tensor:
     """The original ids of a block's columns. own_ids: of those of the own block."""
     return own_ids if block.first_column is None else halo_ids[block.first_column : block.first_column + count]
-
-
-@dataclass(frozen=True)
-class _Carried:
-    """What some edges carry, weight (E,) or type int32 (E,): with the coefficients it makes their terms."""
-
-    coefficients: torch.Tensor
-    weight: torch.Tensor | None
-    type: torch.Tensor | None
-
-    def term(self) -> torch.Tensor:
-        """(E, H)."""
-        if self.weight is None:
-            return self.coefficients[self._types]
-        return self.weight.unsqueeze(1) * self.coefficients
-
-    def add_gradient(self, total: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Add the gradient of the terms (E, H) to that of the coefficients."""
-        if self.weight is None:
-            total.index_add_(0, self._types, gradient)
-        else:
-            total += self.weight @ gradient
-
-    @property
-    def _types(self) -> torch.Tensor:
-        return self.type.long()  # type: ignore[union-attr] # where there is no weight there is a type
 
 
 class _Attend(torch.autograd.Function):

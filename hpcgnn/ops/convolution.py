@@ -20,6 +20,7 @@ Where a layer widens its input this would stream gy, the wider side: such layers
 (nn/conv.py).
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.keeping import Kept
+from hpcgnn.memory.shelf import OnDisk, Reading
 from hpcgnn.ops.activation_dropout import ReluDropout
 from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles, tile_rows
 
@@ -60,7 +62,7 @@ def convolve(
 
 
 def combine(
-    parts: Sequence[tuple[torch.Tensor, torch.Tensor, Drop | None]],
+    parts: Sequence[tuple[torch.Tensor | OnDisk, torch.Tensor, Drop | None]],
     bias: torch.Tensor | None,
     arena: Arena,
     outputs: torch.Tensor | None = None,
@@ -71,7 +73,8 @@ def combine(
 
     parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes what dropout leaves of these rows
     of the output to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. kept: dtype of the result
-    (None: that of the weights). Nothing is kept for the gradient: masks are drawn again.
+    (None: that of the weights). Nothing is kept for the gradient: masks are drawn again. What is on disk is read in
+    order, in each direction once.
     """
     inputs, weights, drops = zip(*parts)
     dtype = weights[0].dtype
@@ -218,7 +221,7 @@ class _Combine(torch.autograd.Function):
 class _Constants:
     """The inputs of `combine`. dtype: to compute with."""
 
-    inputs: tuple[torch.Tensor, ...]
+    inputs: tuple[torch.Tensor | OnDisk, ...]
     drops: tuple[Drop | None, ...]
     outputs: torch.Tensor | None
     dtype: torch.dtype
@@ -240,14 +243,29 @@ class _Constants:
             else None
             for x, drop in zip(self.inputs, self.drops)
         ]
-        for rows in tiles:
-            yield rows, [self._part(rows, *each) for each in zip(self.inputs, self.drops, casts, spares)]
+        with contextlib.ExitStack() as files:
+            inputs = [self._in_order(x, files) for x in self.inputs]
+            for rows in tiles:
+                yield rows, [self._part(rows, *each) for each in zip(inputs, self.drops, casts, spares)]
+
+    def _in_order(self, x: torch.Tensor | OnDisk, files: contextlib.ExitStack) -> torch.Tensor | Reading:
+        """x, or what reads it up to the last row that is computed."""
+        if isinstance(x, torch.Tensor):
+            return x
+        last = 0 if self.count == 0 else self.count if self.outputs is None else int(self.outputs[-1]) + 1
+        return files.enter_context(x.reading(last))
 
     def _part(
-        self, rows: slice, x: torch.Tensor, drop: Drop | None, cast: Cast, spare: torch.Tensor | None
+        self, rows: slice, x: torch.Tensor | Reading, drop: Drop | None, cast: Cast, spare: torch.Tensor | None
     ) -> torch.Tensor:
         spare = None if spare is None else spare[: rows.stop - rows.start]
-        part = x[rows] if self.outputs is None else torch.index_select(x, 0, self.outputs[rows], out=spare)
+        if self.outputs is None:
+            part = x[rows]
+        elif isinstance(x, Reading):
+            assert spare is not None, "made where rows are picked"
+            part = x.select(self.outputs[rows], spare)
+        else:
+            part = torch.index_select(x, 0, self.outputs[rows], out=spare)
         part = cast.read(part)
         if not drop:
             return part

@@ -1,8 +1,9 @@
 """Some rows at a time in the type that is computed with, of a matrix that may be kept in a narrower one."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from typing import Protocol
 
 import torch
 
@@ -50,7 +51,17 @@ def sum_type(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def read_type(x: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
+class Matrix(Protocol):
+    """Rows of numbers, in memory or not."""
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+
+def read_type(x: Matrix, dtype: torch.dtype) -> torch.dtype:
     """The type in which the kernels' products, which compute in `dtype`, are given rows of x: bfloat16 as it is if they
     can.
     """
@@ -69,8 +80,9 @@ class Cast:
     copied.
     """
 
-    def __init__(self, arena: Arena, x: torch.Tensor, dtype: torch.dtype) -> None:
-        self._memory = None if x.dtype == dtype else arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
+    def __init__(self, arena: Arena, x: Matrix, dtype: torch.dtype) -> None:
+        count, width = x.shape
+        self._memory = None if x.dtype == dtype else arena.empty(min(tile_rows(), count), width, dtype=dtype)
 
     def read(self, part: torch.Tensor) -> torch.Tensor:
         """The rows `part` (at most a tile) to compute with; a copy is valid until the next."""

@@ -47,6 +47,7 @@ from hpcgnn.train.choosing_maps import MADE_MAPS, choose_map
 from hpcgnn.train.clock import both, unwatched
 from hpcgnn.train.energy import Meter, find_energy
 from hpcgnn.train.epochs import Progress, run_epochs
+from hpcgnn.train.features_on_disk import shelving
 from hpcgnn.train.links import link_split
 from hpcgnn.train.live_tensors import LiveTensors
 from hpcgnn.train.loop import Trainer
@@ -161,6 +162,7 @@ def _train(
         labelled=config.task.task != LINKS,
         links=link_split(config),
         edge_features=spec.edge_features > 0,
+        shelve=shelving(config, session, spec, config.task.task, buffers),
     )
     check_weights(local, spec, comm)
     quality = partition_quality(local, map_name, comm)

@@ -30,6 +30,7 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.other_features import with_other_features
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.ops.operators import Linear
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.schedules.full_halo import FullHalo
@@ -137,8 +138,9 @@ def hops_of(local: LocalGraph, comm: Communicator, buffers: HaloBuffers, request
     """Yield the parts (n_p, F) of own nodes, one after another: the features, and the hops of each operator. What is
     yielded must not be changed. Collective: exhaust it on all ranks, without autograd.
     """
-    halo, x = FullHalo(local, comm, buffers), local.features
-    x = _dense(x) if isinstance(x, SparseRows) else x
+    halo, features = FullHalo(local, comm, buffers), local.features
+    assert not isinstance(features, OnDisk), "they are read into memory"
+    x = _dense(features) if isinstance(features, SparseRows) else features
     if not request.last:
         yield x
     for name in request.operators:

@@ -35,6 +35,7 @@ from hpcgnn.train.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_averaged, read_checkpoint, restore
 from hpcgnn.train.choosing_maps import choose_map
 from hpcgnn.train.correction import CorrectAndSmooth
+from hpcgnn.train.features_on_disk import shelving
 from hpcgnn.train.job import make_buffers, resolve, run_identity
 from hpcgnn.train.links import link_split
 from hpcgnn.train.loop import Trainer
@@ -151,6 +152,7 @@ def load_trained(
             inputs=inputs_of(spec.inputs),
             links=link_split(config),
             edge_features=spec.edge_features > 0,
+            shelve=shelving(config, session, spec, config.task.task, buffers),
         )
     trainer = Trainer(local, spec, config, comm, buffers, learns=False)
     with comm.together("loading the weights"):

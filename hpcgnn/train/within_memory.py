@@ -6,11 +6,13 @@ the disk is checked before the first epoch, and the first epoch writes in time w
 
 import contextlib
 import logging
+import math
 import os
 import re
 import socket
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,6 +23,8 @@ from hpcgnn.errors import ConfigError, ScratchError
 from hpcgnn.memory.keeping import Keeper, Kept
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import Scratch, free_bytes
+from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.toy import NODES, toy_step
 
@@ -31,20 +35,20 @@ WRITTEN, READ = "scratch_written", "scratch_read"
 _BESIDE = 24 << 20
 # So many of the largest tensors that are kept are in memory at a time, whatever is written: the input, the output and
 # what is on its way.
-_AT_WORK = 3
+AT_WORK = 3
 _IN_MEMORY = "tmpfs", "ramfs"
 _SHARED = "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "afs", "glusterfs", "panfs"
 
 
 class Within:
-    """What a Trainer does so as to stay within a number of bytes. folder: of the scratch file; kept: bytes that a step
-    keeps.
+    """What a Trainer does so as to stay within a number of bytes. folder: of the scratch file, which features on disk
+    have made already; kept: bytes that a step keeps.
     """
 
     def __init__(self, trainer: Trainer, budget: int, folder: str, kept: int) -> None:
         self._trainer, self.folder, self.kept = trainer, folder, kept
-        arena = trainer.buffers.arena
-        self._scratch = Scratch(folder, ScratchError)
+        arena, features = trainer.buffers.arena, trainer.local.features
+        self._scratch = features.shelf.scratch if isinstance(features, OnDisk) else Scratch(folder, ScratchError)
         arena.keep_within(budget, self._scratch)
         assert arena.keeper is not None, "made a line above"
         self.keeper = arena.keeper
@@ -100,23 +104,24 @@ def hold_within(trainer: Trainer, config: Config, session: Session) -> None:
         return
     comm, ranks_on_node = trainer.comm, session.ranks_on_node
     share = bytes_of(config.run.memory) // ranks_on_node
-    per_node, largest = kept_by_toy(trainer, config)
-    kept, largest = per_node * trainer.local.num_owned, largest * trainer.local.num_owned
-    beside = _BESIDE + 3 * sum(p.nbytes for p in trainer.model.parameters())
-    lasting = resident_bytes() + beside + int(config.schedule.halo_buffer * 2**20)
+    toy, nodes = toy_of(trainer.model.spec, config, trainer.local.task), trainer.local.num_owned
+    kept, at_work = toy.per_node * nodes, AT_WORK * toy.largest * nodes + constants_in_arena(trainer)
+    lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
     budget = share - lasting
-    needs = max(comm.allgather_object(lasting + _AT_WORK * largest)) * ranks_on_node
+    needs = max(comm.allgather_object(lasting + at_work)) * ranks_on_node
     folder = config.run.scratch or tempfile.gettempdir()
     with comm.together("looking for room for what training keeps"):
-        if budget < _AT_WORK * largest:
+        if budget < at_work:
             raise ConfigError(
                 f"--memory {config.run.memory} is too little for rank {comm.rank}, whose graph, libraries and "
-                f"parameters take {lasting / 2**30:.2f} GiB, and a layer at work {_AT_WORK * largest / 2**30:.2f} GiB; "
+                f"parameters take {lasting / 2**30:.2f} GiB, and a layer at work {at_work / 2**30:.2f} GiB; "
                 f"expected at least {needs / 2**30 + 0.01:.2f}G for the {ranks_on_node} ranks of a node, or more nodes"
             )
-        over = max(0, kept + _AT_WORK * largest - budget)
-        _check_folder(folder, over, ranks_on_node)
-        trainer.within = Within(trainer, budget, folder, kept + _AT_WORK * largest)
+        over = max(0, kept + at_work - budget)
+        if not isinstance(trainer.local.features, OnDisk):  # else it has been looked at
+            check_folder(folder)
+        check_space(folder, over, ranks_on_node)
+        trainer.within = Within(trainer, budget, folder, kept + at_work)
     over_all = int(comm.total(torch.tensor([over]), "plan"))
     log.info(
         "memory: %s for the ranks of a node; a step keeps up to %.2f GiB on this rank, and %.2f GiB of all ranks' go "
@@ -126,6 +131,19 @@ def hold_within(trainer: Trainer, config: Config, session: Session) -> None:
         over_all / 2**30,
         folder,
     )
+
+
+def constants_in_arena(trainer: Trainer) -> int:
+    """Bytes of the arena that a rank takes for the kept aggregate of its features, or to read what is on disk of it."""
+    spec, features = trainer.model.spec, trainer.local.features
+    if isinstance(features, OnDisk):
+        kept = spec.kept or features.dtype
+        aggregate = features.shelf.at_work(*features.shape, kept) if features.shelf.results else 0
+        held = 0 if features.shelf.results else math.prod(features.shape) * kept.itemsize
+        return features.shelf.at_work(*features.shape, features.dtype) + aggregate + held
+    if not spec.keeps_input or not isinstance(features, torch.Tensor):
+        return 0
+    return features.numel() * (spec.kept or features.dtype).itemsize
 
 
 def check_memory(config: Config) -> None:
@@ -171,19 +189,42 @@ class _Counter(Keeper):
         pass
 
 
-def kept_by_toy(trainer: Trainer, config: Config) -> tuple[int, int]:
-    """(bytes that a step keeps of a node, the largest tensor of these), by a step on a toy graph."""
+@dataclass(frozen=True)
+class Toy:
+    """What a step on a toy graph shows. per_node, largest: bytes that a step keeps of a node, and of the largest tensor
+    of these; beside: bytes of a rank that hang on no node. in_tiles: whether the first layer reads constants some rows
+    at a time; reads_input: whether it reads its input besides the aggregate.
+    """
+
+    per_node: int
+    largest: int
+    beside: int
+    in_tiles: bool
+    reads_input: bool
+
+
+def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
+    """By a step of every stage."""
     counters: list[_Counter] = []
+    models: list[Any] = []
 
     def count(toy: Trainer) -> None:
         counters.append(_Counter())
+        models.append(toy.model)
         toy.buffers.arena.keeper = counters[-1]
         toy.within = _Counted(toy, counters[-1])
 
-    toy_step(trainer.model.spec, config, trainer.local.task, count)
+    toy_step(spec, config, task, count)
     # Of stages that follow each other, the one that keeps most.
     sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
-    return -(-sum(sizes) // NODES), -(-max(sizes, default=0) // NODES)
+    model = models[0]
+    return Toy(
+        per_node=-(-sum(sizes) // NODES),
+        largest=-(-max(sizes, default=0) // NODES),
+        beside=_BESIDE + 3 * sum(p.nbytes for p in model.parameters()),
+        in_tiles=getattr(model.convs[0], "constants_in_tiles", False),
+        reads_input=getattr(model.convs[0], "uses_self", True),
+    )
 
 
 class _Counted(Within):
@@ -196,8 +237,8 @@ class _Counted(Within):
         pass
 
 
-def _check_folder(folder: str, need: int, ranks_on_node: int) -> None:
-    """Raise ScratchError unless a folder can hold what the ranks of a node write."""
+def check_folder(folder: str) -> None:
+    """Raise ScratchError unless there is such a directory, and not in memory. Warns of one that is shared."""
     if not os.path.isdir(folder):
         raise ScratchError(f"--scratch {folder}: there is no such directory on {socket.gethostname()}; make it first")
     kind = _file_system(folder)
@@ -209,6 +250,10 @@ def _check_folder(folder: str, need: int, ranks_on_node: int) -> None:
         log.warning(
             "--scratch %s is on a shared file system (%s): a local disk is faster and disturbs nobody", folder, kind
         )
+
+
+def check_space(folder: str, need: int, ranks_on_node: int) -> None:
+    """Raise ScratchError unless a folder can hold what each of the ranks of a node writes, `need` bytes."""
     free = free_bytes(folder)
     if free < need * ranks_on_node:
         raise ScratchError(

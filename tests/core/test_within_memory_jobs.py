@@ -25,10 +25,10 @@ def graph(tmp_path_factory):
     return path
 
 
-def told(run):
+def told(run, count=RANKS):
     """(losses, records of the ranks)."""
     lines = (run / "metrics.jsonl").read_text().splitlines()
-    ranks = [json.loads((run / f"ranks/rank-{rank:05}.json").read_text()) for rank in range(RANKS)]
+    ranks = [json.loads((run / f"ranks/rank-{rank:05}.json").read_text()) for rank in range(count)]
     return [json.loads(line)["loss"] for line in lines], ranks
 
 
@@ -82,3 +82,21 @@ def test_what_cannot_be(graph, tmp_path):
     ):
         result = train(0, "--graph", graph, "--model", "gcn", "--run-dir", tmp_path / "r", *options, "--auto-partition")
         assert result.code != 0 and message in result.errors[0], result.err
+
+
+def test_features_on_disk(tmp_path):
+    """Wide features, which have no room beside a layer at work: the same curve, and the limit is kept."""
+    path, free, held = tmp_path / "wide.h5", tmp_path / "free", tmp_path / "held"
+    generate_graph("planted", path, Spec(nodes=5_000, features=3_000, classes=4, degree=4, seed=3))
+    options = "--graph", path, "--model", "sage", "--hidden", 16, "--keep-input", "always", "--epochs", 2, "--seed", 1
+    options += "--eval-every", 2, "--auto-partition"
+    assert train(1, *options, "--run-dir", free).code == 0
+    within = *options, "--run-dir", held, "--scratch", tmp_path, "--memory"
+    limit = re.search(r"expected at least ([\d.]+)G", train(1, *within, "1M").errors[0])[1]
+    result = train(1, *within, f"{limit}G", "--resume")
+    assert result.code == 0, result.err
+    assert f"memory: the features and their aggregate are on disk, in {tmp_path}" in result.err
+    (losses, plain), (others, (rank,)) = told(free, 1), told(held, 1)
+    assert losses == others
+    assert rank["peak_rss_bytes"] <= float(limit) * 2**30 < plain[0]["peak_rss_bytes"] - 5_000 * 3_000 * 4
+    assert rank["scratch"]["read_bytes"] > 3 * 2 * 5_000 * 3_000 * 4, "in two epochs and in an evaluation"

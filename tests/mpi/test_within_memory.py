@@ -5,7 +5,7 @@ import torch
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.memory import arena, keeping
-from hpcgnn.train.within_memory import READ, WRITTEN, Within, bytes_of, check_memory, kept_by_toy
+from hpcgnn.train.within_memory import READ, WRITTEN, Within, bytes_of, check_memory, toy_of
 
 from .training import build_trainer, configure, make_graphs
 
@@ -89,8 +89,9 @@ def test_a_toy_foretells_what_is_kept(comm, session_path):
     """A hidden layer of sage keeps its input alone."""
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", layers=5, hidden=32)
     trainer = build_trainer(comm, config, "metis")
-    per_node, largest = kept_by_toy(trainer, config)
-    assert (per_node, largest) == (4 * 32 * 4, 32 * 4)
+    toy = toy_of(trainer.model.spec, config, trainer.local.task)
+    assert (toy.per_node, toy.largest) == (4 * 32 * 4, 32 * 4)
+    assert toy.in_tiles and toy.reads_input
 
 
 def test_sizes():

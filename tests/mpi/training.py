@@ -54,9 +54,9 @@ def configure(path, **options):
     return make_config({"graph": str(path), **usual, **pruning, **options}, CHOICES)
 
 
-def build_trainer(comm, config, map_name=None, rows=None):
+def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
     """A Trainer on a stored map, or on one rank alone for map_name None. rows: of a communication buffer (None: as
-    configured).
+    configured). shelf: makes a Shelf for the features of an arena.
     """
     with GraphFile(config.data.graph) as file:
         spec = model_spec(file.meta, config)
@@ -78,6 +78,7 @@ def build_trainer(comm, config, map_name=None, rows=None):
             inputs=inputs_of(spec.inputs),
             links=links,
             edge_features=spec.edge_features > 0,
+            shelve=lambda count, width: shelf and shelf(buffers.arena),
         )
     return Trainer(local, spec, config, comm, buffers)
 

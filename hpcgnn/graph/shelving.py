@@ -1,0 +1,48 @@
+"""Features from the graph file to a scratch file, never whole in memory.
+
+The graph file itself is not read in every epoch: its chunks have checksums to be verified and may be compressed, its
+rows stand in the order of the file and in its type, and it may lie on a file system that all nodes share.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.shelf import OnDisk, Shelf
+from hpcgnn.placement.order import LocalOrder
+
+# Bytes of rows that are read at a time: some chunks.
+_AT_A_TIME = 64 << 20
+
+
+def shelve_features(
+    file: GraphFile,
+    ranges: list[tuple[int, int]],
+    dtype: np.typing.DTypeLike,
+    order: LocalOrder,
+    shelf: Shelf,
+    check: Callable[[np.ndarray], None],
+) -> OnDisk:
+    """The dense features of own nodes in the local order. check: of some rows, raises what it will."""
+    count, width = sum(stop - start for start, stop in ranges), file.meta.num_features
+    starts, stops = np.array(ranges, np.int64).reshape(-1, 2).T
+    ends = np.cumsum(stops - starts)
+    taken = None if order.number is None else order.taken()
+
+    def parts() -> Iterator[torch.Tensor]:
+        size = max(1, _AT_A_TIME // max(1, width * np.dtype(dtype).itemsize))
+        for first in range(0, count, size):
+            places = np.arange(first, min(first + size, count)) if taken is None else taken[first : first + size]
+            number = np.searchsorted(ends, places, side="right")
+            rows = places - (ends - stops)[number]
+            begins = np.flatnonzero(np.diff(rows, prepend=rows[0] - 2) != 1)
+            wanted = list(zip(rows[begins].tolist(), (rows[np.append(begins[1:], len(rows)) - 1] + 1).tolist()))
+            found = file.read("nodes/features", wanted, dtype)
+            check(found)
+            yield torch.from_numpy(found)
+
+    rows = shelf.matrix(count, width, torch.from_numpy(np.empty(0, dtype)).dtype)
+    rows.append(slice(0, width), parts())
+    return rows

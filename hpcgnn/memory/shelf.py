@@ -1,0 +1,232 @@
+"""Matrices that never change, in a scratch file, and read some rows at a time in their order: a Shelf of OnDisk.
+
+Features, and their aggregate that is kept, are read once forwards and once backwards by a first layer that works on
+some rows at a time. Whoever reads them in order needs two blocks of rows in memory: the one at work, and the next one,
+which a helper thread reads meanwhile.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from hpcgnn.memory.scratch import REQUEST, Scratch, rounded
+
+
+class Pages(Protocol):
+    """What makes memory: an Arena."""
+
+    def pages(self, nbytes: int) -> torch.Tensor:
+        """uint8 (nbytes,) at a multiple of GRAIN, nbytes a multiple of it."""
+
+    def empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
+        """An uninitialised tensor of this shape."""
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where matrices are put. tile: rows that are read at a time at most; columns: how many of a matrix are worked on
+    at a time where another one is made of it; results: whether that one goes to the file as well.
+    """
+
+    scratch: Scratch
+    arena: Pages
+    tile: int
+    columns: int
+    results: bool = True
+
+    def matrix(self, count: int, width: int, dtype: torch.dtype) -> "OnDisk":
+        """A matrix (count, width) of which nothing is written yet."""
+        row = max(1, width * dtype.itemsize)
+        return OnDisk(self, count, width, dtype, self.tile * max(1, REQUEST // (row * self.tile)))
+
+    def at_work(self, count: int, width: int, dtype: torch.dtype) -> int:
+        """Bytes of memory that are in use while such a matrix is read."""
+        rows = min(count, self.matrix(count, width, dtype).block)
+        return 3 * rounded(rows * width * dtype.itemsize)
+
+
+@dataclass
+class _Block:
+    """Some columns of some rows in the file. flight, rows: of the write, until it is done."""
+
+    place: int
+    size: int
+    flight: "Future[list[int]] | None"
+    rows: torch.Tensor | None
+    sums: list[int] = field(default_factory=list)
+
+
+class OnDisk:
+    """A matrix (n, F) of a Shelf, `shelf`. shape, dtype: as of a tensor; block: rows that are read at a time."""
+
+    def __init__(self, shelf: Shelf, count: int, width: int, dtype: torch.dtype, block: int) -> None:
+        self.shelf, self.shape, self.dtype, self.block = shelf, (count, width), dtype, block
+        self._groups: list[tuple[slice, list[_Block]]] = []  # columns, and their blocks
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def bytes_read(self, stop: int | None = None) -> int:
+        """Of the file, by who reads rows 0 … stop - 1 (None: all)."""
+        last = math.ceil((len(self) if stop is None else stop) / self.block)
+        return sum(block.size for _, blocks in self._groups for block in blocks[:last])
+
+    def append(self, columns: slice, parts: Iterator[torch.Tensor]) -> None:
+        """Write all rows of some columns (n, k), given in parts of any number of rows one after another."""
+        blocks: list[_Block] = []
+        rest: list[torch.Tensor] = []
+        self._groups.append((columns, blocks))
+        for part in parts:
+            rest.append(part)
+            while sum(map(len, rest)) >= self.block:
+                whole = torch.cat(rest) if len(rest) > 1 else rest[0]
+                self._write(blocks, whole[: self.block])
+                rest = [whole[self.block :]]
+        if sum(map(len, rest)):
+            self._write(blocks, torch.cat(rest))
+        for block in blocks:
+            self._landed(block)
+
+    def _write(self, blocks: list[_Block], rows: torch.Tensor) -> None:
+        """Write a block; the one before the last must have been written, so that few are in memory."""
+        if len(blocks) > 1:
+            self._landed(blocks[-2])
+        scratch, rows = self.shelf.scratch, rows.contiguous()
+        place = scratch.place(rounded(rows.nbytes))
+        flight = scratch.write(rows.data_ptr(), rows.nbytes, place, False)
+        blocks.append(_Block(place, rounded(rows.nbytes), flight, rows))
+
+    def _landed(self, block: _Block) -> None:
+        if block.flight is not None:
+            block.sums = self.shelf.scratch.result(block.flight) or []
+            block.flight = block.rows = None
+
+    @contextlib.contextmanager
+    def reading(self, stop: int | None = None) -> Iterator["Reading"]:
+        """Read rows 0 … stop - 1 (None: all) in the body, in their order."""
+        reading = Reading(self, len(self) if stop is None else stop, self._groups, self.shelf)
+        try:
+            yield reading
+        finally:
+            reading.close()
+
+    def parts(self, columns: slice = slice(None)) -> Iterator[torch.Tensor]:
+        """Some columns of all rows, a block at a time: (rows, k), valid until the next."""
+        with self.reading() as reading:
+            for first in range(0, len(self), self.block):
+                yield reading[first : min(first + self.block, len(self))][:, columns]
+
+    def mapped(self, make: Callable[[torch.Tensor], torch.Tensor]) -> "OnDisk | torch.Tensor":
+        """make(x) of the whole matrix x, which makes every column (n,) of its result of that column alone. It is called
+        for some columns at a time.
+        """
+        (count, width), shelf = self.shape, self.shelf
+        result = shelf.matrix(count, width, self.dtype) if shelf.results else None
+        whole = None if shelf.results else shelf.arena.empty(count, width, dtype=self.dtype)
+        for first in range(0, width, shelf.columns):
+            columns = slice(first, min(first + shelf.columns, width))
+            made = make(self._gathered(columns))
+            if whole is not None:
+                whole[:, columns] = made
+            elif result is not None:
+                result.append(columns, iter((made,)))
+        return result if whole is None else whole  # type: ignore[return-value] # one of them is there
+
+    def _gathered(self, columns: slice) -> torch.Tensor:
+        """Some columns (n, k), in memory."""
+        x = self.shelf.arena.empty(len(self), columns.stop - columns.start, dtype=self.dtype)
+        done = 0
+        for part in self.parts(columns):
+            x[done : done + len(part)] = part
+            done += len(part)
+        return x
+
+    def to(self, dtype: torch.dtype) -> "OnDisk":
+        """The same numbers in another type, or this matrix itself."""
+        if dtype == self.dtype:
+            return self
+        result = self.shelf.matrix(*self.shape, dtype)
+        result.append(slice(0, self.shape[1]), (part.to(dtype) for part in self.parts()))
+        return result
+
+    def __del__(self) -> None:
+        for _, blocks in self._groups:
+            for block in blocks:
+                self.shelf.scratch.give_back(block.place, block.size)
+
+
+class Reading:
+    """Rows of an OnDisk in their order. dtype: theirs."""
+
+    def __init__(self, rows: OnDisk, stop: int, groups: list[tuple[slice, list[_Block]]], shelf: Shelf) -> None:
+        self._rows, self._groups, self._shelf, self._stop = rows, groups, shelf, stop
+        self.dtype = rows.dtype
+        most = [max((block.size for block in blocks), default=0) for _, blocks in groups]
+        self._memory = [[shelf.arena.pages(size) for size in most] for _ in range(2)] if stop else []
+        joined = len(groups) > 1 and stop > 0
+        self._joined = shelf.arena.empty(rows.block, rows.shape[1], dtype=rows.dtype) if joined else None
+        self._at, self._flights = -1, self._begin(0)
+        self._present: torch.Tensor | None = None
+
+    def __getitem__(self, rows: slice) -> torch.Tensor:
+        """Some rows of one block, not before those of the last time; valid until the next."""
+        block = self._rows.block
+        first = rows.start // block * block
+        assert rows.stop <= first + block, "tiles do not go across blocks"
+        while self._at < rows.start // block:
+            self._advance()
+        assert self._present is not None, "read a line above"
+        return self._present[rows.start - first : rows.stop - first]
+
+    def select(self, ids: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """out = the rows ids, int32 and increasing, from where the last ones ended on."""
+        size, done = self._rows.block, 0
+        while done < len(ids):
+            number = int(ids[done]) // size
+            last = int(torch.searchsorted(ids, torch.tensor((number + 1) * size, dtype=ids.dtype)))
+            rows = self[number * size : min((number + 1) * size, len(self._rows))]
+            torch.index_select(rows, 0, ids[done:last] - number * size, out=out[done:last])
+            done = last
+        return out
+
+    def close(self) -> None:
+        """Nothing writes to memory of this any more. What was read too much for nothing does not matter."""
+        for flight in self._flights:
+            with contextlib.suppress(OSError):
+                flight.result()
+        self._flights = []
+
+    def _begin(self, number: int) -> "list[Future[None]]":
+        """Begin to read a block, if there is one."""
+        if number * self._rows.block >= self._stop:
+            return []
+        blocks = [blocks[number] for _, blocks in self._groups]
+        return [
+            self._shelf.scratch.fill(memory.data_ptr(), block.size, block.place, block.sums)
+            for memory, block in zip(self._memory[number % 2], blocks)
+        ]
+
+    def _advance(self) -> None:
+        """Go on to the next block."""
+        for flight in self._flights:
+            self._shelf.scratch.result(flight)
+        self._at += 1
+        number, count = self._at, len(self._rows)
+        rows = min(self._rows.block, count - number * self._rows.block)
+        self._flights = self._begin(number + 1)
+        parts = []
+        for memory, (columns, _) in zip(self._memory[number % 2], self._groups):
+            taken = columns.stop - columns.start
+            size = rows * taken * self._rows.dtype.itemsize
+            parts.append(memory[:size].view(self._rows.dtype).view(rows, taken))
+        if self._joined is None:
+            self._present = parts[0]
+            return
+        self._present = self._joined[:rows]
+        for part, (columns, _) in zip(parts, self._groups):
+            self._present[:, columns] = part

@@ -1,0 +1,90 @@
+"""Features, and their aggregate, on disk: the same bits as in memory, and as many bytes as foretold."""
+
+import pytest
+import torch
+
+from hpcgnn.memory import shelf as shelf_module
+from hpcgnn.memory.scratch import Scratch
+from hpcgnn.memory.shelf import OnDisk, Shelf
+from hpcgnn.ops.row_tiles import tiles_of
+from hpcgnn.train.features_on_disk import place
+
+from .training import FEATURES, build_trainer, configure, make_graphs
+
+TILE = 64
+ALL_KEEP = {"hidden": 16, "layers": 2, "keep_input": "always"}
+CASES = {
+    "gcn": {"model": "gcn"},
+    "sage": {"model": "sage", "dropout": 0.5},
+    "sage, mixed": {"model": "sage", "precision": "mixed"},
+    "sage, pruned": {"model": "sage", "prune": "auto", "dropout": 0.5},
+    "gin": {"model": "gin", "dropout": 0.5},
+    "sgc": {"model": "sgc"},
+    "lazy": {"model": "sage", "schedule": "lazy", "epochs": 2},
+}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Features of a small graph are many blocks."""
+    monkeypatch.setattr(shelf_module, "REQUEST", 2 * TILE * FEATURES * 4)
+    with tiles_of(TILE):
+        yield
+
+
+def trained(comm, config, shelf=None):
+    """(losses, metrics, parameters, the Trainer) after some steps."""
+    trainer = build_trainer(comm, config, "metis", shelf=shelf)
+    losses = []
+    for stage in range(len(trainer.plan)):
+        trainer.begin_stage(stage, 2 * stage)
+        losses += [trainer.step(2 * stage + step) for step in range(2)]
+    return losses, repr(trainer.evaluate()), [p.detach().clone() for p in trainer.model.parameters()], trainer
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_bits(comm, session_path, tmp_path, small_blocks, name):
+    config = configure(make_graphs(comm, session_path)["undirected"], **{**ALL_KEEP, **CASES[name]})
+    losses, metrics, parameters, _ = trained(comm, config)
+    for columns, results in ((FEATURES, False), (16, True)):  # at once, and in two groups of columns
+        again, found, others, trainer = trained(
+            comm, config, lambda arena: Shelf(Scratch(str(tmp_path)), arena, TILE, columns, results)
+        )
+        features = trainer.local.features
+        assert isinstance(features, OnDisk)
+        assert again == losses and found == metrics
+        assert all(torch.equal(a, b) for a, b in zip(parameters, others))
+        _as_foretold(trainer, results)
+
+
+def _as_foretold(trainer, results):
+    """An epoch reads what its first layer takes, forwards and backwards, and an evaluation all of it."""
+    scratch, features = trainer.local.features.shelf.scratch, trainer.local.features
+    conv, aggregate = trainer.model.convs[0], trainer.constants.get("input aggregate")
+    if trainer.local.num_owned == 0 or aggregate is None:  # layers that are trained one by one keep theirs themselves
+        return
+    inputs = [each for each in ([aggregate] if results else []) + ([features] if conv.uses_self else [])]
+    outputs = trainer.training_graph.at(0)._local.outputs
+    stop = None if outputs is None else 0 if len(outputs) == 0 else int(outputs[-1]) + 1
+    before = scratch.read, scratch.written
+    trainer.step(9)
+    assert scratch.read - before[0] == 2 * sum(each.bytes_read(stop) for each in inputs)
+    trainer.evaluate()
+    assert scratch.read - before[0] == sum(2 * each.bytes_read(stop) + each.bytes_read() for each in inputs)
+    assert scratch.written == before[1]
+
+
+def test_what_goes_where():
+    """With room for all nothing goes; features go before their aggregate; what nobody reads goes first."""
+    features = aggregate = 1000
+
+    def placed(room, reads_input=True, kept=500):
+        found = place(room, 300, kept, 60, (features, aggregate), reads_input)
+        return found.features, found.aggregate
+
+    assert placed(2000) == placed(2400) == (False, False)
+    assert placed(1999) == placed(1060) == (True, False)
+    assert placed(1059) == placed(0) == (True, True)
+    assert placed(2400, reads_input=False) == (True, False)  # else 100 bytes of what a step keeps would go
+    assert placed(2500, reads_input=False) == (False, False)
+    assert place(0, 300, 0, 60, (1000, 1000), True).share == 0.15
