@@ -1,8 +1,8 @@
 """Rows of all ranks in the order of the original node ids, slab by slab, without any rank holding them all.
 
 A partition scatters the original order over the ranks. Each rank therefore becomes the keeper of one contiguous range
-of original ids, gets the rows of that range from their owners, and hands them slab by slab to rank 0, which alone
-writes.
+of original ids and gets the rows of that range from their owners. Then it writes them to their place itself, or hands
+them slab by slab to rank 0, where one rank alone can write.
 """
 
 import contextlib
@@ -35,8 +35,8 @@ class OriginalOrder:
 
     rows: {name: (n_p, width)} of own nodes, the same names, widths and dtypes on all ranks; original_id: int64 (n_p,).
     wanted: int64, ascending, the nodes that are wanted of those that this rank keeps (`share_of`); None: all are.
-    Memory beyond the arguments: twice this rank's share of one of them, and all that it keeps. Then rank 0 goes through
-    `slabs()` while the others `hand_over()`.
+    Memory beyond the arguments: twice this rank's share of one of them, and all that it keeps. Then every rank goes
+    through its `own_slabs()`; or rank 0 through `slabs()` while the others `hand_over()`.
     num_rows: how many rows there are, of all ranks; widths, dtypes: {name: of the rows}.
     """
 
@@ -66,6 +66,18 @@ class OriginalOrder:
         row_bytes = sum(each[:1].element_size() * each.shape[1] for each in self._kept.values())
         self._slab = max(1, min(SLAB_ROWS, SLAB_BYTES // max(1, row_bytes)))
 
+    def own_slabs(self) -> Iterator[tuple[int, Slab]]:
+        """(place among all rows, slab) of the rows that this rank keeps, in order. Not collective."""
+        first = int(self._ends[self._comm.rank])
+        for start in range(first, int(self._ends[self._comm.rank + 1]), self._slab):
+            slab = {name: mine[start - first :][: self._slab].numpy() for name, mine in self._kept.items()}
+            count = len(next(iter(slab.values())))
+            yield start, self._with_nodes(start, count, slab)
+
+    def _with_nodes(self, first: int, count: int, rows: dict[str, np.ndarray]) -> Slab:
+        """So many rows, from this one on, with their nodes apart."""
+        return (np.arange(first, first + count) if self._all else rows.pop("node")[:, 0]), rows
+
     def _pieces(self) -> Iterator[list[tuple[int, int, int]]]:
         """For each slab [(keeper, start, stop)] of its parts, in order; start and stop are counted from the keeper's
         first row.
@@ -82,13 +94,13 @@ class OriginalOrder:
                 for keeper in keepers
             ]
 
-    def slabs(self) -> Iterator[Slab]:
-        """All rows, slab by slab, on rank 0 alone."""
+    def slabs(self, nodes_alone: bool = False) -> Iterator[Slab]:
+        """All rows, slab by slab, on rank 0 alone. nodes_alone: without what is in them, and so here as there."""
         first = 0
         for parts in self._pieces():
             count = sum(stop - start for _, start, stop in parts)
             slab = {}
-            for name, mine in self._kept.items():
+            for name, mine in self._handed(nodes_alone).items():
                 out = torch.empty((count, mine.shape[1]), dtype=mine.dtype)
                 begin = 0
                 for keeper, start, stop in parts:
@@ -99,14 +111,16 @@ class OriginalOrder:
                     else:
                         self._comm.exchange([], [(keeper, part)], "evaluation").finish()
                 slab[name] = out.numpy()
-            nodes = np.arange(first, first + count) if self._all else slab.pop("node")[:, 0]
+            yield self._with_nodes(first, count, slab)
             first += count
-            yield nodes, slab
 
-    def hand_over(self) -> None:
-        """Send the rows that this rank keeps to rank 0, in the pieces in which it asks for them."""
+    def _handed(self, nodes_alone: bool) -> dict[str, torch.Tensor]:
+        return {name: mine for name, mine in self._kept.items() if name == "node" or not nodes_alone}
+
+    def hand_over(self, nodes_alone: bool = False) -> None:
+        """Send the rows that this rank keeps to rank 0, in the pieces in which it goes through them."""
         for parts in self._pieces():
-            for mine in self._kept.values():
+            for mine in self._handed(nodes_alone).values():
                 for keeper, start, stop in parts:
                     if keeper == self._comm.rank:
                         self._comm.exchange([(0, mine[start:stop])], [], "evaluation").finish()

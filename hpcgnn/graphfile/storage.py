@@ -28,7 +28,7 @@ from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
 from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Rows, Words, meta_of
 from hpcgnn.graphfile.structure import check_dataset
-from hpcgnn.graphfile.writing import written_file
+from hpcgnn.graphfile.writing import writing, written_file
 from hpcgnn.records import replaced_by
 
 __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphData", "GraphFile", "GraphMeta"]
@@ -52,13 +52,8 @@ Partitioning = tuple[str, int, np.ndarray, Mapping[str, Any]]
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[str]:
     """Yield a temporary path beside `path`; rename it to `path` when the body succeeds, remove it otherwise."""
-    try:
-        with replaced_by(path) as temporary:
-            yield temporary
-    except OSError as error:
-        raise FormatError(
-            f"cannot write {path}: {error.strerror or error}; choose a directory that exists, is writable and has space"
-        ) from error
+    with writing(path), replaced_by(path) as temporary:
+        yield temporary
 
 
 def create_dataset(group: Any, name: str, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Any:

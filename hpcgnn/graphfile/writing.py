@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import h5py
 
+from hpcgnn.errors import FormatError
+
 
 class _Deferred(io.RawIOBase):
     """A file whose writes never fail: `failure` is the first OSError, and what comes after it is thrown away."""
@@ -81,3 +83,14 @@ def written_file(path: str | Path, change: bool = False) -> Iterator[tuple[Any, 
         with h5py.File(raw, "r+" if change else "w", libver="latest") as file:
             yield file, raw.check
         raw.check()
+
+
+@contextlib.contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """An OSError of the body, which writes what is to be at `path`, is a FormatError."""
+    try:
+        yield
+    except OSError as error:
+        raise FormatError(
+            f"cannot write {path}: {error.strerror or error}; choose a directory that exists, is writable and has space"
+        ) from error

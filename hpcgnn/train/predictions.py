@@ -26,7 +26,9 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.train.correction import CorrectAndSmooth
-from hpcgnn.train.result_files import KINDS, Contents, check_results, written
+from hpcgnn.train.result_arrays import write_arrays
+from hpcgnn.train.result_files import KINDS, Contents, check_results, written_parquet
+from hpcgnn.train.result_lines import write_lines
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.trained import Trained, hidden_state, load_trained
 
@@ -178,24 +180,31 @@ def write_rows(
     """
     rows = {name: each.float() if each.dtype == torch.bfloat16 else each for name, each in rows.items()}
     order = OriginalOrder(rows, local.original_id, local.num_nodes, comm, wanted)
-    if comm.rank != 0:
-        order.hand_over()
-    else:
-        with GraphFile(graph) as file:
-            kind = kind_of_ids(file)
-            contents = Contents(
-                num_rows=order.num_rows,
-                widths=order.widths,
-                dtypes=order.dtypes,
-                predicted=columns,
-                some=wanted is not None,
-                ids=kind,
-                id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
-                longest=longest_id(file) if kind == "words" else 0,
-                class_names=meta.type_names.get("classes", ()) if local.task == CLASSIFICATION else (),
-                origin=dict(origin),
-            )
-            with written(path, contents) as put:
+    with comm.together("opening the graph for its ids"):
+        file = GraphFile(graph, meta)
+    with file:
+        kind = kind_of_ids(file)
+        contents = Contents(
+            num_rows=order.num_rows,
+            widths=order.widths,
+            dtypes=order.dtypes,
+            predicted=columns,
+            some=wanted is not None,
+            ids=kind,
+            id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
+            longest=longest_id(file) if kind == "words" and comm.rank == 0 else 0,
+            class_names=meta.type_names.get("classes", ()) if local.task == CLASSIFICATION else (),
+            origin=dict(origin),
+        )
+        kind_of_file = KINDS[Path(path).suffix.lower()]
+        if kind_of_file in ("hdf5", "npy"):
+            write_arrays(path, contents, order, file, comm)
+        elif kind_of_file == "csv":
+            write_lines(path, contents, order, file, comm)
+        elif comm.rank != 0:
+            order.hand_over()
+        else:
+            with written_parquet(path, contents) as put:
                 for nodes, slab in order.slabs():
                     put(nodes, read_ids(file, nodes) if kind else None, slab)
     comm.barrier()

@@ -1,13 +1,15 @@
-"""Files of results by node: HDF5, CSV, parquet or numpy's, by the suffix of their name, all written slab by slab.
+"""Files of results by node: HDF5, CSV, parquet or numpy's, by the suffix of their name.
 
-One rank writes them. Each is complete under its name, or not there, and none ever lies whole in memory.
+Parquet is written by one rank, slab by slab; arrays by all ranks (result_arrays.py), and CSV too (result_lines.py).
+Each file is complete under its name, or not there, and none ever lies whole in memory.
 """
 
 import contextlib
 import csv
 import importlib
+import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,6 @@ import numpy as np
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import ConfigError, RunDirError
-from hpcgnn.graphfile.columns import as_texts, text_type, written_columns
 from hpcgnn.graphfile.storage import replacing
 from hpcgnn.records import to_json
 
@@ -90,51 +91,12 @@ def check_place(option: str, path: str | Path, force: bool = False) -> None:
 
 
 def check_results(option: str, path: str | Path, comm: Communicator, force: bool = False) -> None:
-    """`check_place` for all ranks of a job, on which rank 0 gathers what it writes. Raises ConfigError on all of them
+    """`check_place` for all ranks of a job, who bring results into order by messages. Raises ConfigError on all of them
     where their transport cannot carry that.
     """
     comm.check_pairwise(f"{option} {path}: results are sent")
     if comm.rank == 0:
         check_place(option, path, force)
-
-
-@contextlib.contextmanager
-def written(path: str | Path, contents: Contents) -> Iterator[Put]:
-    """Yield the verb that writes the next rows of a new file. Raises FormatError where it cannot be written."""
-    writer = _WRITERS[KINDS[Path(path).suffix.lower()]]
-    with writer(Path(path), contents) as put:
-        yield put
-
-
-@contextlib.contextmanager
-def _hdf5(path: Path, contents: Contents) -> Iterator[Put]:
-    rows = contents.num_rows
-    columns: dict[str, tuple[tuple[int, ...], np.dtype]] = {
-        name: ((rows, width), contents.dtypes[name]) for name, width in contents.widths.items()
-    }
-    if contents.some:
-        columns["node"] = (rows,), np.dtype(np.int64)
-    id_type = text_type(contents.longest) if contents.ids == "words" else contents.id_dtype
-    if contents.ids:
-        columns["id"] = (rows,), id_type
-    names = contents.class_names
-    if names:
-        name_type = text_type(max(len(name.encode()) for name in names))
-        columns["class_names"] = (len(names),), name_type
-    with written_columns(path, columns, **contents.origin) as write:
-        if names:
-            write(0, {"class_names": as_texts(names, name_type)})
-        done = 0
-
-        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
-            nonlocal done
-            also = {"node": nodes} if contents.some else {}
-            if ids is not None:
-                also["id"] = as_texts(ids.tolist(), id_type) if contents.ids == "words" else ids
-            write(done, {**slab, **also})
-            done += len(nodes)
-
-        yield put
 
 
 def _table(
@@ -155,22 +117,29 @@ def _headings(contents: Contents) -> list[str]:
     return list(_table(contents, nodes, nodes if contents.ids else None, empty))
 
 
+def csv_heading(contents: Contents) -> bytes:
+    """The first line of a table in CSV."""
+    return _lines([_headings(contents)])
+
+
+def csv_lines(contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, rows: Mapping[str, np.ndarray]) -> bytes:
+    """The lines of some rows of a table in CSV."""
+    columns = _table(contents, nodes, ids, rows).values()
+    # Floating-point numbers in the fewest digits that give the same number again.
+    return _lines(zip(*((each.astype(str) if each.dtype.kind == "f" else each).tolist() for each in columns)))
+
+
+def _lines(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
 @contextlib.contextmanager
-def _csv(path: Path, contents: Contents) -> Iterator[Put]:
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(_headings(contents))
-
-        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
-            columns = _table(contents, nodes, ids, slab).values()
-            # Floating-point numbers in the fewest digits that give the same number again.
-            lines.writerows(zip(*((each.astype(str) if each.dtype.kind == "f" else each).tolist() for each in columns)))
-
-        yield put
-
-
-@contextlib.contextmanager
-def _parquet(path: Path, contents: Contents) -> Iterator[Put]:
+def written_parquet(path: str | Path, contents: Contents) -> Iterator[Put]:
+    """Yield the verb that writes the next rows of a new table in Parquet. Raises FormatError where it cannot be
+    written.
+    """
     arrow, parquet = _pyarrow(path)
     kinds = {"node": arrow.int64(), "class_name": arrow.string()}
     kinds["id"] = arrow.string() if contents.ids == "words" else arrow.from_numpy_dtype(contents.id_dtype)
@@ -190,25 +159,6 @@ def _parquet(path: Path, contents: Contents) -> Iterator[Put]:
         yield put
 
 
-@contextlib.contextmanager
-def _npy(path: Path, contents: Contents) -> Iterator[Put]:
-    (name, width), *_ = contents.widths.items()
-    flat = name == "prediction" and width == 1
-    shape = (contents.num_rows,) if flat else (contents.num_rows, width)
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        described = {
-            "descr": np.lib.format.dtype_to_descr(contents.dtypes[name]),
-            "fortran_order": False,
-            "shape": shape,
-        }
-        np.lib.format.write_array_header_2_0(file, described)
-
-        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
-            file.write(np.ascontiguousarray(slab[name]).data)
-
-        yield put
-
-
 def _pyarrow(what: str | Path) -> tuple[Any, Any]:
     """(pyarrow, pyarrow.parquet). ConfigError where it is not installed."""
     try:
@@ -218,6 +168,3 @@ def _pyarrow(what: str | Path) -> tuple[Any, Any]:
             f"{what}: writing parquet needs pyarrow, which is not installed: pip install 'hpcgnn[parquet]', or choose "
             "a name that ends with .h5 or .csv"
         ) from error
-
-
-_WRITERS = {"hdf5": _hdf5, "csv": _csv, "parquet": _parquet, "npy": _npy}

@@ -30,7 +30,8 @@ def test_a_table_and_an_array_say_the_same(run_dir, tmp_path):
     for ranks, name in ((0, "p.h5"), (0, "p.csv"), (2, "q.CSV"), (2, "q.hdf5")):
         done = evaluate(ranks, run_dir, "--predictions", tmp_path / name)
         assert done.code == 0 and f"predictions in {tmp_path / name}" in done.out, done.err
-    assert (tmp_path / "p.csv").read_bytes() == (tmp_path / "q.CSV").read_bytes()
+    for one, two in (("p.csv", "q.CSV"), ("p.h5", "q.hdf5")):
+        assert (tmp_path / one).read_bytes() == (tmp_path / two).read_bytes()
     table = np.loadtxt(tmp_path / "p.csv", np.int64, delimiter=",", skiprows=1)
     assert (tmp_path / "p.csv").read_text().startswith("node,class\n0,")
     with h5py.File(tmp_path / "p.h5") as first, h5py.File(tmp_path / "q.hdf5") as second:
