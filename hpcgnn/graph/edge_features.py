@@ -23,21 +23,31 @@ def read_edge_features(
     order: LocalOrder,
     inward: Adjacency,
     dtype: np.typing.DTypeLike,
+    remaining: np.ndarray | None = None,
 ) -> np.ndarray:
     """(E_p, F) of the edges of an Adjacency, in the order of its EdgeList.
 
-    indptr: int64 (n_p + 1,), of the own rows in the order of the file; spans: their edges, of the file. An added self
-    loop gets the mean of the other edges of its node (PyG's fill_value of attention layers), zeros where there is none.
+    indptr: int64 (n_p + 1,), of the own rows in the order of the file; spans: their edges, of the file; remaining: bool
+    (indptr[-1],), which of these the Adjacency has, None for all. An added self loop gets the mean of the other edges
+    of its node that there are (PyG's fill_value of attention layers), zeros where there is none.
     """
+    if remaining is not None:
+        indptr = np.concatenate([[0], np.cumsum(remaining)])[indptr]
     counts, given = inward.edge_counts.numpy(), np.diff(indptr)
-    stops = np.cumsum(counts)
+    stops, total = np.cumsum(counts), int(counts.sum())
     place = np.arange(len(given)) if order.number is None else order.number
     lonely = np.ones(len(given), bool)
     lonely[place] = counts[place] > given
-    number = None
-    if order.number is not None or lonely.any():
+    number, taken_out = None, 0
+    if order.number is not None or lonely.any() or remaining is not None:
         number = segments((stops - counts)[place], given)
-    features = file.read("edges/features", spans, dtype, number, int(counts.sum()))
+    if number is not None and remaining is not None:  # the others are put behind these
+        taken_out = len(remaining) - len(number)
+        everywhere = np.empty(len(remaining), np.int64)
+        everywhere[remaining], everywhere[~remaining] = number, total + np.arange(taken_out)
+        number = everywhere
+    features = file.read("edges/features", spans, dtype, number, total + taken_out)
+    features.resize((total, features.shape[1]), refcheck=False)  # which gives back their memory
     if lonely.any():
         _fill_loops(features, stops, lonely)
     return features

@@ -43,21 +43,24 @@ class LinkSplit:
 
 def hold_out(
     directions: list[FoundEdges], ids: np.ndarray, num_nodes: int, split: LinkSplit, cap: int, comm: Communicator
-) -> list[FoundEdges]:
+) -> tuple[list[FoundEdges], np.ndarray]:
     """Take the validation and the test edges out of the FoundEdges of all directions, a list, which are replaced by
-    what remains. Returns [validation, test] of the in-edges, without weights and types. Collective.
+    what remains. Returns ([validation, test] of the in-edges, without weights and types; which of the in-edges remain:
+    bool (E_p,), in the order of the file). Collective.
 
     directions: in the order of the file; ids: int64 (n_p,), the original ids of own nodes, likewise. cap: rows of a
     round.
     """
     held: list[FoundEdges] = []
+    remaining = np.zeros(0, bool)
     for index, edges in enumerate(directions):
         sides = _sides(edges, ids, num_nodes, split, cap, comm)
         if index == 0:
+            remaining = sides == 0
             bare = replace(edges, weight=None, type=None)
             held = [_taken(bare, sides == 1 + number) for number, _ in enumerate(HELD)]
         directions[index] = _taken(edges, sides == 0)
-    return held
+    return held, remaining
 
 
 def _sides(

@@ -195,7 +195,7 @@ def load_local_graph(
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
     inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`,
-    or None for none. edge_features: whether to keep those of the file too; only with keep_edges, and without links.
+    or None for none. edge_features: whether to keep those of the file too; only with keep_edges.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
     """
@@ -213,8 +213,11 @@ def load_local_graph(
             directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
             del offsets, ownership
             ids = read_original_id(file, ranges).numpy() if links else None
+        remaining = None
         if links and ids is not None:
-            directions += hold_out(directions, ids, file.meta.num_nodes, links, cap, comm)
+            aside, remaining = hold_out(directions, ids, file.meta.num_nodes, links, cap, comm)
+            directions += aside
+            remaining = remaining if edge_features else None
             del ids
         with comm.together("reading the graph"):
             order = interior_last(directions, comm.rank)
@@ -237,7 +240,9 @@ def load_local_graph(
         features = make_features(file, ranges, dtype, order, inputs, inward)
         original_id = read_original_id(file, ranges, order.number)
         if edge_features:
-            rows = read_edge_features(file, *read_indptr(file, "topology", ranges), order, inward, _NUMPY[dtype])
+            indptr, spans = read_indptr(file, "topology", ranges)
+            rows = read_edge_features(file, indptr, spans, order, inward, _NUMPY[dtype], remaining)
+            del indptr, spans, remaining
             _check_finite(file, rows, "edge")
             undirected, inward = outward is inward, carrying(inward, torch.from_numpy(rows))
             outward = inward if undirected else outward

@@ -53,10 +53,10 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
 
 
 def _edge_features(config: Config, meta: GraphMeta) -> int:
-    """Columns of the features of edges that there are for the model: none where edges are held out, whose rows would
-    have to be as well. Raises ConfigError, on all ranks, where training sees a subgraph.
+    """Columns of the features of edges that there are for the model. Raises ConfigError, on all ranks, where training
+    sees a subgraph.
     """
-    if config.task.edge_features != "file" or config.task.task == LINKS:
+    if config.task.edge_features != "file":
         return 0
     if config.data.inductive and meta.num_edge_features:
         raise ConfigError.on_all(

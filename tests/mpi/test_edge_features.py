@@ -5,6 +5,7 @@ over a list of all edges, and with PyG's layers.
 """
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import graphs
@@ -16,6 +17,7 @@ import hpcgnn
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.held_out import LinkSplit
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.subgraphs import induced, with_halo
 from hpcgnn.graphfile.storage import GraphFile
@@ -72,12 +74,12 @@ def files(comm, session_path):
     return paths
 
 
-def shares(comm, path, self_loops="keep", dtype=torch.float64):
+def shares(comm, path, self_loops="keep", dtype=torch.float64, links=None):
     """LocalGraphs by the stored map, and by one that deals out single nodes and leaves the last rank without any."""
     with GraphFile(path) as file:
         nodes = np.random.default_rng(2).integers(0, max(1, comm.size - 1), file.meta.num_nodes, dtype=np.int32)
         for owner in (file.cluster_map("metis", comm.size)[0], nodes):
-            yield load_local_graph(file, owner, comm, 7, self_loops, dtype, True, edge_features=True)
+            yield load_local_graph(file, owner, comm, 7, self_loops, dtype, True, links=links, edge_features=True)
 
 
 def with_loops(graph, rows):
@@ -115,6 +117,23 @@ def test_every_edge_has_its_row(comm, files, name, self_loops):
         expected = sorted_edges(dst, src, rows.astype(np.float64))
         assert [edge[:2] for edge in found] == [edge[:2] for edge in expected]
         np.testing.assert_allclose(np.array(found), np.array(expected), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("self_loops", ["keep", "add"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_edges_keep_their_rows_when_others_are_held_out(comm, files, name, self_loops):
+    """The mean at an added self loop is of the training edges alone."""
+    graph, split = GRAPHS[name], LinkSplit(17, (0.6, 0.2, 0.2))
+    sides = split.sides(graph.src, graph.dst, graph.num_nodes)
+    src, dst, rows = graph.src[sides == 0], graph.dst[sides == 0], rows_of(graph)[sides == 0]
+    if self_loops == "add":
+        src, dst, rows = with_loops(replace(graph, src=src, dst=dst), rows)
+    for local in shares(comm, files[name], self_loops, links=split):
+        found = sorted(sum(comm.allgather_object(edges_of(local, comm)), []))
+        expected = sorted_edges(dst, src, rows.astype(np.float64))
+        assert [edge[:2] for edge in found] == [edge[:2] for edge in expected]
+        np.testing.assert_allclose(np.array(found), np.array(expected), rtol=0, atol=1e-12)
+        assert local.inward.edges.features.shape == (local.inward.num_edges, EDGE)
 
 
 SPEC = ModelSpec("gat", D_IN, 4, 2, WIDTH, dtype=torch.float64, edge_features=EDGE)
@@ -310,6 +329,17 @@ def test_curve(comm, files, model):
     np.testing.assert_allclose(curve(comm, config, "metis", 60, 8), expected, rtol=1e-9)
     assert expected[-1] < expected[0]
     if model != "gine":
+        without = curve(comm, configure(files["random directed"], edge_features="none", **options), "metis", 60, 3)
+        assert abs(without[-1] - expected[2]) > 1e-6
+
+
+@pytest.mark.parametrize("model", ["gine", "gat"])
+def test_curve_of_links(comm, files, model):
+    options = {"model": model, "task": "links", "link_split": "0.6/0.2/0.2", "precision": "fp64", "hidden": 4}
+    config = configure(files["random directed"], **options)
+    expected = comm.broadcast_object(curve(comm, config, None, None, 5) if comm.rank == 0 else None)
+    np.testing.assert_allclose(curve(comm, config, "metis", 60, 5), expected, rtol=1e-9)
+    if model == "gat":
         without = curve(comm, configure(files["random directed"], edge_features="none", **options), "metis", 60, 3)
         assert abs(without[-1] - expected[2]) > 1e-6
 
