@@ -76,16 +76,18 @@ def _imbalance(values: Sequence[int]) -> float:
     return max(values) * len(values) / max(1, sum(values))
 
 
-@cache
 def versions() -> dict[str, str]:
     """{package: version} of what the numbers depend on."""
     found = {"hpcgnn": __version__, "python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+    return found | {package: _version(package) for package in PACKAGES}
+
+
+@cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def gather_rank_records(
