@@ -7,6 +7,7 @@ import socket
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -78,12 +79,15 @@ def _imbalance(values: Sequence[int]) -> float:
 def versions() -> dict[str, str]:
     """{package: version} of what the numbers depend on."""
     found = {"hpcgnn": __version__, "python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+    return found | {package: _version(package) for package in PACKAGES}
+
+
+@cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def gather_rank_records(
