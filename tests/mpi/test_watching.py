@@ -25,9 +25,14 @@ def close():
 """
 
 
-def run(comm, folder, session, epochs=3, fails=0, source=OWN, **options):
+@pytest.fixture(scope="module")
+def graph(comm, session_path):
+    return make_graphs(comm, session_path, nodes=300)["undirected"]
+
+
+def run(comm, graph, folder, session, epochs=3, fails=0, source=OWN, **options):
     """Train in folder/run, watched by a file there."""
-    graph, own = make_graphs(comm, folder, 200)["undirected"], folder / "own.py"
+    own = folder / "own.py"
     if comm.rank == 0:
         own.write_text(source.format(told=str(folder / "told"), fails=fails))
     comm.barrier()
@@ -45,14 +50,14 @@ def told(folder):
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_file_of_ones_own_gets_every_record(shared_path, comm, job_session):
-    run(comm, shared_path, job_session)
+def test_a_file_of_ones_own_gets_every_record(comm, graph, shared_path, job_session):
+    run(comm, graph, shared_path, job_session)
     assert told(shared_path) == [*records(shared_path), "closed"]
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_file_that_fails_ends_no_run(shared_path, comm, job_session):
-    run(comm, shared_path, job_session, fails=2)
+def test_a_file_that_fails_ends_no_run(comm, graph, shared_path, job_session):
+    run(comm, graph, shared_path, job_session, fails=2)
     assert told(shared_path) == records(shared_path)[:1], "after its failure it is told nothing, and not closed"
     assert len(records(shared_path)) == 3
     log = (shared_path / "run" / "log.txt").read_text()
@@ -63,20 +68,22 @@ def test_a_file_that_fails_ends_no_run(shared_path, comm, job_session):
 @pytest.mark.parametrize(
     "source, said", [("def epochs(record): pass", "no function epoch"), ("import nowhere", "cannot be run: ModuleNotF")]
 )
-def test_a_file_that_cannot_serve_is_refused_before_anything_is_written(shared_path, comm, job_session, source, said):
+def test_a_file_that_cannot_serve_is_refused_before_anything_is_written(
+    comm, graph, shared_path, job_session, source, said
+):
     with pytest.raises(HpcgnnError) as caught:
-        run(comm, shared_path, job_session, source=source)
+        run(comm, graph, shared_path, job_session, source=source)
     assert comm.rank > 0 or said in str(caught.value)
     comm.barrier()
     assert not (shared_path / "run").exists()
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_tensorboard_has_every_epoch_once_also_of_a_run_that_goes_on(shared_path, comm, job_session):
+def test_tensorboard_has_every_epoch_once_also_of_a_run_that_goes_on(comm, graph, shared_path, job_session):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     options = {"tensorboard": True, "checkpoint_every": 2}
-    run(comm, shared_path, job_session, epochs=2, **options)
-    run(comm, shared_path, job_session, epochs=4, resume=True, **options)
+    run(comm, graph, shared_path, job_session, epochs=2, **options)
+    run(comm, graph, shared_path, job_session, epochs=4, resume=True, **options)
     found = events.EventAccumulator(str(shared_path / "run" / "tensorboard"), {events.SCALARS: 0}).Reload()
     expected = {name: [] for name in found.Tags()["scalars"]}
     for record in records(shared_path):
