@@ -20,8 +20,9 @@ ruff check --quiet .
 ruff format --quiet --diff .
 mypy --no-error-summary hpcgnn partition_tools
 # Operators and curves at every number of ranks, schedules at 1, 2 and 4, whole jobs and runs, which take most of the time, and what
-# does not hang on the number of ranks at 1 and 2. (Those of the job scripts and of faults have more ranks.)
-whole_jobs="agreement bad_input batch_norm_runs evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
+# does not hang on the number of ranks at 1 and 2: these files, and tests of other files that are marked whole_job. (Those of the job
+# scripts and of faults have more ranks.)
+whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
 declare -A left_out=([1]="" [2]="" [3]="$whole_jobs large_memory lazy pipegcn stale tma" [4]="$whole_jobs")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {
@@ -34,6 +35,7 @@ parallel() {
     shift
     echo "== parallel tests, $ranks rank$([ "$ranks" = 1 ] || echo s)"
     for name in ${left_out[$ranks]}; do ignored+=("--ignore=tests/mpi/test_$name.py"); done
+    [ "$ranks" -le 2 ] || ignored+=(-m "not whole_job")
     over "$ranks" tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
 }
 # Streams, operators and curves over torch.distributed; whole jobs and runs at 2 ranks. (tests/core and tests/jobs start it as a user does.)

@@ -101,6 +101,7 @@ def test_the_curve_does_not_depend_on_the_ranks(comm, planted, options):
     np.testing.assert_allclose(curve(comm, config, "metis", 60, 8), expected, rtol=1e-4)
 
 
+@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_that_goes_on_and_is_used(comm, planted, shared_path):
     session, learned = SimpleNamespace(comm=comm, threads=1), {}

@@ -259,6 +259,7 @@ def test_the_curve_does_not_depend_on_the_ranks_and_the_map(comm, planted, optio
         np.testing.assert_allclose(curve(comm, config, map_name, 60, 8), expected, rtol=tolerance)
 
 
+@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
     run_dir, session = shared_path / "run", SimpleNamespace(comm=comm, threads=1)
@@ -290,6 +291,7 @@ def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
         assert file["prediction"].shape == (600, 16) and file["prediction"].dtype == np.float32
 
 
+@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_path):
     session, losses = SimpleNamespace(comm=comm, threads=1), {}
@@ -303,6 +305,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(comm, planted, shared_pat
     assert losses["parts"] == losses["whole"] and len(losses["whole"]) == 6
 
 
+@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_a_graph_without_labels_and_features(comm, planted, shared_path):
     """It trains, and the run of another graph of the same features gives it embeddings."""

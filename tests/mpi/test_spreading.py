@@ -138,6 +138,7 @@ def plain(path):
     return graphs.PlainGraph("file", len(ids), src, dst, True, None, None, labels, split, labels.max() + 1)
 
 
+@pytest.mark.whole_job
 @pytest.mark.usefixtures("no_pictures")
 def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
     """The classes of a run that had only just begun to learn, which its neighbours' labels make better."""
