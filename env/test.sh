@@ -19,11 +19,13 @@ echo "== style"
 ruff check --quiet .
 ruff format --quiet --diff .
 mypy --no-error-summary hpcgnn partition_tools
-# Operators and curves at every number of ranks, schedules at 1, 2 and 4, whole jobs and runs, which take most of the time, and what
-# does not hang on the number of ranks at 1 and 2: these files, and tests of other files that are marked whole_job. (Those of the job
-# scripts and of faults have more ranks.)
+# Operators and curves at every number of ranks; schedules, and what else a training adds to operators, at 1, 2 and 4; whole jobs and
+# runs, which take most of the time, and what does not hang on the number of ranks at 1 and 2: these files, and tests of other files that
+# are marked whole_job. (Those of the job scripts and of faults have more ranks.)
 whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
-declare -A left_out=([1]="" [2]="" [3]="$whole_jobs large_memory lazy pipegcn stale tma" [4]="$whole_jobs")
+of_training="estimated estimated_shares features inductive interface jumping label_reuse large_memory lazy links mixed pipegcn recipes"
+of_training+=" regression spreading stale tma trace watching widths within_memory"
+declare -A left_out=([1]="" [2]="" [3]="$whole_jobs $of_training" [4]="$whole_jobs")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {
     local ranks=$1
