@@ -40,13 +40,15 @@ parallel() {
     [ "$ranks" -le 2 ] || ignored+=(-m "not whole_job")
     over "$ranks" tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
 }
+# Of what hangs on the transport: one kind of run is resumed, that with batch norm, whose sums travel too.
+one_kind="not warm-up"
 # Streams, operators and curves over torch.distributed; whole jobs and runs at 2 ranks. (tests/core and tests/jobs start it as a user does.)
 over_gloo() {
     local ranks=$1 files=(tests/mpi/test_{stream,operators,curves}.py) some="stream or operators or gcn-undirected or all_ranks"
     shift
     echo "== parallel tests over gloo, $ranks ranks"
     over "$ranks" --transport gloo "${files[@]}" -k "$some" "$@" &&
-        { [ "$ranks" != 2 ] || over 2 --transport gloo tests/mpi/test_{resume,evaluate,tma,training_traffic}.py "$@"; } &&
+        { [ "$ranks" != 2 ] || over 2 --transport gloo tests/mpi/test_{resume,evaluate,tma,training_traffic}.py -k "$one_kind" "$@"; } &&
         { [ "$ranks" != 3 ] || over 3 --transport all-to-all tests/mpi/test_{stream,stale,numbers}.py "$@"; }
 }
 # Streams and a curve over oneCCL, where its packages can be had; test_communicator.py has its verbs in every launch.
@@ -86,7 +88,8 @@ over_oneccl 2 "$@" || code=$?
 parallel 3 "$@" || code=$?
 over_gloo 3 "$@" || code=$?
 # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
-bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- "$@" || code=$?
+bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
+    -k "$one_kind" "$@" || code=$?
 wait "$other" || code=$?
 cat "$said"
 rm -f "$said"
