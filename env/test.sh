@@ -18,7 +18,6 @@ bash env/build-oneccl.sh || { echo "oneCCL's packages cannot be had: its tests a
 echo "== style"
 ruff check --quiet .
 ruff format --quiet --diff .
-mypy --no-error-summary hpcgnn partition_tools
 # Operators and curves at every number of ranks; schedules, and what else a training adds to operators, at 1, 2 and 4; whole jobs and
 # runs, which take most of the time, and what does not hang on the number of ranks at 1 and 2: these files, and tests of other files that
 # are marked whole_job. (Those of the job scripts and of faults have more ranks.)
@@ -59,47 +58,73 @@ over_oneccl() {
     echo "== parallel tests over oneCCL, $ranks ranks"
     over "$ranks" --transport oneccl tests/mpi/test_{stream,curves}.py -k "stream or gcn-undirected" "$@"
 }
-# Two lanes, one for each core, which take about as long: the tests of the package itself and the parallel ones at 1, 2 and 3 ranks, and
-# beside them those of the jobs, which mostly wait, and the other serial ones.
-beside() {
+# Three lanes beside each other, so that no core is idle while a test waits: parallel tests, of which the last take both cores if the
+# others are through; serial ones; and those of jobs and of faults, which mostly wait. What the latter two say is shown at the end.
+of_ranks() {
+    local code=0
+    parallel 1 "$@" || code=$?
+    over_gloo 1 "$@" || code=$?
+    parallel 2 "$@" || code=$?
+    over_gloo 2 "$@" || code=$?
+    over_oneccl 2 "$@" || code=$?
+    # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
+    bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
+        -k "$one_kind" "$@" || code=$?
+    parallel 3 "$@" || code=$?
+    over_gloo 3 "$@" || code=$?
+    parallel 4 "$@" || code=$?
+    over_gloo 4 "$@" || code=$?
+    over_oneccl 4 "$@" || code=$?
+    return "$code"
+}
+serial() {
+    local code=0
+    echo "== types"
+    mypy --no-error-summary hpcgnn partition_tools || code=$?
+    echo "== serial tests of the package"
+    timeout "$limit" python -m pytest tests/core "$@" || code=$?
+    echo "== serial tests of kernels, tools, reports and pages"
+    timeout "$limit" python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
+        --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
     echo "== kernels under sanitizers"
-    timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@"
+    timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@" || code=$?
+    return "$code"
+}
+waiting() {
+    local code=0
     echo "== tests of the job scripts"
     # Whatever becomes of them, their SLURM goes; one that was up before stays.
     bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
-    # Signalled rather than killed, so that they take their SLURM down; jobs wait for each other, hence longer.
-    timeout --signal=INT --kill-after=30 1200 python -m pytest tests/jobs "$@"
-    echo "== serial tests of kernels, tools, reports and pages"
-    timeout "$limit" python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
-        --ignore=tests/kernels/test_sanitized.py "$@"
+    timeout "$limit" python -m pytest tests/jobs "$@" || code=$?
+    echo "== faults"
+    timeout "$limit" python -m pytest tests/faults "$@" || code=$?
+    return "$code"
 }
-said=$(mktemp)
-(set -e; beside "$@") > "$said" 2>&1 < /dev/null &
-other=$!
-trap 'pkill -INT -P "$other"; wait "$other"; rm -f "$said"; exit 130' INT TERM
+said=$(mktemp -d)
+lanes=()
+# A lane that is told to end goes on with no further part, and takes its SLURM down.
+lane() {
+    (
+        trap 'exit 130' TERM
+        "$@"
+    ) < /dev/null &
+    lanes+=($!)
+}
+stop() {
+    kill "${lanes[@]}" || true
+    for each in "${lanes[@]}"; do pkill -P "$each" || true; done
+    wait || true
+    rm -rf "$said"
+    exit 130
+}
+trap stop INT TERM
+lane of_ranks "$@"
+lane serial "$@" > "$said/serial" 2>&1
+lane waiting "$@" > "$said/waiting" 2>&1
 code=0
-echo "== serial tests of the package"
-timeout "$limit" python -m pytest tests/core "$@" || code=$?
-parallel 1 "$@" || code=$?
-over_gloo 1 "$@" || code=$?
-parallel 2 "$@" || code=$?
-over_gloo 2 "$@" || code=$?
-over_oneccl 2 "$@" || code=$?
-parallel 3 "$@" || code=$?
-over_gloo 3 "$@" || code=$?
-# A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
-bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
-    -k "$one_kind" "$@" || code=$?
-wait "$other" || code=$?
-cat "$said"
-rm -f "$said"
+for each in "${lanes[@]}"; do wait "$each" || code=$?; done
+cat "$said/serial" "$said/waiting"
+rm -rf "$said"
 [ "$code" = 0 ] || exit "$code"
-# By themselves: they take both cores.
-parallel 4 "$@"
-over_gloo 4 "$@"
-over_oneccl 4 "$@"
-echo "== faults"
-# By themselves: they have a watchdog of seconds.
-timeout "$limit" python -m pytest tests/faults "$@"
 echo "== all tests passed"
 how_to_activate
