@@ -57,6 +57,24 @@ def prune(
     return shares
 
 
+def training_nodes(local: LocalGraph, comm: Communicator) -> LocalGraph | None:
+    """The share of a model whose layers see each node by itself: the training nodes with rows of their own of the
+    features, and none of the edges. None where they are most of all nodes, or the features are sparse. Collective.
+    """
+    needed = local.mask("train")
+    most = comm.total(needed.sum().view(1), "plan").item() > WORTHWHILE * local.num_nodes
+    if most or not isinstance(local.features, torch.Tensor):
+        return None
+    return replace(
+        local,
+        features=local.features[needed],
+        labels=_NOT_NEEDED,
+        split=_NOT_NEEDED,
+        node_type=None,
+        original_id=local.original_id[needed],
+    )
+
+
 def with_in_neighbours(local: LocalGraph, needed: torch.Tensor, comm: Communicator) -> torch.Tensor:
     """bool (n_p,): own nodes that are needed (n_p,) or have an edge to a node of any rank that is. Collective."""
     remote, result = gather_halo(local.outward.plan, needed, comm), needed.clone()

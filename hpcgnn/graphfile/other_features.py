@@ -31,13 +31,12 @@ def with_other_features(file: GraphFile, path: str | Path, width: int, parts: in
             names: list[str] = []
             file.file.visit(names.append)  # links are not followed
             for name in names:
-                if name.startswith(_FEATURES) or not hasattr(file.file[name], "shape"):
-                    continue
-                file.shape(name)  # refuses what lies in other files
-                file.file.copy(file.file[name], copy, name=name)
-                check()
-        except (KeyError, RuntimeError) as error:
+                if not name.startswith(_FEATURES) and hasattr(file.file[name], "shape"):
+                    file.shape(name)  # refuses what lies in other files
+                    file.file.copy(file.file[name], copy, name=name)
+        except (KeyError, OSError, RuntimeError) as error:  # writing raises nothing: see writing.py
             raise FormatError(f"{file.path} cannot be copied ({error}); the file is corrupted") from error
+        check()
         about = {"num_features": parts * width, "num_feature_parts": parts, "sparse_features": False}
         write_attributes(copy, **{**known, **about, **attributes})
         rows = max(1, min(file.meta.num_nodes, CHUNK_BYTES // (4 * parts * width)))

@@ -13,9 +13,9 @@ from hpcgnn.nn.linear import Linear
 
 
 class OwnLayer(nn.Module):
-    """x W + b of own rows."""
+    """x W + b of own rows. alone: whether that is all, so that each node is seen by itself."""
 
-    self_loops = "add"
+    self_loops, alone = "add", True
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class PropagatedLayer(OwnLayer):
 
     def __init__(self, d_in: int, d_out: int, hops: int, teleport: float, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out, dtype)
-        self.hops, self.teleport = hops, teleport
+        self.hops, self.teleport, self.alone = hops, teleport, hops == 0
 
     def forward(self, graph: Graph, x: torch.Tensor | DroppedRows) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out). Collective."""

@@ -110,6 +110,11 @@ class Model(nn.Module):
         # Batch norm needs every row of what it normalises, the output of every layer but the last.
         return min(len(self.convs) - first, 1 if self.spec.norm == "batch" else len(self.convs))
 
+    @property
+    def alone(self) -> bool:
+        """Whether it sees each node by itself: none of its neighbours, and no statistics of all nodes."""
+        return self.spec.norm != "batch" and all(getattr(conv, "alone", False) for conv in self.convs)
+
     def _input_layer(self, graph: Graph) -> torch.Tensor | Handover:
         """The first convolution, whose input never changes: nothing is exchanged for it after the first step if it
         pays.

@@ -1,4 +1,4 @@
-"""Scalable inception graph neural networks (Frasca et al., GRL+ workshop at ICML 2020, eq. 3):
+"""Scalable inception graph neural networks (Frasca et al., arXiv 2004.11198, 2020, the model "SIGN"):
 
     Z = σ([X Θ_0, A_1 X Θ_1, …, A_r X Θ_r])        Y = ξ(Z Ω)
 
@@ -17,6 +17,8 @@ from hpcgnn.nn.linear import Linear
 
 class HopsLayer(nn.Module):
     """The first layer: a linear map of each of `parts` groups of columns, joined."""
+
+    alone = True
 
     def __init__(self, d_in: int, d_out: int, parts: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ def make_account(
     seen: set[Any] = set()
     arena = trainer.buffers.arena
     roots = {
-        "features": local.features,
+        "features": (local.features, trainer.alone and trainer.alone.features),
         "labels, split and ids": (local.labels, local.split, local.original_id),
         "graph structure and plan": (local.inward, local.outward, local.feature_rows, trainer.shares),
         "kept input aggregate": trainer.constants,

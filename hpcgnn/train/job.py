@@ -195,8 +195,8 @@ def _train(
         edges = comm.total(torch.tensor([trainer.subgraph.inward.num_edges]), "plan").item()
         counts = trainer.subgraph.num_nodes, file.meta.num_nodes, edges
         log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, counts))
-    if any(trainer.shares):
-        rows = comm.total(torch.tensor(trainer.rows_computed(local)), "plan").tolist()
+    if computed := trainer.rows_computed(local):
+        rows = comm.total(torch.tensor(computed), "plan").tolist()
         log.info(
             "pruned: of %s rows the layers compute %s in training",
             f"{file.meta.num_nodes:,}",

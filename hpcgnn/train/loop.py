@@ -17,7 +17,7 @@ from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.graph.inductive import training_subgraph
 from hpcgnn.graph.least import least_rows
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.pruning import WORTHWHILE, prune
+from hpcgnn.graph.pruning import WORTHWHILE, prune, training_nodes
 from hpcgnn.graph.within_node import within_node
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.nn.graph import Graph
@@ -99,6 +99,11 @@ class Trainer:
         if self.subgraph is not None:
             verbs = self.schedule.halo, comm.total, self.random, self._constant_of_subgraph, buffers.arena
             self.training_graph = Graph(self.subgraph, *verbs)
+        self.alone: LocalGraph | None = None
+        if learns and prunes(config) and not changing and getattr(self.model, "alone", False):
+            self.alone = training_nodes(local, comm)
+        if self.alone is not None:
+            self.training_graph = Graph(self.alone, exact, comm.total, self.random, self._constant, buffers.arena)
         self.averages = Averages(self.model, config.optim.ema) if learns and config.optim.ema else None
         self.plan = self.schedule.sync.plan(config.optim)
         self._sum = GradientSum(torch.empty(0), [], comm, 0)  # no stage has begun
@@ -192,6 +197,8 @@ class Trainer:
 
     def rows_computed(self, local: LocalGraph) -> list[int]:
         """For every layer the own rows that it computes in training; [] where all layers compute all."""
+        if self.alone is not None:
+            return [self.alone.num_owned] * len(self.model.convs)
         if not any(self.shares):
             return []
         # A share has outputs.

@@ -90,7 +90,7 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
     torch.set_num_threads(session.threads)
     with comm.together("looking where features go"):
         check_results("--output", request.output, comm, request.force)
-        if Path(request.output).exists() and Path(request.output).samefile(config.data.graph):
+        if Path(request.output).resolve() == Path(config.data.graph).resolve():
             raise ConfigError(f"--output {request.output} is the graph itself; expected the name of another file")
     started, loops = time.perf_counter(), "keep" if config.data.self_loops == "keep" else "add"
     with contextlib.ExitStack() as stack:

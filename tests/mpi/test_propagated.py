@@ -130,6 +130,12 @@ def test_a_run_on_any_number_of_ranks(comm, planted, shared_path):
     expected = comm.broadcast_object(curve(comm, configure(file, **options), None, None, 4) if comm.rank == 0 else None)
     np.testing.assert_allclose(curve(comm, configure(file, **options), "metis", None, 4), expected, rtol=1e-4)
     assert expected[-1] < expected[0]
+    config = configure(file, model="sign", dropout=0.3, precision="fp64")
+    trainer = build_trainer(comm, config.replace(prune="auto"), "metis")
+    rows = comm.total(torch.tensor(trainer.rows_computed(trainer.local))).tolist()
+    assert rows == [int(trainer.objective.num_train)] * 3 and rows[0] < 300  # the training nodes, and no others
+    expected = curve(comm, config, "metis", None, 3)
+    np.testing.assert_allclose([trainer.step(epoch) for epoch in range(3)], expected, rtol=1e-12)
     again = shared_path / "again.h5"
     if comm.rank == 0:
         partition_graph(file, [comm.size], num_clusters=20, output=again)
@@ -170,7 +176,7 @@ def test_what_does_not_go_together_is_refused(comm, planted, shared_path):
     _, _, file = written(comm, shared_path, negative, "sign")
     with pytest.raises(GraphError, match="sum to less than 0, and sym and ppr divide"):
         propagated(comm, file, shared_path)
-    assert not (shared_path / "hops.h5").exists()
+    assert sorted(path.name for path in shared_path.iterdir()) == [file.name], "and no temporary file"
     propagated(comm, file, shared_path, operators=("mean",))
     assert set(_NAMES) == set(OPERATORS)
     for wrong in (["--operators", "sym,gcn"], ["--operators", "sym,sym"], ["--hops", "0"], ["--teleport", "2"]):
