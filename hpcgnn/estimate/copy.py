@@ -98,7 +98,7 @@ def make_copy(
     features: torch.Tensor | SparseRows
     if spec.sparse_input:
         indptr = np.round(np.arange(n + 1) * size.entries).astype(np.int64)
-        columns = np.concatenate([np.arange(count) for count in np.diff(indptr)]) % spec.d_in if n else np.zeros(0)
+        columns = draw.integers(0, spec.d_in, int(indptr[-1]))
         ones = np.ones(len(columns), np.float32)
         features = sparse_rows(indptr, columns.astype(np.int32), ones, spec.d_in, spec.dtype)
     else:

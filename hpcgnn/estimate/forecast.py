@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.operations import Operation, in_place
+from hpcgnn.estimate.operations import Operation
 from hpcgnn.estimate.shares import HaloCounts, Shares
 from hpcgnn.estimate.traffic import Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Place, Trial
@@ -184,19 +184,10 @@ class Forecaster:
 def _work(
     large: dict[Operation, np.ndarray], small: dict[Operation, np.ndarray], line: Callable[[Any, Any], Any]
 ) -> dict[Operation, np.ndarray]:
-    # What fills much memory in one copy may fill little in the other, where it has another name: the line is that of
-    # both names, and is dealt to them as in the large copy.
-    sums = [dict[Operation, np.ndarray](), dict[Operation, np.ndarray]()]
-    for found, work in zip(sums, (large, small)):
-        for name, amounts in work.items():
-            found[in_place(name)] = found.get(in_place(name), 0) + amounts
-    zero, found = np.zeros(3), dict[Operation, np.ndarray]()
-    for name in large.keys() | (small.keys() - sums[0].keys()):
-        whole = np.maximum(0, line(*(each.get(in_place(name), zero) for each in sums)))
-        of_both = sums[0].get(in_place(name), zero)
-        share = np.divide(large.get(name, zero), of_both, out=np.zeros(3), where=of_both > 0)
-        found[name] = whole * share if of_both.any() else whole
-    return found
+    zero = np.zeros(3)
+    return {
+        name: np.maximum(0, line(large.get(name, zero), small.get(name, zero))) for name in large.keys() | small.keys()
+    }
 
 
 def _candidates(shares: Shares) -> list[int]:

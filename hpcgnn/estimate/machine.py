@@ -15,14 +15,16 @@ import numpy as np
 import tomli_w
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.operations import EDGE_KERNELS, Operation, in_place
+from hpcgnn.estimate.operations import COLUMNS, EDGE_KERNELS, ENTRIES, Operation
 
 # What rates of gathers belong to: rows in random order from a matrix of so many.
 ROWS = 16_000
 
 
-# Operations that no reference model has, and which take for a number what others do.
+# Operations that no reference model has, or of which older files have no rate, and which take for a number, or for an
+# edge, what others do.
 AS = dict.fromkeys(("dropout_entries", "random_words", "narrow", "widen"), "dropout")
+AS |= dict.fromkeys((ENTRIES, COLUMNS), "gather")
 
 
 class Rate(NamedTuple):
@@ -62,7 +64,8 @@ class Reading:
 class Network:
     """latency: seconds of a message between nodes; bandwidth: bytes per second of a node in each direction; bisection:
     the share of it that is left when all nodes send to all; cpu_seconds_per_byte, cpu_seconds_per_message: processor
-    time of a rank for what it sends and receives within a node.
+    time of a rank for what it sends and receives within a node; cpu_seconds_per_summed_byte: for a byte of what is
+    summed over very many ranks (None: as much as for sending it twice).
     """
 
     latency: float
@@ -70,6 +73,14 @@ class Network:
     bisection: float
     cpu_seconds_per_byte: float
     cpu_seconds_per_message: float
+    cpu_seconds_per_summed_byte: float | None = None
+
+    def summing(self, ranks: int) -> float:
+        """Processor seconds of a rank for each byte that is summed over so many: every rank sends, receives and adds
+        all parts but one, and then sends and receives the sums likewise.
+        """
+        each = self.cpu_seconds_per_summed_byte
+        return (2 * self.cpu_seconds_per_byte if each is None else each) * (1 - 1 / ranks)
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class Machine:
     call: seconds of a call besides those of its operation; torch_byte: of each byte that torch reads or writes in an
     operation that has no rate; second_thread: what each further thread of a rank adds to its speed; shared_core: how
     many times the processor seconds operations take where two threads share a core, and again where four do. reading:
-    of rows at random.
+    of rows at random. page: seconds to hand out a page of memory and to take it back.
     """
 
     name: str
@@ -99,6 +110,7 @@ class Machine:
     reading: Reading
     rates: list[Rate] = field(default_factory=list)
     shared_core: float = 1.0
+    page: float = 0.0
 
     @cached_property
     def _by_kind(self) -> dict[tuple[str, str], list[Rate]]:
@@ -113,7 +125,7 @@ class Machine:
         """
         if operation.name == "torch" and ("torch", operation.type) not in self._by_kind:
             return self.torch_byte, 0.0
-        names = dict.fromkeys((operation.name, AS.get(operation.name, operation.name), in_place(operation).name))
+        names = dict.fromkeys((operation.name, AS.get(operation.name, operation.name)))
         kinds = [(name, kind) for name in names for kind in (operation.type, "fp32")]
         known = next((found for kind in kinds if (found := self._by_kind.get(kind))), None)
         if not known:
@@ -128,7 +140,7 @@ class Machine:
         return each, numbers * sum(share * rate.other_seconds for share, rate in near)
 
     def to_toml(self) -> str:
-        return tomli_w.dumps(asdict(self))
+        return tomli_w.dumps(_said(self))
 
 
 def _numbers(shape: Operation | Rate) -> int:
@@ -165,7 +177,7 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
         if like is not None:
             if not isinstance(like, str) or path.parent / like in (path, *before):
                 raise ValueError(f"expected like to be the name of another machine file, got {like!r}")
-            base = asdict(_faster(read_machine(path.parent / like, (path, *before)), faster))
+            base = _said(_faster(read_machine(path.parent / like, (path, *before)), faster))
         for name in {"network", "reading"} & base.keys() & values.keys():
             values[name] = base[name] | values[name]
         return _machine(base | values)
@@ -179,7 +191,7 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
 
 
 # What a file need not say: older ones do not.
-_OPTIONAL = {"rates", "shared_core"}
+_OPTIONAL = {"rates", "shared_core", "page", "cpu_seconds_per_summed_byte"}
 # Numbers of which nothing is not enough.
 _ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection", "shared_core"}
 
@@ -213,8 +225,8 @@ def _made(kind: Any, values: Any) -> Any:
         what = f"{sorted(unknown)[0]!r} is no key of it" if unknown else f"{missing[0]!r} is missing"
         raise ValueError(what)
     for each in fields(kind):
-        if each.type in (int, float) and each.name in values:
-            _check_number(each.name, each.type, values[each.name])
+        if each.type in (int, float, float | None) and each.name in values:
+            _check_number(each.name, int if each.type is int else float, values[each.name])
     return kind(**values)
 
 
@@ -226,6 +238,13 @@ def _check_number(name: str, kind: Any, value: Any) -> None:
         raise ValueError(f"expected {name} to be {what}, got {value!r}")
 
 
+def _said(machine: Machine) -> dict[str, Any]:
+    """The values of a machine as a file has them, without what is not known."""
+    values = asdict(machine)
+    values["network"] = {name: value for name, value in values["network"].items() if value is not None}
+    return values
+
+
 def _faster(machine: Machine, factor: float) -> Machine:
     """A machine whose cores do everything so much faster, and whose memory does."""
 
@@ -234,6 +253,7 @@ def _faster(machine: Machine, factor: float) -> Machine:
         machine,
         call=machine.call / factor,
         torch_byte=machine.torch_byte / factor,
+        page=machine.page / factor,
         reading=reading,
         rates=[
             rate._replace(seconds=rate.seconds / factor, other_seconds=rate.other_seconds / factor)

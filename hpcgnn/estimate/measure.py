@@ -24,8 +24,8 @@ from hpcgnn.estimate.copy import Direction, Size
 from hpcgnn.estimate.crowd import sharing_factor
 from hpcgnn.estimate.machine import ROWS, Machine, Rate, Reading
 from hpcgnn.estimate.messages import network_of
-from hpcgnn.estimate.operations import EDGE_KERNELS, Operation
-from hpcgnn.estimate.trial import Experiment, Prepared, looking
+from hpcgnn.estimate.operations import EDGE_KERNELS, PAGES, Operation
+from hpcgnn.estimate.trial import Experiment, Prepared, looking, pages_of_process
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.memory_profile import trim_heap
@@ -45,10 +45,19 @@ MODELS: list[dict[str, object]] = [
     for hidden in widths
 ]
 ROW_BYTES = [16, 64, 256, 1024]
+# (options, whether features are sparse) of models with few classes: products and gathers of few columns take longer
+# than their numbers tell. Sparse features have as many columns as there are nodes.
+FEW: list[tuple[dict[str, object], bool]] = [
+    ({"model": "gcn", "hidden": 256}, True),
+    ({"model": "sage", "hidden": 256, "precision": "mixed"}, True),
+    ({"model": "gat", "hidden": 64, "heads": 4}, False),
+]
+FEW_CLASSES = 4
 EPOCHS = 2
 _SHARED = 2  # the number of the model by which it is measured what sharing a core costs: sage, 256
 _BYTES_OF_CALL = 1 << 16
 _EDGES = 1 << 18
+_FRESH_BYTES = 1 << 24
 
 
 def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> Machine:
@@ -59,14 +68,17 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     trim_heap()
     libraries, shared = resident_bytes(), file_bytes()
     experiments = [first, *(_experiment(options, choices) for options in MODELS[1:])]
+    experiments += [_experiment(options, choices, FEW_CLASSES, sparse) for options, sparse in FEW]
+    page = _page(comm)
+    say("pages of memory: measured")
     reading = _reading(*_caches(), comm)
     say("reading rows at random: measured")
     samples: dict[Operation, list[tuple[np.ndarray, float]]] = {}
     beside: list[float] = []
-    for options, experiment in zip(MODELS, experiments):
+    for options, experiment in zip([*MODELS, *(options for options, _ in FEW)], experiments):
         for degree in DEGREES:
             comm.barrier()
-            beside.append(_run(experiment, degree, samples))
+            beside.append(_run(experiment, degree, page, samples))
         say(f"{' '.join(str(value) for value in options.values())}: measured")
     sharing = sharing_factor(_steps(experiments[_SHARED]), comm)
     say("two processes on each core: measured")
@@ -90,6 +102,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         torch_byte=sum(each[1] for _, each in many) / sum(float(each[0][2]) for _, each in many),
         second_thread=0.9,
         shared_core=sharing,
+        page=sum(page),
         network=network_of(comm),
         reading=reading,
         rates=rates,
@@ -97,11 +110,11 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     return _mean(comm.allgather_object(mine))
 
 
-def _experiment(options: dict[str, object], choices: Choices) -> Experiment:
+def _experiment(options: dict[str, object], choices: Choices, classes: int = 40, sparse: bool = False) -> Experiment:
     config = make_config({"graph": "none", "layers": 3, "dropout": 0.5, **options}, choices, "bench machine")
     types = 3 if config.model.model == "rgcn" else 0
-    plain = assumed_meta(Stats(ROWS, ROWS * max(DEGREES), features=128, classes=40))
-    meta = replace(plain, typed=types > 0, num_edge_types=types)
+    plain = assumed_meta(Stats(ROWS, ROWS * max(DEGREES), features=ROWS if sparse else 128, classes=classes))
+    meta = replace(plain, typed=types > 0, num_edge_types=types, sparse_features=sparse)
     return Experiment.of(model_spec(meta, config), config, plain.task)
 
 
@@ -109,13 +122,19 @@ def _prepared(experiment: Experiment, degree: int) -> Prepared:
     """An experiment on a graph of so many edges per node, as it is to be timed."""
     set_matmul(experiment.config.run.matmul)
     half = Direction(ROWS * degree // 2, ROWS * degree // 2, ROWS, ROWS, ROWS)
-    size = Size(2, ROWS, ROWS // 2, ROWS * 3 // 4, half, None)
+    # As many stored features as edges, so that these gathers, too, are of rows with few and with many.
+    size = Size(2, ROWS, ROWS // 2, ROWS * 3 // 4, half, None, entries=degree)
     return experiment.trainer(size, np.array([degree]))
 
 
-def _run(experiment: Experiment, degree: int, samples: dict[Operation, list[tuple[np.ndarray, float]]]) -> float:
-    """Add what an experiment's operations take, (amounts, seconds). Returns, of a call, the seconds that are in no
-    operation.
+def _run(
+    experiment: Experiment,
+    degree: int,
+    page: tuple[float, float],
+    samples: dict[Operation, list[tuple[np.ndarray, float]]],
+) -> float:
+    """Add what an experiment's operations take besides fresh pages, (amounts, seconds). page: as of `_page`. Returns,
+    of a call, the seconds that are in no operation.
     """
     prepared = _prepared(experiment, degree)
     trainer = prepared.trainer
@@ -127,9 +146,11 @@ def _run(experiment: Experiment, degree: int, samples: dict[Operation, list[tupl
         plain.append(time.thread_time() - start)
         with looking(trainer, prepared.local) as found:
             trainer.step(epoch + EPOCHS)
-        for operation, amount in found.work.items():
-            samples.setdefault(operation, []).append((amount, found.seconds[operation]))
-        inside.append(sum(found.seconds.values()))
+        for operation, taken in found.seconds.items():
+            net = max(taken - page[0] * found.pages[operation], taken / 100)
+            samples.setdefault(operation, []).append((found.work[operation], net))
+        handed_out = found.work[PAGES][1]
+        inside.append(sum(found.seconds.values()) + page[1] * handed_out)
         calls = sum(float(amount[0]) for amount in found.work.values())
     return max(0.0, min(plain) - min(inside)) / calls
 
@@ -158,6 +179,24 @@ def _per_unit(operation: Operation, samples: list[tuple[np.ndarray, float]]) -> 
     units = amounts[:, (2, 0 if operation.name == "torch" else 1)]
     found, _ = nnls(units / seconds[:, None], np.ones(len(seconds)))  # all count alike
     return float(found[0]), float(found[1])
+
+
+def _page(comm: Communicator) -> tuple[float, float]:
+    """Seconds in which the system hands out a page of memory, and in which it takes it back."""
+    times = []
+    for _ in range(9):
+        comm.barrier()
+        before, numbers = pages_of_process(), torch.empty(_FRESH_BYTES, dtype=torch.uint8)
+        moments = [time.thread_time()]
+        for _ in range(2):
+            numbers.zero_()
+            moments.append(time.thread_time())
+        pages = max(1, pages_of_process() - before)
+        del numbers
+        first, second, release = np.diff([*moments, time.thread_time()])
+        times.append((max(0.0, first - second) / pages, release / pages))
+    handed, taken = np.median(times, axis=0).tolist()
+    return handed, taken
 
 
 def _reading(near: int, last: int, comm: Communicator) -> Reading:
@@ -225,6 +264,7 @@ def _mean(machines: list[Machine]) -> Machine:
         first,
         call=mean(each.call for each in machines),
         shared_core=mean(each.shared_core for each in machines),
+        page=mean(each.page for each in machines),
         torch_byte=mean(each.torch_byte for each in machines),
         reading=replace(first.reading, seconds=[means(level) for level in zip(*readings)]),
         rates=rates,

@@ -23,7 +23,7 @@ MESSAGE = 1 << 20
 SIZES = (8, 1 << 10, 1 << 16, MESSAGE, 1 << 24)
 # As many messages a time, so many times.
 _REPEATS = {8: 40, 1 << 10: 40, 1 << 16: 20, MESSAGE: 8, 1 << 24: 1}
-_BATCHES = 5
+_BATCHES, _SUMS = 5, 5
 _HALO_REPEATS = 7
 _KIND = "bench"
 
@@ -40,7 +40,8 @@ def network_of(comm: Communicator, apart: int = 1, ranks_on_node: int | None = N
     to_all = all_to_all(comm, MESSAGE) - latency
     share = slower * (comm.size - 1) / max(1e-12, to_all)
     cpu_byte = max(0.0, cpu_long - cpu) / MESSAGE
-    return Network(latency, bandwidth, min(1.0, share) if comm.size > 2 else 1.0, cpu_byte, cpu)
+    summed = summing(comm, 4 * MESSAGE) / (1 - 1 / comm.size)
+    return Network(latency, bandwidth, min(1.0, share) if comm.size > 2 else 1.0, cpu_byte, cpu, summed)
 
 
 def ring(comm: Communicator, size: int, apart: int = 1) -> tuple[float, float]:
@@ -77,6 +78,18 @@ def reduction(comm: Communicator, size: int) -> float:
     """Seconds of the sum over all ranks of fp32 numbers in so many bytes. Collective."""
     numbers = torch.zeros(max(1, size // 4))
     return _slowest(comm, lambda: comm.allreduce_(numbers, _KIND), max(5, _REPEATS.get(size, 8)))
+
+
+def summing(comm: Communicator, size: int) -> float:
+    """Processor seconds of a rank for each byte of a sum over all ranks of fp32 numbers in so many. Collective."""
+    numbers, taken = torch.zeros(size // 4), []
+    for _ in range(_BATCHES):
+        comm.barrier()
+        start = _processor()
+        for _ in range(_SUMS):
+            comm.allreduce_(numbers, _KIND)
+        taken.append((_processor() - start) / (_SUMS * numbers.nbytes))
+    return float(np.median(taken))
 
 
 @dataclass(frozen=True)

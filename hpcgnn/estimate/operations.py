@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.train.live_tensors import tensors_of
 
 
@@ -27,9 +28,12 @@ class Operation(NamedTuple):
 #: Kernels whose unit is an edge, for which a row is read at random. That of products is a row, that of others a number.
 EDGE_KERNELS = {"gather", "gather_largest", "gather_matching", "attend_forward", "attend_backward"}
 EDGE_KERNELS |= {"attend_forward_complete", "attend_backward_complete"}
-# Kernels that write their first tensor from their second, which may be the same. If not, so many bytes are memory that
-# the system hands out page by page.
-_FILLING, _FRESH_BYTES, _FRESH = {"dropout", "elu", "relu_gradient", "elu_gradient"}, 2 << 20, "_fresh"
+#: Gathers along sparse features: of rows of weights for the stored entries of a node, and of gradients for a column's.
+ENTRIES, COLUMNS = "gather_entries", "gather_columns"
+EDGE_KERNELS |= {ENTRIES, COLUMNS}
+#: What the system takes to hand out a page of memory and to take it back. Large tensors return to the system when they
+#: are freed (train/memory_profile.py), so pages are handed out in each epoch. Its rows are pages; no call counts.
+PAGES = Operation("page", "")
 #: An Operation and what is added to its amounts besides one call: rows, and edges or bytes.
 Told = tuple[Operation, tuple[float, float]]
 # Operations of torch that only look at memory another way.
@@ -43,9 +47,14 @@ _SOME_ROWS = {"index_select", "index", "gather", "searchsorted"}
 _SOME_ROWS |= {"index_add_", "index_copy_", "index_put_", "_index_put_impl_", "scatter_", "scatter_add_"}
 
 
-def of_kernel(name: str, arguments: tuple[Any, ...]) -> Told:
-    """What a call of a kernel (kernels/functions.py) is."""
-    return _KERNELS.get(name, _elementwise)(name, arguments)
+def of_kernel(name: str, arguments: tuple[Any, ...], features: object = None) -> Told:
+    """What a call of a kernel (kernels/functions.py) is. features: of the nodes, sparse ones or others."""
+    told = _KERNELS.get(name, _elementwise)(name, arguments)
+    if name == "gather" and isinstance(features, SparseRows):
+        for kind, indptr in ((ENTRIES, features.indptr), (COLUMNS, features.t_indptr)):
+            if any(each is indptr for each in arguments):
+                return told[0]._replace(name=kind), told[1]
+    return told
 
 
 def _type(tensor: torch.Tensor) -> str:
@@ -100,15 +109,8 @@ def _project_backward(name: str, arguments: tuple[Any, ...]) -> Told:
 def _elementwise(name: str, arguments: tuple[Any, ...]) -> Told:
     """Anything that goes over rows: by the largest tensor that is given."""
     tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
-    most, out = max(tensors, key=torch.Tensor.numel), tensors[0]
-    fresh = name in _FILLING and out.nbytes >= _FRESH_BYTES
-    fresh = fresh and all(out.data_ptr() != each.data_ptr() for each in tensors[1:])
-    return Operation(name + (_FRESH if fresh else ""), _type(most)), (float(most.numel()), 0.0)
-
-
-def in_place(operation: Operation) -> Operation:
-    """The operation on memory that was used before."""
-    return operation._replace(name=operation.name.removesuffix(_FRESH))
+    most = max(tensors, key=torch.Tensor.numel)
+    return Operation(name, _type(most)), (float(most.numel()), 0.0)
 
 
 _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {

@@ -7,7 +7,7 @@ import numpy as np
 
 from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.machine import ROWS, Machine
-from hpcgnn.estimate.operations import EDGE_KERNELS, Operation, in_place
+from hpcgnn.estimate.operations import COLUMNS, EDGE_KERNELS, ENTRIES, PAGES, Operation
 from hpcgnn.estimate.shares import Shares
 from hpcgnn.estimate.traffic import Traffic
 
@@ -74,9 +74,12 @@ def _computing(
     """{part: processor seconds} of a rank."""
     parts = {"gather": 0.0, "products": 0.0, "others": 0.0}
     for operation, (calls, rows, edges) in work.items():
+        if operation == PAGES:
+            parts["others"] += rows * machine.page
+            continue
         each = machine.seconds_per_unit(operation)
         if each is None:
-            unknown.add(in_place(operation).name)
+            unknown.add(operation.name)
             continue
         if operation.name in EDGE_KERNELS:
             part, total = "gather", edges * each[0] * _relative(operation, shares, machine) + rows * each[1]
@@ -91,7 +94,9 @@ def _computing(
 def _relative(operation: Operation, shares: Shares, machine: Machine) -> float:
     """How much longer reading a row takes than where the machine was measured: in random order on ROWS rows."""
     row = max(1, operation.width) * SIZES[operation.type]
-    rows, missed = shares.locality
+    rows, missed = {ENTRIES: shares.entry_locality, COLUMNS: shares.column_locality}.get(
+        operation.name, shares.locality
+    )
     # An edge whose source was among the last r different ones costs what a row of a matrix of r rows does.
     share = np.append(-np.diff(missed), missed[-1])
     costs = machine.reading.of(row, np.append(rows[1:], 4 * rows[-1]) * row)
@@ -113,7 +118,7 @@ def _reductions_cpu(forecast: Forecast, machine: Machine) -> float:
     if forecast.shares.ranks == 1:
         return 0.0
     return sum(
-        messages * network.cpu_seconds_per_message + size * network.cpu_seconds_per_byte
+        messages * network.cpu_seconds_per_message + size * network.summing(forecast.shares.ranks)
         for messages, size in forecast.others.values()
     )
 

@@ -24,6 +24,10 @@ from hpcgnn.placement.ownership import Ownership
 SAMPLE = 1 << 16
 
 
+Locality = tuple[np.ndarray, np.ndarray]
+NONE: Locality = (np.array([1.0]), np.array([1.0]))
+
+
 @dataclass(frozen=True)
 class HaloCounts:
     """How many rows each rank receives from each: of one direction of the edges, or of what a layer needs of it.
@@ -103,7 +107,8 @@ class Shares:
     inward, outward: HaloCounts of the directions, the same for an undirected graph; map_rows: halo rows of all ranks,
     which may be more than the rows that travel. degrees: in-degrees of a sample of all nodes. entries: stored features
     of a node in the mean, where features are sparse. locality: (rows (m,), shares (m,)) rising and falling: so large is
-    the share of edges whose source is not among that many different sources before it.
+    the share of edges whose source is not among that many different sources before it. entry_locality,
+    column_locality: the same of the columns of stored features, node by node, and of their nodes, column by column.
     """
 
     nodes: np.ndarray
@@ -119,7 +124,9 @@ class Shares:
     map_rows: int
     degrees: np.ndarray
     entries: float = 0.0
-    locality: tuple[np.ndarray, np.ndarray] = (np.array([1.0]), np.array([1.0]))
+    locality: Locality = NONE
+    entry_locality: Locality = NONE
+    column_locality: Locality = NONE
 
     @property
     def ranks(self) -> int:
@@ -169,9 +176,10 @@ class Counter:
                 train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
         counted, back = self._travelling(inward, inward if file.meta.undirected else outward)
         largest = int(self.ownership.counts.argmax())
-        entries = 0.0
+        entries, features = 0.0, (NONE, NONE)
         if file.meta.sparse_features:
             entries = file.shape("nodes/features_csr/indices")[0] / max(1, file.meta.num_nodes)
+            features = self._locality_of_features(largest)
         return Shares(
             *(self.ownership.counts, train, outer, loops, own, remote, own_out, remote_out),
             *(counted, counted if file.meta.undirected else back),
@@ -179,20 +187,24 @@ class Counter:
             degrees=_degrees(file),
             entries=entries,
             locality=self._locality(largest),
+            entry_locality=features[0],
+            column_locality=features[1],
         )
 
-    def _locality(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
-        """See Shares: from stretches of the own edges of a rank, each twice as long as the one before."""
-        rows, shares = [1.0], [1.0]
+    def _locality(self, rank: int) -> Locality:
+        """See Shares: of the own edges of a rank."""
         for indices, owner, _ in self._edges("", rank, self.ownership.ranges(rank)):
-            own, length = indices[owner == rank], 256
-            while len(own) and length < 2 * len(own):
-                firsts = np.linspace(0, max(0, len(own) - length), 8 if length < len(own) else 1, dtype=np.int64)
-                different = np.mean([len(np.unique(own[first : first + length])) for first in firsts])
-                rows.append(max(rows[-1], float(different)))
-                shares.append(min(shares[-1], float(different) / min(length, len(own))))
-                length *= 2
-        return np.array(rows), np.array(shares)
+            return locality_of(indices[owner == rank])
+        return NONE
+
+    def _locality_of_features(self, rank: int) -> tuple[Locality, Locality]:
+        """(entry_locality, column_locality) of a rank, see Shares."""
+        if not self.ownership.counts[rank]:
+            return NONE, NONE
+        indptr, spans = read_indptr(self.file, "nodes/features_csr", self.ownership.ranges(rank))
+        columns = np.asarray(self.file.read("nodes/features_csr/indices", spans))
+        nodes = edge_rows(indptr, 0, len(columns))
+        return locality_of(columns), locality_of(nodes[np.argsort(columns, kind="stable")])
 
     def needed(self, worthwhile: Sequence[float], prunable: int) -> list[np.ndarray]:
         """bool (n,) in the order of the file: the nodes that the last layers compute in training, the last first; see
@@ -262,6 +274,20 @@ class Counter:
         indices = np.asarray(self.file.read(f"topology{suffix}/indices", spans))
         owner, _ = self.ownership.locate(indices)
         yield indices, owner, edge_rows(indptr, 0, len(indices))
+
+
+def locality_of(reads: np.ndarray) -> Locality:
+    """(rows, shares) of the rows that are read one after another, see Shares: from stretches of them, each twice as
+    long as the one before.
+    """
+    rows, shares, length = [1.0], [1.0], 256
+    while len(reads) and length < 2 * len(reads):
+        firsts = np.linspace(0, max(0, len(reads) - length), 8 if length < len(reads) else 1, dtype=np.int64)
+        different = np.mean([len(np.unique(reads[first : first + length])) for first in firsts])
+        rows.append(max(rows[-1], float(different)))
+        shares.append(min(shares[-1], float(different) / min(length, len(reads))))
+        length *= 2
+    return np.array(rows), np.array(shares)
 
 
 class _Pairs:

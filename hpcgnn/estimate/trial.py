@@ -5,6 +5,7 @@ what it computes by the calls of kernels and of torch's operations.
 """
 
 import contextlib
+import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from hpcgnn import kernels
 from hpcgnn.config import Config
 from hpcgnn.estimate.copy import Size, make_copy
 from hpcgnn.estimate.ghost import GhostCommunicator
-from hpcgnn.estimate.operations import Operation, of_kernel, of_torch
+from hpcgnn.estimate.operations import PAGES, Operation, of_kernel, of_torch
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream, Use
 from hpcgnn.graph.local import LocalGraph
@@ -27,7 +28,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.schedules.schedule_registry import prunes
-from hpcgnn.train.account import held_bytes, make_account
+from hpcgnn.train.account import MADE, held_bytes, make_account
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import costs_of_epoch
 from hpcgnn.train.live_tensors import LiveTensors, Onlooker
@@ -41,18 +42,20 @@ Place = tuple[int | None, str]
 LR = 1e-9
 # A copy cuts its halo into so many rounds at most: very many take minutes, and no other work but their calls.
 ROUNDS = 64
-#: Told of an operation, its amounts and its seconds.
-Add = Callable[[Operation, tuple[float, float], float], None]
+MAKING = "making"
+#: Told of an operation, its amounts, and the Cost of it.
+Add = Callable[[Operation, tuple[float, float], "Cost"], None]
 
 
 @dataclass
 class Trial:
     """What a copy took. Of several stages, `work` is the mean epoch, uses and sent are those of the last stage.
 
-    account: {(stage, phase): {item: bytes}}, see train/account.py. loaded: bytes of the graph, before the trainer is
-    made. uses: {(layer or None, direction): {Use: times}} of streams in one epoch. sent: {kind: (messages, bytes)} of
-    the ledger.
-    work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds}.
+    account: {(stage, phase): {item: bytes}}, see train/account.py; MAKING is the phase before the first epoch. loaded:
+    bytes of the graph, before the trainer is made. uses: {(layer or None, direction): {Use: times}} of streams in one
+    epoch. sent: {kind: (messages, bytes)} of the ledger.
+    work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds};
+    pages: {Operation: pages of memory that the system handed out meanwhile}.
     evaluation: uses, sent and work of one evaluation. halo: {place: rows} as uses. boundary: (rows sent, rows received)
     in one pass. prunable, worthwhile: see graph/pruning.py; nothing where the schedule does not prune. pruned: how many
     of the last layers compute some rows only. parameters: numbers. epochs: of a run, all stages together.
@@ -64,6 +67,7 @@ class Trial:
     sent: dict[str, tuple[int, int]] = field(default_factory=dict)
     work: dict[Operation, np.ndarray] = field(default_factory=dict)
     seconds: dict[Operation, float] = field(default_factory=dict)
+    pages: dict[Operation, int] = field(default_factory=dict)
     evaluation: "Trial | None" = None
     halo: dict[Place, int] = field(default_factory=dict)
     boundary: tuple[int, int] = (0, 0)
@@ -133,8 +137,10 @@ class Experiment:
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         arguments = local, self.spec, self.config, comm, buffers, profile or unwatched
-        trainer = Trainer(*arguments) if pruned is None else _Pruning(pruned, *arguments)
-        return Prepared(trainer, local, profile, loaded + local.original_id.nbytes)
+        making = LiveTensors()
+        with making if profiled else contextlib.nullcontext():
+            trainer = Trainer(*arguments) if pruned is None else _Pruning(pruned, *arguments)
+        return Prepared(trainer, local, profile, loaded + local.original_id.nbytes, making.height)
 
     @property
     def tile(self) -> int:
@@ -172,6 +178,8 @@ class Experiment:
                 trainer.evaluate()
             account |= {(number, phase): items for phase, items in make_account(trainer, local, profile).items()}
             profile.taken.clear()
+        nothing = dict.fromkeys(next(iter(account.values())), 0)
+        account[0, MAKING] = nothing | {"graph structure and plan": prepared.loaded, MADE: prepared.made}
         with looking(trainer, local) as closing:
             costs_of_epoch(trainer)
         for kind, (messages, sent) in closing.sent.items():
@@ -207,26 +215,32 @@ class _Pruning(Trainer):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A Trainer, its graph, the profile of its memory, if there is one, and the bytes of the graph."""
+    """A Trainer, its graph, and, if there is one, the profile of its memory. loaded: bytes of the graph; made: the most
+    bytes of tensors while the trainer was made, if there is a profile.
+    """
 
     trainer: Trainer
     local: LocalGraph
     profile: MemoryProfile | None
     loaded: int
+    made: int
 
 
 @contextlib.contextmanager
 def looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
-    """A Trial of what the body does: uses, sent, work and seconds."""
+    """A Trial of what the body does: uses, sent, work, seconds and pages."""
     found, before = Trial(), _uses(trainer)
     trainer.comm.ledger.take()
 
-    def add(operation: Operation, amounts: tuple[float, ...], seconds: float) -> None:
+    def add(operation: Operation, amounts: tuple[float, ...], cost: "Cost") -> None:
         found.work[operation] = found.work.get(operation, 0) + np.array([1.0, *amounts])
-        found.seconds[operation] = found.seconds.get(operation, 0.0) + seconds
+        found.seconds[operation] = found.seconds.get(operation, 0.0) + cost.seconds
+        found.pages[operation] = found.pages.get(operation, 0) + cost.pages
 
-    with kernels.watched(_Recorder(add)), _TorchOperations(add):
+    pages = pages_of_process()
+    with kernels.watched(_Recorder(add, local.features)), _TorchOperations(add):
         yield found
+    found.work[PAGES] = np.array([0.0, pages_of_process() - pages, 0.0])
     found.sent = {kind: (each.messages, each.bytes_sent) for kind, each in trainer.comm.ledger.take().items()}
     for stream, uses in _uses(trainer).items():
         place = _place(stream, trainer, local)
@@ -248,19 +262,36 @@ def _place(stream: Stream[Any], trainer: Trainer, local: LocalGraph) -> Place | 
     return None
 
 
-class _Recorder:
-    """The watch of kernels."""
+def pages_of_process() -> int:
+    """Pages of memory that the system has handed out to this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
-    def __init__(self, add: Add) -> None:
-        self._add = add
+
+class Cost:
+    """Processor seconds of this thread, and pages of the process, from the making to `end`."""
+
+    def __init__(self) -> None:
+        self.pages, self.seconds = pages_of_process(), time.thread_time()
+
+    def end(self) -> "Cost":
+        self.seconds = time.thread_time() - self.seconds
+        self.pages = pages_of_process() - self.pages
+        return self
+
+
+class _Recorder:
+    """The watch of kernels. features: see `of_kernel`."""
+
+    def __init__(self, add: Add, features: object) -> None:
+        self._add, self._features = add, features
 
     @contextlib.contextmanager
     def __call__(self, name: str, arguments: tuple[Any, ...]) -> Iterator[None]:
-        told = of_kernel(name, arguments)
+        told = of_kernel(name, arguments, self._features)
         with torch.utils._python_dispatch._disable_current_modes():
-            start = time.thread_time()
+            cost = Cost()
             yield
-            self._add(*told, time.thread_time() - start)
+            self._add(*told, cost.end())
 
 
 class _TorchOperations(Onlooker):
@@ -277,10 +308,10 @@ class _TorchOperations(Onlooker):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        start = time.thread_time()
+        cost = Cost()
         result = operation(*args, **(kwargs or {}))
-        seconds = time.thread_time() - start
+        cost.end()
         told = of_torch(operation, args, result)
         if told is not None:
-            self._add(*told, seconds)
+            self._add(*told, cost)
         return result

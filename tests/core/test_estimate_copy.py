@@ -12,7 +12,7 @@ from hpcgnn.estimate.assumed import assumed_meta
 from hpcgnn.estimate.copy import Direction, Size, make_copy
 from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.ghost import GhostCommunicator
-from hpcgnn.estimate.operations import Operation
+from hpcgnn.estimate.operations import PAGES, Operation
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.kernels import library
@@ -122,6 +122,8 @@ def test_two_copies_foretell_the_rank(kind, monkeypatch):
     assert told.parts["halo_buffers"] <= forecaster.experiment.limit
     for found, expected in ((told.work, whole.work), (told.evaluation, whole.evaluation)):
         for operation, amounts in expected.items():
+            if operation == PAGES:  # of large tensors, and some of a small copy are not large enough
+                continue
             # calls follow from the turns of exchanges, which smaller buffers have as many of
             assert found[operation][1:] == pytest.approx(amounts[1:], rel=0.02, abs=100), operation
 
@@ -133,16 +135,11 @@ def test_a_rank_without_training_nodes_is_tried_out():
     assert rank.growth > rank.parts["gradients"] > 0
 
 
-def test_what_is_fresh_memory_in_one_copy_alone_grows_with_both_names():
-    """A tensor of the large copy, and none of the small one, is large enough to be fresh memory."""
-    plain, fresh, factor = Operation("dropout", "fp32"), Operation("dropout_fresh", "fp32"), 0.125
+def test_what_is_only_in_one_copy():
+    plain, other, factor = Operation("dropout", "fp32"), PAGES, 0.125
 
     def line(a, b):
         return a + (a - b) * ((1 - factor) / (factor / 2))
 
-    large = {fresh: np.array([1.0, 80.0, 0.0]), plain: np.array([1.0, 20.0, 0.0])}
-    found = forecast._work(large, {plain: np.array([2.0, 50.0, 0.0])}, line)
-    assert found[fresh].tolist() == pytest.approx([1.0, 640.0, 0.0]), "as many calls, and numbers by the factor"
-    assert found[plain].tolist() == pytest.approx([1.0, 160.0, 0.0])
-    only = forecast._work({}, {plain: np.array([2.0, 50.0, 0.0])}, line)
-    assert only[plain].tolist() == [0, 0, 0]
+    found = forecast._work({plain: np.array([1.0, 80.0, 0.0])}, {other: np.array([0.0, 50.0, 0.0])}, line)
+    assert found[plain].tolist() == [15.0, 1200.0, 0.0] and found[other].tolist() == [0, 0, 0]

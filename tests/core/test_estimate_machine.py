@@ -51,6 +51,18 @@ def test_rates_of_the_nearest_shapes():
     assert machine.seconds_per_unit(Operation("unheard of", "fp32", 64)) is None
 
 
+def test_what_older_files_do_not_say(folder):
+    """Sums then take what sending twice does, and pages nothing."""
+    machine = read_machine(folder / "base.toml")
+    assert (machine.page, machine.network.summing(4)) == (0, pytest.approx(2 * 1e-10 * 3 / 4))
+    newer = write(
+        folder, 'like = "base.toml"\nfaster = 2\npage = 4e-7\n[network]\ncpu_seconds_per_summed_byte = 8e-10\n'
+    )
+    machine = read_machine(newer)
+    assert (machine.page, machine.network.summing(4)) == (4e-7, pytest.approx(6e-10))
+    assert read_machine(write(folder, machine.to_toml())) == machine
+
+
 def refused(path):
     """The message of the one line that is printed."""
     with pytest.raises(ConfigError) as caught:

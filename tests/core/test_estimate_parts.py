@@ -2,6 +2,8 @@
 shares.
 """
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -13,13 +15,15 @@ from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.assumed import assumed_shares
 from hpcgnn.estimate.ghost import GhostCommunicator
 from hpcgnn.estimate.operations import Operation, of_kernel, of_torch
-from hpcgnn.estimate.shares import HaloCounts
+from hpcgnn.estimate.shares import HaloCounts, locality_of
 from hpcgnn.estimate.traffic import halo_traffic
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.narrow import NARROW
 from hpcgnn.exchange.rounds import coalesce, merge
 from hpcgnn.exchange.stream import Use
 from hpcgnn.exchange.wire import Form
+from hpcgnn.graph.sparse_rows import sparse_rows
+from hpcgnn.ops.sparse import sparse_product
 
 
 def test_a_ghost_counts_what_is_sent():
@@ -77,11 +81,6 @@ KERNELS = {
     ),
     "pack": (lambda: kernels.pack(torch.zeros(5, 6), X, INDICES), ("pack", "fp32", 6), (5, 0)),
     "few numbers": (lambda: dropped(torch.zeros(8, 64), torch.ones(8, 64)), ("dropout", "fp32"), (512, 0)),
-    "fresh memory": (
-        lambda: dropped(torch.zeros(8192, 64), torch.ones(8192, 64)),
-        ("dropout_fresh", "fp32"),
-        (8192 * 64, 0),
-    ),
     "in place": (lambda: dropped(MANY, MANY), ("dropout", "fp32"), (8192 * 64, 0)),
 }
 
@@ -90,6 +89,36 @@ KERNELS = {
 def test_amounts_of_kernels(name):
     call, operation, amounts = KERNELS[name]
     assert (Operation(*operation), amounts) in told_by_kernels(call)
+
+
+def test_gathers_along_sparse_features_have_names_of_their_own():
+    """What they read at random is weights, or gradients, and not in the order of the graph's edges."""
+    features = sparse_rows(INDPTR.numpy(), INDICES.numpy(), np.ones(5, np.float32), 4, torch.float32)
+    found = []
+
+    @contextlib.contextmanager
+    def watch(name, arguments):
+        found.append(of_kernel(name, arguments, features))
+        yield
+
+    weight = torch.ones(4, 6, requires_grad=True)
+    with kernels.watched(watch):
+        sparse_product(features, weight, torch.arange(3)).sum().backward()
+        kernels.gather(torch.zeros(3, 6), X, INDPTR.clone(), INDICES)
+    assert found == [
+        (Operation("gather_entries", "fp32", 6), (3, 5)),
+        (Operation("gather_columns", "fp32", 6), (4, 5)),
+        (Operation("gather", "fp32", 6), (3, 5)),
+    ]
+
+
+def test_locality_of_reads():
+    """As many rows as a stretch has reads, where none is read twice; and one, where all reads are of one."""
+    rows, shares = locality_of(np.arange(1024))
+    assert rows.tolist() == [1, 256, 512, 1024] and shares.tolist() == [1, 1, 1, 1]
+    rows, shares = locality_of(np.zeros(1024, np.int64))
+    assert rows.tolist() == [1, 1, 1, 1] and shares.tolist() == [1, 1 / 256, 1 / 512, 1 / 1024]
+    assert [each.tolist() for each in locality_of(np.zeros(0, np.int64))] == [[1], [1]]
 
 
 ATEN = torch.ops.aten
