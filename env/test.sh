@@ -24,7 +24,7 @@ ruff format --quiet --diff .
 whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
 of_training="estimated estimated_shares features inductive interface jumping label_reuse large_memory lazy links mixed pipegcn recipes"
 of_training+=" regression spreading stale tma trace watching widths within_memory"
-declare -A left_out=([1]="" [2]="" [3]="$whole_jobs $of_training" [4]="$whole_jobs")
+declare -A left_out=([1]="intra_node" [2]="" [3]="$whole_jobs $of_training" [4]="$whole_jobs")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {
     local ranks=$1

@@ -91,17 +91,16 @@ def test_the_curve_is_that_of_messages(comm, session_path, name):
     graph, options = CURVES[name]
     path = make_graphs(comm, session_path)[graph]
     rows = 300
-    expected = curve(comm, configure(path, **options), "metis", rows, epochs=8)
-    found = curve(comm, configure(path, **options, intra_node="shared"), "metis", rows, epochs=8)
+    expected = curve(comm, configure(path, **options), "metis", rows, epochs=6)
+    found = curve(comm, configure(path, **options, intra_node="shared"), "metis", rows, epochs=6)
     assert expected[-1] < expected[0]
     within = 3e-3 if name == "mixed" else 1e-4
     assert (np.abs(found - expected) / np.maximum(expected, expected[0] / 10)).max() <= within
 
 
+@pytest.mark.skipif("MPI.COMM_WORLD.size == 1", reason="one rank has nobody to read from")
 def test_nothing_is_sent_and_nothing_copied(comm, session_path):
     """A layer's matrices are read as they are: after the first epoch none is added, and all are known."""
-    if comm.size == 1:
-        pytest.skip("one rank has nobody to read from")
     path = make_graphs(comm, session_path)["undirected"]
     options = {"model": "sage", "hidden": 16, "layers": 3, "intra_node": "shared"}
     trainer = build_trainer(comm, configure(path, **options), "metis")
