@@ -34,8 +34,9 @@ from hpcgnn.placement.ownership import Ownership
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 # Numbers that are looked at together: what a check takes beside them.
 _TILE = 1 << 18
-#: shelve(rows, columns): a Shelf for features of that shape, or None where they have room in memory. Collective.
-Shelve = Callable[[int, int], Shelf | None]
+#: shelve(rows, columns, bytes of the in-edges): a Shelf for features of that shape, or None where they have room in
+#: memory. Collective.
+Shelve = Callable[[int, int, int], Shelf | None]
 
 
 def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> tuple[np.ndarray, list[tuple[int, int]]]:
@@ -194,7 +195,7 @@ def load_local_graph(
     labelled: bool = True,
     links: LinkSplit | None = None,
     edge_features: bool = False,
-    shelve: Shelve = lambda rows, columns: None,
+    shelve: Shelve = lambda rows, columns, edges: None,
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
@@ -242,7 +243,7 @@ def load_local_graph(
         for name in HELD if links else ():
             held[name] = build_adjacency(aside.pop(0), order, comm, cap, "keep", dtype)
     dense = inputs == Inputs() and not file.meta.sparse_features
-    shelf = shelve(len(inward.degree), file.meta.num_features) if dense else None
+    shelf = shelve(len(inward.degree), file.meta.num_features, inward.nbytes) if dense else None
     with watch("load"), comm.together("reading the graph"):
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
         labels, split = read_labels(file, ranges, order.number, labelled)

@@ -14,7 +14,7 @@ from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.placement.order import LocalOrder
 
 # Bytes of rows that are read at a time: some chunks.
-_AT_A_TIME = 64 << 20
+_AT_A_TIME = 16 << 20
 
 
 def shelve_features(

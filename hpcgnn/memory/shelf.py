@@ -27,7 +27,7 @@ class Pages(Protocol):
         """An uninitialised tensor of this shape."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Shelf:
     """Where matrices are put. tile: rows that are read at a time at most; columns: how many of a matrix are worked on
     at a time where another one is made of it; results: whether that one goes to the file as well.

@@ -32,7 +32,8 @@ class RunConfig:
     memory: str = option(
         "",
         "memory that the ranks of a node may take together, such as 48G: what training keeps from the forward for the "
-        "backward pass and does not fit goes to a scratch file, and the results stay the same (default: no limit)",
+        "backward pass, and features, go to a scratch file where they do not fit, and the results stay the same "
+        "(default: no limit)",
     )
     scratch: str = option(
         "",

@@ -8,7 +8,6 @@ through their aggregate alone (gcn, sgc) reads them once in a run.
 
 import logging
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,11 +16,13 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.errors import ScratchError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.load import Shelve
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.memory.scratch import Scratch
+from hpcgnn.memory.scratch import REQUEST, THREADS, Scratch
 from hpcgnn.memory.shelf import Shelf
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows
+from hpcgnn.schedules.schedule_registry import prunes
 from hpcgnn.train.within_memory import AT_WORK, Toy, bytes_of, check_folder, check_space, toy_of
 
 log = logging.getLogger("hpcgnn")
@@ -51,7 +52,7 @@ def place(room: int, at_work: int, kept: int, read: int, sizes: tuple[int, int],
     unread = not reads_input and room < both + kept
     features = (not fits or unread) and read < both
     aggregate = features and room - read < sizes[1]
-    share = (room + at_work - (0 if aggregate else sizes[1])) / max(1, 2 * max(sizes))
+    share = (room + at_work - read - (0 if aggregate else sizes[1])) / max(1, 2 * max(sizes))
     return Placing(features, aggregate, share)
 
 
@@ -63,26 +64,26 @@ def can_lie_on_disk(config: Config, spec: ModelSpec, toy: Toy) -> bool:
     return toy.in_tiles and kept and not config.data.inductive and not spec.changing
 
 
-def shelving(
-    config: Config, session: Session, spec: ModelSpec, task: str, buffers: HaloBuffers
-) -> Callable[[int, int], Shelf | None]:
+def shelving(config: Config, session: Session, spec: ModelSpec, task: str, buffers: HaloBuffers) -> Shelve:
     """What load_local_graph asks for a Shelf: collective, and the same on all ranks."""
     if not config.run.memory:
-        return lambda rows, columns: None
+        return lambda rows, columns, edges: None
     comm, toy = session.comm, toy_of(spec, config, task)
 
-    def shelve(rows: int, columns: int) -> Shelf | None:
+    def shelve(rows: int, columns: int, edges: int) -> Shelf | None:
         if not can_lie_on_disk(config, spec, toy):
             return None
         folder, arena = config.run.scratch or tempfile.gettempdir(), buffers.arena
         types = spec.dtype, spec.kept or spec.dtype
         lasting = resident_bytes() + toy.beside + rows * _OF_NODE + int(config.schedule.halo_buffer * 2**20)
+        lasting += edges * (prunes(config) and config.schedule.prune == "auto")  # what layers see of the graph
         at_work = AT_WORK * toy.largest * rows
         room = bytes_of(config.run.memory) // session.ranks_on_node - lasting - at_work
         with comm.together("making a scratch file"):
             check_folder(folder)
             shelf = Shelf(Scratch(folder, ScratchError), arena, tile_rows(), columns)
-        read = sum(shelf.at_work(rows, columns, dtype) for dtype in types)
+        # Blocks that are read, and what helper threads copy as they write.
+        read = sum(shelf.at_work(rows, columns, dtype) for dtype in types) + THREADS * REQUEST
         sizes = rows * columns * types[0].itemsize, rows * columns * types[1].itemsize
         found = place(room, at_work, toy.per_node * rows, read, sizes, toy.reads_input)
         told = torch.tensor([-float(found.features), -float(found.aggregate), found.share], dtype=torch.float64)

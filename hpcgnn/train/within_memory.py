@@ -108,6 +108,10 @@ def hold_within(trainer: Trainer, config: Config, session: Session) -> None:
     kept, at_work = toy.per_node * nodes, AT_WORK * toy.largest * nodes + constants_in_arena(trainer)
     lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
     budget = share - lasting
+    features = trainer.local.features
+    if isinstance(features, OnDisk) and budget < at_work and not features.shelf.results:
+        features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
+        at_work = AT_WORK * toy.largest * nodes + constants_in_arena(trainer)
     needs = max(comm.allgather_object(lasting + at_work)) * ranks_on_node
     folder = config.run.scratch or tempfile.gettempdir()
     with comm.together("looking for room for what training keeps"):
@@ -118,7 +122,7 @@ def hold_within(trainer: Trainer, config: Config, session: Session) -> None:
                 f"expected at least {needs / 2**30 + 0.01:.2f}G for the {ranks_on_node} ranks of a node, or more nodes"
             )
         over = max(0, kept + at_work - budget)
-        if not isinstance(trainer.local.features, OnDisk):  # else it has been looked at
+        if not isinstance(features, OnDisk):  # else it has been looked at
             check_folder(folder)
         check_space(folder, over, ranks_on_node)
         trainer.within = Within(trainer, budget, folder, kept + at_work)

@@ -87,4 +87,4 @@ def test_what_goes_where():
     assert placed(1059) == placed(0) == (True, True)
     assert placed(2400, reads_input=False) == (True, False)  # else 100 bytes of what a step keeps would go
     assert placed(2500, reads_input=False) == (False, False)
-    assert place(0, 300, 0, 60, (1000, 1000), True).share == 0.15
+    assert place(0, 300, 0, 60, (1000, 1000), True).share == 0.12
