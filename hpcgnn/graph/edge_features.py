@@ -38,18 +38,16 @@ def read_edge_features(
     place = np.arange(len(given)) if order.number is None else order.number
     lonely = np.ones(len(given), bool)
     lonely[place] = counts[place] > given
-    number = None
+    number, taken_out = None, 0
     if order.number is not None or lonely.any() or remaining is not None:
         number = segments((stops - counts)[place], given)
-    if remaining is None:
-        features = file.read("edges/features", spans, dtype, number, total)
-    else:  # what was taken out is put behind the rest, and its memory given back
-        behind = total + np.arange(len(remaining) - int(indptr[-1]))
+    if number is not None and remaining is not None:  # the others are put behind these
+        taken_out = len(remaining) - len(number)
         everywhere = np.empty(len(remaining), np.int64)
-        assert number is not None, "as remaining is given"
-        everywhere[remaining], everywhere[~remaining] = number, behind
-        features = file.read("edges/features", spans, dtype, everywhere, total + len(behind))
-        features.resize((total, features.shape[1]), refcheck=False)
+        everywhere[remaining], everywhere[~remaining] = number, total + np.arange(taken_out)
+        number = everywhere
+    features = file.read("edges/features", spans, dtype, number, total + taken_out)
+    features.resize((total, features.shape[1]), refcheck=False)  # which gives back their memory
     if lonely.any():
         _fill_loops(features, stops, lonely)
     return features
