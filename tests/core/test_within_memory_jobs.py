@@ -98,5 +98,5 @@ def test_features_on_disk(tmp_path):
     assert f"memory: the features and their aggregate are on disk, in {tmp_path}" in result.err
     (losses, plain), (others, (rank,)) = told(free, 1), told(held, 1)
     assert losses == others
-    assert rank["peak_rss_bytes"] <= float(limit) * 2**30 < plain[0]["peak_rss_bytes"] - 20_000 * 800 * 4
+    assert rank["peak_rss_bytes"] <= float(limit) * 2**30 < plain[0]["peak_rss_bytes"]
     assert rank["scratch"]["read_bytes"] > 3 * 2 * 20_000 * 800 * 4, "in two epochs and in an evaluation"
