@@ -48,7 +48,7 @@ class RelationalAggregation:
     def forward(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
         """y without autograd."""
         sums = _sums(self.inward, x, coefficients, "halo_forward")
-        y = sums[0] @ bases[0]
+        y = torch.mm(sums[0], bases[0], out=self._empty(sums[0], bases.shape[2]))
         for each, basis in zip(sums[1:], bases[1:]):
             y.addmm_(each, basis)
         return y
@@ -57,13 +57,17 @@ class RelationalAggregation:
         self, gy: torch.Tensor, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The gradients of x, coefficients and bases."""
-        transformed = x @ bases.permute(1, 0, 2).flatten(1)  # x V_b of all bases side by side
+        side_by_side = bases.permute(1, 0, 2).flatten(1)
+        transformed = torch.mm(x, side_by_side, out=self._empty(x, side_by_side.shape[1]))  # x V_b of all bases
         g_coefficients = torch.zeros_like(coefficients)
         sums = _sums(self.outward, gy, coefficients, "halo_backward", (transformed, g_coefficients))
-        gx = sums[0] @ bases[0].T
+        gx = torch.mm(sums[0], bases[0].T, out=self._empty(sums[0], bases.shape[1]))
         for each, basis in zip(sums[1:], bases[1:]):
             gx.addmm_(each, basis.T)
         return gx, g_coefficients, torch.stack([x.T @ each for each in sums])
+
+    def _empty(self, like: torch.Tensor, width: int) -> torch.Tensor:
+        return self.inward[0].buffers.arena.empty(len(like), width, dtype=like.dtype)
 
 
 def _sums(
@@ -78,14 +82,18 @@ def _sums(
     products: (u (n_p, B × F), total (R, B)): Σ_{e of r} w_e <x of e's other end, u_b of e's row> is added to total.
     """
     stream, edges, weights = direction
-    sums = [torch.zeros_like(x) for _ in range(coefficients.shape[1])]
+    arena = stream.buffers.arena
+    sums = [arena.empty(*x.shape, dtype=x.dtype).zero_() for _ in range(coefficients.shape[1])]
     size = TILE_EDGES if products is None else max(1, TILE_BYTES // (products[0].shape[1] * x.element_size()))
     types = edges.type
     assert types is not None, "models with relations have the types of edges"
     for block, rows, _, _ in stream(Rows(x.contiguous()), kind):
         for tile in edge_tiles(block, size, None, None):
-            edge = block.edge[tile.first : tile.last].long()
-            relation, weight = types[edge].long(), weights[edge]
+            # Memory of the arena: tiles are large enough to be had from the system, page by page.
+            edge, count = block.edge[tile.first : tile.last], tile.last - tile.first
+            relation = torch.index_select(types, 0, edge, out=arena.empty(count, dtype=types.dtype))
+            weight = torch.index_select(weights, 0, edge, out=arena.empty(count, dtype=x.dtype))
+            coefficient = arena.empty(count, dtype=x.dtype)
             for basis, total in zip(coefficients.T, sums):
                 kernels.gather(
                     total,
@@ -93,13 +101,15 @@ def _sums(
                     tile.indptr,
                     tile.sources,
                     rows=tile.rows,
-                    weight=basis[relation].mul_(weight),
+                    weight=torch.index_select(basis, 0, relation, out=coefficient).mul_(weight),
                     accumulate=True,
                 )
             if products is not None:
                 u, into = products
-                other = rows.index_select(0, tile.sources.long())
-                own = u.index_select(0, tile.owner).unflatten(1, (len(sums), -1))
+                other = arena.empty(count, rows.shape[1], dtype=x.dtype)
+                torch.index_select(rows, 0, tile.sources, out=other)
+                own = arena.empty(count, u.shape[1], dtype=x.dtype)
+                own = torch.index_select(u, 0, tile.owner, out=own).unflatten(1, (len(sums), -1))
                 into.index_add_(0, relation, (own @ other.unsqueeze(2)).squeeze(2).mul_(weight.unsqueeze(1)))
     return sums
 
