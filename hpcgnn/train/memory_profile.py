@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-MMAP_THRESHOLD = 1 << 20
+MMAP_THRESHOLD, TRIM_THRESHOLD = 1 << 22, 1 << 24
 
 
 def set_allocator_policy() -> bool:
-    """Fix glibc's mmap threshold, so that large tensors return to the system when freed. To be called before torch is
-    imported.
+    """Fix glibc's mmap threshold, so that large tensors return to the system when freed, and those of some edges at a
+    time, of 2 MiB (ops/propagate.py), do not: each tile would be of fresh pages. To be called before torch is imported.
 
     By default the threshold moves up with every large block that is freed, and freed tensors stay on the heap. Other C
     libraries are left as they are. Returns whether the policy is in force.
@@ -35,7 +35,7 @@ def set_allocator_policy() -> bool:
     try:
         libc = ctypes.CDLL(None)
         return bool(libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)) and bool(
-            libc.mallopt(_M_TRIM_THRESHOLD, 2 * MMAP_THRESHOLD)
+            libc.mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD)
         )
     except (OSError, AttributeError):
         return False
