@@ -9,7 +9,7 @@ import torch
 from hpcgnn.errors import ScratchError
 from hpcgnn.memory.arena import SMALL, Arena
 from hpcgnn.memory.scratch import GRAIN, REQUEST, Scratch, rounded
-from hpcgnn.train.within_memory import _check_folder, _file_system
+from hpcgnn.train.within_memory import _file_system, check_folder, check_space
 
 SIZES = GRAIN, REQUEST - GRAIN, REQUEST, 2 * REQUEST + 3 * GRAIN
 
@@ -94,15 +94,15 @@ def test_where_none_can_be(tmp_path):
     with pytest.raises(ScratchError, match="cannot make a scratch file"):
         Scratch(str(tmp_path / "absent"), ScratchError)
     with pytest.raises(ScratchError, match="there is no such directory"):
-        _check_folder(str(tmp_path / "absent"), 0, 1)
+        check_folder(str(tmp_path / "absent"))
     with pytest.raises(ScratchError, match=r"GiB free; expected 1073741824\.00 GiB for the 1 ranks"):
-        _check_folder(str(tmp_path), 1 << 60, 1)
+        check_space(str(tmp_path), 1 << 60, 1)
 
 
 @pytest.mark.skipif(_file_system("/dev/shm") != "tmpfs", reason="no tmpfs at /dev/shm")
 def test_memory_is_no_place_for_it():
     with pytest.raises(ScratchError, match="is of tmpfs, which is memory itself"):
-        _check_folder("/dev/shm", 0, 1)
+        check_folder("/dev/shm")
 
 
 def test_kept_tensors_share_their_memory(tmp_path):
