@@ -209,6 +209,12 @@ def _waits(known: _Ranks, summary: Mapping[str, Any], way: str, share: float) ->
     dtype = "bf16" if summary["config"]["run"].get("precision") == "mixed" else config.get("halo_dtype", "fp32")
     per_epoch = {kind: sent.get(kind, 0) / len(known.records) / max(1, summary["epochs"]) for kind in HALO}
     exchanges = known.mean_of_training("exchanges") / known.count
+    if config.get("intra_node") == "shared" and not any(per_epoch.values()):
+        return Loss(
+            *(f"wait_{way}", PARTS[f"wait_{way}"], share, share),
+            "nothing is sent: the ranks of a node wait for each other before they read rows and after",
+            "a map of better balance (`--balance`); fewer ranks with more `--threads` each",
+        )
     narrower = {"fp32": "`--halo-dtype bf16` (half of the bytes)", "bf16": "`--halo-dtype int8` (half of the bytes)"}
     fewer = [narrower[dtype]] if dtype in narrower and config.get("schedule") in ("sar", "bns", "stale") else []
     larger = ["a larger `--halo-buffer`"] if _rounds(known) > 1 else []

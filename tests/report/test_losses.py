@@ -98,6 +98,13 @@ def test_waits_are_told_by_direction_after_imbalance():
     assert "1 MiB an epoch" in losses["lines"][0]["found"]
 
 
+def test_ranks_that_send_nothing_wait_for_each_other():
+    run = summary(intra_node="shared") | {"bytes_total": {}}
+    losses = find_losses([rank(n, forward=part(4, 2), step=part(6)) for n in range(2)], run)
+    assert named(losses) == ["wait_forward"] and "nothing is sent" in losses["lines"][0]["found"]
+    assert "--balance" in losses["lines"][0]["remedy"]
+
+
 def test_imbalance_takes_its_part_of_the_waits_first():
     losses = found(rank(0, forward=part(10, 5)), rank(1, forward=part(10, 3)))
     shares = losses["parts"]
