@@ -19,11 +19,11 @@ echo "== style"
 ruff check --quiet .
 ruff format --quiet --diff .
 # Operators and curves at every number of ranks; schedules, and what else a training adds to operators, at 1, 2 and 4; whole jobs and
-# runs, which take most of the time, and what does not hang on the number of ranks at 1 and 2: these files, and tests of other files that
-# are marked whole_job. (Those of the job scripts and of faults have more ranks.)
+# runs, which take most of the time, what is written and read of them, and what does not hang on the number of ranks at 1 and 2: these
+# files, and tests of other files that are marked whole_job. (Those of the job scripts and of faults have more ranks.)
 whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
-of_training="estimated estimated_shares features inductive interface jumping label_reuse large_memory lazy links mixed pipegcn recipes"
-of_training+=" regression spreading stale tma trace watching widths within_memory"
+whole_jobs+=" estimated label_reuse propagated recipes trace watching within_memory written_together"
+of_training="estimated_shares features features_on_disk inductive interface jumping large_memory lazy links mixed pipegcn regression spreading stale tma widths"
 declare -A left_out=([1]="intra_node" [2]="" [3]="$whole_jobs $of_training" [4]="$whole_jobs")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {
