@@ -32,22 +32,26 @@ class MpiNodeMemory:
         self.place: int = self._node.rank
 
     def allocate(self, nbytes: int) -> mmap.mmap:
-        size, made, failure, memory = max(1, -(-nbytes // _HUGE)) * _HUGE, -1, "", None
-        if self.place == 0:
-            made = os.memfd_create("hpcgnn", os.MFD_CLOEXEC)
-            os.ftruncate(made, size)
-        path = self._node.bcast(f"/proc/{os.getpid()}/fd/{made}")
-        try:
-            file = os.open(path, os.O_RDWR)
-            try:
-                memory = mmap.mmap(file, size)
-            finally:
-                os.close(file)
-        except OSError as error:
-            failure = str(error)
-        failures = self._node.allgather(failure)
-        if made >= 0:
-            os.close(made)
+        size, memory = max(1, -(-nbytes // _HUGE)) * _HUGE, None
+        with contextlib.ExitStack() as until_mapped:
+            path, failure = "", ""
+            if self.place == 0:
+                try:
+                    made = os.memfd_create("hpcgnn", os.MFD_CLOEXEC)
+                    until_mapped.callback(os.close, made)
+                    os.ftruncate(made, size)
+                    path = f"/proc/{os.getpid()}/fd/{made}"
+                except OSError as error:
+                    failure = str(error)
+            path = self._node.bcast(path)
+            if path:
+                try:
+                    file = os.open(path, os.O_RDWR)
+                    until_mapped.callback(os.close, file)
+                    memory = mmap.mmap(file, size)
+                except OSError as error:
+                    failure = str(error)
+            failures = self._node.allgather(failure)
         if any(failures) or memory is None:
             raise ConfigError(
                 f"--intra-node shared: the ranks of a node cannot map the memory of one of them "

@@ -69,7 +69,7 @@ class Arena:
 
     def pages(self, nbytes: int) -> torch.Tensor:
         """uint8 (nbytes,) at a multiple of GRAIN; nbytes: a multiple of it."""
-        return torch.empty(0, dtype=torch.uint8).set_(self._take(nbytes, nbytes), 0, (nbytes,))  # type: ignore[call-overload] # strides follow
+        return shaped(self._take(nbytes, nbytes), torch.uint8, nbytes)
 
     def _take(self, nbytes: int, size: int) -> torch.UntypedStorage:
         """Memory of so many bytes, of a space of `size`."""

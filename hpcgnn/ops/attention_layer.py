@@ -85,8 +85,7 @@ class _Layer(torch.autograd.Function):
         operator, shape, key, p = settings.operator, settings.shape, settings.key, settings.p
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         keep = arena.keep if any(ctx.needs_input_grad) else Kept
-        projected = operator.empty_streamed(len(x), weight.shape[1], x.dtype)
-        project(x, weight, settings.activation, projected, arena)
+        projected = _projected(x, weight, settings.activation, operator)
         bundle = operator.empty_streamed(n, f + (2 if shape.average else 3) * h, x.dtype, transposed=True)
         shares = operator.shares(shape)
         # Not as a view of the bundle: autograd forbids to write to those that an operator has returned.
@@ -114,13 +113,7 @@ class _Layer(torch.autograd.Function):
         operator, shape, key, p, below = settings.operator, settings.shape, settings.key, settings.p, settings.below
         arena, activation, kept, bundle = operator.arena, settings.activation, ctx.x, bundle.tensor()
         constant = ctx.projected is None
-        if constant:  # in the place of the others, whether it is streamed or not
-            x = kept.tensor()
-            projected = operator.empty_streamed(len(x), weight.shape[1], x.dtype)
-            project(x, weight, activation, projected, arena)
-            del x
-        else:
-            projected = ctx.projected.tensor()
+        projected = _projected(kept.tensor(), weight, activation, operator) if constant else ctx.projected.tensor()
         ctx.x = ctx.projected = ctx.rest = None
         loan, settings.loan = settings.loan, None
         if loan is not None and loan.taken:
@@ -141,6 +134,15 @@ class _Layer(torch.autograd.Function):
             below.give_back(asked[2])
             settings.below = None  # its memory is the layer's that lent it
         return gx, g_weight, g_bias, g_terms, None
+
+
+def _projected(
+    x: torch.Tensor, weight: torch.Tensor, activation: EluDropout | None, operator: AdditiveAttention
+) -> torch.Tensor:
+    """activation(x) W (n_p, F + 2H), in the memory of what the operator streams forwards."""
+    out = operator.empty_streamed(len(x), weight.shape[1], x.dtype)
+    project(x, weight, activation, out, operator.arena)
+    return out
 
 
 def _bundle(

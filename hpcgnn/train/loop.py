@@ -67,6 +67,7 @@ class Trainer:
         learns: bool = True,
     ) -> None:
         self.within: Within | None = None  # what lets it take less memory
+        self.node_rows: NodeRows | None = None  # where ranks of the node read each other's rows
         self.comm, self.clock, self.buffers = comm, Clock(watch, comm.pulse, Tally(comm.ledger)), buffers
         self.random = Randomness(config.run.seed)
         self.constants: dict[str, torch.Tensor] = {}
@@ -75,13 +76,10 @@ class Trainer:
             self.model = MODELS[spec.model].build(spec)
             self.subgraph = training_subgraph(local, comm) if learns and config.data.inductive else None
             self.shares = self._pruned(local, spec) if learns and prunes(config) and self.subgraph is None else []
-            self.node_rows = self._shared_rows(config)
-            if self.node_rows is not None:
-                local = self._read_in_place(local, self.node_rows, spec)
+            if comm.size > 1 and config.schedule.intra_node == "shared":
+                local = self._read_in_place(local, spec)
             if comm.size > 1 and (halo := halo_of(config, spec)) != "rows":
                 local = self._send_sums(local, halo == "least", features_travel(config, spec))
-                if self.subgraph is not None:
-                    self.subgraph = self._send_sums(self.subgraph, halo == "least", features_travel(config, spec))
             self.local, seen = local, local if self.subgraph is None else self.subgraph
             self.schedule = SCHEDULES[config.schedule.schedule](seen, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
@@ -148,28 +146,14 @@ class Trainer:
         worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in self.model.convs] if prunable else []
         return prune(local, worthwhile, prunable, spec.keeps_input, self.comm)
 
-    def _shared_rows(self, config: Config) -> NodeRows | None:
-        """What the ranks of a node read each other's rows in, if they are to. Collective."""
-        if config.schedule.intra_node != "shared" or self.comm.size == 1:
-            return None
+    def _read_in_place(self, local: LocalGraph, spec: ModelSpec) -> LocalGraph:
+        """The graph, and its shares, of which rows of ranks of the same node are read in place. Collective."""
         memory = self.comm.node_memory()
-        assert memory is not None, "--comm mpi has it"
-        return NodeRows(memory)
-
-    def _read_in_place(self, local: LocalGraph, rows: NodeRows, spec: ModelSpec) -> LocalGraph:
-        """The graph, and its shares, of which the node's rows are read in place. Collective."""
+        if memory is None:
+            return local
+        rows = self.node_rows = NodeRows(memory)
         returns = not MODELS[spec.model].sums(spec)
-        whole = within_node(local, rows, self.comm, returns)
-        self.shares = [
-            share
-            if share is None
-            else replace(whole, outputs=share.outputs)
-            if share.inward is local.inward
-            else within_node(share, rows, self.comm, returns)
-            for share in self.shares
-        ]
-        if self.subgraph is not None:
-            self.subgraph = within_node(self.subgraph, rows, self.comm, returns)
+        whole = self._in_all_shares(local, lambda graph, layer: within_node(graph, rows, self.comm, returns))
         if not any(self.shares):  # all matrices have all own rows, on all ranks alike
             self.buffers.arena.shared = rows.of_all(rows.spread(local.num_owned))
         return whole
@@ -178,12 +162,22 @@ class Trainer:
         """The graph, and its shares, that send sums where these are fewer than rows. features_travel: whether the
         features are aggregated themselves, in the first layer. Collective.
         """
-        whole = least_rows(local, self.comm, always, features_travel)
+        return self._in_all_shares(
+            local, lambda graph, layer: least_rows(graph, self.comm, always, features_travel and layer == 0)
+        )
+
+    def _in_all_shares(self, local: LocalGraph, make: Callable[[LocalGraph, int], LocalGraph]) -> LocalGraph:
+        """make(graph, layer) of the graph, which it returns, of what training sees of it, and of the shares of layers.
+        Collective.
+        """
+        whole = make(local, 0)
+        if self.subgraph is not None:
+            self.subgraph = make(self.subgraph, 0)
         for layer, share in enumerate(self.shares):
             if share is not None and share.inward is local.inward:
                 self.shares[layer] = replace(whole, outputs=share.outputs)
             elif share is not None:
-                self.shares[layer] = least_rows(share, self.comm, always, features_travel and layer == 0)
+                self.shares[layer] = make(share, layer)
         return whole
 
     def _policies(self) -> dict[int, tuple[LocalGraph, HaloPolicy]]:
