@@ -9,7 +9,7 @@ import torch
 from hpcgnn.errors import ConfigError
 
 from .small import written
-from .training import build_trainer, configure, curve, make_graphs
+from .training import build_trainer, configure, curve, make_graphs, outputs_and_gradients
 
 LAYERS, HOPS, TELEPORT = 3, 4, 0.2
 
@@ -42,11 +42,7 @@ def test_outputs_and_gradients(comm, odd):
         for map_name in ("random", "one empty"):
             trainer = build_trainer(comm, configure(path, precision="fp64", **options), map_name, 7)
             own = dict(trainer.model.named_parameters())
-            mine = trainer.model(trainer.graph)
-            share = trainer.objective.local_loss(mine)
-            share.backward()
-            trainer.schedule.sync.reduce(trainer.gradients.flat)
-            parameters = {name: tensor.detach().clone().requires_grad_() for name, tensor in own.items()}
+            mine, share, parameters = outputs_and_gradients(trainer, trainer.graph)
             expected = outputs(graph, parameters)
             loss = oracle.loss(expected, labels, train)
             loss.backward()

@@ -16,7 +16,7 @@ from hpcgnn.train.job import train
 from hpcgnn.train.model_spec import model_spec
 
 from .small import written
-from .training import build_trainer, configure, curve, make_graphs
+from .training import build_trainer, configure, curve, make_graphs, outputs_and_gradients
 
 LAYERS = 3
 
@@ -56,11 +56,7 @@ def test_outputs_and_gradients(comm, odd, kind, jumping, residual):
         for map_name in ("random", "one empty"):
             trainer = build_trainer(comm, configure(path, jumping=jumping, residual=residual, **options), map_name, 7)
             own = dict(trainer.model.named_parameters())
-            mine = trainer.model(trainer.training_graph)
-            share = trainer.objective.local_loss(mine)
-            share.backward()
-            trainer.schedule.sync.reduce(trainer.gradients.flat)
-            parameters = {name: tensor.detach().clone().requires_grad_() for name, tensor in own.items()}
+            mine, _, parameters = outputs_and_gradients(trainer, trainer.training_graph)
             expected = outputs(graph, parameters, kind, jumping, residual)
             oracle.loss(expected, labels, nodes).backward()
             np.testing.assert_allclose(mine.detach(), expected.detach()[trainer.graph.ids], rtol=0, atol=1e-12)

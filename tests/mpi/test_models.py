@@ -16,6 +16,7 @@ from hpcgnn.train.loop import Trainer
 from hpcgnn.train.toy import toy_step
 
 from .gathering import whole
+from .training import outputs_and_gradients
 
 SEED, EPOCH, CLASSES = 7, 4, 3
 LINEAR = ("gcn", "sage", "gin", "sgc")  # the models whose aggregation is linear
@@ -139,10 +140,7 @@ def compare(comm, name, file, spec, map_name):
     assert spec.keeps_input == is_kept(spec)
     state = dict(trainer.model.named_parameters())
     logits, loss, gradients = on_rank_0(comm, right, graph, spec, state, True)
-    mine = trainer.model(trainer.graph)
-    share = trainer.objective.local_loss(mine)
-    share.backward()
-    trainer.schedule.sync.reduce(trainer.gradients.flat)
+    mine, share, _ = outputs_and_gradients(trainer, trainer.graph)
     np.testing.assert_allclose(whole(comm, local, mine), logits, rtol=0, atol=1e-9)
     assert float(comm.total(share.detach().clone())) == pytest.approx(loss, abs=1e-9)
     assert gradients.keys() == state.keys()

@@ -25,7 +25,7 @@ from partition_tools.partition_graph import partition_graph
 from partition_tools.verify_graph import verify_graph
 
 from .small import written
-from .training import CHOICES, build_trainer, configure, curve, make_graphs
+from .training import CHOICES, build_trainer, configure, curve, make_graphs, outputs_and_gradients
 
 HOPS, TELEPORT = 2, 0.3
 
@@ -81,11 +81,7 @@ def test_outputs_gradients_and_nothing_sent(comm, odd, shared_path, layers):
         trainer = build_trainer(comm, configure(file, residual=True, **options), "one empty")
         trainer.comm.ledger.take()
         own = dict(trainer.model.named_parameters())
-        mine = trainer.model(trainer.graph)
-        share = trainer.objective.local_loss(mine)
-        share.backward()
-        trainer.schedule.sync.reduce(trainer.gradients.flat)
-        parameters = {name: tensor.detach().clone().requires_grad_() for name, tensor in own.items()}
+        mine, _, parameters = outputs_and_gradients(trainer, trainer.graph)
 
         def linear(name, y):
             return y @ parameters[f"{name}.weight"] + parameters[f"{name}.bias"]

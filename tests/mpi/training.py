@@ -89,3 +89,18 @@ def curve(comm, config, map_name, rows, epochs=20):
     losses = [trainer.step(epoch) for epoch in range(epochs)]
     assert trainer.buffers.nbytes <= trainer.buffers.limit
     return np.array(losses)
+
+
+def outputs_and_gradients(trainer, graph):
+    """(the model's own outputs, this rank's share of the loss, copies of its parameters that want gradients), with the
+    summed gradients in the parameters. Collective.
+    """
+    mine = trainer.model(graph)
+    share = trainer.objective.local_loss(mine)
+    share.backward()
+    trainer.schedule.sync.reduce(trainer.gradients.flat)
+    return (
+        mine,
+        share,
+        {name: each.detach().clone().requires_grad_() for name, each in trainer.model.named_parameters()},
+    )
