@@ -20,8 +20,9 @@ from hpcgnn import kernels
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, LocalGraph
 
-# Room of a block for kept edges: so many standard deviations of their number, at their largest, above its mean.
-_DEVIATIONS = 16
+# Room of a block for the edges that are left, above the mean of their number: in roots of the number of all, of which a
+# standard deviation is 0.7 at most.
+_ROOM = 8
 # The largest probability that there is: nothing is left but what is never left out.
 _NOTHING = 1 - 2.0**-32
 
@@ -129,7 +130,7 @@ class _Direction:
         indptr = torch.zeros_like(block.indptr)
         loops = self._drop(block, ids, 0, _NOTHING, indptr, None)
         count = block.num_edges
-        most = loops + (1 - self._rate) * (count - loops) + _DEVIATIONS * math.sqrt(count)
+        most = loops + (1 - self._rate) * (count - loops) + _ROOM * math.sqrt(count)
         size = min(count, math.ceil(most))
         indices, weight, edge = (
             None if each is None else each.new_empty(size) for each in (block.indices, block.weight, block.edge)

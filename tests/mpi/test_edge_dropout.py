@@ -181,10 +181,10 @@ def test_without_it_nothing_is_made(comm, planted):
     config = configure(planted["undirected"], model="gcn", edge_dropout=0.9, prune="none")
     trainer = build_trainer(comm, config, "random-clusters")
     trainer.step(0)
-    # A tenth of the edges and the loops are there beside all of them, and row pointers.
+    # What there may be left of the edges is there beside all of them, and row pointers.
     edges, blocks = trainer.local.inward.num_edges, (trainer.local.inward.own, *trainer.local.inward.halo)
     pointers = sum(block.indptr.nbytes + (0 if block.rows is None else block.rows.nbytes) for block in blocks)
-    assert pointers < trainer.schedule.halo.kept_bytes < pointers + 4 * edges
+    assert pointers < trainer.schedule.halo.kept_bytes <= pointers + 4 * edges
 
 
 def test_what_does_not_go_together_is_refused(comm, planted, files):
