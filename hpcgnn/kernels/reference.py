@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from .edges_reference import PIECE
+from .edges_reference import drop_edges as drop_edges
 from .edges_reference import edge_factors as _edge_factors
 from .edges_reference import edge_pieces as _edge_pieces
-from .edges_reference import drop_edges as drop_edges
 from .functions import EdgeRule
 from .narrowing_reference import narrow as narrow
 from .narrowing_reference import widen as widen
