@@ -13,7 +13,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.operators import Attention, Largest, Linear, Messages, Operator, Pairs, Relational
+from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Messages, Operator, Pairs, Relational
 from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.bns import SampledHalo, build_bns
@@ -41,6 +41,7 @@ KINDS = {
             Attention(AttentionShape(2, 3, 0.2, True)),
         ],
     ),
+    "in-degree": lambda: (InDegree(), InDegree(), []),
     "largest": lambda: (Largest(), Largest(), []),
     "messages": lambda: (Messages(), Messages(), []),
     "pairs": lambda: (Pairs(), Pairs(), []),
