@@ -17,6 +17,7 @@ from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.foreign import PYG
 from partition_tools.in_memory import InMemory
+from partition_tools.joined_types import joined
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.named_arrays import graph_of
@@ -65,7 +66,7 @@ def matches(path: Path) -> bool:
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file. FormatError for one that holds what could run code, and nothing of it has run."""
     tables.refuse(NAME, OF_ARCHIVES)
-    return graph_of(InMemory(str(path), _named(path, _load(path))), tables, reporter)
+    return graph_of(InMemory(str(path), _named(path, _load(path), reporter)), tables, reporter)
 
 
 def _load(path: Path) -> Any:
@@ -93,7 +94,7 @@ def _load(path: Path) -> Any:
         torch.serialization.add_safe_globals(known)
 
 
-def _named(path: Path, found: Any) -> dict[str, Any]:
+def _named(path: Path, found: Any, reporter: Reporter) -> dict[str, Any]:
     """{name: array} of what a file holds. Raises FormatError."""
     if isinstance(found, tuple | list) and found:  # a data set: the graphs one after another, and where each begins
         slices = found[1] if len(found) > 1 else None
@@ -101,13 +102,20 @@ def _named(path: Path, found: Any) -> dict[str, Any]:
             raise FormatError(f"{path} holds several graphs, expected one: torch.save(dataset[0], 'one.pt')")
         found = found[0]
     if isinstance(found, _Hetero):
-        raise FormatError(
-            f"{path} holds a HeteroData, whose nodes have types; save data.to_homogeneous(), in which they are "
-            "node_type and edge_type"
+        stores = vars(found)
+        nodes, edges = (
+            {key: _contents(store) for key, store in stores[name].items()}
+            for name in ("_node_store_dict", "_edge_store_dict")
         )
+        return joined(str(path), nodes, edges, reporter)
     if isinstance(found, _Data):
         inside = vars(found)
-        found = vars(inside["_store"]).get("_mapping", {}) if "_store" in inside else inside
+        found = _contents(inside["_store"]) if "_store" in inside else inside
     if not isinstance(found, Mapping):
         raise FormatError(f"{path} holds a {type(found).__name__}, expected a Data object of PyG or a dict of tensors")
     return {str(name): value for name, value in found.items() if value is not None and not str(name).startswith("_")}
+
+
+def _contents(store: Any) -> dict[str, Any]:
+    """What a part of a Data object holds."""
+    return {name: value for name, value in vars(store).get("_mapping", {}).items() if value is not None}
