@@ -72,7 +72,8 @@ class Trainer:
         self.random = Randomness(config.run.seed)
         self.constants: dict[str, torch.Tensor] = {}
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
+            # For layers that start as torch has it: the same on all ranks.
+            torch.default_generator.manual_seed(config.run.seed)
             self.model = MODELS[spec.model].build(spec)
             self.subgraph = training_subgraph(local, comm) if learns and config.data.inductive else None
             self.shares = self._pruned(local, spec) if learns and prunes(config) and self.subgraph is None else []

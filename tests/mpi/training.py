@@ -1,5 +1,7 @@
 """Graphs to train on, made once per run of the tests, and training without a run directory."""
 
+import functools
+
 import numpy as np
 
 from hpcgnn.comm import SoloCommunicator
@@ -54,6 +56,12 @@ def configure(path, **options):
     return make_config({"graph": str(path), **usual, **pruning, **options}, CHOICES)
 
 
+@functools.cache
+def widest_row(spec, config, task):
+    """The bytes of the widest row that a step exchanges."""
+    return toy_step(spec, config, task)
+
+
 def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
     """A Trainer on a stored map, or on one rank alone for map_name None. rows: of a communication buffer (None: as
     configured). shelf: makes a Shelf for the features of an arena.
@@ -65,7 +73,7 @@ def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
         else:
             cluster_to_rank, _ = file.cluster_map(map_name, comm.size)
         links = link_split(config)
-        row = toy_step(spec, config, LINKS if links else file.meta.task)
+        row = widest_row(spec, config, LINKS if links else file.meta.task)
         buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20) if rows is None else 4 * rows * row)
         local = load_local_graph(
             file,
