@@ -164,6 +164,11 @@ def check_inputs(config: Config) -> None:
             f"--keep-input always keeps an aggregate of features that do not change, got --label-reuse "
             f"{config.task.label_reuse:g}; leave one of them out"
         )
+    if config.model.edge_dropout and config.model.keep_input == "always":
+        raise ConfigError(
+            "--keep-input always keeps an aggregate that does not change, got --edge-dropout "
+            f"{config.model.edge_dropout:g}, which leaves out other edges in every epoch; leave one of them out"
+        )
     learned = inputs_of(config.task.features).learned
     if config.data.inductive and (learned or config.task.label_reuse):
         flag = f"--features {config.task.features}" if learned else f"--label-reuse {config.task.label_reuse:g}"

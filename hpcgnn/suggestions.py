@@ -32,6 +32,7 @@ _MEANINGS = {
     r"(num|n)-out(put)?-heads": "out-heads",
     r"drop|drop-?out-?(rate|prob|p)|p-?drop(out)?|(feat|feature|in|hidden)-?drop(out)?": "dropout",
     r"input-drop": "input-dropout",
+    r"drop-?edges?(-(rate|prob|p))?|edge-?drop(ping)?(-(rate|prob|p))?|(edge-)?sampling-percent": "edge-dropout",
     r"(attn|att|attention)-?drop(out)?": "attention-dropout",
     r"(leaky-?(relu-)?|negative-?)slope|alpha": "negative-slope",
     r"(num|n)-bases": "bases",

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 M64, M32 = (1 << 64) - 1, 0xFFFFFFFF
-DROPOUT, DROPOUT_AGGREGATE = 2, 3  # purposes of random draws; part of what a seed means
+DROPOUT, DROPOUT_AGGREGATE, DROPPED_EDGE = 2, 3, 14  # purposes of random draws; part of what a seed means
 
 
 # --- aggregation ----------------------------------------------------------------------------------------------------
@@ -171,6 +171,22 @@ def dropout_mask(seed, epoch, layer, purpose, n, columns, p):
         return torch.ones(n, columns, dtype=torch.float64)
     words = random_words(stream_key(seed, epoch, layer, purpose), np.arange(n, dtype=np.int64), columns)
     return torch.from_numpy((words >= round(p * 2**32)) / (1 - round(p * 2**32) / 2**32))
+
+
+def kept_edges(key, row_ids, column_ids, ends, p):
+    """bool (E,): which edges of rows to columns (original ids, int64) edge dropout keeps. Equal edges are told apart by
+    their order; ends: what the rows are of the edges.
+    """
+    dst, src = (column_ids, row_ids) if ends == "rows_are_sources" else (row_ids, column_ids)
+    if ends == "rows_are_either":
+        dst, src = np.maximum(row_ids, column_ids), np.minimum(row_ids, column_ids)
+    seen, counter = Counter(), np.zeros((len(dst), 4), np.uint32)
+    counter[:, 0], counter[:, 1] = dst & M32, src & M32
+    counter[:, 2] = dst >> 32 & 0xFFFF | (src >> 32 & 0xFFFF) << 16
+    for e, pair in enumerate(zip(row_ids.tolist(), column_ids.tolist())):
+        counter[e, 3], seen[pair] = seen[pair], seen[pair] + 1
+    words = philox(counter, (key & M32, key >> 32))[:, 0]
+    return (words >= round(p * 2**32)) | (dst == src)
 
 
 # --- models ---------------------------------------------------------------------------------------------------------

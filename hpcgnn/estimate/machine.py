@@ -23,7 +23,7 @@ ROWS = 16_000
 
 # Operations that no reference model has, or of which older files have no rate, and which take for a number, or for an
 # edge, what others do.
-AS = dict.fromkeys(("dropout_entries", "random_words", "narrow", "widen"), "dropout")
+AS = dict.fromkeys(("dropout_entries", "drop_edges", "random_words", "narrow", "widen"), "dropout")
 AS |= dict.fromkeys((ENTRIES, COLUMNS), "gather")
 
 

@@ -106,6 +106,15 @@ def _project_backward(name: str, arguments: tuple[Any, ...]) -> Told:
     return Operation(kind, _type(x), weight.shape[1], weight.shape[0]), (len(x), 0.0)
 
 
+def _drop_edges(name: str, arguments: tuple[Any, ...]) -> Told:
+    """drop_edges(indptr, …, kept_indices, …): each edge is drawn for in two passes, as if for the four numbers of a
+    counter; once where edges are counted only.
+    """
+    indptr, kept_indices = arguments[0], arguments[11]
+    passes = 1 if kept_indices is None else 2
+    return Operation(name, "fp32"), (4.0 * passes * int(indptr[-1] - indptr[0]), 0.0)
+
+
 def _elementwise(name: str, arguments: tuple[Any, ...]) -> Told:
     """Anything that goes over rows: by the largest tensor that is given."""
     tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
@@ -122,6 +131,7 @@ _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
     "widen": _narrow,
     "attend_forward": _attend,
     "attend_backward": _attend,
+    "drop_edges": _drop_edges,
     "multiply": _multiply,
     "project": _project,
     "project_backward": _project_backward,

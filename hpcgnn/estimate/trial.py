@@ -17,6 +17,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.copy import Size, make_copy
 from hpcgnn.estimate.ghost import GhostCommunicator
 from hpcgnn.estimate.operations import PAGES, Operation, of_kernel, of_torch
@@ -95,7 +96,13 @@ class Experiment:
     def of(cls, spec: ModelSpec, config: Config, task: str) -> "Experiment":
         """With the width of rows that a toy graph shows. Rounds that last for seconds have one step here, the copy is
         none of the ranks that are lost, and nothing is learned, which could end in numbers that are not finite.
+        Raises ConfigError for what sends more than a copy shows.
         """
+        if spec.edge_dropout and spec.kept is not None:
+            raise ConfigError(
+                f"estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
+                f"{spec.edge_dropout:g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
+            )
         config = config.replace(drop_ranks="", lr=LR, layer_lr="", halo="rows")
         if config.schedule.average_seconds:
             config = config.replace(average_steps=1, average_seconds=0.0)

@@ -24,7 +24,8 @@ class Block:
     non-empty own rows, or None for all of them; weight: (E,) of the computing dtype or None for ones; first_column: the
     halo position of column 0, or None where the columns are the own nodes, or all of the node's (see within_node.py);
     edge: int32 or int64 (E,), where each edge stands in the rank's list of edges, or None where that was not asked for;
-    returns: int32 (E,), the row that what returns over each edge is added to, or None where that is its column's.
+    returns: int32 (E,), the row that what returns over each edge is added to, or None where that is its column's. What
+    there is of edges may be longer than E = indptr[R] (see dropping.py).
     """
 
     indptr: torch.Tensor
@@ -49,7 +50,7 @@ class Block:
 
     @property
     def num_edges(self) -> int:
-        return len(self.indices)
+        return int(self.indptr[-1] - self.indptr[0])
 
     @property
     def nbytes(self) -> int:

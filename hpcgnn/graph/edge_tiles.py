@@ -62,9 +62,9 @@ def edge_tiles(
 
     Several edges between the same two nodes, which are neighbours in a block, stay together.
     """
-    indptr, sources, first = block.indptr.numpy(), block.indices.numpy(), 0
-    while first < block.num_edges:
-        last = min(first + max_edges, block.num_edges)
+    indptr, sources, first, end = block.indptr.numpy(), block.indices.numpy(), 0, block.num_edges
+    while first < end:
+        last = min(first + max_edges, end)
         high = int(np.searchsorted(indptr, last, side="left"))  # one past the row that holds edge `last - 1`
         while last < indptr[high] and sources[last] == sources[last - 1]:
             last += 1

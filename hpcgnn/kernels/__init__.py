@@ -13,6 +13,7 @@ from .activation import bias_gradient, elu, elu_gradient, relu_gradient
 from .aggregation import check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .cover import MOST_LEFT, MOST_RIGHT, least_cover
+from .edge_dropout import Columns, drop_edges
 from .extreme import gather_largest, gather_matching
 from .library import describe, watched
 from .loss import cross_entropy
@@ -25,6 +26,7 @@ from .randomness import random_words, stream_key
 __all__ = [
     "MOST_LEFT",
     "MOST_RIGHT",
+    "Columns",
     "Elu",
     "attend_backward",
     "attend_finish",
@@ -33,6 +35,7 @@ __all__ = [
     "check_block",
     "cross_entropy",
     "describe",
+    "drop_edges",
     "dropout",
     "dropout_entries",
     "elu",

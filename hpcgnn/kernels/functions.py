@@ -102,6 +102,24 @@ class Kernels(Protocol):
         bias: Tensor | None,
         returns: Tensor | None,
     ) -> None: ...
+    def drop_edges(
+        self,
+        indptr: Tensor,
+        indices: Tensor,
+        rows: Tensor | None,
+        weight: Tensor | None,
+        edge: Tensor | None,
+        row_ids: Tensor,
+        column_ids: Tensor,
+        key: int,
+        threshold: int,
+        ends: int,
+        kept_indptr: Tensor,
+        kept_indices: Tensor | None,
+        kept_weight: Tensor | None,
+        kept_edge: Tensor | None,
+        degree: Tensor,
+    ) -> int: ...
     def elu(self, out: Tensor, x: Tensor) -> None: ...
     def elu_gradient(
         self,

@@ -101,6 +101,8 @@ BLOCK_FAULTS = {_CONSTANTS["HG_VALID"]: ""} | {
         "indptr_start", "indptr_order", "indptr_end", "row_range", "row_order", "index_range"
     ).items()
 }
+#: {what the rows of a block are of its edges: code}.
+EDGE_ENDS = _codes("rows_are_destinations", "rows_are_sources", "rows_are_either")
 SUMMED_ROWS = _CONSTANTS["HG_SUMMED_ROWS"]
 FLOAT_PRODUCTS, ROUNDED_PRODUCTS = _CONSTANTS["HG_FLOAT_PRODUCTS"], _CONSTANTS["HG_ROUNDED_PRODUCTS"]
 

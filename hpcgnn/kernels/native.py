@@ -166,6 +166,27 @@ class Native:
         if function(*self._how(), arguments):
             raise MemoryError("attention: no memory for the partial results of a block")
 
+    def drop_edges(
+        self, indptr: Tensor, indices: Tensor, rows: Tensor | None, weight: Tensor | None, edge: Tensor | None,
+        row_ids: Tensor, column_ids: Tensor, key: int, threshold: int, ends: int, kept_indptr: Tensor,
+        kept_indices: Tensor | None, kept_weight: Tensor | None, kept_edge: Tensor | None, degree: Tensor,
+    ) -> int:  # fmt: skip
+        tensors = {"indptr": indptr, "indices": indices, "rows": rows, "weight": weight, "edge": edge}
+        tensors |= {"row_ids": row_ids, "column_ids": column_ids, "degree": degree, "kept_indptr": kept_indptr}
+        tensors |= {"kept_indices": kept_indices, "kept_weight": kept_weight, "kept_edge": kept_edge}
+        arguments = filled(
+            "hg_edge_dropout_args",
+            tensors,
+            num_rows=indptr.numel() - 1,
+            capacity=0 if kept_indices is None else kept_indices.numel(),
+            key=key,
+            threshold=threshold,
+            ends=ends,
+            weight_bytes=0 if weight is None else weight.element_size(),
+            edge_bytes=0 if edge is None else edge.element_size(),
+        )
+        return self._library.hg_drop_edges(*self._how(), arguments)
+
     def probe(self, x: Tensor, indices: Tensor) -> float:
         """Sums all listed rows into registers, for the speed of the reading alone (`jobs/bench/gather.py`)."""
         width, stride = (columns * x.element_size() for columns in (x.shape[1], x.stride(0)))

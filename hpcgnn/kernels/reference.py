@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
+from .edges_reference import PIECE, edge_factors, edge_pieces
+from .edges_reference import drop_edges as drop_edges
 from .functions import EdgeRule
 from .narrowing_reference import narrow as narrow
 from .narrowing_reference import widen as widen
 from .random_reference import philox
 from .random_reference import random_words as random_words
-
-_PIECE = 1 << 22  # elements of an expanded piece of edges: 16 MiB of float32
 
 _MASK = 0xFFFFFFFF
 
@@ -36,7 +36,7 @@ def gather(
     acc_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     begin, end = int(indptr[0]), int(indptr[-1])
     sums = torch.zeros(num_stored, width, dtype=acc_dtype)
-    step = max(1, _PIECE // max(1, width))
+    step = max(1, PIECE // max(1, width))
     for first in range(begin, end, step):
         edges = torch.arange(first, min(first + step, end))
         sources = indices[edges]
@@ -58,7 +58,7 @@ def gather(
 def _pieces(indptr: Tensor, indices: Tensor, rows: Tensor | None, width: int) -> Iterator[tuple[Tensor, Tensor]]:
     """(target rows, sources) of the edges, int64, in pieces of bounded size."""
     begin, end = int(indptr[0]), int(indptr[-1])
-    step = max(1, _PIECE // max(1, width))
+    step = max(1, PIECE // max(1, width))
     for first in range(begin, end, step):
         edges = torch.arange(first, min(first + step, end))
         stored = torch.searchsorted(indptr, edges, right=True) - 1
@@ -166,7 +166,7 @@ def _drop(x: Tensor, words: Tensor, threshold: int, scale: float) -> Tensor:
 
 
 def dropout(out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale: float) -> None:
-    step = max(1, _PIECE // (8 * max(1, x.shape[1])))
+    step = max(1, PIECE // (8 * max(1, x.shape[1])))
     for first in range(0, ids.numel(), step):
         piece = slice(first, first + step)
         out[piece] = _drop(x[piece], random_words(key, ids[piece], x.shape[1]), threshold, scale)
@@ -175,7 +175,7 @@ def dropout(out: Tensor, x: Tensor, ids: Tensor, key: int, threshold: int, scale
 def dropout_entries(
     out: Tensor, data: Tensor, indptr: Tensor, ids: Tensor, columns: Tensor, key: int, threshold: int, scale: float
 ) -> None:
-    begin, end, step = int(indptr[0]), int(indptr[-1]), _PIECE // 8
+    begin, end, step = int(indptr[0]), int(indptr[-1]), PIECE // 8
     for first in range(begin, end, step):
         entries = torch.arange(first, min(first + step, end))
         entry_ids = ids[torch.searchsorted(indptr, entries, right=True) - 1]
@@ -185,43 +185,6 @@ def dropout_entries(
         )
         words = philox(counters, key).gather(1, (column & 3)[:, None])[:, 0]
         out[entries] = _drop(data[entries], words, threshold, scale)
-
-
-def _edge_factors(
-    rule: EdgeRule, row_ids_are_dst: bool, target: Tensor, columns: Tensor, duplicate: Tensor, heads: int
-) -> Tensor:
-    """Attention dropout's factors 0 or 1 / (1 - p) of edges: (edges, heads) float64. `duplicate` counts equal edges
-    before."""
-    key, threshold, scale, row_ids, column_ids = rule
-    ends = row_ids[target], column_ids[columns]
-    dst, src = ends if row_ids_are_dst else ends[::-1]
-    groups = (heads + 3) // 4
-    counters = torch.empty(dst.numel(), groups, 4, dtype=torch.int64)
-    counters[..., 0] = (dst & _MASK)[:, None]
-    counters[..., 1] = (src & _MASK)[:, None]
-    counters[..., 2] = ((dst >> 32) & 0xFFFF | ((src >> 32) & 0xFFFF) << 16)[:, None]
-    counters[..., 3] = duplicate[:, None] * groups + torch.arange(groups)
-    words = philox(counters, key).reshape(dst.numel(), 4 * groups)[:, :heads]
-    return (words >= threshold).to(torch.float64) * scale
-
-
-def _edge_pieces(
-    indptr: Tensor, indices: Tensor, rows: Tensor | None, width: int
-) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Yields (edges, row of each, column of each, number of equal edges before each), pieces of bounded size, whole
-    rows."""
-    step, stored, first = max(1, _PIECE // max(1, width)), indptr.numel() - 1, 0
-    while first < stored:
-        last = int(torch.searchsorted(indptr, indptr[first] + step, right=True)) - 1
-        last = min(stored, max(last, first + 1))
-        edges = torch.arange(int(indptr[first]), int(indptr[last]))
-        row = torch.repeat_interleave(torch.arange(first, last), indptr[first : last + 1].diff())
-        columns = indices[edges].to(torch.int64)
-        fresh = torch.ones_like(edges, dtype=torch.bool)
-        fresh[1:] = (row[1:] != row[:-1]) | (columns[1:] != columns[:-1])
-        start = torch.where(fresh, torch.arange(edges.numel()), 0).cummax(0).values if edges.numel() else edges
-        yield edges, row if rows is None else rows[row].to(torch.int64), columns, torch.arange(edges.numel()) - start
-        first = last
 
 
 def attend_forward(
@@ -245,7 +208,7 @@ def attend_forward(
         y.zero_()
         running_max.fill_(-torch.inf)
         denominator.zero_()
-    for edges, target, columns, duplicate in _edge_pieces(indptr, indices, rows, width):
+    for edges, target, columns, duplicate in edge_pieces(indptr, indices, rows, width):
         if not edges.numel():
             continue
         logit = a_dst[target] + source[columns, width:]
@@ -260,7 +223,7 @@ def attend_forward(
         denominator.mul_(factor).index_add_(0, target, weight)
         y.unflatten(1, (heads, -1)).mul_(factor[..., None])
         if rule is not None:
-            weight = weight * _edge_factors(rule, True, target, columns, duplicate, heads).to(weight.dtype)
+            weight = weight * edge_factors(rule, True, target, columns, duplicate, heads).to(weight.dtype)
         message = source[columns, :width].unflatten(1, (heads, -1)) * weight[..., None]
         y.index_add_(0, target, message.flatten(1))
     if complete:
@@ -291,7 +254,7 @@ def attend_backward(
         z_src = z_src.clone()
         gz.zero_()
         ga_src.zero_()
-    for edges, own, columns, duplicate in _edge_pieces(indptr, indices, rows, width):
+    for edges, own, columns, duplicate in edge_pieces(indptr, indices, rows, width):
         tail = remote[columns, g_width:]
         a_dst, top, shift = tail[:, :heads], tail[:, heads : 2 * heads], tail[:, 2 * heads :]
         logit = a_dst + z_src[own, width:]
@@ -301,7 +264,7 @@ def attend_backward(
         alpha = torch.exp(logit * derivative - top)
         coefficient, alone = alpha, z_src[own, :width].unflatten(1, (heads, -1))
         if rule is not None:
-            factors = _edge_factors(rule, False, own, columns, duplicate, heads).to(alpha.dtype)
+            factors = edge_factors(rule, False, own, columns, duplicate, heads).to(alpha.dtype)
             coefficient, alone = alpha * factors, alone * factors[..., None]
         if bias is not None:  # y is rounded so
             alone = (alone + bias.view(heads, -1)) - bias.view(heads, -1)

@@ -23,7 +23,7 @@ from hpcgnn.ops.convolution import combine
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import dropout, dropped_rows
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.operators import Attention, Largest, Linear, Made, Messages, Operator, Relational
+from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.sparse import sparse_product
 
@@ -58,7 +58,7 @@ class DroppedRows:
 
 class Graph:
     """A rank's view. features: (n_p, F) tensor, SparseRows or OnDisk; num_nodes: over all ranks; ids: int64
-    (n_p,) original ids; in_degree: float64 (n_p,), the number of in-edges; node_type: int64 (n_p,).
+    (n_p,) original ids; in_degree: float64 (n_p,), the number of in-edges, of those in use; node_type: int64 (n_p,).
 
     edge_weight, edge_type: (E_p,), edge_features: (E_p, F_e), of the in-edges of own nodes, in the order that
     `propagate` takes edge rows in; None where the graph has none. Added self loops have the weight 1, the number of
@@ -136,9 +136,9 @@ class Graph:
 
         return Graph(local, halo, total or self.total, self._random, constant, self._arena)
 
-    @cached_property
+    @property
     def in_degree(self) -> torch.Tensor:
-        return self._local.in_degree.double()
+        return self.operator(InDegree())
 
     @cached_property
     def node_type(self) -> torch.Tensor:

@@ -3,8 +3,8 @@
 y = W_s x + b + Σ_k s_k(d) · [mean | max | min | std] W_k,   s = 1, log(d + 1) / δ, δ / log(d + 1)
 
 Where the graph has features of edges, a message is x_j + W_e e_ij. d is the in-degree and δ the mean of log(d + 1) over
-all nodes. All four come out of one stream of x, and the scalers out of the products: F numbers for a halo row forwards,
-2F backwards.
+all nodes, by all edges. All four come out of one stream of x, and the scalers out of the products: F numbers for a halo
+row forwards, 2F backwards.
 """
 
 import torch
@@ -37,9 +37,14 @@ class PNAConv(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         edge = None if self.edge is None else graph.edge_features
-        aggregate, size = graph.propagate(self.message, AGGREGATORS, x_src=x, edge=edge), torch.log1p(graph.in_degree)
-        average = graph.constant("mean log degree", lambda: graph.total(size.sum()) / graph.num_nodes)
-        relative = (size / average.clamp(min=1e-12)).to(aggregate.dtype).unsqueeze(1)
+        aggregate = graph.propagate(self.message, AGGREGATORS, x_src=x, edge=edge)
+        average = graph.constant("mean log degree", lambda: graph.total(_size(graph).sum()) / graph.num_nodes)
+        relative = (_size(graph) / average.clamp(min=1e-12)).to(aggregate.dtype).unsqueeze(1)
         plain, amplified, attenuated = (linear(aggregate) for linear in self.scaled)
         # A node without neighbours has nothing to scale: its aggregate is zero.
         return self.own(x) + plain + relative * amplified + attenuated / relative.masked_fill(relative == 0, 1)
+
+
+def _size(graph: Graph) -> torch.Tensor:
+    """log(d + 1) of own nodes: float64 (n_p,)."""
+    return torch.log1p(graph.in_degree)

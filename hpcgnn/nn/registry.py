@@ -199,7 +199,7 @@ def _build_gat(spec: ModelSpec) -> Model:
     return _attentive(GATConv, _ELU)(spec)  # its gradient needs its output
 
 
-_STACK = ("hidden", "norm", "residual", "jumping")
+_STACK = ("hidden", "norm", "residual", "jumping", "edge_dropout")
 _LINEAR = (*_STACK, "keep_input")
 _ATTENTION = (*_STACK, "heads", "out_heads", "attention_dropout")
 
@@ -229,7 +229,7 @@ MODELS = {
         _build_sgc,
         SGCConv.self_loops,
         features_again=_sends_narrower_side,
-        uses=("keep_input",),
+        uses=("keep_input", "edge_dropout"),
         divides=_roots,
         sums=_always,
     ),
@@ -238,7 +238,7 @@ MODELS = {
         OwnLayer.self_loops,
         _never,
         features_again=_never,
-        uses=("hidden", "norm", "residual", "hops", "teleport"),
+        uses=("hidden", "norm", "residual", "hops", "teleport", "edge_dropout"),
         divides=_roots,
         sums=_always,
     ),
@@ -286,7 +286,7 @@ MODELS = {
         _never,
         _always,
         _rgcn_sends,
-        (*_STACK, "bases"),
+        (*(name for name in _STACK if name != "edge_dropout"), "bases"),
         divides=lambda spec: "relation",
         relational=True,
     ),

@@ -18,6 +18,7 @@ class ModelSpec:
     of no use before a batch norm (nn/norm.py). dtype: of parameters and arithmetic; kept: of what hidden layers hand on
     and exchange (None: the same). inputs: what --features and --label-reuse say. edge_features: columns of the features
     of edges that the model reads. parts: in how many groups of columns sign has its features.
+    edge_dropout: the rate at which training leaves edges out.
     """
 
     model: str
@@ -52,6 +53,7 @@ class ModelSpec:
     inputs: str = "file"
     edge_features: int = 0
     parts: int = 1
+    edge_dropout: float = 0.0
 
     @property
     def learned(self) -> int:
@@ -82,8 +84,9 @@ class ModelSpec:
         """Whether the features are aggregated once and the result is kept for the whole run.
 
         It pays where they are dense and not much wider than the first layer's output; else they are transformed first.
+        It changes from step to step where other edges are left out each time.
         """
-        if self.sparse_input or self.input_dropout == "raw" or not self.constant_input:
+        if self.sparse_input or self.input_dropout == "raw" or not self.constant_input or self.edge_dropout:
             return False
         first_out = self.classes if self.model == "sgc" else self.widths[1]
         return self.keep_input == "always" or (self.keep_input == "auto" and self.d_in <= 2 * first_out)

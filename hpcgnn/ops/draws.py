@@ -29,6 +29,7 @@ class Purpose(IntEnum):
     LINK_NEGATIVE = 11
     LINK_CANDIDATE = 12
     REUSED_LABEL = 13
+    DROPPED_EDGE = 14
 
 
 class Randomness:

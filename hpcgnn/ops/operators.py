@@ -31,11 +31,12 @@ class Operator(Generic[Made]):
     """The description of an operator; equal ones are one operator. Subclasses are frozen dataclasses.
 
     models: those that ask for it, in words, for the errors of policies that cannot give it; pushes: whether `pushed`
-    gives one.
+    gives one; messages: whether it sends any along the edges, and is not the loss of these.
     """
 
     models = ""
     pushes = False
+    messages = True
 
     def exact(self, site: Site) -> Made:
         """The operator on all remote rows. By all ranks together. Raises ConfigError."""
@@ -98,6 +99,19 @@ class Largest(Operator[LargestNeighbour]):
 
 
 @dataclass(frozen=True)
+class InDegree(Operator[torch.Tensor]):
+    """The number of in-edges of the own nodes: float64 (n_p,)."""
+
+    pushes = True
+
+    def exact(self, site: Site) -> torch.Tensor:
+        return site.local.in_degree.double()
+
+    def pushed(self, site: PushedSite) -> torch.Tensor:
+        return site.local.in_degree.double()
+
+
+@dataclass(frozen=True)
 class Relational(Operator[RelationalAggregation]):
     """Relational aggregation. relations: their number; dtype: of the rows."""
 
@@ -130,6 +144,7 @@ class Pairs(Operator[PairLoss]):
     """The loss of link prediction."""
 
     models = "for --task links"
+    messages = False
 
     def exact(self, site: Site) -> PairLoss:
         return PairLoss(site.inward, site.local.original_id, site.facts.inward_ids)

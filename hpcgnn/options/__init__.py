@@ -45,6 +45,16 @@ class ModelConfig:
         needs={"layers": AtLeast(2), "model": ("rgcn", "rgat"), "jumping": ("cat", "max")},
     )
     dropout: float = option(0.5, "dropout probability before every layer", least=0.0, below=1.0)
+    edge_dropout: float = option(
+        0.0,
+        "sar: probability with which an edge is left out of an epoch of training, in all layers; of an undirected "
+        "graph an edge and its reverse together; self loops stay, and evaluation uses all edges",
+        least=0.0,
+        below=1.0,
+        schedules=("sar",),
+        by_model=True,
+        strict=True,
+    )
     input_dropout: str = option(
         "aggregate",
         "what the first layer's dropout acts on: the kept aggregate of the features, the raw features "

@@ -1,8 +1,9 @@
 """A step may be approximate; what is kept for the run, and what is reported, never is.
 
-Narrowed, sampled or delayed rows make noise that training averages out. A number that is published must not depend on
-it, nor on how many ranks computed it, and neither may the aggregate of the features that is exchanged once and kept. So
-wherever no gradient is wanted (evaluation, kept aggregates), the rows of all neighbours are exchanged as they are.
+Narrowed, sampled or delayed rows, and dropped edges, make noise that training averages out. A number that is published
+must not depend on it, nor on how many ranks computed it, and neither may the aggregate of the features that is
+exchanged once and kept. So wherever no gradient is wanted (evaluation, kept aggregates), the rows of all neighbours are
+exchanged as they are.
 """
 
 from typing import cast

@@ -9,6 +9,7 @@ from hpcgnn.ops.site import Facts
 from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.approximate import ApproximateInTraining
 from hpcgnn.schedules.base import HaloPolicy, Schedule
+from hpcgnn.schedules.dropped_halo import DroppedHalo
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.rounding import make_wire
 from hpcgnn.schedules.sync import AllreduceEveryStep
@@ -19,17 +20,26 @@ def build_sar(
 ) -> Schedule:
     """The full-batch schedule for a LocalGraph; exact but for --halo-dtype. config: Config; random: Randomness."""
     return Schedule(
-        full_halo(local, comm, buffers, config.schedule, random), AllreduceEveryStep(comm, config.schedule.reduce_dtype)
+        full_halo(local, comm, buffers, config.schedule, random, config.model.edge_dropout),
+        AllreduceEveryStep(comm, config.schedule.reduce_dtype),
     )
 
 
 def full_halo(
-    local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: ScheduleConfig, random: Randomness
+    local: LocalGraph,
+    comm: Communicator,
+    buffers: HaloBuffers,
+    options: ScheduleConfig,
+    random: Randomness,
+    edge_dropout: float = 0.0,
 ) -> HaloPolicy:
-    """The halo policy of `sar`. options: ScheduleConfig."""
+    """The halo policy of `sar`. options: ScheduleConfig; edge_dropout: the rate of it in training."""
     facts = Facts(local, comm)
     exact = FullHalo(local, comm, buffers, facts=facts)
+    wire = make_wire(options, local, comm, random)
+    if edge_dropout:
+        dropped = DroppedHalo(local, comm, buffers, wire, facts, exact, random, edge_dropout)
+        return ApproximateInTraining(exact, dropped)
     if options.halo_dtype == "fp32":
         return exact
-    wire = make_wire(options, local, comm, random)
     return ApproximateInTraining(exact, FullHalo(local, comm, buffers, wire, facts))

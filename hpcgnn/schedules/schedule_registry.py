@@ -48,7 +48,8 @@ def takes_sums(config: Config, spec: ModelSpec) -> bool:
     # tma: in exact steps and evaluations
     serves = options.schedule in ("sar", "stale", "tma") or options.schedule == "lazy" and not keeps_rows
     # A sum may leave the range of fp16 where no row does.
-    serves = serves and config.task.task != LINKS  # whose loss reads the rows of sources one by one
+    # The loss of links reads the rows of sources one by one, and dropped edges would change what a sum has.
+    serves = serves and config.task.task != LINKS and not config.model.edge_dropout
     return serves and options.halo_dtype != "fp16" and MODELS[spec.model].sums(spec)
 
 
@@ -69,6 +70,7 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
     entry, memory = MODELS[spec.model], config.run.memory
     serves = entry.sums(spec) or spec.model == "gat" and not entry.edges(spec) and not spec.edge_features
     plain = config.schedule.schedule == "sar" and config.task.task != LINKS and not memory
+    plain = plain and not config.model.edge_dropout
     return serves and plain and config.run.comm == "mpi"
 
 
@@ -78,13 +80,14 @@ def check_halo(config: Config, spec: ModelSpec) -> None:
     if options.intra_node == "shared" and not reads_in_place(config, spec):
         raise ConfigError(
             "--intra-node shared: expected --comm mpi, --schedule sar, and gcn, sage with --aggregator mean, gin, sgc, "
-            f"appnp, or gat without terms of edges; no --memory, and not --task {LINKS}; got --comm {config.run.comm}, "
-            f"--schedule {options.schedule}, --model {spec.model}; use --intra-node messages"
+            f"appnp, or gat without terms of edges; no --memory, no --edge-dropout, and not --task {LINKS}; got --comm "
+            f"{config.run.comm}, --schedule {options.schedule}, --model {spec.model}; use --intra-node messages"
         )
     if options.halo == "least" and halo_of(config, spec) == "rows":
         raise ConfigError(
             f"--halo least: --model {spec.model} with --schedule {options.schedule} and --halo-dtype "
             f"{options.halo_dtype} needs the rows of neighbours one by one; expected gcn, sage with --aggregator mean, "
             "gin or sgc; sar, stale, tma, or lazy with dense features and without --input-dropout raw; not fp16, whose "
-            f"range a sum may leave; and not --task {LINKS}; use --halo auto, which sends sums where it can"
+            f"range a sum may leave; no --edge-dropout; and not --task {LINKS}; use --halo auto, which sends sums "
+            "where it can"
         )

@@ -49,6 +49,7 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         inputs=text,
         edge_features=_edge_features(config, meta),
         parts=meta.num_feature_parts if options.model == "sign" else 1,
+        edge_dropout=options.edge_dropout,
     )
     return complete(spec)
 

@@ -107,6 +107,7 @@ def hold_within(trainer: Trainer, config: Config, session: Session) -> None:
     toy, nodes = toy_of(trainer.model.spec, config, trainer.local.task), trainer.local.num_owned
     kept, at_work = toy.per_node * nodes, AT_WORK * toy.largest * nodes + constants_in_arena(trainer)
     lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
+    lasting += trainer.schedule.halo.kept_bytes  # nothing of which is written yet
     budget = share - lasting
     features = trainer.local.features
     if isinstance(features, OnDisk) and budget < at_work and not features.shelf.results:

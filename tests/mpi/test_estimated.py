@@ -123,6 +123,7 @@ MODELS = {
     "pna": {"model": "pna"},
     "transformer": {"model": "transformer", "heads": 2, "hidden": 8},
     "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
+    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
 }
 
 
@@ -174,6 +175,7 @@ PRUNED = {
     "gat": {"model": "gat", "heads": 2, "hidden": 8, "dropout": 0.0},
     "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
     "all rows": {"model": "sage", "prune": "none"},
+    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
     "fewest rows": {"model": "sage", "halo": "least"},
     "fewest rows, tiny buffer": {"model": "sage", "halo": "least", "halo_buffer": 0.01},
 }
@@ -182,7 +184,7 @@ PRUNED = {
 @pytest.mark.parametrize(
     "graph, kind",
     [("few train", kind) for kind in PRUNED]
-    + [("few train, directed", kind) for kind in ("sage", "gat", "fewest rows")],
+    + [("few train, directed", kind) for kind in ("sage", "gat", "fewest rows", "edge dropout")],
 )
 def test_pruned_layers(comm, paths, kind, graph):
     """Layers that compute some rows only: the estimate counts what they send from the file."""

@@ -84,8 +84,8 @@ def is_kept(spec):
     return wanted and not spec.sparse_input and spec.input_dropout != "raw"
 
 
-def make_trainer(comm, spec, path, cluster_to_rank, rows=9):
-    config = make_config({"graph": "-", "seed": SEED}, CHOICES)
+def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
+    config = make_config({"graph": "-", "seed": SEED, **options}, CHOICES)
     with GraphFile(path) as file:
         halo_buffer = 4 * rows * toy_step(spec, config, file.meta.task)
     local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].self_loops)

@@ -24,6 +24,9 @@ enum { HG_FLOAT_PRODUCTS = 1, HG_ROUNDED_PRODUCTS = 2 };
 enum { HG_VALID = 0, HG_INDPTR_START = 1, HG_INDPTR_ORDER = 2, HG_INDPTR_END = 3, HG_ROW_RANGE = 4, HG_ROW_ORDER = 5,
        HG_INDEX_RANGE = 6 };
 
+/* What the stored rows of a block are of its edges; either, where an edge and its reverse are one edge. */
+enum { HG_ROWS_ARE_DESTINATIONS = 0, HG_ROWS_ARE_SOURCES = 1, HG_ROWS_ARE_EITHER = 2 };
+
 /* Rows whose column sums or losses are made by one thread, in order, whatever the number of threads. The caller has memory
  * for the sums of so many rows each. */
 #define HG_SUMMED_ROWS 512
@@ -112,6 +115,29 @@ typedef struct {
     int32_t type;               /* HG_F32 or HG_F64 */
 } hg_attention_args;
 
+/* A block, and what edge dropout leaves of it. */
+typedef struct {
+    const int64_t *indptr;      /* as in hg_gather_args */
+    const int32_t *indices;
+    const int32_t *rows;
+    const void *weight;         /* per edge, or NULL */
+    const void *edge;           /* per edge, or NULL: numbers that are copied */
+    const int64_t *row_ids;     /* (num_rows_of_all) */
+    const int64_t *column_ids;  /* (num_sources) */
+    int64_t *kept_indptr;       /* (num_rows + 1), starts at 0 */
+    int32_t *kept_indices;      /* (capacity), NULL: nothing is copied; so are the next two */
+    void *kept_weight;
+    void *kept_edge;
+    double *degree;             /* (num_rows_of_all): the weights of kept edges, or ones, are added to it */
+    int64_t num_rows;
+    int64_t capacity;
+    uint64_t key;
+    uint32_t threshold;         /* an edge whose word is smaller is dropped */
+    int32_t ends;               /* HG_ROWS_ARE_... */
+    int32_t weight_bytes;       /* of a number: 4 or 8 */
+    int32_t edge_bytes;
+} hg_edge_dropout_args;
+
 /* A layer's product of its rows with its weights, with what the rows pass through before. */
 typedef struct {
     const void *x;              /* (rows, depth), of x_type: HG_F32, or without ELU HG_BF16 */
@@ -169,6 +195,9 @@ HG_EXPORT int64_t hg_least_cover(const int64_t *indptr, int64_t num_left, const 
 HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a);
 HG_EXPORT double hg_probe(int path, int num_threads, const void *x, int64_t row_bytes, int64_t stride_bytes,
                           const int32_t *indices, int64_t num);
+
+/* edge_dropout.c */
+HG_EXPORT int64_t hg_drop_edges(int path, int num_threads, const hg_edge_dropout_args *a);
 
 /* extreme.c */
 HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a);

@@ -1,0 +1,91 @@
+"""The halo policy of training with `--edge-dropout`: every remote row, along the edges that are left in this epoch.
+
+All layers share one draw, and so do both passes, as in the paper (DropEdge: Rong et al., ICLR 2020, section 4.1).
+"""
+
+import torch
+
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.wire import Wire
+from hpcgnn.graph.dropping import Degrees, DroppedEdges
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.ops.operators import Made, Operator
+from hpcgnn.ops.site import Facts
+from hpcgnn.schedules.full_halo import FullHalo
+
+
+class DroppedHalo(FullHalo):
+    """As FullHalo, but for the edges. exact: the FullHalo of all of them; rate: the probability with which one is left
+    out; random: decides which. inside: None, or the policy of the whole graph, of which a layer computes `local`.
+
+    Operators are made anew in each epoch, by all ranks together, for they hold scales by degrees.
+    """
+
+    def __init__(
+        self,
+        local: LocalGraph,
+        comm: Communicator,
+        buffers: HaloBuffers,
+        wire: Wire,
+        facts: Facts,
+        exact: FullHalo,
+        random: Randomness,
+        rate: float,
+        inside: "DroppedHalo | None" = None,
+    ) -> None:
+        self._exact, self._random, self._rate, self._parts = exact, random, rate, list[DroppedHalo]()
+        self._undirected: bool = local.outward is local.inward if inside is None else inside._undirected
+        degrees = None if inside is None else _Among(inside, local)
+        ids = facts.inward_ids, facts.outward_ids
+        self._left = DroppedEdges(local, ids, rate, self._undirected, degrees)
+        super().__init__(self._left.local, comm, buffers, wire, facts)
+
+    def operator(self, description: Operator[Made]) -> Made:
+        """See HaloPolicy. A loss of edges is that of all."""
+        if not description.messages:
+            return self._exact.operator(description)
+        self._left.draw()
+        return super().operator(description)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """See HaloPolicy."""
+        super().begin_epoch(epoch)
+        self._renew(self._random.key(Purpose.DROPPED_EDGE, 0))
+
+    def restricted(self, local: LocalGraph) -> FullHalo:
+        """See PrunableHalo."""
+        facts = Facts(local, self._comm)
+        policies = facts, self._exact, self._random, self._rate, self
+        self._parts.append(DroppedHalo(local, self._comm, self._buffers, self._wire, *policies))
+        return self._parts[-1]
+
+    @property
+    def kept_bytes(self) -> int:
+        """Those of the blocks of edges that are left."""
+        return self._left.kept_bytes + sum(part.kept_bytes for part in self._parts)
+
+    def _renew(self, key: int) -> None:
+        self._operators.clear()
+        self._left.begin(key)
+        for part in self._parts:
+            part._renew(key)
+
+
+class _Among:
+    """Degrees in a whole graph, of the rows of what a layer computes of it."""
+
+    def __init__(self, inside: DroppedHalo, local: LocalGraph) -> None:
+        self._whole, among = inside._left, inside._local.original_id
+        self._places = _places(local.output_id, among), _places(local.original_id, among)
+
+    def __call__(self) -> Degrees:
+        inward, outward = (degree[places] for degree, places in zip(self._whole.degrees(), self._places))
+        return inward, outward
+
+
+def _places(ids: torch.Tensor, among: torch.Tensor) -> torch.Tensor:
+    """int64: where each of the ids stands among others."""
+    ordered, order = torch.sort(among)
+    return order[torch.searchsorted(ordered, ids)]

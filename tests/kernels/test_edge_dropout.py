@@ -1,0 +1,91 @@
+"""`drop_edges` against draws of the oracle's own: rows of all lengths, equal edges, loops, both ends, room."""
+
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from hpcgnn.kernels import Columns, drop_edges
+
+KEY, N = 0x9E3779B97F4A7C15, 40
+
+
+def block(generator, weights=None, places=None, rows=None):
+    """(indptr, Columns) with empty rows, a row of more edges than are drawn for at a time, equal edges and loops."""
+    lengths = generator.integers(0, 9, N if rows is None else len(rows))
+    lengths[3], lengths[5] = 700, 0
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    indices = np.concatenate([np.sort(generator.integers(0, N, length)) for length in lengths])
+    weight = None if weights is None else torch.from_numpy(generator.random(len(indices))).to(weights)
+    edge = None if places is None else torch.arange(len(indices), dtype=places) + 7
+    return torch.from_numpy(indptr), Columns(torch.from_numpy(indices).int(), weight, edge)
+
+
+@pytest.mark.parametrize("ends", ["rows_are_destinations", "rows_are_sources", "rows_are_either"])
+@pytest.mark.parametrize("kinds", [(None, None), (torch.float32, torch.int32), (torch.float64, torch.int64)])
+def test_against_the_oracle(kernels, threads, ends, kinds):
+    generator = np.random.default_rng(1)
+    ids = generator.integers(0, 1 << 45, N)
+    for rows in (None, np.arange(2, N, 3, dtype=np.int32)):
+        indptr, columns = block(generator, *kinds, rows)
+        stored = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        row = stored if rows is None else rows[stored]
+        kept = oracle.kept_edges(KEY, ids[row], ids[columns.indices], ends, 0.4)
+        room = Columns(*(None if each is None else torch.full((len(each) + 3,), -1).to(each) for each in columns))
+        degree, kept_indptr = torch.full((N,), 0.5, dtype=torch.float64), torch.empty_like(indptr)
+        both = torch.from_numpy(ids), torch.from_numpy(ids)
+        given = columns, None if rows is None else torch.from_numpy(rows), both, ends, KEY, 0.4, degree, kept_indptr
+        assert drop_edges(indptr, *given, room) == kept.sum()
+        np.testing.assert_array_equal(kept_indptr, np.append(0, np.cumsum(kept))[indptr])
+        for found, of in zip(room, columns):
+            assert (found is None) == (of is None)
+            if found is not None:
+                np.testing.assert_array_equal(found[: kept.sum()], of[torch.from_numpy(kept)])
+                assert (found[kept.sum() :] == -1).all()
+        weight = np.ones(len(row)) if columns.weight is None else columns.weight.double().numpy()
+        expected = 0.5 + np.bincount(row[kept], weight[kept], N)
+        np.testing.assert_allclose(degree, expected, rtol=1e-12)
+        # Without room nothing is copied, and all is counted.
+        small = Columns(*(None if each is None else each[:4].clone() for each in room))
+        for short in (None, small):
+            degree.fill_(0.5)
+            assert drop_edges(indptr, *given, short) == kept.sum()
+            np.testing.assert_allclose(degree, expected, rtol=1e-12)
+
+
+def test_about_so_many_are_dropped_and_the_rate_may_be_extreme(kernels):
+    n = 20_000
+    indptr, columns = torch.arange(n + 1), Columns((torch.arange(n, dtype=torch.int32) + 1) % n)
+    ids, degree, left = torch.arange(n), torch.zeros(n, dtype=torch.float64), torch.empty(n + 1, dtype=torch.int64)
+
+    def count(p, key=KEY):
+        return drop_edges(indptr, columns, None, (ids, ids), "rows_are_either", key, p, degree, left, None)
+
+    for p in (0.1, 0.5, 0.9):
+        assert abs(count(p) - (1 - p) * n) < 5 * (p * (1 - p) * n) ** 0.5
+    assert count(0.0) == n and count(1 - 2.0**-32) == 0
+    # Another key drops other edges.
+    degree.zero_()
+    count(0.5)
+    count(0.5, KEY + 1)
+    assert 0.2 < float((degree == 1).double().mean() / 2) < 0.3
+
+
+def test_wrong_arguments_are_refused(kernels):
+    indptr, columns = torch.tensor([0, 1, 2]), Columns(torch.zeros(2, dtype=torch.int32), torch.ones(2))
+    ids, degree, left = torch.arange(2), torch.zeros(2, dtype=torch.float64), torch.empty(3, dtype=torch.int64)
+
+    def call(columns=columns, ids=(ids, ids), ends="rows_are_either", p=0.5, degree=degree, kept=None):
+        drop_edges(indptr, columns, None, ids, ends, KEY, p, degree, left, kept)
+
+    for arguments, message in (
+        ({"p": 1.0}, "p below 1"),
+        ({"ends": "both"}, "rows_are_sources"),
+        ({"degree": degree.float()}, "degree: expected torch.float64"),
+        ({"ids": (ids.int(), ids)}, "row ids: expected torch.int64"),
+        ({"columns": columns._replace(weight=torch.ones(2, dtype=torch.int64))}, "weight: expected"),
+        ({"columns": columns._replace(edge=torch.ones(2))}, "edge: expected"),
+        ({"kept": Columns(torch.zeros(2, dtype=torch.int32))}, "kept weight: expected it where"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(**arguments)
