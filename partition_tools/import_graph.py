@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graphfile.given_links import stored_links
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.graphfile.storage import Csr, Partitioning, write_graph
@@ -370,6 +371,7 @@ def write_with_bar(
         data.edges.indices
     ) * sum(array is not None for array in (data.edges.indices, data.edges.weight, data.edges.type))
     rows += 0 if data.edge_features is None else len(data.edges.indices)
+    rows += sum(array.shape[0] for _, array, _ in stored_links(data.links))
     if data.features is not None:
         rows += 2 * len(data.features.indices) if isinstance(data.features, Csr) else data.num_nodes
     with reporter.bar(rows, f"writing {output}") as progress:
@@ -387,8 +389,9 @@ def summary(output: str | Path, data: GraphData) -> str:
         if count
     )
     of_edges = "" if data.edge_features is None else f"{data.edge_features.shape[1]} edge features, "
+    held = "".join(f"{given.edges.shape[0]:,} held-out edges of {split}, " for split, given in data.links.items())
     outputs = {MULTILABEL: "0/1 labels", REGRESSION: "targets"}.get(data.task, "classes")
     return (
         f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {types}{width} "
-        f"features, {of_edges}{data.num_classes} {outputs}, uuid {data.uuid}"
+        f"features, {of_edges}{held}{data.num_classes} {outputs}, uuid {data.uuid}"
     )
