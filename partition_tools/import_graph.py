@@ -30,8 +30,8 @@ transpose in pattern, multiplicity, weights and types is stored as undirected, a
 Formats (guessed from the path where --format is not given):
   npz       edge_index (2, E), x or x_indptr/x_indices/x_data/x_shape, y  or  src, dst, feat, label; with train_mask,
             val_mask, test_mask (or train_idx, ...), num_classes, edge_weight, edge_type, edge_attr (features of edges),
-            node_type where there are any; other arrays are named, and refused (see --ignore) where a graph without
-            them means something else
+            node_type where there are any; val_edge, val_edge_neg, test_edge, ... for held-out edges; other arrays are
+            named, and refused (see --ignore) where a graph without them means something else
   edgelist  text or CSV (.gz): the columns go by their heading (src/source/from/u, dst/target/to/v, weight, type, time,
             ...), also one in a comment (# FromNodeId ToNodeId); without one, two columns src dst, and more need
             --edge-columns. Features, labels, splits, node types in tables beside it
@@ -45,7 +45,8 @@ Formats (guessed from the path where --format is not given):
   dgl       .bin of dgl.save_graphs, where DGL is installed
   npz       also a folder of .npy files of these names
   ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz;
-            heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges
+            heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges; or of a
+            link property prediction one, whose split/<type>/{valid,test}.pt hold edges apart and their negatives
 
 A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its files where its own download left them
 (--dataset list shows all names). Nothing is downloaded.
