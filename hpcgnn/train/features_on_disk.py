@@ -26,7 +26,16 @@ from hpcgnn.memory.shelf import Shelf
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows
 from hpcgnn.schedules.schedule_registry import prunes
-from hpcgnn.train.within_memory import AT_WORK, Toy, bytes_of, check_folder, check_space, refusing, toy_of
+from hpcgnn.train.within_memory import (
+    AT_WORK,
+    SCHEDULES,
+    Toy,
+    bytes_of,
+    check_folder,
+    check_space,
+    refusing,
+    toy_of,
+)
 
 log = logging.getLogger("hpcgnn")
 
@@ -64,7 +73,8 @@ def can_lie_on_disk(config: Config, spec: ModelSpec, toy: Toy) -> bool:
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     alone = config.schedule.schedule == "lazy" and not config.schedule.finetune
     kept = spec.keeps_input or alone and spec.constant_input and not spec.sparse_input and not raw
-    return toy.in_tiles and kept and not config.data.inductive and not spec.changing
+    known = config.schedule.schedule in SCHEDULES
+    return known and toy.in_tiles and kept and not config.data.inductive and not spec.changing
 
 
 def shelving(

@@ -36,6 +36,8 @@ _BESIDE = 24 << 20
 # So many of the largest tensors that are kept are in memory at a time, whatever is written: the input, the output and
 # what is on its way.
 AT_WORK = 3
+# Others keep rows of other ranks from step to step.
+SCHEDULES = "sar", "lazy"
 _IN_MEMORY = "tmpfs", "ramfs"
 _SHARED = "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "afs", "glusterfs", "panfs"
 
@@ -104,14 +106,10 @@ def hold_within(trainer: Trainer, config: Config, session: Session) -> None:
         return
     comm, ranks_on_node = trainer.comm, session.ranks_on_node
     share = bytes_of(config.run.memory) // ranks_on_node
-    toy, nodes = toy_of(trainer.model.spec, config, trainer.local.task), trainer.local.num_owned
-    kept, at_work = toy.per_node * nodes, AT_WORK * toy.largest * nodes + constants_in_arena(trainer)
-    lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
+    toy, features = toy_of(trainer.model.spec, config, trainer.local.task), trainer.local.features
+    kept = toy.per_node * trainer.local.num_owned
+    lasting, at_work = _needs(trainer, toy, config, share)
     budget = share - lasting
-    features = trainer.local.features
-    if isinstance(features, OnDisk) and budget < at_work and not features.shelf.results:
-        features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
-        at_work = AT_WORK * toy.largest * nodes + constants_in_arena(trainer)
     folder = config.run.scratch or tempfile.gettempdir()
     pruned = sum(
         share.inward.structure_nbytes + share.outward.structure_nbytes
@@ -160,6 +158,32 @@ def refusing(
         yield refuse
 
 
+def check_room(trainer: Trainer, config: Config, session: Session) -> None:
+    """Raise ConfigError, on all ranks, where --memory is given and too little for what a Trainer evaluates: it keeps
+    nothing. Collective.
+    """
+    if not config.run.memory:
+        return
+    share = bytes_of(config.run.memory) // session.ranks_on_node
+    lasting, at_work = _needs(trainer, toy_of(trainer.model.spec, config, trainer.local.task), config, share)
+    with refusing(config, session, lasting, at_work, 0) as refuse:
+        if share - lasting < at_work:
+            refuse()
+
+
+def _needs(trainer: Trainer, toy: "Toy", config: Config, share: int) -> tuple[int, int]:
+    """(bytes that are there all the time, bytes that a layer at work takes besides). The kept aggregate of features on
+    disk goes there as well where it has no room in `share`.
+    """
+    features, largest = trainer.local.features, AT_WORK * toy.largest * trainer.local.num_owned
+    lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
+    at_work = largest + constants_in_arena(trainer)
+    if isinstance(features, OnDisk) and share - lasting < at_work and not features.shelf.results:
+        features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
+        at_work = largest + constants_in_arena(trainer)
+    return lasting, at_work
+
+
 def constants_in_arena(trainer: Trainer) -> int:
     """Bytes of the arena that a rank takes for the kept aggregate of its features, or to read what is on disk of it."""
     spec, features = trainer.model.spec, trainer.local.features
@@ -173,12 +197,12 @@ def constants_in_arena(trainer: Trainer) -> int:
     return features.numel() * (spec.kept or features.dtype).itemsize
 
 
-def check_memory(config: Config) -> None:
-    """Raise ConfigError for a --memory or --scratch that cannot be."""
+def check_memory(config: Config, learns: bool = True) -> None:
+    """Raise ConfigError for a --memory that cannot be. learns: whether anything is trained."""
     if not config.run.memory:
         return
     bytes_of(config.run.memory)
-    if config.schedule.schedule not in ("sar", "lazy"):
+    if learns and config.schedule.schedule not in SCHEDULES:
         raise ConfigError(
             f"--memory is for --schedule sar and lazy, got {config.schedule.schedule}, which keeps rows of other ranks "
             "from step to step; leave one of them out"
