@@ -198,7 +198,6 @@ class GraphFile:
 
     def __init__(self, path: str | Path, meta: GraphMeta | None = None) -> None:
         self.path, self.progress, self._size, self.shared = Path(path), lambda: None, 0, False
-        self._described: dict[str, tuple[tuple[int, ...], np.dtype]] = {}  # the datasets that were looked at
         if not self.path.is_file():
             raise FormatError(
                 f"no graph file at {self.path}: expected an HDF5 file made by `python -m partition_tools`"
@@ -280,13 +279,7 @@ class GraphFile:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a dataset; FormatError if it is not there."""
-        return self._describe(name)[0]
-
-    def _describe(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
-        if name not in self._described:
-            dataset = self._dataset(name)
-            self._described[name] = dataset.shape, dataset.dtype
-        return self._described[name]
+        return self._dataset(name).shape
 
     def _dataset(self, name: str) -> Any:
         dataset = self._find(name)
@@ -300,7 +293,7 @@ class GraphFile:
 
     def dtype(self, name: str) -> np.dtype:
         """The type of a dataset's elements, as numpy has it."""
-        return self._describe(name)[1]
+        return self._dataset(name).dtype
 
     def attributes(self, name: str) -> dict[str, Any]:
         """The attributes of a dataset."""

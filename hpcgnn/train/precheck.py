@@ -60,8 +60,9 @@ def check_use(
     the output, if any; labelled: whether the graph must have classes.
     """
     find_checkpoint(config.run.run_dir)
+    check_memory(config, learns=False)
     if labelled:
-        _check_graph(config, rank_counts)
+        _check_graph(config, rank_counts, learns=False)
     else:
         with GraphFile(config.data.graph) as file:
             check_trainable(file, labelled=False)
@@ -73,13 +74,13 @@ def check_use(
         _check_space(Path(output).absolute().parent)
 
 
-def _check_graph(config: Config, rank_counts: Iterable[int]) -> list[str]:
-    """Lines about what is ignored."""
+def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True) -> list[str]:
+    """Lines about what is ignored. learns: whether anything is trained."""
     with GraphFile(config.data.graph) as file:
         for ranks in rank_counts:
             find_map(file, config, ranks)
             check_lost_ranks(config, ranks)
-        check_memory(config)
+        check_memory(config, learns)
         config = resolve_task(config, file.meta)
         check_trainable(file, labelled=config.task.task != LINKS)
         if config.optim.patience and not _validates(file, config):

@@ -43,6 +43,7 @@ from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.spreading import Spreading, as_logits
 from hpcgnn.train.toy import toy_step
+from hpcgnn.train.within_memory import check_memory, check_room
 
 log = logging.getLogger("hpcgnn")
 # What a spec has of the graph and not of the model: another graph may differ in it, unless the model reads it.
@@ -136,6 +137,7 @@ def load_trained(
         agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("comparing the run with the checkpoint's"):
+            check_memory(config, learns=False)
             present = run_identity(config, spec, file.meta)
             if is_other:
                 present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
@@ -152,9 +154,10 @@ def load_trained(
             inputs=inputs_of(spec.inputs),
             links=link_split(config),
             edge_features=spec.edge_features > 0,
-            shelve=shelving(config, session, spec, config.task.task, buffers),
+            shelve=shelving(config, session, spec, config.task.task, buffers, learns=False),
         )
     trainer = Trainer(local, spec, config, comm, buffers, learns=False)
+    check_room(trainer, config, session)
     with comm.together("loading the weights"):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
             raise CheckpointError(

@@ -11,9 +11,9 @@ import os
 import re
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -25,7 +25,7 @@ from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import Scratch, free_bytes
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.train.loop import Trainer
+from hpcgnn.train.loop import Trainer, layers_to_prune
 from hpcgnn.train.toy import NODES, toy_step
 
 log = logging.getLogger("hpcgnn")
@@ -36,6 +36,8 @@ _BESIDE = 24 << 20
 # So many of the largest tensors that are kept are in memory at a time, whatever is written: the input, the output and
 # what is on its way.
 AT_WORK = 3
+# Others keep rows of other ranks from step to step.
+SCHEDULES = "sar", "lazy"
 _IN_MEMORY = "tmpfs", "ramfs"
 _SHARED = "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "afs", "glusterfs", "panfs"
 
@@ -104,24 +106,20 @@ def hold_within(trainer: Trainer, config: Config, session: Session) -> None:
         return
     comm, ranks_on_node = trainer.comm, session.ranks_on_node
     share = bytes_of(config.run.memory) // ranks_on_node
-    toy, nodes = toy_of(trainer.model.spec, config, trainer.local.task), trainer.local.num_owned
-    kept, at_work = toy.per_node * nodes, AT_WORK * toy.largest * nodes + constants_in_arena(trainer)
-    lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
+    toy, features = toy_of(trainer.model.spec, config, trainer.local.task), trainer.local.features
+    kept = toy.per_node * trainer.local.num_owned
+    lasting, at_work = _needs(trainer, toy, config, share)
     lasting += trainer.schedule.halo.kept_bytes  # nothing of which is written yet
     budget = share - lasting
-    features = trainer.local.features
-    if isinstance(features, OnDisk) and budget < at_work and not features.shelf.results:
-        features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
-        at_work = AT_WORK * toy.largest * nodes + constants_in_arena(trainer)
-    needs = max(comm.allgather_object(lasting + at_work)) * ranks_on_node
     folder = config.run.scratch or tempfile.gettempdir()
-    with comm.together("looking for room for what training keeps"):
+    pruned = sum(
+        share.inward.structure_nbytes + share.outward.structure_nbytes
+        for share in trainer.shares
+        if share and share.inward is not trainer.local.inward
+    )
+    with refusing(config, session, lasting, at_work, pruned) as refuse:
         if budget < at_work:
-            raise ConfigError(
-                f"--memory {config.run.memory} is too little for rank {comm.rank}, whose graph, libraries and "
-                f"parameters take {lasting / 2**30:.2f} GiB, and a layer at work {at_work / 2**30:.2f} GiB; "
-                f"expected at least {needs / 2**30 + 0.01:.2f}G for the {ranks_on_node} ranks of a node, or more nodes"
-            )
+            refuse()
         over = max(0, kept + at_work - budget)
         if not isinstance(features, OnDisk):  # else it has been looked at
             check_folder(folder)
@@ -138,6 +136,55 @@ def hold_within(trainer: Trainer, config: Config, session: Session) -> None:
     )
 
 
+@contextlib.contextmanager
+def refusing(
+    config: Config, session: Session, lasting: int, at_work: int, pruned: int
+) -> Iterator[Callable[[], NoReturn]]:
+    """For a body that all ranks go through: what it calls where --memory is too little for this rank. lasting: bytes
+    that are there all the time; at_work: what else there must be room for; pruned: those of the former for what pruned
+    layers see. Collective.
+    """
+    ranks = session.ranks_on_node
+    needs = max(session.comm.allgather_object(lasting + at_work)) * ranks
+    seen = f" ({pruned / 2**30:.2f} GiB of it for what pruned layers see: --prune none goes without)" if pruned else ""
+
+    def refuse() -> NoReturn:
+        raise ConfigError(
+            f"--memory {config.run.memory} is too little for rank {session.comm.rank}, whose graph, libraries and "
+            f"parameters take {lasting / 2**30:.2f} GiB{seen}, and a layer at work {at_work / 2**30:.2f} GiB; "
+            f"expected at least {needs / 2**30 + 0.01:.2f}G for the {ranks} ranks of a node, or more nodes"
+        )
+
+    with session.comm.together("looking for room for what training keeps"):
+        yield refuse
+
+
+def check_room(trainer: Trainer, config: Config, session: Session) -> None:
+    """Raise ConfigError, on all ranks, where --memory is given and too little for what a Trainer evaluates: it keeps
+    nothing. Collective.
+    """
+    if not config.run.memory:
+        return
+    share = bytes_of(config.run.memory) // session.ranks_on_node
+    lasting, at_work = _needs(trainer, toy_of(trainer.model.spec, config, trainer.local.task), config, share)
+    with refusing(config, session, lasting, at_work, 0) as refuse:
+        if share - lasting < at_work:
+            refuse()
+
+
+def _needs(trainer: Trainer, toy: "Toy", config: Config, share: int) -> tuple[int, int]:
+    """(bytes that are there all the time, bytes that a layer at work takes besides). The kept aggregate of features on
+    disk goes there as well where it has no room in `share`.
+    """
+    features, largest = trainer.local.features, AT_WORK * toy.largest * trainer.local.num_owned
+    lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
+    at_work = largest + constants_in_arena(trainer)
+    if isinstance(features, OnDisk) and share - lasting < at_work and not features.shelf.results:
+        features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
+        at_work = largest + constants_in_arena(trainer)
+    return lasting, at_work
+
+
 def constants_in_arena(trainer: Trainer) -> int:
     """Bytes of the arena that a rank takes for the kept aggregate of its features, or to read what is on disk of it."""
     spec, features = trainer.model.spec, trainer.local.features
@@ -151,12 +198,12 @@ def constants_in_arena(trainer: Trainer) -> int:
     return features.numel() * (spec.kept or features.dtype).itemsize
 
 
-def check_memory(config: Config) -> None:
-    """Raise ConfigError for a --memory or --scratch that cannot be."""
+def check_memory(config: Config, learns: bool = True) -> None:
+    """Raise ConfigError for a --memory that cannot be. learns: whether anything is trained."""
     if not config.run.memory:
         return
     bytes_of(config.run.memory)
-    if config.schedule.schedule not in ("sar", "lazy"):
+    if learns and config.schedule.schedule not in SCHEDULES:
         raise ConfigError(
             f"--memory is for --schedule sar and lazy, got {config.schedule.schedule}, which keeps rows of other ranks "
             "from step to step; leave one of them out"
@@ -197,15 +244,18 @@ class _Counter(Keeper):
 @dataclass(frozen=True)
 class Toy:
     """What a step on a toy graph shows. per_node, largest: bytes that a step keeps of a node, and of the largest tensor
-    of these; beside: bytes of a rank that hang on no node. in_tiles: whether the first layer reads constants some rows
-    at a time; reads_input: whether it reads its input besides the aggregate.
+    of these; beside: bytes of a rank that hang on no node, besides the parameters and their gradients, which take
+    `parameters` bytes each. in_tiles: whether the first layer reads constants some rows at a time; reads_input: whether
+    it reads its input besides the aggregate. pruning: as of `layers_to_prune`.
     """
 
     per_node: int
     largest: int
     beside: int
+    parameters: int
     in_tiles: bool
     reads_input: bool
+    pruning: tuple[list[float], int]
 
 
 def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
@@ -223,12 +273,15 @@ def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
     # Of stages that follow each other, the one that keeps most.
     sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
     model = models[0]
+    parameters = sum(p.nbytes for p in model.parameters())
     return Toy(
         per_node=-(-sum(sizes) // NODES),
         largest=-(-max(sizes, default=0) // NODES),
-        beside=_BESIDE + 3 * sum(p.nbytes for p in model.parameters()),
+        beside=_BESIDE + 3 * parameters,
+        parameters=parameters,
         in_tiles=getattr(model.convs[0], "constants_in_tiles", False),
         reads_input=getattr(model.convs[0], "uses_self", True),
+        pruning=layers_to_prune(model),
     )
 
 

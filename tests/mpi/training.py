@@ -86,7 +86,7 @@ def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
             inputs=inputs_of(spec.inputs),
             links=links,
             edge_features=spec.edge_features > 0,
-            shelve=lambda rows, columns, edges: shelf and shelf(buffers.arena),
+            shelve=lambda local, columns: shelf and shelf(buffers.arena),
         )
     return Trainer(local, spec, config, comm, buffers)
 
