@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-from .edges_reference import PIECE, edge_factors, edge_pieces
+from .edges_reference import PIECE
 from .edges_reference import drop_edges as drop_edges
+from .edges_reference import edge_factors as _edge_factors
+from .edges_reference import edge_pieces as _edge_pieces
 from .functions import EdgeRule
 from .narrowing_reference import narrow as narrow
 from .narrowing_reference import widen as widen
@@ -208,7 +210,7 @@ def attend_forward(
         y.zero_()
         running_max.fill_(-torch.inf)
         denominator.zero_()
-    for edges, target, columns, duplicate in edge_pieces(indptr, indices, rows, width):
+    for edges, target, columns, duplicate in _edge_pieces(indptr, indices, rows, width):
         if not edges.numel():
             continue
         logit = a_dst[target] + source[columns, width:]
@@ -223,7 +225,7 @@ def attend_forward(
         denominator.mul_(factor).index_add_(0, target, weight)
         y.unflatten(1, (heads, -1)).mul_(factor[..., None])
         if rule is not None:
-            weight = weight * edge_factors(rule, True, target, columns, duplicate, heads).to(weight.dtype)
+            weight = weight * _edge_factors(rule, True, target, columns, duplicate, heads).to(weight.dtype)
         message = source[columns, :width].unflatten(1, (heads, -1)) * weight[..., None]
         y.index_add_(0, target, message.flatten(1))
     if complete:
@@ -254,7 +256,7 @@ def attend_backward(
         z_src = z_src.clone()
         gz.zero_()
         ga_src.zero_()
-    for edges, own, columns, duplicate in edge_pieces(indptr, indices, rows, width):
+    for edges, own, columns, duplicate in _edge_pieces(indptr, indices, rows, width):
         tail = remote[columns, g_width:]
         a_dst, top, shift = tail[:, :heads], tail[:, heads : 2 * heads], tail[:, 2 * heads :]
         logit = a_dst + z_src[own, width:]
@@ -264,7 +266,7 @@ def attend_backward(
         alpha = torch.exp(logit * derivative - top)
         coefficient, alone = alpha, z_src[own, :width].unflatten(1, (heads, -1))
         if rule is not None:
-            factors = edge_factors(rule, False, own, columns, duplicate, heads).to(alpha.dtype)
+            factors = _edge_factors(rule, False, own, columns, duplicate, heads).to(alpha.dtype)
             coefficient, alone = alpha * factors, alone * factors[..., None]
         if bias is not None:  # y is rounded so
             alone = (alone + bias.view(heads, -1)) - bias.view(heads, -1)
