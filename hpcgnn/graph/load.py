@@ -17,11 +17,13 @@ from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.edge_features import carrying, read_edge_features
-from hpcgnn.graph.held_out import HELD, LinkSplit, hold_out
+from hpcgnn.graph.given_pairs import GivenPairs, GivenSplit, read_given
+from hpcgnn.graph.held_out import LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.opening import check_trainable, read_clusters
 from hpcgnn.graph.shelving import shelve_features
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
@@ -193,7 +195,7 @@ def load_local_graph(
     watch: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
     inputs: Inputs = Inputs(),
     labelled: bool = True,
-    links: LinkSplit | None = None,
+    links: LinkSplit | GivenSplit | None = None,
     edge_features: bool = False,
     shelve: Shelve = lambda rows, columns, edges: None,
 ) -> LocalGraph:
@@ -201,8 +203,9 @@ def load_local_graph(
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`,
-    or None for none. edge_features: whether to keep those of the file too; only with keep_edges.
+    inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`
+    (a GivenSplit: those that come with the file), or None for none. edge_features: whether to keep those of the file
+    too; only with keep_edges.
     shelve: see `Shelve`; asked for dense features of the file that stand alone.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
@@ -220,10 +223,11 @@ def load_local_graph(
             suffixes = [""] if file.meta.undirected else ["", "_out"]
             directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
             del offsets, ownership
-            ids = read_original_id(file, ranges).numpy() if links else None
+            drawn = links if isinstance(links, LinkSplit) else None
+            ids = read_original_id(file, ranges).numpy() if drawn else None
         remaining = None
-        if links and ids is not None:
-            aside, remaining = hold_out(directions, ids, file.meta.num_nodes, links, cap, comm)
+        if drawn and ids is not None:
+            aside, remaining = hold_out(directions, ids, file.meta.num_nodes, drawn, cap, comm)
             directions += aside
             remaining = remaining if edge_features else None
             del ids
@@ -239,8 +243,8 @@ def load_local_graph(
         outward = inward
         if directions:
             outward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
-        held = {}
-        for name in HELD if links else ():
+        held: dict[str, Adjacency] = {}
+        for name in HELD if drawn else ():
             held[name] = build_adjacency(aside.pop(0), order, comm, cap, "keep", dtype)
     dense = inputs == Inputs() and not file.meta.sparse_features
     shelf = shelve(len(inward.degree), file.meta.num_features, inward.nbytes) if dense else None
@@ -262,6 +266,7 @@ def load_local_graph(
             undirected, inward = outward is inward, carrying(inward, torch.from_numpy(rows))
             outward = inward if undirected else outward
     with watch("plan"):
+        given = read_given(file, original_id, cap, comm) if isinstance(links, GivenSplit) else GivenPairs(held)
         travels = isinstance(features, torch.Tensor) and not inputs.changing
         compact = agree_on_compact(cast(torch.Tensor, features), inward.plan, comm) if travels else None
     return LocalGraph(
@@ -276,5 +281,8 @@ def load_local_graph(
         task=LINKS if links else file.meta.task,
         node_type=None if node_type is None else torch.from_numpy(node_type),
         compact=compact,
-        held=held,
+        held=given.held,
+        negatives=given.negatives,
+        known=given.known,
+        compared_with=file.meta.negatives if isinstance(links, GivenSplit) else "",
     )
