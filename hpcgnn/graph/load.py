@@ -18,11 +18,13 @@ from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.edge_features import carrying, read_edge_features
-from hpcgnn.graph.held_out import HELD, LinkSplit, hold_out
+from hpcgnn.graph.given_pairs import GivenPairs, GivenSplit, read_given
+from hpcgnn.graph.held_out import LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.opening import check_trainable, read_clusters
 from hpcgnn.graph.shelving import shelve_features
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
@@ -194,7 +196,7 @@ def load_local_graph(
     watch: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
     inputs: Inputs = Inputs(),
     labelled: bool = True,
-    links: LinkSplit | None = None,
+    links: LinkSplit | GivenSplit | None = None,
     edge_features: bool = False,
     shelve: Shelve = lambda local, columns: None,
 ) -> LocalGraph:
@@ -202,8 +204,9 @@ def load_local_graph(
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`,
-    or None for none. edge_features: whether to keep those of the file too; only with keep_edges.
+    inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`
+    (a GivenSplit: those that come with the file), or None for none. edge_features: whether to keep those of the file
+    too; only with keep_edges.
     shelve: see `Shelve`.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
@@ -221,10 +224,11 @@ def load_local_graph(
             suffixes = [""] if file.meta.undirected else ["", "_out"]
             directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
             del offsets, ownership
-            ids = read_original_id(file, ranges).numpy() if links else None
+            drawn = links if isinstance(links, LinkSplit) else None
+            ids = read_original_id(file, ranges).numpy() if drawn else None
         remaining = None
-        if links and ids is not None:
-            aside, remaining = hold_out(directions, ids, file.meta.num_nodes, links, cap, comm)
+        if drawn and ids is not None:
+            aside, remaining = hold_out(directions, ids, file.meta.num_nodes, drawn, cap, comm)
             directions += aside
             remaining = remaining if edge_features else None
             del ids
@@ -240,13 +244,15 @@ def load_local_graph(
         outward = inward
         if directions:
             outward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
-        held = {}
-        for name in HELD if links else ():
+        held: dict[str, Adjacency] = {}
+        for name in HELD if drawn else ():
             held[name] = build_adjacency(aside.pop(0), order, comm, cap, "keep", dtype)
     with watch("load"), comm.together("reading the graph"):
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
         labels, split = read_labels(file, ranges, order.number, labelled)
         original_id = read_original_id(file, ranges, order.number)
+    with watch("plan"):
+        given = read_given(file, original_id, cap, comm) if isinstance(links, GivenSplit) else GivenPairs(held)
     local = LocalGraph(
         inward=inward,
         outward=outward,
@@ -258,7 +264,10 @@ def load_local_graph(
         num_classes=file.meta.num_classes,
         task=LINKS if links else file.meta.task,
         node_type=None if node_type is None else torch.from_numpy(node_type),
-        held=held,
+        held=given.held,
+        negatives=given.negatives,
+        known=given.known,
+        compared_with=file.meta.negatives if isinstance(links, GivenSplit) else "",
     )
     shelf = shelve(local, file.meta.num_features if inputs == Inputs() and not file.meta.sparse_features else 0)
     with watch("load"), comm.together("reading the graph"):

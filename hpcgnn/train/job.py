@@ -48,7 +48,7 @@ from hpcgnn.train.clock import both, unwatched
 from hpcgnn.train.energy import Meter, find_energy
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.features_on_disk import shelving
-from hpcgnn.train.links import link_split
+from hpcgnn.train.links import link_split, remarks_on_links
 from hpcgnn.train.live_tensors import LiveTensors
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import bf16_instructions, set_matmul
@@ -97,14 +97,15 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
             check_halo(config, spec)
             row_bytes = toy_step(spec, config, config.task.task)
         buffers = make_buffers(row_bytes, config)
-        run_dir = None
+        run_dir, said = None, list[str]()
         with comm.together("opening the run directory"):
             if comm.rank == 0:
+                said = [*remarks, *remarks_on_graph(config, spec, file.meta), *remarks_on_links(config, file)]
                 run_dir = RunDir(config.run.run_dir, config.run.resume, watchers_of(config))
                 stack.enter_context(contextlib.closing(run_dir))
         comm.show_heartbeats(config.run.run_dir)
         if comm.rank == 0:
-            for remark in (*remarks, *remarks_on_graph(config, spec, file.meta)):
+            for remark in said:
                 log.warning("%s", remark)
             if config.run.stop_before and job_end_time() is None:
                 log.warning("without effect: --stop-before (the batch system does not say when this job ends)")

@@ -26,6 +26,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
 from hpcgnn.options.inputs import inputs_of, inputs_text
+from hpcgnn.options.link_split import GIVEN, NOTHING
 from hpcgnn.options.task import LINKS
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
@@ -132,6 +133,8 @@ def load_trained(
                 file.meta = _as_trained(file.meta, config, identity, file.path)
         if is_other:
             config = config.replace(metric="auto")
+            if config.task.link_split == GIVEN and not file.meta.negatives:
+                config = config.replace(link_split=NOTHING)
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
         agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))

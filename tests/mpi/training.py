@@ -14,6 +14,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.options.task import LINKS
 from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.links import link_split
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.model_spec import model_spec
@@ -72,6 +73,7 @@ def build_trainer(comm, config, map_name=None, rows=None, shelf=None):
             comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)
         else:
             cluster_to_rank, _ = file.cluster_map(map_name, comm.size)
+        config = config if config.task.task != LINKS else resolve_task(config, file.meta)
         links = link_split(config)
         row = widest_row(spec, config, LINKS if links else file.meta.task)
         buffers = HaloBuffers(int(config.schedule.halo_buffer * 2**20) if rows is None else 4 * rows * row)

@@ -65,11 +65,13 @@ def assert_same(found, wanted):
 def files(tmp_path_factory):
     """{kind: a partitioned file}."""
     folder = tmp_path_factory.mktemp("held")
-    for kind in ("none", "shared", "each"):
-        save_graph(folder / f"{kind}.h5", odd_graph(N), np.ones((N, 2)), links=held(kind))
-    shutil.copy(folder / "shared.h5", folder / "one cluster.h5")
-    for kind in ("none", "shared", "each"):
+    for kind in ("none", "shared", "all"):
+        save_graph(folder / f"{kind}.h5", odd_graph(N), np.ones((N, 2)), links=held("each" if kind == "all" else kind))
+    for kind in ("none", "shared"):
         partition_graph(folder / f"{kind}.h5", [2, 3], num_clusters=7)
+    # With edges that stay on disk.
+    options = {"method": "random-nodes", "memory": 4096, "output": folder / "each.h5"}
+    partition_graph(folder / "all.h5", [2, 3], num_clusters=7, **options)
     return folder
 
 
