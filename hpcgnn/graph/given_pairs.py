@@ -14,10 +14,13 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError
-from hpcgnn.graph.local import Adjacency, assemble
+from hpcgnn.graph.blocks import own_block
+from hpcgnn.graph.local import Adjacency, with_halo
+from hpcgnn.graph.split import RemoteEdges
 from hpcgnn.graphfile.given_links import EACH, EDGES, HELD, NEGATIVES, NONE, SHARED, TARGETS, name_of
 from hpcgnn.graphfile.original_order import OriginalOrder, read_in_original_order, share_of
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.placement.order import LocalOrder
 
 # Pairs that a rank reads and sends at a time.
 _PIECE = 1 << 18
@@ -139,8 +142,11 @@ def _placed(
     numbers = torch.from_numpy(pairs[:, 3].copy())
     del pairs
     degree = torch.from_numpy(np.bincount(row, minlength=num_owned).astype(np.float64))
-    own, halo, plan = assemble(row, owner, local_id, None, numbers, num_owned, num_owned, cap, comm)
-    return Adjacency(own, halo, plan, degree)
+    mine = owner == comm.rank
+    own = own_block(num_owned, row[mine], local_id[mine], None, numbers[torch.from_numpy(mine)])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row[~mine], minlength=num_owned))])
+    away = RemoteEdges(indptr, owner[~mine], local_id[~mine], None, numbers[torch.from_numpy(~mine)])
+    return Adjacency(*with_halo(own, away, num_owned, num_owned, cap, comm, LocalOrder()), degree)
 
 
 def _to_owners(rows: np.ndarray, owner: np.ndarray, comm: Communicator) -> np.ndarray:
