@@ -54,8 +54,8 @@ A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its
 Peak memory: what --memory says, and 40 bytes per node; at most 40 E + 20 n bytes and the features where that is less
 (40 E more for edge weights, types or features, 32 E more in the text parser; with --add-reverse E counts the reverse
 edges too). What is larger is mapped from the input, or goes through files of --scratch: 8 to 40 E bytes, and 8 n F for
-text and compressed features. Words for node ids, tables beside an edge list, and the formats from mtx to dgl are read
-at once."""
+text and compressed features. Words for node ids, held-out edges, tables beside an edge list, and the formats from mtx
+to dgl are read at once."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
