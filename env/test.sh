@@ -23,7 +23,7 @@ ruff format --quiet --diff .
 # and tests of other files that are marked whole_job. (Serial tests have jobs of one rank, those of job scripts and faults more ranks.)
 whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
 whole_jobs+=" estimated label_reuse propagated recipes trace watching within_memory written_together"
-of_training="edge_dropout estimated_shares features features_on_disk inductive interface jumping large_memory lazy links mixed pipegcn regression spreading stale tma widths"
+of_training="edge_dropout estimated_shares given_links features features_on_disk inductive interface jumping large_memory lazy links mixed pipegcn regression spreading stale tma widths"
 declare -A left_out=([1]="intra_node $whole_jobs $of_training" [2]="" [3]="$whole_jobs" [4]="$whole_jobs $of_training")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {

@@ -30,15 +30,14 @@ class RunConfig:
         choices=("fp32", "fp64", "mixed"),
     )
     memory: str = option(
-        "",
+        "auto",
         "memory that the ranks of a node may take together, such as 48G: what training keeps from the forward for the "
-        "backward pass, and features, go to a scratch file where they do not fit, and the results stay the same "
-        "(default: no limit)",
+        "backward pass, and features, go to a scratch file where they do not fit, and the results stay the same. auto: "
+        "what the machine, or the job's share of it, leaves; none: no limit",
     )
     scratch: str = option(
         "",
         "directory on a local disk of every node for what --memory does not hold (default: $TMPDIR, or /tmp)",
-        needs={"memory": Named("that is given")},
     )
     matmul: str = option(
         "highest",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from hpcgnn.comm import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.errors import ScratchError
@@ -26,15 +27,14 @@ from hpcgnn.memory.shelf import Shelf
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows
 from hpcgnn.schedules.schedule_registry import prunes
+from hpcgnn.train.memory_limit import SCHEDULES, Limit
 from hpcgnn.train.within_memory import (
     AT_WORK,
-    SCHEDULES,
     Toy,
-    bytes_of,
     check_folder,
     check_space,
     refusing,
-    toy_of,
+    without_limit_if_it_must,
 )
 
 log = logging.getLogger("hpcgnn")
@@ -78,57 +78,79 @@ def can_lie_on_disk(config: Config, spec: ModelSpec, toy: Toy) -> bool:
 
 
 def shelving(
-    config: Config, session: Session, spec: ModelSpec, task: str, buffers: HaloBuffers, learns: bool = True
+    config: Config,
+    session: Session,
+    spec: ModelSpec,
+    toy: Toy,
+    limit: Limit | None,
+    buffers: HaloBuffers,
+    learns: bool = True,
 ) -> Shelve:
-    """What load_local_graph asks for a Shelf: collective, and the same on all ranks. learns: whether anything is
-    trained, and so kept for a backward pass. It raises ConfigError where what pruned layers see has no room.
+    """What load_local_graph asks for a Shelf: collective, and the same on all ranks. learns: whether
+    anything is trained, and so kept for a backward pass. It raises ConfigError where what pruned layers
+    see has no room, if a limit was asked for.
     """
-    if not config.run.memory:
+    if limit is None:
         return lambda local, columns: None
-    comm, toy = session.comm, toy_of(spec, config, task)
-    sees = learns and prunes(config) and not config.data.inductive
 
     def shelve(local: LocalGraph, columns: int) -> Shelf | None:
-        rows, none = local.num_owned, FilteredSize(0, 0)
-        pruned = pruned_size(local, *toy.pruning, spec.keeps_input, comm) if sees else none
-        types = spec.dtype, spec.kept or spec.dtype
-        sizes = rows * columns * types[0].itemsize, rows * columns * types[1].itemsize
-        lasting = resident_bytes() + toy.beside + rows * _OF_NODE + int(config.schedule.halo_buffer * 2**20)
-        lasting += pruned.held + 2 * toy.parameters  # and their gradients, neither of which is there yet
-        at_work = max(AT_WORK * toy.largest * rows, pruned.making)
-        share = bytes_of(config.run.memory) // session.ranks_on_node
-        if columns == 0 or not can_lie_on_disk(config, spec, toy):
-            lasting += sizes[0]
-            _check_pruned(config, session, share, lasting, at_work, pruned)
-            return None
-        folder, arena = config.run.scratch or tempfile.gettempdir(), buffers.arena
-        with comm.together("making a scratch file"):
-            check_folder(folder)
-            shelf = Shelf(Scratch(folder, ScratchError), arena, tile_rows(), columns)
-        # Blocks that are read, and what helper threads copy as they write.
-        read = sum(shelf.at_work(rows, columns, dtype) for dtype in types) + THREADS * REQUEST
-        _check_pruned(config, session, share, lasting, at_work + read, pruned)
-        kept = toy.per_node * rows if learns else 0
-        found = place(share - lasting - at_work, at_work, kept, read, sizes, toy.reads_input)
-        told = torch.tensor([-float(found.features), -float(found.aggregate), found.share], dtype=torch.float64)
-        features, aggregate, part = comm.allreduce_(told, "plan", "min").tolist()
-        if not features:
-            return None
-        width = max(_COLUMNS, int(part * columns) // _COLUMNS * _COLUMNS)
-        with comm.together("looking for room for the features"):
-            check_space(folder, sizes[0] + sizes[1] * bool(aggregate), session.ranks_on_node)
-        log.info("memory: the features%s are on disk, in %s", " and their aggregate" if aggregate else "", folder)
-        return replace(shelf, columns=min(width, columns), results=bool(aggregate))
+        with without_limit_if_it_must(limit, session):
+            return _shelve(config, spec, toy, limit, buffers, learns, session.comm, local, columns)
+        return None
 
     return shelve
 
 
-def _check_pruned(
-    config: Config, session: Session, share: int, lasting: int, at_work: int, pruned: FilteredSize
-) -> None:
+def _shelve(
+    config: Config,
+    spec: ModelSpec,
+    toy: Toy,
+    limit: Limit,
+    buffers: HaloBuffers,
+    learns: bool,
+    comm: Communicator,
+    local: LocalGraph,
+    columns: int,
+) -> Shelf | None:
+    rows, sees = local.num_owned, learns and prunes(config) and not config.data.inductive
+    types, kept = (spec.dtype, spec.kept or spec.dtype), toy.per_node * rows if learns else 0
+    sizes = rows * columns * types[0].itemsize, rows * columns * types[1].itemsize
+    lasting = resident_bytes() + toy.beside + rows * _OF_NODE + int(config.schedule.halo_buffer * 2**20)
+    lasting += 2 * toy.parameters  # and their gradients, neither of which is there yet
+    at_work = AT_WORK * toy.largest * rows
+    if not limit.said:
+        # Shares of layers have each edge at most once in each direction.
+        most = lasting + at_work + kept + sum(sizes) + sees * 4 * toy.pruning[1] * local.inward.structure_nbytes
+        if comm.allreduce_(torch.tensor([limit.share - most]), "plan", "min").item() >= 0:
+            return None
+    pruned = pruned_size(local, *toy.pruning, spec.keeps_input, comm) if sees else FilteredSize(0, 0)
+    lasting, at_work = lasting + pruned.held, max(at_work, pruned.making)
+    if columns == 0 or not can_lie_on_disk(config, spec, toy):
+        _check_pruned(limit, comm, lasting + sizes[0], at_work, pruned)
+        return None
+    folder, arena = config.run.scratch or tempfile.gettempdir(), buffers.arena
+    with comm.together("making a scratch file"):
+        check_folder(folder, limit)
+        shelf = Shelf(Scratch(folder, ScratchError), arena, tile_rows(), columns)
+    # Blocks that are read, and what helper threads copy as they write.
+    read = sum(shelf.at_work(rows, columns, dtype) for dtype in types) + THREADS * REQUEST
+    _check_pruned(limit, comm, lasting, at_work + read, pruned)
+    found = place(limit.share - lasting - at_work, at_work, kept, read, sizes, toy.reads_input)
+    told = torch.tensor([-float(found.features), -float(found.aggregate), found.share], dtype=torch.float64)
+    features, aggregate, part = comm.allreduce_(told, "plan", "min").tolist()
+    if not features:
+        return None
+    width = max(_COLUMNS, int(part * columns) // _COLUMNS * _COLUMNS)
+    with comm.together("looking for room for the features"):
+        check_space(folder, sizes[0] + sizes[1] * bool(aggregate), limit.ranks)
+    log.info("memory: the features%s are on disk, in %s", " and their aggregate" if aggregate else "", folder)
+    return replace(shelf, columns=min(width, columns), results=bool(aggregate))
+
+
+def _check_pruned(limit: Limit, comm: Communicator, lasting: int, at_work: int, pruned: FilteredSize) -> None:
     """Raise ConfigError, on all ranks, where what pruned layers see of the graph has no room on one of them: making it
     would go over the limit. Whether there is room for training besides is seen when it is there. Collective.
     """
-    with refusing(config, session, lasting, at_work, pruned.held) as refuse:
-        if pruned.held and lasting + pruned.making > share:
+    with refusing(limit, comm, lasting, at_work, pruned.held) as refuse:
+        if pruned.held and lasting + pruned.making > limit.share:
             refuse()

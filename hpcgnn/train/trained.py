@@ -41,10 +41,10 @@ from hpcgnn.train.job import make_buffers, resolve, run_identity
 from hpcgnn.train.links import link_split
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import set_matmul
+from hpcgnn.train.memory_limit import memory_limit
 from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.spreading import Spreading, as_logits
-from hpcgnn.train.toy import toy_step
-from hpcgnn.train.within_memory import check_memory, check_room
+from hpcgnn.train.within_memory import check_memory, check_room, toy_of
 
 log = logging.getLogger("hpcgnn")
 # What a spec has of the graph and not of the model: another graph may differ in it, unless the model reads it.
@@ -146,9 +146,9 @@ def load_trained(
                 present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
             check_identity(path, identity, present)
         with comm.together("trying the model on a toy graph"):
-            row_bytes = toy_step(spec, config, config.task.task)
+            toy, limit = toy_of(spec, config, config.task.task), memory_limit(config, session)
         spread_bytes = spec.classes * spec.dtype.itemsize if correction else 0
-        buffers = make_buffers(max(row_bytes, spread_bytes), config)
+        buffers = make_buffers(max(toy.row_bytes, spread_bytes), config)
         cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
         loops = config.data.self_loops
         local = load_local_graph(
@@ -157,10 +157,10 @@ def load_trained(
             inputs=inputs_of(spec.inputs),
             links=link_split(config),
             edge_features=spec.edge_features > 0,
-            shelve=shelving(config, session, spec, config.task.task, buffers, learns=False),
+            shelve=shelving(config, session, spec, toy, limit, buffers, learns=False),
         )
     trainer = Trainer(local, spec, config, comm, buffers, learns=False)
-    check_room(trainer, config, session)
+    check_room(trainer, toy, config, session, limit)
     with comm.together("loading the weights"):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
             raise CheckpointError(
