@@ -95,15 +95,9 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
         with comm.together("trying the model on a toy graph"):
             check_privacy(config, spec)
             check_halo(config, spec)
-<<<<<<< HEAD
-            row_bytes = toy_step(spec, config, config.task.task)
-        buffers = make_buffers(row_bytes, config)
-        run_dir, said = None, list[str]()
-=======
             toy, limit = toy_of(spec, config, config.task.task), memory_limit(config, session)
         buffers = make_buffers(toy.row_bytes, config)
-        run_dir = None
->>>>>>> m-memory
+        run_dir, said = None, list[str]()
         with comm.together("opening the run directory"):
             if comm.rank == 0:
                 said = [*remarks, *remarks_on_graph(config, spec, file.meta), *remarks_on_links(config, file)]

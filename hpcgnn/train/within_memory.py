@@ -111,21 +111,12 @@ def hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session, 
 def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session, limit: Limit) -> None:
     comm, features, kept = trainer.comm, trainer.local.features, toy.per_node * trainer.local.num_owned
     lasting, at_work = _needs(trainer, toy, config, limit)
+    lasting += trainer.schedule.halo.kept_bytes  # nothing of which is written yet
     budget = limit.share - lasting
     over = max(0, kept + at_work - budget)
     over_all = int(comm.total(torch.tensor([over]), "plan"))
     if not (limit.said or over_all or isinstance(features, OnDisk)):
         return
-<<<<<<< HEAD
-    comm, ranks_on_node = trainer.comm, session.ranks_on_node
-    share = bytes_of(config.run.memory) // ranks_on_node
-    toy, features = toy_of(trainer.model.spec, config, trainer.local.task), trainer.local.features
-    kept = toy.per_node * trainer.local.num_owned
-    lasting, at_work = _needs(trainer, toy, config, share)
-    lasting += trainer.schedule.halo.kept_bytes  # nothing of which is written yet
-    budget = share - lasting
-=======
->>>>>>> m-memory
     folder = config.run.scratch or tempfile.gettempdir()
     pruned = sum(
         share.inward.structure_nbytes + share.outward.structure_nbytes
