@@ -18,7 +18,7 @@ from hpcgnn.declaring import LARGEST
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
 from hpcgnn.options.inputs import inputs_of
-from hpcgnn.options.link_split import link_shares
+from hpcgnn.options.link_split import check_link_split
 from hpcgnn.options.task import LINKS
 from hpcgnn.suggestions import suggest
 
@@ -203,7 +203,7 @@ def check_inputs(config: Config) -> None:
 
 def check_links(config: Config) -> None:
     """Raise ConfigError for --link-split that cannot be read, and for schedules that cannot learn links."""
-    link_shares(config.task.link_split)
+    check_link_split(config.task.link_split)
     if config.task.task == LINKS and config.schedule.schedule != "sar":
         raise ConfigError(
             f"--task {LINKS} is learned from the rows of both ends of every edge in every step: expected --schedule "

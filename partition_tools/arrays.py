@@ -22,6 +22,7 @@ from partition_tools.external.scratch import Scratch
 from partition_tools.features import DTYPES
 from partition_tools.import_graph import check_target, write_with_bar
 from partition_tools.in_memory import as_array, as_rows, as_split
+from partition_tools.links import as_links
 from partition_tools.node_ids import alike
 from partition_tools.node_tables import label_numbers
 from partition_tools.partition_graph import partition_graph
@@ -109,6 +110,7 @@ def save_graph(
     edge_type_names: Sequence[str] = (),
     node_type_names: Sequence[str] = (),
     class_names: Sequence[str] = (),
+    links: Mapping[str, Any] | None = None,
     **saving: Any,
 ) -> GraphData:
     """Write a graph in memory as a graph file, and with ranks=[1, 2, 4] partition it. Returns its `GraphData`.
@@ -121,7 +123,10 @@ def save_graph(
     edge_features: numbers (E, F_e) or (E,); an edge that undirected=True adds has those of its reverse. node_type:
     (n,). node_ids: (n,), numbers or words by which edge_index names the nodes, in the order of the rows of all else;
     the file keeps them, and results come with them (docs/results.md). num_nodes: where neither features nor labels say
-    it. saving: fields of `Saving`, such as undirected=True, fractions=(0.6, 0.2), ranks=4, force=True.
+    it. links: {'val': …, 'test': …} of held-out edges for `--task links`, which are none of edge_index: pairs (m, 2),
+    or a mapping with OGB's names: edge (m, 2) and, if negatives are given, edge_neg (k, 2) that all are compared with;
+    or source_node (m,), target_node (m,) and target_node_neg (m, N). saving: fields of `Saving`, such as
+    undirected=True, fractions=(0.6, 0.2), ranks=4, force=True.
 
     One process calls it, and it needs neither MPI nor torch. Raises GraphError for a graph that is not sound,
     FormatError for arrays that are not what they should be, ConfigError for options; then no file is changed.
@@ -133,12 +138,17 @@ def save_graph(
         turn = "; turn it: edge_index.T" if ends.ndim == 2 and ends.shape[1] == 2 else ""
         raise FormatError(f"edge_index must have shape (2, E), got {tuple(ends.shape)}{turn}")
     src, dst = ends
+    held = as_links(links)
     per_node = {"features": as_rows(features), "labels": labels, "node_type": node_type}
     per_node |= {name: as_array(per_node[name], name) for name in ("labels", "node_type") if per_node[name] is not None}
     own_ids: np.ndarray | None = None
     if node_ids is not None:
         ids = as_array(node_ids, "node_ids")
-        src, dst = _places(src, dst, ids)
+        held = {
+            split: {part: _places(array, ids, f"{split}_{part}") for part, array in parts.items()}
+            for split, parts in held.items()
+        }
+        src, dst = _places(ends, ids, "edge_index")
         if num_nodes not in (None, len(ids)):
             raise GraphError(f"there are {len(ids)} node_ids, but num_nodes={num_nodes}")
         num_nodes, own_ids = len(ids), _plain(ids)
@@ -166,6 +176,7 @@ def save_graph(
         type_names={what: list(given) for what, given in names.items() if len(given)},
         ids=own_ids,
         edge_features=None if edge_features is None else as_array(edge_features, "edge_features"),
+        links=held,
     )
     return write_raw(path, raw, how)
 
@@ -229,24 +240,25 @@ def _count(src: np.ndarray, dst: np.ndarray, per_node: Mapping[str, Any], report
     return largest(src, dst) + 1
 
 
-def _places(src: np.ndarray, dst: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of the ids that edges name. Raises FormatError for an id that is there twice, or not at all."""
-    same = alike({"node_ids": _plain(ids), "edge_index": _plain(np.concatenate([src, dst]))})
-    names, ends = same["node_ids"], same["edge_index"]
+def _places(named: np.ndarray, ids: np.ndarray, what: str) -> np.ndarray:
+    """The rows of the ids that an array names, in its shape. Raises FormatError for an id that `ids` has twice, or not
+    at all.
+    """
+    same = alike({"node_ids": _plain(ids), what: _plain(named.reshape(-1))})
+    names, wanted = same["node_ids"], same[what]
     order = np.argsort(names, kind="stable")
     ordered = names[order]
     if len(ordered) and (ordered[1:] == ordered[:-1]).any():
         twice = ordered[1:][ordered[1:] == ordered[:-1]][0]
         raise FormatError(f"node_ids has the id {twice} twice; expected each node once")
-    place = np.searchsorted(ordered, ends)
+    place = np.searchsorted(ordered, wanted)
     unknown = place >= len(ordered)
-    unknown[~unknown] = ordered[place[~unknown]] != ends[~unknown]
+    unknown[~unknown] = ordered[place[~unknown]] != wanted[~unknown]
     if unknown.any():
         raise FormatError(
-            f"edge_index names the id {ends[np.argmax(unknown)]}, which node_ids does not have; it must name every node"
+            f"{what} names the id {wanted[np.argmax(unknown)]}, which node_ids does not have; it must name every node"
         )
-    rows = order[place]
-    return rows[: len(src)], rows[len(src) :]
+    return order[place].reshape(named.shape)
 
 
 def _plain(ids: np.ndarray) -> np.ndarray:

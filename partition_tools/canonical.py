@@ -4,6 +4,7 @@ Whatever passes here can be trained on, so every mistake in the data (a label ou
 splits) is found once, at import, with the node named, rather than on rank 317 in epoch 12.
 """
 
+import dataclasses
 import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 
 import hpcgnn
 from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.given_links import stored_links
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
@@ -23,6 +25,7 @@ from partition_tools.external.scratch import Scratch
 from partition_tools.features import canonical_features, slabs
 from partition_tools.imported_edges import imported_edges
 from partition_tools.labels import canonical_labels, label_warnings
+from partition_tools.links import canonical_links, count_among, say_among
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.splits import canonical_split
@@ -84,6 +87,7 @@ def canonical(
         classes = names.get("classes", ())
         labels, num_classes = canonical_labels(raw.labels, n, split, num_classes, classes, options.task)
     node_type = canonical_types(raw.node_type, n, "node", names.get("nodes", ()))
+    links = canonical_links(raw.links, n)
     featured: Rows | None = None
     if raw.edge_features is not None:
         featured = canonical_edge_features(raw.edge_features, raw.src.shape[0])
@@ -95,9 +99,13 @@ def canonical(
         names = names | {"edges": edge_names}
     if features is None:
         reporter.warn("the graph has no node features; train with --features degree, or learned:64")
-    if not num_classes:
+    links = {
+        held: dataclasses.replace(given, among_edges=count_among(edges, given.edges)) for held, given in links.items()
+    }
+    say_among(links, reporter)
+    if not num_classes and not links:
         reporter.warn("the graph has no labels; it cannot be trained on")
-    if not np.any(split == SPLITS["train"]):
+    if not np.any(split == SPLITS["train"]) and not links:
         reporter.warn(
             "the training split is empty; training will refuse this graph (--train 0.5 makes a random split, with "
             "--resplit in place of the input's own)"
@@ -120,6 +128,7 @@ def canonical(
         type_names=names,
         ids=None if raw.ids is None else packed(raw.ids),
         edge_features=featured,
+        links=links,
     )
     for text in (*label_warnings(data), *type_warnings(data)):
         reporter.warn(text)
@@ -169,6 +178,8 @@ def content_uuid(data: GraphData, identity: bytes | None = None) -> str:
     add("split", data.split)
     if data.node_type is not None:
         add("node_type", data.node_type)
+    for name, array, _ in stored_links(data.links):
+        add(name, array)
     return str(uuid.UUID(bytes=digest.digest()[:16], version=5))
 
 

@@ -1,12 +1,14 @@
 """The arrays in the graph objects of PyG, DGL and NetworkX, by the names that our readers know."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.in_memory import as_array
+from partition_tools.joined_types import joined
+from partition_tools.progress import Reporter
 
 #: What DGL itself keeps on nodes and edges, by names that begin like these.
 _OF_DGL = ("_ID", "_TYPE")
@@ -20,9 +22,15 @@ _EDGE_DATA = {
 }
 
 
-def named_of_pyg(data: Any) -> dict[str, Any]:
-    """{name: array} of a Data object of PyG. Raises FormatError where it has its edges as a sparse matrix."""
-    arrays = {name: value for name, value in data.to_dict().items() if value is not None}
+def named_of_pyg(data: Any, reporter: Reporter) -> dict[str, Any]:
+    """{name: array} of a Data or HeteroData object of PyG. Raises FormatError where it has its edges as a sparse
+    matrix.
+    """
+    if hasattr(data, "node_types"):
+        nodes = {kind: _there(data[kind].to_dict()) | {"num_nodes": data[kind].num_nodes} for kind in data.node_types}
+        edges = {relation: _there(data[relation].to_dict()) for relation in data.edge_types}
+        return joined("HeteroData", nodes, edges, reporter)
+    arrays = _there(data.to_dict())
     if "edge_index" not in arrays and "adj_t" in arrays:
         raise FormatError("this Data has adj_t in place of edge_index (the ToSparseTensor transform); leave that out")
     if "num_nodes" not in arrays and data.num_nodes is not None and "x" not in arrays:
@@ -30,19 +38,38 @@ def named_of_pyg(data: Any) -> dict[str, Any]:
     return arrays
 
 
-def named_of_dgl(graph: Any) -> dict[str, Any]:
-    """{name: array} of a DGLGraph. Raises FormatError for one of several types."""
-    if len(getattr(graph, "canonical_etypes", ())) != 1:
-        raise FormatError(
-            "this DGLGraph has several types of nodes or edges; give dgl.to_homogeneous(graph, ndata=['feat'])"
-        )
-    src, dst = graph.edges()
-    arrays: dict[str, Any] = {"src": src, "dst": dst, "num_nodes": graph.num_nodes()}
-    arrays |= {name: value for name, value in graph.ndata.items() if not name.startswith(_OF_DGL)}
-    for name, value in graph.edata.items():
-        if not name.startswith(_OF_DGL):
-            arrays[_EDGE_DATA.get(name, f"edge_{name}")] = value
-    return arrays
+def _there(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arrays.items() if value is not None}
+
+
+def named_of_dgl(graph: Any, reporter: Reporter) -> dict[str, Any]:
+    """{name: array} of a DGLGraph, of one type of nodes and edges or of several."""
+    relations = graph.canonical_etypes
+    if len(relations) == 1 and len(graph.ntypes) == 1:
+        src, dst = graph.edges()
+        return {
+            "src": src,
+            "dst": dst,
+            "num_nodes": graph.num_nodes(),
+            **_of_dgl(graph.ndata),
+            **_of_dgl(graph.edata, True),
+        }
+    nodes = {kind: {"num_nodes": graph.num_nodes(kind), **_of_dgl(graph.nodes[kind].data)} for kind in graph.ntypes}
+    edges = {
+        relation: {"edge_index": np.stack([as_array(end, "edges") for end in graph.edges(etype=relation)])}
+        | _of_dgl(graph.edges[relation].data, True)
+        for relation in relations
+    }
+    return joined("DGL graph", nodes, edges, reporter)
+
+
+def _of_dgl(data: Mapping[str, Any], of_edges: bool = False) -> dict[str, Any]:
+    """What the user keeps on nodes or edges, by the names that our readers know."""
+    return {
+        _EDGE_DATA.get(name, f"edge_{name}") if of_edges else name: value
+        for name, value in data.items()
+        if not name.startswith(_OF_DGL)
+    }
 
 
 def arrays_of_networkx(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.graphfile.given_links import stored_links
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.graphfile.storage import Csr, Partitioning, write_graph
@@ -29,8 +30,8 @@ transpose in pattern, multiplicity, weights and types is stored as undirected, a
 Formats (guessed from the path where --format is not given):
   npz       edge_index (2, E), x or x_indptr/x_indices/x_data/x_shape, y  or  src, dst, feat, label; with train_mask,
             val_mask, test_mask (or train_idx, ...), num_classes, edge_weight, edge_type, edge_attr (features of edges),
-            node_type where there are any; other arrays are named, and refused (see --ignore) where a graph without
-            them means something else
+            node_type where there are any; val_edge, val_edge_neg, test_edge, ... for held-out edges; other arrays are
+            named, and refused (see --ignore) where a graph without them means something else
   edgelist  text or CSV (.gz): the columns go by their heading (src/source/from/u, dst/target/to/v, weight, type, time,
             ...), also one in a comment (# FromNodeId ToNodeId); without one, two columns src dst, and more need
             --edge-columns. Features, labels, splits, node types in tables beside it
@@ -44,7 +45,8 @@ Formats (guessed from the path where --format is not given):
   dgl       .bin of dgl.save_graphs, where DGL is installed
   npz       also a folder of .npy files of these names
   ogb       the folder of an OGB node property prediction data set: raw/*.csv.gz or raw/data.npz, split/<type>/*.csv.gz;
-            heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges
+            heterogeneous ones too (ogbn-mag), whose node types and relations become types of nodes and edges; or of a
+            link property prediction one, whose split/<type>/{valid,test}.pt hold edges apart and their negatives
 
 A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its files where its own download left them
 (--dataset list shows all names). Nothing is downloaded.
@@ -52,8 +54,8 @@ A published data set goes by its name: --dataset ogbn-arxiv --root DIR reads its
 Peak memory: what --memory says, and 40 bytes per node; at most 40 E + 20 n bytes and the features where that is less
 (40 E more for edge weights, types or features, 32 E more in the text parser; with --add-reverse E counts the reverse
 edges too). What is larger is mapped from the input, or goes through files of --scratch: 8 to 40 E bytes, and 8 n F for
-text and compressed features. Words for node ids, tables beside an edge list, and the formats from mtx to dgl are read
-at once."""
+text and compressed features. Words for node ids, held-out edges, tables beside an edge list, and the formats from mtx
+to dgl are read at once."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -370,6 +372,7 @@ def write_with_bar(
         data.edges.indices
     ) * sum(array is not None for array in (data.edges.indices, data.edges.weight, data.edges.type))
     rows += 0 if data.edge_features is None else len(data.edges.indices)
+    rows += sum(array.shape[0] for _, array, _ in stored_links(data.links))
     if data.features is not None:
         rows += 2 * len(data.features.indices) if isinstance(data.features, Csr) else data.num_nodes
     with reporter.bar(rows, f"writing {output}") as progress:
@@ -387,8 +390,9 @@ def summary(output: str | Path, data: GraphData) -> str:
         if count
     )
     of_edges = "" if data.edge_features is None else f"{data.edge_features.shape[1]} edge features, "
+    held = "".join(f"{given.edges.shape[0]:,} held-out edges of {split}, " for split, given in data.links.items())
     outputs = {MULTILABEL: "0/1 labels", REGRESSION: "targets"}.get(data.task, "classes")
     return (
         f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {types}{width} "
-        f"features, {of_edges}{data.num_classes} {outputs}, uuid {data.uuid}"
+        f"features, {of_edges}{held}{data.num_classes} {outputs}, uuid {data.uuid}"
     )

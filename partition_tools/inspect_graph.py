@@ -9,6 +9,7 @@ import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.errors import FormatError
+from hpcgnn.graphfile.given_links import EACH, SHARED, summary
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
@@ -87,6 +88,7 @@ def inspect_graph(path: str | Path, width: int = WIDTH, layers: int = LAYERS) ->
             "targets": _targets(labels) if meta.task == REGRESSION else [],
             "class_names": meta.type_names.get("classes", []),
             "splits": {name: int(np.count_nonzero(split == value)) for name, value in SPLITS.items()},
+            "held_out_edges": summary(file),
             "unlabelled": int(np.count_nonzero(~LABELS[meta.task].labelled(labels))),
             "node_types": _type_sizes(file, "nodes", meta.num_node_types),
             "edge_types": _type_sizes(file, "edges", meta.num_edge_types),
@@ -242,6 +244,7 @@ def describe(info: dict[str, Any]) -> str:
             for what, sizes in (("node", info["node_types"]), ("edge", info["edge_types"]))
             if sizes
         ),
+        *((f"held out for {split}", _shown_links(held)) for split, held in info["held_out_edges"].items()),
         ("splits", ", ".join(f"{name} {count:,}" for name, count in info["splits"].items())),
         (
             "clusters",
@@ -303,6 +306,16 @@ def _shown_target(target: dict[str, float]) -> str:
         f"{target['known']:,} known, min {target['min']:g}, mean {target['mean']:g}, deviation {target['std']:g}, "
         f"max {target['max']:g}"
     )
+
+
+def _shown_links(held: dict[str, Any]) -> str:
+    """Held-out edges of a split, and what they are compared with."""
+    against = {
+        SHARED: f"{held['negatives']:,} negatives for all",
+        EACH: f"{held['negatives']:,} negatives for each",
+    }.get(held["of"], "negatives are drawn")
+    among = f", {held['among_edges']:,} of them edges of the graph as well" if held["among_edges"] else ""
+    return f"{held['pairs']:,} edges{among}; {against}"
 
 
 def _balance_table(info: dict[str, Any]) -> str:

@@ -24,32 +24,30 @@ from partition_tools.tables import TableOptions
 def from_pyg(
     data: Any, path: str | Path, *, ignore: Sequence[str] = (), split_column: int | None = None, **saving: Any
 ) -> GraphData:
-    """Write a `Data` object of PyG as a graph file: edge_index, x, y, the masks, edge_weight, edge_attr (features
-    of edges), edge_type, node_type.
+    """Write a `Data` or `HeteroData` object of PyG as a graph file: edge_index, x, y, the masks, edge_weight,
+    edge_attr (features of edges), edge_type, node_type.
 
     What else it holds and would be lost is refused, unless `ignore` names it (edge_label, say). split_column: of masks
-    with a column for each of several splits. saving: as of `save_graph`. For HeteroData give
-    data.to_homogeneous(). Raises what `save_graph` raises.
+    with a column for each of several splits. saving: as of `save_graph`. Of HeteroData the types of nodes follow one
+    another and have as many columns as the widest, the others zeros after their own (`joined_types`). Raises what
+    `save_graph` raises.
     """
-    if hasattr(data, "edge_types") and hasattr(data, "to_homogeneous"):
-        raise FormatError(
-            "this is a HeteroData, whose nodes have types; give data.to_homogeneous(), in which they are node_type and "
-            "edge_type (its types of nodes must have features of one width)"
-        )
     if not hasattr(data, "to_dict"):
         raise FormatError(f"expected a Data object of PyG, got {type(data).__name__}; of a data set give dataset[0]")
-    return save_named("PyG data", named_of_pyg(data), path, ignore, split_column, saving)
+    arrays = named_of_pyg(data, saving.get("reporter") or Reporter())
+    return save_named("PyG data", arrays, path, ignore, split_column, saving)
 
 
 def from_dgl(graph: Any, path: str | Path, *, ignore: Sequence[str] = (), **saving: Any) -> GraphData:
-    """Write a homogeneous `DGLGraph` as a graph file: its edges, and of ndata feat, label and the masks, of edata the
-    weight (w, weight), the features (feat) and the type (etype, type).
+    """Write a `DGLGraph` as a graph file: its edges, and of ndata feat, label and the masks, of edata the weight (w,
+    weight), the features (feat) and the type (etype, type). One of several types is joined as a HeteroData is.
 
     What else it holds and would be lost is refused, unless `ignore` names it (edge data as edge_NAME). saving: as of
     `save_graph`. A DGLGraph stores directed edges: one of an undirected graph has both directions. Raises what
     `save_graph` raises.
     """
-    return save_named("DGL graph", named_of_dgl(graph), path, ignore, None, saving)
+    arrays = named_of_dgl(graph, saving.get("reporter") or Reporter())
+    return save_named("DGL graph", arrays, path, ignore, None, saving)
 
 
 def save_named(

@@ -7,8 +7,9 @@ from typing import cast
 import numpy as np
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.given_links import AMONG, EDGES, HELD, NEGATIVES, TARGETS, name_of
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, kind_of_ids
-from hpcgnn.graphfile.schema import Rows, Words
+from hpcgnn.graphfile.schema import GivenLinks, Rows, Words
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile
 
 PIECE = 1 << 24
@@ -87,6 +88,7 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         _load_ids(file),
         StoredRows(file, "edges/features") if meta.num_edge_features else None,
         meta.num_feature_parts,
+        _load_links(file),
     )
     check_shape(file.path, data)
     return data
@@ -98,6 +100,18 @@ def _load_ids(file: GraphFile) -> Rows | Words | None:
     if kind == "words":
         return Words(file.read(OFFSETS), StoredRows(file, TEXT))
     return StoredRows(file, NUMBERS) if kind else None
+
+
+def _load_links(file: GraphFile) -> dict[str, GivenLinks]:
+    """Held-out edges, left in the file."""
+    found = {}
+    for split in HELD:
+        if name_of(split) in file:
+            parts = [name_of(split, part) for part in (EDGES, NEGATIVES, TARGETS)]
+            edges, negatives, targets = (StoredRows(file, part) if part in file else None for part in parts)
+            assert edges is not None, "it is there"
+            found[split] = GivenLinks(edges, negatives, targets, int(file.attributes(parts[0]).get(AMONG, 0)))
+    return found
 
 
 def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:

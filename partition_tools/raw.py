@@ -22,7 +22,8 @@ class RawGraph:
     bytes that stand for the features when the graph is named (generators: their parameters), None to read the features
     for that. node_type: (n,) or None. type_names: {"nodes": names, "edges": names, "classes": names} in the order of
     the numbers of types and classes, each where there are any. ids: (n,) of integers or of text, what the source calls
-    the nodes, or None. edge_features: numbers (E,) or (E, F_e), array-like, or None.
+    the nodes, or None. edge_features: numbers (E,) or (E, F_e), array-like, or None. links: {"val" | "test": {name of
+    `links.NAMES`: array}}, held-out edges, which are none of these.
     """
 
     src: Rows
@@ -41,6 +42,7 @@ class RawGraph:
     type_names: dict[str, list[str]] = field(default_factory=dict)
     ids: np.ndarray | None = None
     edge_features: Rows | None = None
+    links: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
     def drop_edges(self) -> None:
         """Let the edges go: their memory is wanted before the graph is done with."""

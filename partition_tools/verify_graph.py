@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graph.sums import weight_sums
+from hpcgnn.graphfile.given_links import given_shapes
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, doubled_ids, kind_of_ids
 from hpcgnn.graphfile.schema import Edges
@@ -23,6 +23,8 @@ from partition_tools.edges import count_self_loops, rows, transpose
 from partition_tools.loading import load_edges
 from partition_tools.progress import Reporter
 from partition_tools.quality import cluster_graph, partition_quality
+from partition_tools.verify_links import check_links
+from partition_tools.verify_weights import odd_weight_sums
 
 HELP = "check a graph file: checksums, ranges, symmetry, splits, maps"
 DESCRIPTION = """Read every dataset of a graph file and check all that the format promises.
@@ -99,6 +101,7 @@ class _Verification:
             self._edges(suffix)
         self._transposes()
         self._nodes()
+        check_links(self.file, self.check)
         self._types()
         self._clusters()
         return self.checks
@@ -129,6 +132,7 @@ class _Verification:
         }
         expected |= {NUMBERS: (n,)} if NUMBERS in self.file else {}
         expected |= {OFFSETS: (n + 1,), TEXT: None} if OFFSETS in self.file else {}
+        expected |= given_shapes(self.file)
         if "clusters/graph" in self.file:
             expected |= {
                 "clusters/graph/indptr": (meta.num_clusters + 1,),
@@ -179,33 +183,12 @@ class _Verification:
             self.check("self loops", (indices, indptr, pointers), loops)
 
     def _weight_sums(self, suffix: str) -> None:
-        """A remark on nodes whose weights sum to 0 or less, by what models divide by. No fault: other models take such
-        graphs.
-        """
-        edges = load_edges(self.file, suffix)
-        if edges.weight is None or not len(edges.weight) or edges.weight.min() > 0:
-            return
-        row, n, found = rows(edges), self.meta.num_nodes, []
-        lonely = np.ones(n, bool)
-        lonely[row[row == edges.indices]] = False
-        everywhere = np.append(row, np.flatnonzero(lonely))
-        with_loops = weight_sums(everywhere, np.append(edges.weight, np.ones(lonely.sum())), n)
-        if (with_loops < 0).any():
-            found.append(
-                f"below 0 with added self loops at {int((with_loops < 0).sum())} nodes (gcn and sgc refuse this graph)"
-            )
-        if (with_loops == 0).any():
-            found.append(f"0 with added self loops at {int((with_loops == 0).sum())} nodes (gcn and sgc give 0 there)")
-        if not suffix:
-            found += _odd_sums(row, edges.weight, "nodes", "sage's mean")
-            if edges.type is not None:
-                pairs = row.astype(np.int64) * self.meta.num_edge_types + edges.type
-                found += _odd_sums(pairs, edges.weight, "pairs of a node and a type", "rgcn's mean")
+        """A remark on nodes whose weights sum to 0 or less. No fault: some models take such graphs."""
+        found = odd_weight_sums(load_edges(self.file, suffix), self.meta, suffix)
         if found:
             ends = "out-edges" if suffix else "in-edges"
-            self.checks.append(
-                Check(f"sums of weights{suffix}", True, f"weights of {ends} sum to " + "; to ".join(found))
-            )
+            said = f"weights of {ends} sum to " + "; to ".join(found)
+            self.checks.append(Check(f"sums of weights{suffix}", True, said))
 
     def _transposes(self) -> None:
         needs = [
@@ -266,7 +249,8 @@ class _Verification:
             return _first((split > 0) & ~labels, "node {} is in a split but has no label")
 
         self.check("split nodes have labels", ("nodes/split", "nodes/labels"), labelled)
-        if "nodes/split" not in self.bad and not (read("nodes/split") == SPLITS["train"]).any():
+        labels_alone = not self.meta.negatives and "nodes/split" not in self.bad
+        if labels_alone and not (read("nodes/split") == SPLITS["train"]).any():
             self.checks.append(Check("training split", True, "empty; training will refuse this graph"))
 
         def permutation() -> str:
@@ -359,14 +343,6 @@ class _Verification:
             if key in stored and stored[key] != quality[key]
         ]
         return "".join(f"{key} is stated as {stored[key]} but is {quality[key]}" for key in wrong[:1])
-
-
-def _odd_sums(keys: np.ndarray, weight: np.ndarray, what: str, mean: str) -> list[str]:
-    """What is to be said of weights (E,) that sum to less than 0, or to 0, by key int (E,)."""
-    present, keys = np.unique(keys, return_inverse=True)
-    sums = weight_sums(keys, weight, len(present))
-    said = (sums < 0, "below 0", "is then no average"), (sums == 0, "0", "is 0 there")
-    return [f"{amount} at {int(odd.sum())} {what} ({mean} {is_then})" for odd, amount, is_then in said if odd.any()]
 
 
 def _pointers(pointers: np.ndarray, last: int) -> str:

@@ -23,6 +23,7 @@ from hpcgnn.estimate.seconds import seconds
 from hpcgnn.estimate.sources import AssumedGraph, CountedGraph, Source
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.memory.resident import file_bytes, resident_bytes
+from hpcgnn.options.memory_size import said_memory
 from hpcgnn.options.task import LINKS
 from hpcgnn.train.shortage import advice
 
@@ -135,7 +136,7 @@ def _remarks(
     if arguments.stats:
         cut, train = _assumed(arguments)
         yield f"assumed: --cut-share {cut:g} of the edges between ranks, --train-share {train:g}, all ranks alike"
-    if config.run.memory:
+    if said_memory(config.run.memory) is not None:
         yield f"without --memory {config.run.memory}: what goes to scratch files is in memory in these figures"
     if config.schedule.intra_node == "shared":
         yield "without --intra-node shared: ranks of a node send each other their rows in these figures"

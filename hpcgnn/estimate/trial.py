@@ -24,7 +24,6 @@ from hpcgnn.estimate.operations import PAGES, Operation, of_kernel, of_torch
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream, Use
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.pruning import WORTHWHILE
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
@@ -33,7 +32,7 @@ from hpcgnn.train.account import MADE, held_bytes, make_account
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import costs_of_epoch
 from hpcgnn.train.live_tensors import LiveTensors, Onlooker
-from hpcgnn.train.loop import Trainer
+from hpcgnn.train.loop import Trainer, layers_to_prune
 from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory
 from hpcgnn.train.toy import toy_step
 
@@ -201,8 +200,7 @@ class Experiment:
                 found.halo[layer, "inward"] = share.inward.plan.num_halo
                 found.halo[layer, "outward"] = share.outward.plan.num_halo
         if prunes(self.config):
-            found.prunable = getattr(trainer.model, "prunable_layers", 0)
-            found.worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in trainer.model.convs]
+            found.worthwhile, found.prunable = layers_to_prune(trainer.model)
             found.pruned = sum(share is not None for share in trainer.shares)
         return found
 

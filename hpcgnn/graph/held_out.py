@@ -14,11 +14,9 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import build_halo_plan, gather_halo
+from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.placement.order import FoundEdges, LocalOrder
-
-#: What is held out, in this order: the sides after that of the training edges, which is 0.
-HELD = ("val", "test")
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class LinkSplit:
     shares: tuple[float, float, float]
 
     def sides(self, one: np.ndarray, other: np.ndarray, num_nodes: int) -> np.ndarray:
-        """uint8 (m,): 0 for training, 1 for validation, 2 for test, of edges between nodes of these original ids,
+        """uint8 (m,): 0 for training, and from 1 as in HELD, of edges between nodes of these original ids,
         int64 (m,).
         """
         # A number for each pair: 64 bits hold those of 3 billion nodes, and beyond that some pairs share a draw.

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
+from hpcgnn.graph.filtering import filtered, numbers
 from hpcgnn.graph.local import Adjacency, LocalGraph
-from hpcgnn.graph.pruning import filtered, numbers
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.sums import ROUNDING

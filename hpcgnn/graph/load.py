@@ -7,6 +7,7 @@ of range can reach a kernel, and no NaN a sum), and never holds more than the ra
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -17,11 +18,13 @@ from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.edge_features import carrying, read_edge_features
-from hpcgnn.graph.held_out import HELD, LinkSplit, hold_out
+from hpcgnn.graph.given_pairs import GivenPairs, GivenSplit, read_given
+from hpcgnn.graph.held_out import LinkSplit, hold_out
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.opening import check_trainable, read_clusters
 from hpcgnn.graph.shelving import shelve_features
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
@@ -34,9 +37,9 @@ from hpcgnn.placement.ownership import Ownership
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 # Numbers that are looked at together: what a check takes beside them.
 _TILE = 1 << 18
-#: shelve(rows, columns, bytes of the in-edges): a Shelf for features of that shape, or None where they have room in
-#: memory. Collective.
-Shelve = Callable[[int, int, int], Shelf | None]
+#: shelve(the LocalGraph without its features, columns): a Shelf for so many columns of features, or None where they
+#: have room in memory. columns: 0 for others than dense ones of the file that stand alone. Collective.
+Shelve = Callable[[LocalGraph, int], Shelf | None]
 
 
 def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> tuple[np.ndarray, list[tuple[int, int]]]:
@@ -193,17 +196,18 @@ def load_local_graph(
     watch: Callable[[str], AbstractContextManager[object]] = contextlib.nullcontext,
     inputs: Inputs = Inputs(),
     labelled: bool = True,
-    links: LinkSplit | None = None,
+    links: LinkSplit | GivenSplit | None = None,
     edge_features: bool = False,
-    shelve: Shelve = lambda rows, columns, edges: None,
+    shelve: Shelve = lambda local, columns: None,
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`,
-    or None for none. edge_features: whether to keep those of the file too; only with keep_edges.
-    shelve: see `Shelve`; asked for dense features of the file that stand alone.
+    inputs: what the features are. labelled: as of `read_labels`. links: which edges are held out, for the task `links`
+    (a GivenSplit: those that come with the file), or None for none. edge_features: whether to keep those of the file
+    too; only with keep_edges.
+    shelve: see `Shelve`.
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
     """
@@ -220,10 +224,11 @@ def load_local_graph(
             suffixes = [""] if file.meta.undirected else ["", "_out"]
             directions = [find_ends(read_edges(file, suffix, ranges, keep_edges), ownership) for suffix in suffixes]
             del offsets, ownership
-            ids = read_original_id(file, ranges).numpy() if links else None
+            drawn = links if isinstance(links, LinkSplit) else None
+            ids = read_original_id(file, ranges).numpy() if drawn else None
         remaining = None
-        if links and ids is not None:
-            aside, remaining = hold_out(directions, ids, file.meta.num_nodes, links, cap, comm)
+        if drawn and ids is not None:
+            aside, remaining = hold_out(directions, ids, file.meta.num_nodes, drawn, cap, comm)
             directions += aside
             remaining = remaining if edge_features else None
             del ids
@@ -239,21 +244,39 @@ def load_local_graph(
         outward = inward
         if directions:
             outward = build_adjacency(directions.pop(0), order, comm, cap, self_loops, dtype, keep_edges, loop_type)
-        held = {}
-        for name in HELD if links else ():
+        held: dict[str, Adjacency] = {}
+        for name in HELD if drawn else ():
             held[name] = build_adjacency(aside.pop(0), order, comm, cap, "keep", dtype)
-    dense = inputs == Inputs() and not file.meta.sparse_features
-    shelf = shelve(len(inward.degree), file.meta.num_features, inward.nbytes) if dense else None
     with watch("load"), comm.together("reading the graph"):
         node_type = read_types(file, "nodes/type", ranges, file.meta.num_node_types, order.number)
         labels, split = read_labels(file, ranges, order.number, labelled)
+        original_id = read_original_id(file, ranges, order.number)
+    with watch("plan"):
+        given = read_given(file, original_id, cap, comm) if isinstance(links, GivenSplit) else GivenPairs(held)
+    local = LocalGraph(
+        inward=inward,
+        outward=outward,
+        features=torch.empty(len(split), 0, dtype=dtype),
+        labels=labels,
+        split=split,
+        original_id=original_id,
+        num_nodes=file.meta.num_nodes,
+        num_classes=file.meta.num_classes,
+        task=LINKS if links else file.meta.task,
+        node_type=None if node_type is None else torch.from_numpy(node_type),
+        held=given.held,
+        negatives=given.negatives,
+        known=given.known,
+        compared_with=file.meta.negatives if isinstance(links, GivenSplit) else "",
+    )
+    shelf = shelve(local, file.meta.num_features if inputs == Inputs() and not file.meta.sparse_features else 0)
+    with watch("load"), comm.together("reading the graph"):
         features: torch.Tensor | SparseRows | OnDisk
         if shelf is None:
             features = make_features(file, ranges, dtype, order, inputs, inward)
         else:
             check = partial(_check_finite, file, what="node")
             features = shelve_features(file, ranges, _NUMPY[dtype], order, shelf, check)
-        original_id = read_original_id(file, ranges, order.number)
         if edge_features:
             indptr, spans = read_indptr(file, "topology", ranges)
             rows = read_edge_features(file, indptr, spans, order, inward, _NUMPY[dtype], remaining)
@@ -264,17 +287,4 @@ def load_local_graph(
     with watch("plan"):
         travels = isinstance(features, torch.Tensor) and not inputs.changing
         compact = agree_on_compact(cast(torch.Tensor, features), inward.plan, comm) if travels else None
-    return LocalGraph(
-        inward=inward,
-        outward=outward,
-        features=features,
-        labels=labels,
-        split=split,
-        original_id=original_id,
-        num_nodes=file.meta.num_nodes,
-        num_classes=file.meta.num_classes,
-        task=LINKS if links else file.meta.task,
-        node_type=None if node_type is None else torch.from_numpy(node_type),
-        compact=compact,
-        held=held,
-    )
+    return replace(local, inward=inward, outward=outward, features=features, compact=compact)

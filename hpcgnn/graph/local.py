@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 
 from hpcgnn import kernels
@@ -11,7 +10,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.compact import Compact
 from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
-from hpcgnn.graph.blocks import Block, halo_blocks, own_block
+from hpcgnn.graph.blocks import Block, halo_blocks
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList, RemoteEdges, split_edges
 from hpcgnn.graphfile.labels import LABELS
@@ -55,8 +54,12 @@ class Adjacency:
 
     @property
     def nbytes(self) -> int:
-        kept = 0 if self.edges is None else self.edges.nbytes
-        return sum(block.nbytes for block in (self.own, *self.halo)) + self.plan.sending.nbytes + kept
+        return self.structure_nbytes + (0 if self.edges is None else self.edges.nbytes)
+
+    @property
+    def structure_nbytes(self) -> int:
+        """Of the blocks and the plan, without the list of edges, which others may have as well."""
+        return sum(block.nbytes for block in (self.own, *self.halo)) + self.plan.sending.nbytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +75,9 @@ class LocalGraph:
     feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
     outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
     pruning.py); what such a layer does not need is None.
-    held: {split: its edges}, those that are held out of all others (see held_out.py); without weights and types.
+    held: {split: its edges}, those that are held out of all others (see held_out.py), or come with the graph
+    (given_pairs.py); without weights and types. negatives, known: what comes with the graph beside them (see
+    `GivenPairs`); compared_with: which negatives they have (graphfile/given_links.py), '' if they do not come with it.
     """
 
     inward: Adjacency
@@ -89,6 +94,9 @@ class LocalGraph:
     feature_rows: Adjacency | None = None
     outputs: torch.Tensor | None = None
     held: Mapping[str, Adjacency] = field(default_factory=dict)
+    negatives: Mapping[str, Adjacency] = field(default_factory=dict)
+    known: tuple[Adjacency, ...] = ()
+    compared_with: str = ""
 
     @property
     def output_id(self) -> torch.Tensor:
@@ -128,42 +136,18 @@ def build_adjacency(
     split = split_edges(edges, comm.rank, self_loops == "add", loop_type, dtype, keep_edges)
     del edges  # the caller has let it go as well, where memory counts
     num_rows = len(split.degree)
-    own, halo, plan = _with_halo(split.own, split.away, num_rows, num_rows, cap, comm, order)
+    own, halo, plan = with_halo(split.own, split.away, num_rows, num_rows, cap, comm, order)
     return Adjacency(own, halo, plan, torch.from_numpy(split.degree), split.kept)
 
 
-def assemble(
-    rows: np.ndarray,
-    owner: np.ndarray,
-    local_id: np.ndarray,
-    weight: torch.Tensor | None,
-    place: torch.Tensor | None,
-    num_rows: int,
-    num_columns: int,
-    cap: int,
-    comm: Communicator,
-    order: LocalOrder = LocalOrder(),
+def with_halo(
+    own: Block, away: RemoteEdges, num_rows: int, num_columns: int, cap: int, comm: Communicator, order: LocalOrder
 ) -> tuple[Block, list[Block], HaloPlan]:
     """(own Block, halo Blocks, HaloPlan) of edges that end at own rows, checked. Collective.
 
-    rows: int (E,) ascending; owner int, local_id int32 (E,), where the sources are; weight, place: (E,).
-    num_rows, num_columns: of own nodes that edges end at and start from. order: LocalOrder, where the ranks number each
-    other's nodes otherwise than their own.
+    away: its local_id is overwritten. num_rows, num_columns: of own nodes that edges end at and start from. order:
+    LocalOrder, where the ranks number each other's nodes otherwise than their own.
     """
-    mine = owner == comm.rank
-    away = ~mine
-    here, there = torch.from_numpy(mine), torch.from_numpy(away)
-    own = own_block(num_rows, rows[mine], local_id[mine], *(t if t is None else t[here] for t in (weight, place)))
-    carried = (t if t is None else t[there] for t in (weight, place))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[away], minlength=num_rows))])
-    remote = RemoteEdges(indptr, owner[away], local_id[away], *carried)
-    return _with_halo(own, remote, num_rows, num_columns, cap, comm, order)
-
-
-def _with_halo(
-    own: Block, away: RemoteEdges, num_rows: int, num_columns: int, cap: int, comm: Communicator, order: LocalOrder
-) -> tuple[Block, list[Block], HaloPlan]:
-    """(own Block, halo Blocks, HaloPlan), checked: `assemble` for edges that are apart already. Collective."""
     plan, position = build_halo_plan(away.owner, away.local_id, cap, num_columns, comm, order)
     halo = halo_blocks(plan.starts, away.indptr, position, away.weight, away.place)
     kernels.check_block(own.indptr, own.indices, own.rows, num_rows, num_columns)

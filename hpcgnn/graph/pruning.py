@@ -18,8 +18,9 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.graph.blocks import Block, joined
-from hpcgnn.graph.local import Adjacency, LocalGraph, assemble
+from hpcgnn.graph.filtering import FilteredSize, filtered, filtered_size, numbers
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.ranges import row_blocks
 
 # Above this share of all nodes a layer keeps all rows: a structure of its own takes memory. A class of layers may say
 # otherwise (`worthwhile`), as attention does, which has more to do for each row and edge.
@@ -38,6 +39,40 @@ def prune(
     layers may compute some of their rows only. keeps_input: whether the first layer starts from a kept aggregate; its
     share then has all edges, and only `outputs` of its own.
     """
+    shares: list[LocalGraph | None] = [None] * len(worthwhile)
+    for layer, inputs, outputs in _needed(local, worthwhile, prunable, comm):
+        if layer == 0 and keeps_input:
+            shares[layer] = replace(local, outputs=torch.nonzero(outputs).int().squeeze(1))
+        else:
+            shares[layer] = _share(local, inputs, outputs, comm)
+    return shares
+
+
+def pruned_size(
+    local: LocalGraph, worthwhile: Sequence[float], prunable: int, keeps_input: bool, comm: Communicator
+) -> FilteredSize:
+    """What `prune` takes of this rank's memory, known before it does. Collective. local: its
+    features are not looked at.
+    """
+    held = making = 0
+    for layer, inputs, outputs in _needed(local, worthwhile, prunable, comm):
+        held += 4 * int(outputs.sum())
+        if layer == 0 and keeps_input:
+            continue
+        held += 8 * int(inputs.sum())  # original ids
+        source, destination = numbers(inputs), numbers(outputs)
+        for adjacency, rows, columns in ((local.inward, destination, source), (local.outward, source, destination)):
+            size = filtered_size(adjacency, rows, columns, comm)
+            held, making = held + size.held, max(making, size.making)
+    return FilteredSize(held, making)
+
+
+def _needed(
+    local: LocalGraph, worthwhile: Sequence[float], prunable: int, comm: Communicator
+) -> list[tuple[int, torch.Tensor, torch.Tensor]]:
+    """[(layer, own nodes that it takes, own nodes that it computes: bool (n_p,))] of layers that do not compute all,
+    the last one first. Collective.
+    """
     layers = len(worthwhile)
     sets: list[torch.Tensor] = []
     while len(sets) < prunable:
@@ -45,16 +80,13 @@ def prune(
         if comm.total(needed.sum().view(1), "plan").item() > worthwhile[layers - 1 - len(sets)] * local.num_nodes:
             break
         sets.append(needed)
-    shares: list[LocalGraph | None] = [None] * layers
+    found = []
     for back, outputs in enumerate(sets):
         layer = layers - 1 - back
         # The features are there for all nodes: the first layer takes them as they lie.
         inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else torch.ones_like(outputs)
-        if layer == 0 and keeps_input:
-            shares[layer] = replace(local, outputs=torch.nonzero(outputs).int().squeeze(1))
-        else:
-            shares[layer] = _share(local, inputs, outputs, comm)
-    return shares
+        found.append((layer, inputs, outputs))
+    return found
 
 
 def training_nodes(local: LocalGraph, comm: Communicator) -> LocalGraph | None:
@@ -80,13 +112,15 @@ def with_in_neighbours(local: LocalGraph, needed: torch.Tensor, comm: Communicat
     remote, result = gather_halo(local.outward.plan, needed, comm), needed.clone()
     for block in (local.outward.own, *local.outward.halo):
         columns = needed if block.first_column is None else remote[block.first_column :]
-        hits = torch.zeros(block.num_edges + 1, dtype=torch.int64)
-        torch.cumsum(columns[block.indices], 0, out=hits[1:])
-        hit = hits[block.indptr[1:]] > hits[block.indptr[:-1]]
-        if block.rows is None:
-            result |= hit
-        else:
-            result[block.rows[hit].long()] = True
+        for first, last in row_blocks(block.indptr.numpy()):
+            bounds = block.indptr[first : last + 1]
+            hits = torch.zeros(int(bounds[-1] - bounds[0]) + 1, dtype=torch.int64)
+            torch.cumsum(columns[block.indices[bounds[0] : bounds[-1]]], 0, out=hits[1:])
+            hit = hits[bounds[1:] - bounds[0]] > hits[bounds[:-1] - bounds[0]]
+            if block.rows is None:
+                result[first:last] |= hit
+            else:
+                result[block.rows[first:last][hit].long()] = True
     return result
 
 
@@ -106,49 +140,3 @@ def _share(local: LocalGraph, inputs: torch.Tensor, outputs: torch.Tensor, comm:
         original_id=local.original_id[inputs],
         outputs=source[outputs],
     )
-
-
-def numbers(mask: torch.Tensor) -> torch.Tensor:
-    """int32 (n,): the number of each node among those of the mask, -1 for the others."""
-    return torch.where(mask, torch.cumsum(mask, 0, dtype=torch.int32) - 1, -1)
-
-
-def filtered(
-    adjacency: Adjacency,
-    rows: torch.Tensor,
-    columns: torch.Tensor,
-    row_number: torch.Tensor,
-    column_number: torch.Tensor,
-    comm: Communicator,
-) -> Adjacency:
-    """The Adjacency between own rows (n_p,) bool and columns (n_p,) bool, numbered anew. Collective."""
-    plan = adjacency.plan
-    remote = gather_halo(plan, column_number, comm)
-    owners = torch.repeat_interleave(
-        torch.tensor([plan.source(offset) for offset in range(1, plan.size)], dtype=torch.int32),
-        torch.from_numpy(plan.receive_counts),
-    )
-    here = torch.full((len(columns),), plan.rank, dtype=torch.int32)
-    parts = [_edges(adjacency.own, row_number, column_number, here)]
-    for block in adjacency.halo:
-        parts.append(_edges(block, row_number, remote[block.first_column :], owners[block.first_column :]))
-    row, column, owner = (torch.cat(each) for each in zip(*(ends for ends, _ in parts)))
-    order = torch.argsort(row, stable=True)
-    row, column, owner = row[order], column[order], owner[order]
-    carried = (joined(each) for each in zip(*(carried for _, carried in parts)))
-    weight, place = (None if each is None else each[order] for each in carried)
-    shape = int(rows.sum()), int(columns.sum())
-    own, halo, fewer = assemble(row.numpy(), owner.numpy(), column.numpy(), weight, place, *shape, plan.cap, comm)
-    return Adjacency(own, halo, fewer, adjacency.degree[rows], adjacency.edges)
-
-
-def _edges(
-    block: Block, row_number: torch.Tensor, column_number: torch.Tensor, owners: torch.Tensor
-) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor | None, torch.Tensor | None]]:
-    """((row, column, owner), (weight, edge)) of a block's edges whose ends both have a number."""
-    rows = row_number if block.rows is None else row_number[block.rows.long()]
-    row = torch.repeat_interleave(rows, torch.diff(block.indptr))
-    column = column_number[block.indices]
-    taken = (row >= 0) & (column >= 0)
-    weight, edge = (None if each is None else each[taken] for each in (block.weight, block.edge))
-    return (row[taken], column[taken], owners[block.indices][taken]), (weight, edge)

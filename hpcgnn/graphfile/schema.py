@@ -14,6 +14,8 @@ import numpy as np
 from hpcgnn.graphfile.labels import CLASSIFICATION, LABELS, MULTILABEL, task_of
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
+#: What held-out edges are compared with (see given_links.py).
+KINDS_OF_NEGATIVES = ("none", "shared", "each")
 
 
 class Rows(Protocol):
@@ -48,6 +50,21 @@ class Words:
     text: Rows
 
 
+@dataclass(frozen=True)
+class GivenLinks:
+    """Held-out edges of one split, by the original ids of nodes, and what they are compared with, if that is given.
+
+    edges: int (m, 2), source and target of each. negatives: int (k, 2), pairs that all of them are compared with;
+    negative_targets: int (m, N), nodes in place of the target of each; one of the two, or neither. among_edges: how
+    many of the edges are edges of the graph as well.
+    """
+
+    edges: Rows
+    negatives: Rows | None = None
+    negative_targets: Rows | None = None
+    among_edges: int = 0
+
+
 @dataclass
 class Edges:
     """One direction of the edges, grouped by a node and sorted by the other end within each group.
@@ -78,6 +95,8 @@ class GraphData:
     (see own_ids.py): int (n,), or Words of n texts; None where their numbers are all there is. edge_features: float32
     (E, F_e), a row for each of `edges`, or None. Those of an edge and of its reverse may differ in any graph.
     num_feature_parts: in how many equally wide groups of columns the features come: the hops of `hpcgnn propagate`.
+    links: {"val", "test": held-out edges that are none of `edges`}, where they come with the graph; all that is there
+    has negatives of one kind (see given_links.py).
     """
 
     edges: Edges
@@ -99,6 +118,7 @@ class GraphData:
     ids: Rows | Words | None = None
     edge_features: Rows | None = None
     num_feature_parts: int = 1
+    links: Mapping[str, GivenLinks] = field(default_factory=dict)
 
     @property
     def num_nodes(self) -> int:
@@ -108,6 +128,15 @@ class GraphData:
     def task(self) -> str:
         """Which task the labels are for: a name of `LABELS`."""
         return task_of(self.labels)
+
+    @property
+    def negatives(self) -> str:
+        """What held-out edges that come with the graph are compared with, '' where there are none."""
+        kinds = [
+            KINDS_OF_NEGATIVES[1 if each.negatives is not None else 2 if each.negative_targets is not None else 0]
+            for each in self.links.values()
+        ]
+        return kinds[0] if kinds else ""
 
     @property
     def num_edge_types(self) -> int:
@@ -132,8 +161,8 @@ class GraphMeta:
 
     task: a name of `LABELS`. num_classes: as many as a model has outputs: classes, 0/1 labels, or targets.
     num_edge_types, num_node_types: over the whole graph, 0 where edges or nodes have no types. type_names: see
-    `GraphData`. num_edge_features: columns of the features of edges, 0 where they have none. num_feature_parts: see
-    `GraphData`.
+    `GraphData`. num_edge_features: columns of the features of edges, 0 where they have none. num_feature_parts,
+    negatives: see `GraphData`.
     """
 
     num_nodes: int
@@ -156,6 +185,7 @@ class GraphMeta:
     type_names: dict[str, list[str]]
     num_edge_features: int = 0
     num_feature_parts: int = 1
+    negatives: str = ""
 
 
 def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
@@ -172,8 +202,14 @@ def meta_of(attributes: Mapping[str, Any]) -> GraphMeta:
         "typed": bool,
         "versions": json.loads,
         "type_names": _type_names,
+        "negatives": _negatives,
     }
-    attributes = {"num_edge_features": 0, "num_feature_parts": 1, **attributes}  # only in files that have some
+    attributes = {
+        "num_edge_features": 0,
+        "num_feature_parts": 1,
+        "negatives": "",
+        **attributes,
+    }  # only if there are some
     if "task" not in attributes:  # of version 2
         attributes = {**attributes, "task": MULTILABEL if bool(attributes["multi_label"]) else CLASSIFICATION}
     return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})
@@ -183,6 +219,12 @@ def _task(name: str) -> str:
     if name not in LABELS:
         raise ValueError(f"task must be one of {', '.join(LABELS)}, got {name!r}")
     return name
+
+
+def _negatives(kind: str) -> str:
+    if kind not in ("", *KINDS_OF_NEGATIVES):
+        raise ValueError(f"negatives must be one of {', '.join(KINDS_OF_NEGATIVES)}, got {kind!r}")
+    return kind
 
 
 def _type_names(text: str) -> dict[str, list[str]]:

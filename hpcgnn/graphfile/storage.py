@@ -2,8 +2,7 @@
 
 A graph is one HDF5 file with its nodes in *cluster order*: METIS splits the graph into K clusters and the nodes of a
 cluster are contiguous. A partition for P ranks is then only a map cluster -> rank, many of which fit in one file, and
-a rank reads contiguous slabs whatever P is (where a map scatters nodes, the chunks that hold them). The README of
-`partition_tools` documents every dataset.
+a rank reads contiguous slabs whatever P is (where a map scatters nodes, the chunks that hold them).
 
 What the format protects against: every dataset carries Fletcher32 checksums (a flipped byte is an error, not a slightly
 different result), `libver="latest"` extends checksums to HDF5's own metadata, texts have fixed length (`attributes.py`
@@ -23,6 +22,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
+from hpcgnn.graphfile.given_links import stored_links
 from hpcgnn.graphfile.labels import MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
@@ -121,6 +121,7 @@ def write_graph(
             **({"task": data.task} if data.task == REGRESSION else {}),
             **({} if data.edge_features is None else {"num_edge_features": data.edge_features.shape[1]}),
             **({} if data.num_feature_parts == 1 else {"num_feature_parts": data.num_feature_parts}),
+            **({"negatives": data.negatives} if data.links else {}),
             sparse_features=isinstance(features, Csr),
             weighted=data.edges.weight is not None,
             typed=data.edges.type is not None,
@@ -154,6 +155,8 @@ def write_graph(
             _write(file, TEXT, data.ids.text, check)
         elif data.ids is not None:
             _write(file, NUMBERS, data.ids, check, progress)
+        for name, array, about in stored_links(data.links):
+            write_attributes(_write(file, name, array, check, progress), **about)
         _write(file, "clusters/offsets", np.asarray(data.cluster_offsets, np.int64), check, progress)
         if data.cluster_graph is not None:
             _write_csr(file, "clusters/graph", data.cluster_graph, "weight", check)
@@ -292,6 +295,12 @@ class GraphFile:
         """The type of a dataset's elements, as numpy has it."""
         return self._dataset(name).dtype
 
+    def attributes(self, name: str) -> dict[str, Any]:
+        """The attributes of a dataset."""
+        dataset = self._dataset(name)
+        with self._opening(name):
+            return read_attributes(dataset)
+
     def read(
         self,
         name: str,
@@ -388,6 +397,4 @@ class GraphFile:
                 f"{self.path}: map {name!r} for {num_ranks} ranks is not a map of {self.meta.num_clusters} clusters "
                 f"onto ranks 0..{num_ranks - 1}; partition the graph again"
             )
-        dataset = self._dataset(f"partitionings/{name}/{num_ranks}")
-        with self._opening(dataset.name):
-            return cluster_to_rank, read_attributes(dataset)
+        return cluster_to_rank, self.attributes(f"partitionings/{name}/{num_ranks}")

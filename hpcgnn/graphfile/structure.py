@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graphfile.given_links import given_shapes
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
 
@@ -108,5 +109,6 @@ def _expected(file: "GraphFile") -> dict[str, tuple[tuple[int, ...], str]]:
         wanted[NUMBERS] = (nodes,), _WHOLE
     if OFFSETS in file:
         wanted[OFFSETS], wanted[TEXT] = ((nodes + 1,), _WHOLE), (file.shape(TEXT), _WHOLE)
+    wanted |= {name: (shape, _WHOLE) for name, shape in given_shapes(file).items()}
     wanted["clusters/offsets"] = (meta.num_clusters + 1,), _WHOLE
     return wanted

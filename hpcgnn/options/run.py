@@ -30,15 +30,14 @@ class RunConfig:
         choices=("fp32", "fp64", "mixed"),
     )
     memory: str = option(
-        "",
+        "auto",
         "memory that the ranks of a node may take together, such as 48G: what training keeps from the forward for the "
-        "backward pass, and features, go to a scratch file where they do not fit, and the results stay the same "
-        "(default: no limit)",
+        "backward pass, and features, go to a scratch file where they do not fit, and the results stay the same. auto: "
+        "what the machine, or the job's share of it, leaves; none: no limit",
     )
     scratch: str = option(
         "",
         "directory on a local disk of every node for what --memory does not hold (default: $TMPDIR, or /tmp)",
-        needs={"memory": Named("that is given")},
     )
     matmul: str = option(
         "highest",
@@ -65,11 +64,11 @@ class RunConfig:
     metric: str = option(
         "auto",
         "metric of train, val and test, by which the best epoch is chosen: accuracy for classification; micro-f1 or "
-        "roc-auc for multilabel; rmse, mae (both: the lower the better) or r2 for regression; mrr or hits@1, @3, @10 "
-        "or @50 for links; auto is the first",
+        "roc-auc for multilabel; rmse, mae (both: the lower the better) or r2 for regression; mrr or hits@1, @3, @10, "
+        "@20, @50 or @100 for links; auto is the first, and hits@50 for links with negatives for all edges",
         choices=(
             *("auto", "accuracy", "micro-f1", "roc-auc", "rmse", "mae", "r2"),
-            *("mrr", "hits@1", "hits@3", "hits@10", "hits@50"),
+            *("mrr", "hits@1", "hits@3", "hits@10", "hits@20", "hits@50", "hits@100"),
         ),
         on_resume="same",
     )

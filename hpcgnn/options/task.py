@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from hpcgnn.declaring import option
+from hpcgnn.options.link_split import AUTO
 
 #: The task that is learned from edges, and from no labels.
 LINKS = "links"
@@ -52,9 +53,11 @@ class TaskConfig:
         needs={"task": (LINKS,)},
     )
     link_split: str = option(
-        "0.9/0.05/0.05",
-        "links: shares of the edges for training, validation and test, drawn by --seed and the ids of both ends; "
-        "messages travel along training edges alone",
+        AUTO,
+        "links: which edges are held out: given, those that come with the graph file, whose own edges are then all for "
+        "training; or shares of its edges for training, validation and test, such as 0.9/0.05/0.05, drawn by --seed "
+        "and the ids of both ends; auto is given where the file has any, else these shares. Messages travel along "
+        "training edges alone",
         on_resume="same",
         needs={"task": (LINKS,)},
     )
@@ -77,7 +80,7 @@ class TaskConfig:
     link_negatives: int = option(
         1000,
         "links: different nodes that the source of every validation and test edge is ranked among, drawn once by "
-        "--seed; all nodes where the graph has no more",
+        "--seed; all nodes where the graph has no more. Not where negatives come with the file",
         least=1,
         most=1 << 16,
         on_resume="same",

@@ -13,6 +13,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.options.memory_size import said_memory
 from hpcgnn.options.task import LINKS
 from hpcgnn.schedules.base import Schedule
 from hpcgnn.schedules.bns import build_bns
@@ -67,7 +68,7 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
     """Whether the ranks of a node can read each other's rows where they are (--intra-node shared): where nothing but
     the own block of a stream is made of them.
     """
-    entry, memory = MODELS[spec.model], config.run.memory
+    entry, memory = MODELS[spec.model], said_memory(config.run.memory) is not None
     serves = entry.sums(spec) or spec.model == "gat" and not entry.edges(spec) and not spec.edge_features
     plain = config.schedule.schedule == "sar" and config.task.task != LINKS and not memory
     plain = plain and not config.model.edge_dropout

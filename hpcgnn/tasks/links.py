@@ -1,7 +1,7 @@
 """Which pairs of nodes have an edge: mean reciprocal rank and Hits@K of held-out edges, exact over all ranks.
 
-A metric of links is of the ranks of edges (ops/pair_ranks.py), not of outputs and labels of nodes; all sums are of
-float64.
+A metric of links is of the ranks of edges (ops/pair_ranks.py, ops/given_ranks.py), not of outputs and labels of nodes;
+all sums are of float64.
 """
 
 import math
@@ -33,16 +33,18 @@ def hits(ranks: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Co
     return _mean((ranks[mask] <= most).double(), comm)
 
 
+#: The K of all hits@K.
+KS = (1, 3, 10, 20, 50, 100)
+_HITS = {f"hits@{most}": Metric(partial(hits, most=most), _NONE) for most in KS}
+
+
 class Links(Task):
     """A Task without labels. Outputs are embeddings."""
 
     name, said, outputs = LINKS, "pairs of nodes that have an edge", "numbers of an embedding"
     judged, losses = "edges", ("cross-entropy",)
     probabilities = None
-    metrics = {
-        "mrr": Metric(mrr, _NONE),
-        **{f"hits@{most}": Metric(partial(hits, most=most), _NONE) for most in (1, 3, 10, 50)},
-    }
+    metrics = {"mrr": Metric(mrr, _NONE), **_HITS}
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         return outputs
@@ -52,3 +54,9 @@ class Links(Task):
 
     def blank(self, nodes: int, outputs: int) -> torch.Tensor:
         return torch.zeros(nodes, dtype=torch.int64)
+
+
+class SharedNegatives(Links):
+    """The same where all edges are ranked among the same pairs: of so many, a reciprocal rank says nothing."""
+
+    metrics = {"hits@50": _HITS["hits@50"], **_HITS}

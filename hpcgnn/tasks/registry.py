@@ -5,12 +5,14 @@ import torch
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
+from hpcgnn.graphfile.given_links import SHARED
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.options import TaskConfig
+from hpcgnn.options.link_split import AUTO, GIVEN, USUAL
 from hpcgnn.options.task import LINKS
 from hpcgnn.tasks.base import LabelTask, Task
 from hpcgnn.tasks.classification import Classification, balanced_weights
-from hpcgnn.tasks.links import Links
+from hpcgnn.tasks.links import Links, SharedNegatives
 from hpcgnn.tasks.multilabel import MultiLabel
 from hpcgnn.tasks.regression import Regression
 
@@ -19,10 +21,13 @@ TASKS: dict[str, Task] = {**LABEL_TASKS, LINKS: Links()}
 
 
 def resolve_task(config: Config, meta: GraphMeta) -> Config:
-    """The configuration with the task of a graph's labels, unless it is one without, and its metric and loss, in place
-    of `auto`. Raises ConfigError, to be raised on all ranks, for those that do not fit the task.
+    """The configuration with the task of a graph's labels, unless it is one without, and its metric, loss and split of
+    edges, in place of `auto`. Raises ConfigError, to be raised on all ranks, for those that do not fit the task.
     """
-    task = TASKS[LINKS if config.task.task == LINKS else meta.task]
+    task = TASKS[meta.task]
+    if config.task.task == LINKS:
+        config = config.replace(link_split=_link_split(config, meta))
+        task = links_task(meta.negatives if config.task.link_split == GIVEN else "")
     if config.task.task not in ("auto", task.name):
         raise ConfigError.on_all(
             f"--task {config.task.task}: the labels of {config.data.graph} are for {task.name} ({task.said}); leave "
@@ -33,6 +38,26 @@ def resolve_task(config: Config, meta: GraphMeta) -> Config:
     _check_softening(config.task, task)
     _check_reuse(config.task, task)
     return config.replace(task=task.name, metric=metric, loss=loss)
+
+
+def _link_split(config: Config, meta: GraphMeta) -> str:
+    """`--link-split` in place of `auto`. Raises ConfigError where a file is to have held-out edges, and has none."""
+    wanted = config.task.link_split
+    if wanted == GIVEN and not meta.negatives:
+        raise ConfigError.on_all(
+            f"--link-split {GIVEN}: expected a graph file with held-out edges, and {config.data.graph} has none; say "
+            f"shares such as {USUAL}, or import the graph with its held-out edges"
+        )
+    if wanted == AUTO:
+        return GIVEN if meta.negatives else USUAL
+    return wanted
+
+
+def links_task(negatives: str) -> Task:
+    """Link prediction, as held-out edges are judged. negatives: what comes with them (graphfile/given_links.py), ''
+    where they do not come with the graph.
+    """
+    return SharedNegatives() if negatives == SHARED else TASKS[LINKS]
 
 
 def _check_softening(options: TaskConfig, task: Task) -> None:

@@ -5,6 +5,7 @@ file that was made again while the job started: each gives a job that hangs in t
 Two small all-reductions of hashes find it; only if they differ is anything else sent.
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -77,6 +78,7 @@ def facts_of_graph(meta: GraphMeta, map_name: str, cluster_to_rank: np.ndarray, 
     }
 
 
+@functools.cache
 def code_hash() -> str:
     """A hash of this package's sources and of its kernel library, as they lie on this node."""
     root = Path(hpcgnn.__file__).parent

@@ -14,6 +14,7 @@ from hpcgnn.train.correction import add_correction, correction_of
 # Options of the configuration that the use of a run may choose anew; all others are the run's.
 OPTIONS = (
     *("graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"),
+    *("memory", "scratch"),
     *RANK_OPTIONS,
 )
 Commands = Any  # argparse._SubParsersAction of our Parser, which is generic in stubs alone

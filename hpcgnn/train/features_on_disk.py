@@ -12,25 +12,37 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from hpcgnn.comm import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.errors import ScratchError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graph.filtering import FilteredSize
 from hpcgnn.graph.load import Shelve
+from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.pruning import pruned_size
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import REQUEST, THREADS, Scratch
 from hpcgnn.memory.shelf import Shelf
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows
 from hpcgnn.schedules.schedule_registry import prunes
-from hpcgnn.train.within_memory import AT_WORK, Toy, bytes_of, check_folder, check_space, toy_of
+from hpcgnn.train.memory_limit import SCHEDULES, Limit
+from hpcgnn.train.within_memory import (
+    AT_WORK,
+    Toy,
+    check_folder,
+    check_space,
+    refusing,
+    without_limit_if_it_must,
+)
 
 log = logging.getLogger("hpcgnn")
 
 # Columns that are aggregated together are a multiple of these, a line of the cache.
 _COLUMNS = 16
-# Of a node: original id, labels, split, masks.
-_OF_NODE = 40
+# Made of each node after its features are read: masks, and the numbers of those that are judged.
+_OF_NODE = 24
 
 
 @dataclass(frozen=True)
@@ -61,39 +73,84 @@ def can_lie_on_disk(config: Config, spec: ModelSpec, toy: Toy) -> bool:
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     alone = config.schedule.schedule == "lazy" and not config.schedule.finetune
     kept = spec.keeps_input or alone and spec.constant_input and not spec.sparse_input and not raw
-    return toy.in_tiles and kept and not config.data.inductive and not spec.changing
+    known = config.schedule.schedule in SCHEDULES
+    return known and toy.in_tiles and kept and not config.data.inductive and not spec.changing
 
 
-def shelving(config: Config, session: Session, spec: ModelSpec, task: str, buffers: HaloBuffers) -> Shelve:
-    """What load_local_graph asks for a Shelf: collective, and the same on all ranks."""
-    if not config.run.memory:
-        return lambda rows, columns, edges: None
-    comm, toy = session.comm, toy_of(spec, config, task)
+def shelving(
+    config: Config,
+    session: Session,
+    spec: ModelSpec,
+    toy: Toy,
+    limit: Limit | None,
+    buffers: HaloBuffers,
+    learns: bool = True,
+) -> Shelve:
+    """What load_local_graph asks for a Shelf: collective, and the same on all ranks. learns: whether
+    anything is trained, and so kept for a backward pass. It raises ConfigError where what pruned layers
+    see has no room, if a limit was asked for.
+    """
+    if limit is None:
+        return lambda local, columns: None
 
-    def shelve(rows: int, columns: int, edges: int) -> Shelf | None:
-        if not can_lie_on_disk(config, spec, toy):
-            return None
-        folder, arena = config.run.scratch or tempfile.gettempdir(), buffers.arena
-        types = spec.dtype, spec.kept or spec.dtype
-        lasting = resident_bytes() + toy.beside + rows * _OF_NODE + int(config.schedule.halo_buffer * 2**20)
-        lasting += edges * (prunes(config) and config.schedule.prune == "auto")  # what layers see of the graph
-        at_work = AT_WORK * toy.largest * rows
-        room = bytes_of(config.run.memory) // session.ranks_on_node - lasting - at_work
-        with comm.together("making a scratch file"):
-            check_folder(folder)
-            shelf = Shelf(Scratch(folder, ScratchError), arena, tile_rows(), columns)
-        # Blocks that are read, and what helper threads copy as they write.
-        read = sum(shelf.at_work(rows, columns, dtype) for dtype in types) + THREADS * REQUEST
-        sizes = rows * columns * types[0].itemsize, rows * columns * types[1].itemsize
-        found = place(room, at_work, toy.per_node * rows, read, sizes, toy.reads_input)
-        told = torch.tensor([-float(found.features), -float(found.aggregate), found.share], dtype=torch.float64)
-        features, aggregate, share = comm.allreduce_(told, "plan", "min").tolist()
-        if not features:
-            return None
-        width = max(_COLUMNS, int(share * columns) // _COLUMNS * _COLUMNS)
-        with comm.together("looking for room for the features"):
-            check_space(folder, sizes[0] + sizes[1] * bool(aggregate), session.ranks_on_node)
-        log.info("memory: the features%s are on disk, in %s", " and their aggregate" if aggregate else "", folder)
-        return replace(shelf, columns=min(width, columns), results=bool(aggregate))
+    def shelve(local: LocalGraph, columns: int) -> Shelf | None:
+        with without_limit_if_it_must(limit, session):
+            return _shelve(config, spec, toy, limit, buffers, learns, session.comm, local, columns)
+        return None
 
     return shelve
+
+
+def _shelve(
+    config: Config,
+    spec: ModelSpec,
+    toy: Toy,
+    limit: Limit,
+    buffers: HaloBuffers,
+    learns: bool,
+    comm: Communicator,
+    local: LocalGraph,
+    columns: int,
+) -> Shelf | None:
+    rows, sees = local.num_owned, learns and prunes(config) and not config.data.inductive
+    types, kept = (spec.dtype, spec.kept or spec.dtype), toy.per_node * rows if learns else 0
+    sizes = rows * columns * types[0].itemsize, rows * columns * types[1].itemsize
+    lasting = resident_bytes() + toy.beside + rows * _OF_NODE + int(config.schedule.halo_buffer * 2**20)
+    lasting += 2 * toy.parameters  # and their gradients, neither of which is there yet
+    at_work = AT_WORK * toy.largest * rows
+    if not limit.said:
+        # Shares of layers have each edge at most once in each direction.
+        most = lasting + at_work + kept + sum(sizes) + sees * 4 * toy.pruning[1] * local.inward.structure_nbytes
+        if comm.allreduce_(torch.tensor([limit.share - most]), "plan", "min").item() >= 0:
+            return None
+    pruned = pruned_size(local, *toy.pruning, spec.keeps_input, comm) if sees else FilteredSize(0, 0)
+    lasting, at_work = lasting + pruned.held, max(at_work, pruned.making)
+    if columns == 0 or not can_lie_on_disk(config, spec, toy):
+        _check_pruned(limit, comm, lasting + sizes[0], at_work, pruned)
+        return None
+    folder, arena = config.run.scratch or tempfile.gettempdir(), buffers.arena
+    with comm.together("making a scratch file"):
+        check_folder(folder, limit)
+        shelf = Shelf(Scratch(folder, ScratchError), arena, tile_rows(), columns)
+    # Blocks that are read, and what helper threads copy as they write.
+    read = sum(shelf.at_work(rows, columns, dtype) for dtype in types) + THREADS * REQUEST
+    _check_pruned(limit, comm, lasting, at_work + read, pruned)
+    found = place(limit.share - lasting - at_work, at_work, kept, read, sizes, toy.reads_input)
+    told = torch.tensor([-float(found.features), -float(found.aggregate), found.share], dtype=torch.float64)
+    features, aggregate, part = comm.allreduce_(told, "plan", "min").tolist()
+    if not features:
+        return None
+    width = max(_COLUMNS, int(part * columns) // _COLUMNS * _COLUMNS)
+    with comm.together("looking for room for the features"):
+        check_space(folder, sizes[0] + sizes[1] * bool(aggregate), limit.ranks)
+    log.info("memory: the features%s are on disk, in %s", " and their aggregate" if aggregate else "", folder)
+    return replace(shelf, columns=min(width, columns), results=bool(aggregate))
+
+
+def _check_pruned(limit: Limit, comm: Communicator, lasting: int, at_work: int, pruned: FilteredSize) -> None:
+    """Raise ConfigError, on all ranks, where what pruned layers see of the graph has no room on one of them: making it
+    would go over the limit. Whether there is room for training besides is seen when it is there. Collective.
+    """
+    with refusing(limit, comm, lasting, at_work, pruned.held) as refuse:
+        if pruned.held and lasting + pruned.making > limit.share:
+            refuse()

@@ -48,10 +48,11 @@ from hpcgnn.train.clock import both, unwatched
 from hpcgnn.train.energy import Meter, find_energy
 from hpcgnn.train.epochs import Progress, run_epochs
 from hpcgnn.train.features_on_disk import shelving
-from hpcgnn.train.links import link_split
+from hpcgnn.train.links import link_split, remarks_on_links
 from hpcgnn.train.live_tensors import LiveTensors
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import bf16_instructions, set_matmul
+from hpcgnn.train.memory_limit import Limit, memory_limit
 from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.resuming import changes
@@ -59,11 +60,10 @@ from hpcgnn.train.rundir import RunDir, start_logging
 from hpcgnn.train.splits import check_splits
 from hpcgnn.train.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.train.summary import gather_rank_records, partition_quality, show_result, summarise
-from hpcgnn.train.toy import toy_step
 from hpcgnn.train.trace import Tracer
 from hpcgnn.train.watching import watchers_of
 from hpcgnn.train.weights import check_weights
-from hpcgnn.train.within_memory import check_memory, hold_within
+from hpcgnn.train.within_memory import Toy, check_memory, hold_within, toy_of
 
 log = logging.getLogger("hpcgnn")
 IMBALANCE_WARNING = 1.05
@@ -95,20 +95,21 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
         with comm.together("trying the model on a toy graph"):
             check_privacy(config, spec)
             check_halo(config, spec)
-            row_bytes = toy_step(spec, config, config.task.task)
-        buffers = make_buffers(row_bytes, config)
-        run_dir = None
+            toy, limit = toy_of(spec, config, config.task.task), memory_limit(config, session)
+        buffers = make_buffers(toy.row_bytes, config)
+        run_dir, said = None, list[str]()
         with comm.together("opening the run directory"):
             if comm.rank == 0:
+                said = [*remarks, *remarks_on_graph(config, spec, file.meta), *remarks_on_links(config, file)]
                 run_dir = RunDir(config.run.run_dir, config.run.resume, watchers_of(config))
                 stack.enter_context(contextlib.closing(run_dir))
         comm.show_heartbeats(config.run.run_dir)
         if comm.rank == 0:
-            for remark in (*remarks, *remarks_on_graph(config, spec, file.meta)):
+            for remark in said:
                 log.warning("%s", remark)
             if config.run.stop_before and job_end_time() is None:
                 log.warning("without effect: --stop-before (the batch system does not say when this job ends)")
-        return _train(config, session, file, map_name, cluster_to_rank, spec, buffers, run_dir, stop)
+        return _train(config, session, file, map_name, cluster_to_rank, spec, buffers, toy, limit, run_dir, stop)
 
 
 def _train(
@@ -119,6 +120,8 @@ def _train(
     cluster_to_rank: np.ndarray,
     spec: ModelSpec,
     buffers: HaloBuffers,
+    toy: Toy,
+    limit: Limit | None,
     run_dir: RunDir | None,
     stop: StopRequest,
 ) -> int:
@@ -162,7 +165,7 @@ def _train(
         labelled=config.task.task != LINKS,
         links=link_split(config),
         edge_features=spec.edge_features > 0,
-        shelve=shelving(config, session, spec, config.task.task, buffers),
+        shelve=shelving(config, session, spec, toy, limit, buffers),
     )
     check_weights(local, spec, comm)
     quality = partition_quality(local, map_name, comm)
@@ -202,7 +205,7 @@ def _train(
             f"{file.meta.num_nodes:,}",
             ", ".join(f"{n:,}" for n in rows),
         )
-    hold_within(trainer, config, session)
+    hold_within(trainer, toy, config, session, limit)
     seconds_loading = time.perf_counter() - started
     begun, meter = progress.epoch, Meter.of(comm)
     with stop.of_ctrl_c(speaks=comm.rank == 0), meter.watching():

@@ -4,7 +4,7 @@ It stands in for the objective and the evaluator of labels (objective.py, evalua
 """
 
 import copy
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -13,32 +13,53 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.exchange.stream import Stream
-from hpcgnn.graph.held_out import HELD, LinkSplit
+from hpcgnn.graph.given_pairs import GivenSplit
+from hpcgnn.graph.held_out import LinkSplit
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.given_links import HELD, NONE, summary
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.scorers import SCORERS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.node_pool import NodePool
 from hpcgnn.ops.operators import Pairs
-from hpcgnn.ops.pair_ranks import Known, pair_ranks
-from hpcgnn.options.link_split import link_shares
+from hpcgnn.options import TaskConfig
+from hpcgnn.options.link_split import GIVEN, link_shares
 from hpcgnn.options.task import LINKS
-from hpcgnn.tasks.registry import TASKS, fitting_metric
+from hpcgnn.tasks.registry import fitting_metric, links_task
 from hpcgnn.train.evaluate import Judge
+from hpcgnn.train.link_ranking import ranking_of
 
 #: The name of the scorer among the modules of a model.
 SCORER = "scorer"
 
 
-def link_split(config: Config) -> LinkSplit | None:
-    """Which edges a run holds out, None for a task of labels."""
+def link_split(config: Config) -> LinkSplit | GivenSplit | None:
+    """Which edges a run holds out, None for a task of labels. config: resolved."""
     if config.task.task != LINKS:
         return None
+    if config.task.link_split == GIVEN:
+        return GivenSplit()
     key = kernels.stream_key(config.run.seed, 0, 0, int(Purpose.LINK_SPLIT))
     return LinkSplit(key, link_shares(config.task.link_split))
+
+
+def remarks_on_links(config: Config, file: GraphFile) -> list[str]:
+    """Lines about held-out edges that come with a graph, and about options that they leave without effect. config:
+    resolved. Not collective. Raises FormatError for damage.
+    """
+    if config.task.task != LINKS or config.task.link_split != GIVEN:
+        return []
+    lines = [
+        f"{each['among_edges']:,} of the {each['pairs']:,} held-out edges of {split} are edges of the graph as well: "
+        "messages along them give these away"
+        for split, each in summary(file).items()
+        if each["among_edges"]
+    ]
+    if file.meta.negatives != NONE and config.task.link_negatives != TaskConfig.link_negatives:
+        lines.append("without effect: --link-negatives (the negatives come with the graph)")
+    return lines
 
 
 def add_scorer(model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
@@ -93,23 +114,12 @@ class LinkEvaluator(Judge):
     def __init__(
         self, model: torch.nn.Module, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config
     ) -> None:
-        self._model, self._comm, self.task = model, comm, TASKS[LINKS]
+        self._model, self._comm, self.task = model, comm, links_task(local.compared_with)
         self.name = fitting_metric(config.run.metric, self.task)
         self.metric = self.task.metrics[self.name]
-        self._streams = {
-            split: Stream(edges.own, edges.halo, edges.plan, buffers, comm) for split, edges in local.held.items()
-        }
         numbers = torch.tensor([local.held[split].num_edges for split in HELD])
         self.counts: dict[str, int] = {"train": 0, **dict(zip(HELD, comm.total(numbers, "plan").tolist()))}
-        key = kernels.stream_key(config.run.seed, 0, 0, int(Purpose.LINK_CANDIDATE))
-        ids = local.original_id
-        self._pool = NodePool.drawn(key, config.task.link_negatives, ids, local.num_nodes)
-        known = []
-        for edges in (local.inward, *local.held.values()):
-            others = gather_halo(edges.plan, ids, comm)
-            known.append((edges.own, ids))
-            known += [(block, others[block.first_column :]) for block in edges.halo]
-        self._known = Known(self._pool, local.num_owned, known)
+        self._ranking = ranking_of(local, self.counts, comm, buffers, config)
 
     def in_units(self, outputs: torch.Tensor) -> torch.Tensor:
         """Embeddings as they are."""
@@ -120,10 +130,8 @@ class LinkEvaluator(Judge):
         embeddings (n_p, F) of own nodes; NaN where no edge is held out. Collective.
         """
         scorer = copy.deepcopy(self._model.get_submodule(SCORER)).double()
-        rows = self._pool.gathered(_wide(outputs), self._comm, "evaluation")
         found: dict[str, dict[str, float]] = {}
-        for split, stream in self._streams.items():
-            ranks = pair_ranks(stream, _wide(outputs), rows, self._known, cast(Any, scorer))
+        for split, ranks in self._ranking.ranks(_wide(outputs), scorer):
             every = torch.ones(len(ranks), dtype=torch.bool)
             metrics = self.task.metrics.items()
             found[split] = {name: metric.score(ranks, ranks, every, self._comm) for name, metric in metrics}

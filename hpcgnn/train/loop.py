@@ -72,7 +72,8 @@ class Trainer:
         self.random = Randomness(config.run.seed)
         self.constants: dict[str, torch.Tensor] = {}
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.run.seed)  # for layers that start as torch has it: the same on all ranks
+            # For layers that start as torch has it: the same on all ranks.
+            torch.default_generator.manual_seed(config.run.seed)
             self.model = MODELS[spec.model].build(spec)
             self.subgraph = training_subgraph(local, comm) if learns and config.data.inductive else None
             self.shares = self._pruned(local, spec) if learns and prunes(config) and self.subgraph is None else []
@@ -142,9 +143,7 @@ class Trainer:
 
     def _pruned(self, local: LocalGraph, spec: ModelSpec) -> list[LocalGraph | None]:
         """For every layer what it computes in training: what the loss can see; None: all. Collective."""
-        prunable = getattr(self.model, "prunable_layers", 0)
-        worthwhile = [getattr(conv, "worthwhile", WORTHWHILE) for conv in self.model.convs] if prunable else []
-        return prune(local, worthwhile, prunable, spec.keeps_input, self.comm)
+        return prune(local, *layers_to_prune(self.model), spec.keeps_input, self.comm)
 
     def _read_in_place(self, local: LocalGraph, spec: ModelSpec) -> LocalGraph:
         """The graph, and its shares, of which rows of ranks of the same node are read in place. Collective."""
@@ -329,6 +328,12 @@ class Trainer:
                 f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
             )
         return float(totals[0])
+
+
+def layers_to_prune(model: Any) -> tuple[list[float], int]:
+    """(worthwhile, prunable) of a model, as `prune` has them."""
+    prunable = getattr(model, "prunable_layers", 0)
+    return [getattr(conv, "worthwhile", WORTHWHILE) for conv in model.convs] if prunable else [], prunable
 
 
 def _ranks(flags: torch.Tensor) -> str:

@@ -14,14 +14,16 @@ from pathlib import Path
 from hpcgnn.config import Config
 from hpcgnn.errors import RunDirError
 from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graphfile.given_links import name_of
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.options.link_split import link_shares
+from hpcgnn.options.link_split import GIVEN, link_shares
 from hpcgnn.options.task import LINKS
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.tasks.registry import TASKS, resolve_task
 from hpcgnn.train.choosing_maps import find_map
 from hpcgnn.train.job import check_lost_ranks, make_buffers, remarks_on_graph
+from hpcgnn.train.links import remarks_on_links
 from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.result_files import check_place
 from hpcgnn.train.rundir import RunDir
@@ -60,8 +62,9 @@ def check_use(
     the output, if any; labelled: whether the graph must have classes.
     """
     find_checkpoint(config.run.run_dir)
+    check_memory(config, learns=False)
     if labelled:
-        _check_graph(config, rank_counts)
+        _check_graph(config, rank_counts, learns=False)
     else:
         with GraphFile(config.data.graph) as file:
             check_trainable(file, labelled=False)
@@ -73,13 +76,13 @@ def check_use(
         _check_space(Path(output).absolute().parent)
 
 
-def _check_graph(config: Config, rank_counts: Iterable[int]) -> list[str]:
-    """Lines about what is ignored."""
+def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True) -> list[str]:
+    """Lines about what is ignored. learns: whether anything is trained."""
     with GraphFile(config.data.graph) as file:
         for ranks in rank_counts:
             find_map(file, config, ranks)
             check_lost_ranks(config, ranks)
-        check_memory(config)
+        check_memory(config, learns)
         config = resolve_task(config, file.meta)
         check_trainable(file, labelled=config.task.task != LINKS)
         if config.optim.patience and not _validates(file, config):
@@ -88,11 +91,13 @@ def _check_graph(config: Config, rank_counts: Iterable[int]) -> list[str]:
         check_privacy(config, spec)
         check_halo(config, spec)
         make_buffers(toy_step(spec, config, config.task.task), config)
-        return remarks_on_graph(config, spec, file.meta)
+        return remarks_on_graph(config, spec, file.meta) + remarks_on_links(config, file)
 
 
 def _validates(file: GraphFile, config: Config) -> bool:
     """Whether there will be a validation metric."""
+    if config.task.task == LINKS and config.task.link_split == GIVEN:
+        return name_of("val") in file and file.shape(name_of("val"))[0] > 0
     if config.task.task == LINKS:
         return link_shares(config.task.link_split)[1] > 0
     return has_nodes(file, "val")

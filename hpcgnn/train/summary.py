@@ -99,7 +99,7 @@ def gather_rank_records(
     comm = trainer.comm
     parts = (local, *filter(None, trainer.shares))
     adjacencies = [each for part in parts for each in (part.inward, part.outward, part.feature_rows) if each]
-    adjacencies += local.held.values()
+    adjacencies += [*local.held.values(), *local.negatives.values(), *local.known]
     mine = {
         "rank": comm.rank,
         "host": socket.gethostname(),

@@ -14,9 +14,9 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.edge_features import carrying
-from hpcgnn.graph.held_out import HELD
 from hpcgnn.graph.local import LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.task import LINKS

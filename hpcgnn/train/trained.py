@@ -26,6 +26,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
 from hpcgnn.options.inputs import inputs_of, inputs_text
+from hpcgnn.options.link_split import GIVEN, NOTHING
 from hpcgnn.options.task import LINKS
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
@@ -40,9 +41,10 @@ from hpcgnn.train.job import make_buffers, resolve, run_identity
 from hpcgnn.train.links import link_split
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.matmul import set_matmul
+from hpcgnn.train.memory_limit import memory_limit
 from hpcgnn.train.model_spec import model_spec
 from hpcgnn.train.spreading import Spreading, as_logits
-from hpcgnn.train.toy import toy_step
+from hpcgnn.train.within_memory import check_memory, check_room, toy_of
 
 log = logging.getLogger("hpcgnn")
 # What a spec has of the graph and not of the model: another graph may differ in it, unless the model reads it.
@@ -131,19 +133,22 @@ def load_trained(
                 file.meta = _as_trained(file.meta, config, identity, file.path)
         if is_other:
             config = config.replace(metric="auto")
+            if config.task.link_split == GIVEN and not file.meta.negatives:
+                config = config.replace(link_split=NOTHING)
         map_name, cluster_to_rank = choose_map(file, config, comm)
         spec = model_spec(file.meta, config)
         agree(comm, facts_of_graph(file.meta, map_name, cluster_to_rank, spec))
         config = resolve(config, spec, file.meta, map_name, session)
         with comm.together("comparing the run with the checkpoint's"):
+            check_memory(config, learns=False)
             present = run_identity(config, spec, file.meta)
             if is_other:
                 present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
             check_identity(path, identity, present)
         with comm.together("trying the model on a toy graph"):
-            row_bytes = toy_step(spec, config, config.task.task)
+            toy, limit = toy_of(spec, config, config.task.task), memory_limit(config, session)
         spread_bytes = spec.classes * spec.dtype.itemsize if correction else 0
-        buffers = make_buffers(max(row_bytes, spread_bytes), config)
+        buffers = make_buffers(max(toy.row_bytes, spread_bytes), config)
         cap, edges = max(1, buffers.cap(buffers.widest_row)), MODELS[spec.model].edges(spec)
         loops = config.data.self_loops
         local = load_local_graph(
@@ -152,9 +157,10 @@ def load_trained(
             inputs=inputs_of(spec.inputs),
             links=link_split(config),
             edge_features=spec.edge_features > 0,
-            shelve=shelving(config, session, spec, config.task.task, buffers),
+            shelve=shelving(config, session, spec, toy, limit, buffers, learns=False),
         )
     trainer = Trainer(local, spec, config, comm, buffers, learns=False)
+    check_room(trainer, toy, config, session, limit)
     with comm.together("loading the weights"):
         if progress.get("stage", 0) < trainer.schedule.sync.first_whole:
             raise CheckpointError(

@@ -8,15 +8,15 @@ import contextlib
 import logging
 import math
 import os
-import re
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
+from hpcgnn.comm import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, ScratchError
@@ -25,7 +25,9 @@ from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import Scratch, free_bytes
 from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.train.loop import Trainer
+from hpcgnn.options.memory_size import said_memory
+from hpcgnn.train.loop import Trainer, layers_to_prune
+from hpcgnn.train.memory_limit import SCHEDULES, Limit
 from hpcgnn.train.toy import NODES, toy_step
 
 log = logging.getLogger("hpcgnn")
@@ -96,46 +98,108 @@ class Within:
         }
 
 
-def hold_within(trainer: Trainer, config: Config, session: Session) -> None:
-    """Let a Trainer stay within --memory, if that is given. Collective. Raises ConfigError or ScratchError where that
-    cannot be.
+def hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session, limit: Limit | None) -> None:
+    """Let a Trainer stay within its Limit, if there is one. Collective. Raises ConfigError or ScratchError where that
+    cannot be, unless nobody has asked for it: then it is as without a limit.
     """
-    if not config.run.memory:
+    if limit is None:
         return
-    comm, ranks_on_node = trainer.comm, session.ranks_on_node
-    share = bytes_of(config.run.memory) // ranks_on_node
-    toy, nodes = toy_of(trainer.model.spec, config, trainer.local.task), trainer.local.num_owned
-    kept, at_work = toy.per_node * nodes, AT_WORK * toy.largest * nodes + constants_in_arena(trainer)
-    lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
+    with without_limit_if_it_must(limit, session):
+        _hold_within(trainer, toy, config, session, limit)
+
+
+def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session, limit: Limit) -> None:
+    comm, features, kept = trainer.comm, trainer.local.features, toy.per_node * trainer.local.num_owned
+    lasting, at_work = _needs(trainer, toy, config, limit)
     lasting += trainer.schedule.halo.kept_bytes  # nothing of which is written yet
-    budget = share - lasting
-    features = trainer.local.features
-    if isinstance(features, OnDisk) and budget < at_work and not features.shelf.results:
-        features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
-        at_work = AT_WORK * toy.largest * nodes + constants_in_arena(trainer)
-    needs = max(comm.allgather_object(lasting + at_work)) * ranks_on_node
-    folder = config.run.scratch or tempfile.gettempdir()
-    with comm.together("looking for room for what training keeps"):
-        if budget < at_work:
-            raise ConfigError(
-                f"--memory {config.run.memory} is too little for rank {comm.rank}, whose graph, libraries and "
-                f"parameters take {lasting / 2**30:.2f} GiB, and a layer at work {at_work / 2**30:.2f} GiB; "
-                f"expected at least {needs / 2**30 + 0.01:.2f}G for the {ranks_on_node} ranks of a node, or more nodes"
-            )
-        over = max(0, kept + at_work - budget)
-        if not isinstance(features, OnDisk):  # else it has been looked at
-            check_folder(folder)
-        check_space(folder, over, ranks_on_node)
-        trainer.within = Within(trainer, budget, folder, kept + at_work)
+    budget = limit.share - lasting
+    over = max(0, kept + at_work - budget)
     over_all = int(comm.total(torch.tensor([over]), "plan"))
+    if not (limit.said or over_all or isinstance(features, OnDisk)):
+        return
+    folder = config.run.scratch or tempfile.gettempdir()
+    pruned = sum(
+        share.inward.structure_nbytes + share.outward.structure_nbytes
+        for share in trainer.shares
+        if share and share.inward is not trainer.local.inward
+    )
+    with refusing(limit, comm, lasting, at_work, pruned) as refuse:
+        if budget < at_work:
+            refuse()
+        if not isinstance(features, OnDisk):  # else it has been looked at
+            check_folder(folder, limit)
+        check_space(folder, over, limit.ranks)
+        trainer.within = Within(trainer, budget, folder, kept + at_work)
     log.info(
-        "memory: %s for the ranks of a node; a step keeps up to %.2f GiB on this rank, and %.2f GiB of all ranks' go "
-        "to scratch files in %s",
-        config.run.memory,
+        "memory: %.2f GiB for the ranks of a node%s; a step keeps up to %.2f GiB on this rank, and %.2f GiB of all "
+        "ranks' go to scratch files in %s",
+        limit.share * limit.ranks / 2**30,
+        "" if limit.said else ", which is what they have (--memory auto)",
         kept / 2**30,
         over_all / 2**30,
         folder,
     )
+
+
+@contextlib.contextmanager
+def without_limit_if_it_must(limit: Limit, session: Session) -> Iterator[None]:
+    """For a body that asks all ranks whether they can stay within a limit: an error that says no is one where --memory
+    asks for it, and else a warning.
+    """
+    try:
+        yield
+    except (ConfigError, ScratchError) as error:
+        if limit.said:
+            raise
+        if session.comm.rank == 0:
+            log.warning("memory may not be enough: %s; it goes on without a limit (--memory none: no warning)", error)
+
+
+@contextlib.contextmanager
+def refusing(
+    limit: Limit, comm: Communicator, lasting: int, at_work: int, pruned: int
+) -> Iterator[Callable[[], NoReturn]]:
+    """For a body that all ranks go through: what it calls where the limit is too little for this rank. lasting: bytes
+    that are there all the time; at_work: what else there must be room for; pruned: those of the former for what pruned
+    layers see. Collective.
+    """
+    needs = max(comm.allgather_object(lasting + at_work)) * limit.ranks
+    seen = f" ({pruned / 2**30:.2f} GiB of it for what pruned layers see: --prune none goes without)" if pruned else ""
+
+    def refuse() -> NoReturn:
+        raise ConfigError(
+            f"{limit} is too little for rank {comm.rank}, whose graph, libraries and "
+            f"parameters take {lasting / 2**30:.2f} GiB{seen}, and a layer at work {at_work / 2**30:.2f} GiB; "
+            f"expected at least {needs / 2**30 + 0.01:.2f}G for the {limit.ranks} ranks of a node, or more nodes"
+        )
+
+    with comm.together("looking for room for what training keeps"):
+        yield refuse
+
+
+def check_room(trainer: Trainer, toy: "Toy", config: Config, session: Session, limit: Limit | None) -> None:
+    """Raise ConfigError, on all ranks, where --memory is given and too little for what a Trainer evaluates: it keeps
+    nothing. Collective.
+    """
+    if limit is None or not limit.said:
+        return
+    lasting, at_work = _needs(trainer, toy, config, limit)
+    with refusing(limit, trainer.comm, lasting, at_work, 0) as refuse:
+        if limit.share - lasting < at_work:
+            refuse()
+
+
+def _needs(trainer: Trainer, toy: "Toy", config: Config, limit: Limit) -> tuple[int, int]:
+    """(bytes that are there all the time, bytes that a layer at work takes besides). The kept aggregate of features on
+    disk goes there as well where it has no room.
+    """
+    features, largest = trainer.local.features, AT_WORK * toy.largest * trainer.local.num_owned
+    lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
+    at_work = largest + constants_in_arena(trainer)
+    if isinstance(features, OnDisk) and limit.share - lasting < at_work and not features.shelf.results:
+        features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
+        at_work = largest + constants_in_arena(trainer)
+    return lasting, at_work
 
 
 def constants_in_arena(trainer: Trainer) -> int:
@@ -151,25 +215,13 @@ def constants_in_arena(trainer: Trainer) -> int:
     return features.numel() * (spec.kept or features.dtype).itemsize
 
 
-def check_memory(config: Config) -> None:
-    """Raise ConfigError for a --memory or --scratch that cannot be."""
-    if not config.run.memory:
-        return
-    bytes_of(config.run.memory)
-    if config.schedule.schedule not in ("sar", "lazy"):
+def check_memory(config: Config, learns: bool = True) -> None:
+    """Raise ConfigError for a --memory that cannot be. learns: whether anything is trained."""
+    if said_memory(config.run.memory) is not None and learns and config.schedule.schedule not in SCHEDULES:
         raise ConfigError(
             f"--memory is for --schedule sar and lazy, got {config.schedule.schedule}, which keeps rows of other ranks "
             "from step to step; leave one of them out"
         )
-
-
-def bytes_of(text: str) -> int:
-    """Bytes of a size such as 48G, 1.5T or 800M: of powers of 1024. Raises ConfigError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])i?B?", text.strip(), re.IGNORECASE)
-    size = 0 if found is None else int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))
-    if size <= 0:
-        raise ConfigError(f"--memory: expected a size such as 48G, 1.5T or 800M, got {text!r}")
-    return size
 
 
 class _Counter(Keeper):
@@ -197,15 +249,19 @@ class _Counter(Keeper):
 @dataclass(frozen=True)
 class Toy:
     """What a step on a toy graph shows. per_node, largest: bytes that a step keeps of a node, and of the largest tensor
-    of these; beside: bytes of a rank that hang on no node. in_tiles: whether the first layer reads constants some rows
-    at a time; reads_input: whether it reads its input besides the aggregate.
+    of these; beside: bytes of a rank that hang on no node, besides the parameters and their gradients, which take
+    `parameters` bytes each. in_tiles: whether the first layer reads constants some rows at a time; reads_input: whether
+    it reads its input besides the aggregate. row_bytes: as of `toy_step`; pruning: as of `layers_to_prune`.
     """
 
     per_node: int
     largest: int
     beside: int
+    parameters: int
     in_tiles: bool
     reads_input: bool
+    row_bytes: int
+    pruning: tuple[list[float], int]
 
 
 def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
@@ -219,16 +275,20 @@ def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
         toy.buffers.arena.keeper = counters[-1]
         toy.within = _Counted(toy, counters[-1])
 
-    toy_step(spec, config, task, count)
+    row_bytes = toy_step(spec, config, task, count)
     # Of stages that follow each other, the one that keeps most.
     sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
     model = models[0]
+    parameters = sum(p.nbytes for p in model.parameters())
     return Toy(
         per_node=-(-sum(sizes) // NODES),
         largest=-(-max(sizes, default=0) // NODES),
-        beside=_BESIDE + 3 * sum(p.nbytes for p in model.parameters()),
+        beside=_BESIDE + 3 * parameters,
+        parameters=parameters,
         in_tiles=getattr(model.convs[0], "constants_in_tiles", False),
         reads_input=getattr(model.convs[0], "uses_self", True),
+        row_bytes=row_bytes,
+        pruning=layers_to_prune(model),
     )
 
 
@@ -242,8 +302,10 @@ class _Counted(Within):
         pass
 
 
-def check_folder(folder: str) -> None:
-    """Raise ScratchError unless there is such a directory, and not in memory. Warns of one that is shared."""
+def check_folder(folder: str, limit: Limit) -> None:
+    """Raise ScratchError unless there is such a directory, and not in memory. One on a shared file system is warned of,
+    and not taken unasked.
+    """
     if not os.path.isdir(folder):
         raise ScratchError(f"--scratch {folder}: there is no such directory on {socket.gethostname()}; make it first")
     kind = _file_system(folder)
@@ -251,6 +313,8 @@ def check_folder(folder: str) -> None:
         raise ScratchError(
             f"--scratch {folder} is of {kind}, which is memory itself; expected a directory on a local disk"
         )
+    if kind.startswith(_SHARED) and not limit.said:
+        raise ScratchError(f"{folder} is on a shared file system ({kind}); say a directory on a local disk (--scratch)")
     if kind.startswith(_SHARED):
         log.warning(
             "--scratch %s is on a shared file system (%s): a local disk is faster and disturbs nobody", folder, kind

@@ -1,4 +1,6 @@
-"""The node property prediction sets of OGB (Hu et al., NeurIPS 2020), as its library or a browser leaves them."""
+"""The sets of OGB for node and for link property prediction (Hu et al., NeurIPS 2020), as its library or a browser
+leaves them. Edges of the latter are counted without those that are held out.
+"""
 
 from pathlib import Path
 
@@ -10,8 +12,10 @@ from partition_tools.sources import ogb
 from partition_tools.tables import TableOptions
 
 PAGE = "https://ogb.stanford.edu/docs/nodeprop/"
+LINK_PAGE = "https://ogb.stanford.edu/docs/linkprop/"
 _TEXT = ("raw/edge.csv.gz", "raw/num-node-list.csv.gz")
 _LABELLED = ("raw/node-feat.csv.gz", "raw/node-label.csv.gz")
+_HELD = ("valid.pt", "test.pt")
 _IDS = ("train.csv.gz", "valid.csv.gz", "test.csv.gz")
 
 
@@ -26,6 +30,26 @@ def _reader(split: str) -> Reader:
         return ogb.read_folder(folder, reporter, scratch, split)
 
     return read
+
+
+def _links(
+    name: str,
+    nodes: int,
+    edges: int,
+    archive: str,
+    split: str,
+    features: bool = True,
+    undirected: bool = False,
+    usual: str = "",
+) -> Dataset:
+    """A set of link prediction, whose held-out edges lie in split/<split>."""
+    files = (*_TEXT, *(("raw/node-feat.csv.gz",) if features else ()), *(f"split/{split}/{file}" for file in _HELD))
+    return Dataset(
+        *(name, nodes, edges, LINK_PAGE, _places(name, archive), files, _reader(split)),
+        split=f"split/{split}, of edges",
+        undirected=undirected,
+        usual=usual,
+    )
 
 
 DATASETS = (
@@ -94,4 +118,8 @@ DATASETS = (
         usual="--undirected",
         classes=172,
     ),
+    _links("ogbl-collab", 235_868, 1_179_052, "collab", "time", undirected=True),
+    _links("ogbl-ppa", 576_289, 21_231_931, "ppassoc", "throughput", undirected=True),
+    _links("ogbl-ddi", 4_267, 1_067_911, "ddi", "target", undirected=True, features=False),
+    _links("ogbl-citation2", 2_927_963, 30_387_995, "citation-v2", "time", usual="--undirected"),
 )

@@ -2,9 +2,9 @@
 
 import os
 import re
-from pathlib import Path
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.memory.available import group_limits, machine_available
 
 SHARE = 0.5
 SMALLEST, MOST = 64 << 20, 1 << 50
@@ -24,32 +24,11 @@ def parse_memory(text: str) -> int:
 
 def available_memory() -> int:
     """Bytes that this process may still take: of the machine, of its control group and of its SLURM job, the least."""
-    found = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    with_cache = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-    if with_cache:
-        found = [int(with_cache[1]) << 10]
-    found += _group_limits()
+    found = [machine_available(), *group_limits()]
     per_node = os.environ.get("SLURM_MEM_PER_NODE", "")
     if per_node.isdigit() and int(per_node) > 0:  # 0: all of the node's
         found.append(int(per_node) << 20)
     return min(found)
-
-
-def _group_limits() -> list[int]:
-    """Limits of the control groups (versions 1 and 2) that this process is in, and of those above them."""
-    limits = []
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, place = line.split(":", 2)
-        if controllers not in ("", "memory"):
-            continue
-        root = Path("/sys/fs/cgroup/memory" if controllers else "/sys/fs/cgroup")
-        name = "memory.limit_in_bytes" if controllers else "memory.max"
-        here = root / place.lstrip("/")
-        for folder in (here, *here.parents):
-            if folder != root.parent and (folder / name).is_file():
-                text = (folder / name).read_text().strip()
-                limits += [int(text)] if text.isdigit() else []
-    return limits
 
 
 def memory_budget(said: int | None) -> int:

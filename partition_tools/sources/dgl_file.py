@@ -36,4 +36,4 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         raise FormatError(f"{path} holds {len(graphs)} graphs, expected one")
     if labels:
         reporter.warn(f"{path}: not read: {', '.join(labels)}, which are of the whole graph")
-    return graph_of(InMemory(str(path), named_of_dgl(graphs[0])), tables, reporter)
+    return graph_of(InMemory(str(path), named_of_dgl(graphs[0], reporter)), tables, reporter)

@@ -6,8 +6,9 @@ in the memory of a program that calls `hpcgnn.from_pyg`.
 * `src`, `dst` int (E,); `feat` (n, F); `label`
 
 Either with optional `edge_weight`, `edge_type`, `edge_attr` (E,) or (E, F_e), `num_classes`, `num_nodes`, `node_type`
-int (n,), splits as masks (`train_mask`) or lists of nodes (`train_idx`), and the names of types and classes as arrays
-of strings, `edge_type_names`, `node_type_names`, `class_names`. What else is there is refused or named (`npz_names`).
+int (n,), splits as masks (`train_mask`) or lists of nodes (`train_idx`), held-out edges (`val_edge`, see `links`), and
+the names of types and classes as arrays of strings, `edge_type_names`, `node_type_names`, `class_names`. What else is
+there is refused or named (`npz_names`).
 """
 
 from collections.abc import Callable, Iterable
@@ -19,11 +20,12 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import Csr
 from partition_tools.counts import largest, stated, warn_of_gaps
+from partition_tools.links import as_links
 from partition_tools.node_tables import label_numbers
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.archives import Arrays
-from partition_tools.sources.npz_names import meaning_of, refuse_unread, split_of, splits
+from partition_tools.sources.npz_names import held_out, meaning_of, refuse_unread, split_of, splits
 from partition_tools.tables import TableOptions
 
 ENDS = ("edge_index", "src")
@@ -79,6 +81,13 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
         )
     labels, features = get(*LABELS), _features(path, get)
     members = {name: get(name) for name in names if split_of(name)}
+    links: dict[str, dict[str, np.ndarray]] = {}
+    for name in names:
+        if (found := held_out(name)) is not None:
+            split, part, turned = found
+            if part in links.setdefault(split, {}):
+                raise FormatError(f"{path} holds {name} and another array that means the same; leave one out: --ignore")
+            links[split][part] = get(name).T if turned else get(name)
     num_classes, num_nodes = get("num_classes", single=True), get("num_nodes", single=True)
     edge_features = get(*EDGE_FEATURES)
     weight, kind, node_type = get("edge_weight"), get("edge_type"), get("node_type")
@@ -108,6 +117,7 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
         node_type=node_type,
         type_names=type_names,
         edge_features=edge_features,
+        links=as_links(links, str(path)),
     )
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from hpcgnn.graphfile.given_links import HELD
 from partition_tools.headings import role
 from partition_tools.in_memory import SPLIT_OF
+from partition_tools.links import NAMES, PAIRS, SHARED
 from partition_tools.progress import Reporter
 
 _MASK, _INDEX = {"mask", "masks"}, {"idx", "idxs", "index", "indexes", "indices", "ids", "id", "node", "nodes", "inds"}
@@ -83,6 +85,17 @@ def split_of(name: str) -> tuple[str, str] | None:
     return splits[0], "mask" if set(rest) & _MASK else "index" if rest else ""
 
 
+def held_out(name: str) -> tuple[str, str, bool] | None:
+    """(split, one of `links.NAMES`, whether it is turned) of an array of held-out edges by its name: val_edge,
+    test_target_node_neg, or PyG's val_pos_edge_index and val_neg_edge_index (2, m); None for others.
+    """
+    first, _, part = name.lower().partition("_")
+    split, of_pyg = SPLIT_OF.get(first), {"pos_edge_index": PAIRS, "neg_edge_index": SHARED}
+    if split not in HELD or part not in (*NAMES, *of_pyg):
+        return None
+    return split, of_pyg.get(part, part), part in of_pyg
+
+
 def meaning_of(name: str) -> tuple[str, str]:
     """`split_of` a name that is one of a split."""
     found = split_of(name)
@@ -116,8 +129,9 @@ def refuse_unread(path: Path, unread: Sequence[str], reporter: Reporter) -> None
 _HINTS = (
     ("edge_(attr|feat)|efeat", "features of edges are called edge_attr: (E, F), one array"),
     (
-        "edge_label|pos_edge|neg_edge|edge_y",
-        "labels of edges are for link prediction, which is not supported; the task here is to classify nodes",
+        "edge_label|pos_edge|neg_edge|edge_y|train_(edge|source|target)",
+        "held-out edges, for link prediction, are called val_edge and test_edge, (m, 2), and their negatives "
+        "val_edge_neg and test_edge_neg; the edges of the graph are those of training",
     ),
     ("time|year|date", "graphs have no times"),
     ("batch|ptr", "one file holds one graph"),

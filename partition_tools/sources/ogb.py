@@ -1,13 +1,15 @@
-"""The raw files of OGB's node property prediction data sets, as unpacked from its archives (Hu et al., NeurIPS 2020).
+"""The raw files of OGB's data sets of node and of link property prediction, as unpacked from its archives (Hu et al.,
+NeurIPS 2020).
 
 Three layouts, told apart by what lies in raw/:
 * text: edge.csv.gz (E lines `source,destination`), num-node-list.csv.gz (one number), node-feat.csv.gz and
   node-label.csv.gz (n lines), edge-feat.csv.gz (E lines), no headings; ogbn-arxiv, -products, -proteins
 * binary: data.npz (edge_index (2, E), num_nodes_list, node_feat) and node-label.npz (node_label); ogbn-papers100M
 * heterogeneous: triplet-type-list.csv.gz and more, see `ogb_hetero`; ogbn-mag
-and split/<type>/{train,valid,test}.csv.gz, one node id per line. A label that is NaN (papers100M: most of them) is
-none. Several label columns are a multi-label task. Additional files (node_year, node_species) are not read, which a
-warning says.
+and split/<type>/{train,valid,test}.csv.gz, one node id per line; or split/<type>/{valid,test}.pt with held-out edges
+and their negatives (ogbl-collab, -ppa, -ddi, -citation2), where the edges of raw/ are those of training. A label that
+is NaN (papers100M: most of them) is none. Several label columns are a multi-label task. Additional files (node_year,
+node_species) are not read, which a warning says.
 """
 
 from pathlib import Path
@@ -21,11 +23,19 @@ from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources import ogb_hetero
 from partition_tools.sources.archives import open_arrays
-from partition_tools.sources.ogb_files import edge_columns, rows, say_unread, split_folder, split_ids, table
+from partition_tools.sources.ogb_files import (
+    edge_columns,
+    rows,
+    say_unread,
+    split_folder,
+    split_ids,
+    split_links,
+    table,
+)
 from partition_tools.tables import TableOptions
 
 NAME = "ogb"
-STORED_ONCE = ("products", "proteins")
+STORED_ONCE = ("products", "proteins", "collab", "ppa", "ddi")
 
 
 # (sources, destinations, number of nodes, features or None, labels or None)
@@ -61,8 +71,11 @@ def read_folder(path: Path, reporter: Reporter, scratch: Scratch, split: str | N
             f"{path} is not an OGB folder: expected raw/edge.csv.gz, raw/data.npz or raw/triplet-type-list.csv.gz in it"
         )
     folder = split_folder(path, split)
-    ids = {} if folder is None else split_ids(folder)
-    return RawGraph(src, dst, num_nodes, features, labels, ids, source=path.name, edge_features=edge_features)
+    links = {} if folder is None else split_links(folder)
+    ids = {} if folder is None or links else split_ids(folder)
+    return RawGraph(
+        src, dst, num_nodes, features, labels, ids, source=path.name, edge_features=edge_features, links=links
+    )
 
 
 def _text(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
@@ -102,5 +115,5 @@ def _binary(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
 
 def _one(counts: np.ndarray, raw: Path) -> int:
     if counts.size != 1:
-        raise FormatError(f"{raw} holds {counts.size} graphs; expected one (node property prediction)")
+        raise FormatError(f"{raw} holds {counts.size} graphs; expected one (node or link property prediction)")
     return stated(counts, f"the number of nodes in {raw}")

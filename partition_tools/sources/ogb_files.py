@@ -1,6 +1,6 @@
 """What the layouts of OGB have in common: compressed tables without headings, and one folder of splits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +8,10 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.headings import ENDS
+from partition_tools.links import NAMES, PAIRS, SOURCE, TARGET, as_links
 from partition_tools.progress import Reporter
 from partition_tools.sources.text_blocks import is_large_table, read_edges, read_rows
+from partition_tools.sources.torch_file import NUMPY, load_torch_file
 from partition_tools.tables import layout, numeric, read_frame
 
 SPLITS = (("train", "train"), ("val", "valid"), ("test", "test"))
@@ -62,6 +64,25 @@ def split_folder(path: Path, kind: str | None = None) -> Path | None:
     if len(folders) > 1:
         raise FormatError(f"{path} has several split types ({', '.join(f.name for f in folders)}); leave one in split/")
     return folders[0] if folders else None
+
+
+def split_links(folder: Path) -> dict[str, dict[str, np.ndarray]]:
+    """{"val" | "test": {name: array}} of the held-out edges of a set of link prediction, {} for one of nodes. The edges
+    of training, train.pt, are those of the graph, and are not read.
+    """
+    files = {name: folder / f"{file}.pt" for name, file in SPLITS if name != "train"}
+    if not any(path.is_file() for path in files.values()):
+        return {}
+    if missing := [path for path in files.values() if not path.is_file()]:
+        raise FormatError(f"there is no {missing[0]}; unpack the data set again")
+    found = {}
+    for name, path in files.items():
+        arrays = load_torch_file(path, NUMPY)
+        if not isinstance(arrays, Mapping) or not (PAIRS in arrays or SOURCE in arrays):
+            got = ", ".join(map(str, arrays)) if isinstance(arrays, Mapping) else type(arrays).__name__
+            raise FormatError(f"{path} holds {got}; expected a dict with {PAIRS}, or {SOURCE} and {TARGET}")
+        found[name] = {part: arrays[part] for part in NAMES if part in arrays}
+    return as_links(found, str(folder))
 
 
 def split_ids(folder: Path) -> dict[str, np.ndarray]:

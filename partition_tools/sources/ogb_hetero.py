@@ -7,8 +7,8 @@ nodetype-has-label.csv.gz; then split/NAME/nodetype-has-split.csv.gz and split/N
 
 Here such a graph becomes one with numbered types. Types of nodes follow one another in the order of their file, so a
 node's id is the number of nodes of the types before its own plus its id there; relations are numbered in the order of
-theirs. Types without features get rows of zeros, which a projection with a bias per type turns into one learned vector
-of the type. Other tables (node_year, edge_reltype) are not read, which a warning says, nor are features of edges.
+theirs. Features of types are joined as those of other libraries' graphs are (`joined_types`). Other tables (node_year,
+edge_reltype) are not read, which a warning says, nor are features of edges.
 """
 
 import functools
@@ -23,13 +23,13 @@ from partition_tools.counts import blocks
 from partition_tools.external.scratch import Scratch
 from partition_tools.features import slabs
 from partition_tools.headings import ENDS
+from partition_tools.joined_types import SEPARATOR, say_widths
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.ogb_files import SPLITS, edge_columns, rows, say_unread, split_folder, split_ids, table
 from partition_tools.sources.scratch_arrays import filled
 from partition_tools.tables import read_frame
 
-SEPARATOR = "___"
 _READ = (
     "num-node-dict",
     "triplet-type-list",
@@ -198,27 +198,15 @@ def _features(
     if not tables:
         return None
     widths = {kind: values.shape[1] for kind, values in tables.items() if counts[kind]}
-    if len(set(widths.values())) > 1:
-        raise FormatError(
-            f"{raw / 'node-feat'}: node types have features of different widths "
-            f"({', '.join(f'{kind} {width}' for kind, width in widths.items())}); pad them to one width"
-        )
 
     def fill(into: np.ndarray) -> None:
-        for kind in widths:
+        for kind, width in widths.items():
             values = tables.pop(kind)
             for place, slab in zip(range(starts[kind], starts[kind] + counts[kind], SLAB_ROWS), slabs(values)):
-                into[place : place + len(slab)] = slab
+                into[place : place + len(slab), :width] = slab
 
-    shape = (sum(counts.values()), next(iter(widths.values()), 0))
-    features = filled(scratch, "source/features", shape, np.float32, fill)
-    without = [f"{kind} ({counts[kind]:,} nodes)" for kind in counts if kind not in widths]
-    if without:
-        reporter.warn(
-            f"no features for {', '.join(without)}: they get rows of zeros, from which a model that projects "
-            "each node type with a bias learns one vector per type"
-        )
-    return features
+    shape = (sum(counts.values()), say_widths(widths, counts, reporter))
+    return filled(scratch, "source/features", shape, np.float32, fill)
 
 
 def _labels(

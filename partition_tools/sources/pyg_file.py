@@ -1,14 +1,8 @@
 """Files of `torch.save` with a graph of PyG: a `Data` object, what a data set of PyG keeps in processed/data.pt, or a
-dict of tensors. PyG is not needed.
-
-Such a file is a pickle, and loading a pickle can run code. torch's reader of weights runs none: it knows tensors and
-plain containers, and makes objects of named classes alone. The classes of PyG that are named here are stood in for by
-empty ones of ours, that only hold what was kept.
+dict of tensors. PyG is not needed: its classes that are named here are stood in for by empty ones of ours, that only
+hold what was kept.
 """
 
-import importlib
-import pickle
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +11,11 @@ from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.foreign import PYG
 from partition_tools.in_memory import InMemory
+from partition_tools.joined_types import joined
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.named_arrays import graph_of
+from partition_tools.sources.torch_file import load_torch_file
 from partition_tools.tables import OF_ARCHIVES, TableOptions
 
 NAME = "pyg"
@@ -65,35 +61,15 @@ def matches(path: Path) -> bool:
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file. FormatError for one that holds what could run code, and nothing of it has run."""
     tables.refuse(NAME, OF_ARCHIVES)
-    return graph_of(InMemory(str(path), _named(path, _load(path))), tables, reporter)
+    return graph_of(InMemory(str(path), _named(path, _load(path), reporter)), tables, reporter)
 
 
 def _load(path: Path) -> Any:
-    try:
-        torch: Any = importlib.import_module("torch")  # for these files alone: all else of partition_tools does without
-    except ImportError as error:
-        raise FormatError(f"reading {path} needs torch, which is not installed") from error
-    known = torch.serialization.get_safe_globals()  # PyG, where it is loaded, has put its own classes there
-    try:
-        torch.serialization.clear_safe_globals()
-        with torch.serialization.safe_globals([(kind, name) for name, kind in _STANDING_IN.items()]):
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError as error:
-        first = " ".join(str(error).split())
-        what = first[first.find("GLOBAL ") :].split(" was not")[0] if "GLOBAL " in first else first[:120]
-        raise FormatError(
-            f"{path} holds what cannot be read without running code ({what}), and none was run; where you trust the "
-            f"file, convert it in Python: {PYG.replace('FILE', str(path))}"
-        ) from error
-    except Exception as error:  # a damaged pickle makes the reader fail anywhere
-        raise FormatError(
-            f"{path} is not a readable file of torch.save: {' '.join(str(error).split())[:200]}"
-        ) from error
-    finally:
-        torch.serialization.add_safe_globals(known)
+    remedy = f"; where you trust the file, convert it in Python: {PYG.replace('FILE', str(path))}"
+    return load_torch_file(path, _STANDING_IN, remedy)
 
 
-def _named(path: Path, found: Any) -> dict[str, Any]:
+def _named(path: Path, found: Any, reporter: Reporter) -> dict[str, Any]:
     """{name: array} of what a file holds. Raises FormatError."""
     if isinstance(found, tuple | list) and found:  # a data set: the graphs one after another, and where each begins
         slices = found[1] if len(found) > 1 else None
@@ -101,13 +77,20 @@ def _named(path: Path, found: Any) -> dict[str, Any]:
             raise FormatError(f"{path} holds several graphs, expected one: torch.save(dataset[0], 'one.pt')")
         found = found[0]
     if isinstance(found, _Hetero):
-        raise FormatError(
-            f"{path} holds a HeteroData, whose nodes have types; save data.to_homogeneous(), in which they are "
-            "node_type and edge_type"
+        stores = vars(found)
+        nodes, edges = (
+            {key: _contents(store) for key, store in stores[name].items()}
+            for name in ("_node_store_dict", "_edge_store_dict")
         )
+        return joined(str(path), nodes, edges, reporter)
     if isinstance(found, _Data):
         inside = vars(found)
-        found = vars(inside["_store"]).get("_mapping", {}) if "_store" in inside else inside
+        found = _contents(inside["_store"]) if "_store" in inside else inside
     if not isinstance(found, Mapping):
         raise FormatError(f"{path} holds a {type(found).__name__}, expected a Data object of PyG or a dict of tensors")
     return {str(name): value for name, value in found.items() if value is not None and not str(name).startswith("_")}
+
+
+def _contents(store: Any) -> dict[str, Any]:
+    """What a part of a Data object holds."""
+    return {name: value for name, value in vars(store).get("_mapping", {}).items() if value is not None}

@@ -1,6 +1,7 @@
 """Whole jobs in less memory than they take: the advised limit is enough and kept, and what goes wrong is said."""
 
 import json
+import math
 import re
 import resource
 import subprocess
@@ -42,7 +43,7 @@ def test_a_job_stays_within_what_it_asks_for(graph, tmp_path):
     some = "--graph", graph, *OPTIONS, "--run-dir", held, "--memory", f"{limit}G", "--scratch", scratch, "--resume"
     result = train(RANKS, *some)
     assert result.code == 0, result.err
-    assert f"memory: {limit}G for the ranks of a node; a step keeps up to 0.06 GiB on this rank" in result.err
+    assert f"memory: {limit} GiB for the ranks of a node; a step keeps up to 0.06 GiB on this rank" in result.err
     (losses, plain), (others, ranks) = told(free), told(held)
     assert losses == others
     for before, rank in zip(plain, ranks):
@@ -51,6 +52,23 @@ def test_a_job_stays_within_what_it_asks_for(graph, tmp_path):
         assert rank["traffic"]["scratch_read"]["bytes_sent"] == rank["scratch"]["read_bytes"]
     assert sum(rank["peak_rss_bytes"] for rank in ranks) <= float(limit) * 2**30
     assert list(scratch.iterdir()) == []
+
+
+def test_a_job_takes_what_the_batch_system_gives(graph, tmp_path):
+    """Where that is too little for training but not for a layer, the rest is on disk; where it is too little for that,
+    the job goes on as without a limit, and says so.
+    """
+    runs, options = [tmp_path / name for name in "ab"], ("--graph", graph, *OPTIONS, "--scratch", tmp_path)
+    tight = train(RANKS, *options, "--run-dir", runs[0], SLURM_MEM_PER_NODE="100")
+    assert tight.code == 0 and "too little for rank" in tight.err and "it goes on without a limit" in tight.err
+    limit = re.search(r"expected at least ([\d.]+)G for the 2 ranks of a node", tight.err)[1]
+    enough = str(math.ceil(float(limit) * 1024 * 16 / 15))
+    held = train(RANKS, *options, "--run-dir", runs[1], SLURM_MEM_PER_NODE=enough)
+    assert held.code == 0 and "for the ranks of a node, which is what they have (--memory auto)" in held.err
+    (losses, free), (others, within) = map(told, runs)
+    assert losses == others
+    assert [rank["scratch"] for rank in free] == [None, None]
+    assert all(rank["scratch"]["written_bytes"] > 0 for rank in within)
 
 
 def test_a_disk_that_is_full(graph, tmp_path):
@@ -76,7 +94,7 @@ def test_a_disk_that_is_full(graph, tmp_path):
 
 def test_what_cannot_be(graph, tmp_path):
     for options, message in (
-        (("--memory", "lots"), "--memory: expected a size such as 48G, 1.5T or 800M, got 'lots'"),
+        (("--memory", "lots"), "--memory: expected a size such as 48G, 1.5T or 800M, auto or none, got 'lots'"),
         (("--memory", "4G", "--schedule", "stale"), "--memory is for --schedule sar and lazy, got stale"),
         (("--memory", "4G", "--scratch", tmp_path / "absent"), "there is no such directory"),
     ):

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hpcgnn
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "formats.md"
 N = 300
@@ -47,6 +49,15 @@ def test_the_graph_file(folder, monkeypatch):
     assert names["edges"].shape == (N, N) and names["undirected"]
     assert (names["edges"] != names["edges"].T).nnz == 0 and names["features"].shape == (N, 8)
     assert sorted(names["number_at_import"]) == list(range(N)) and set(names["labels"]) == {0, 1, 2}
+
+
+def test_held_out_edges(folder, monkeypatch):
+    ring, given = np.stack([np.arange(9), (np.arange(9) + 1) % 9]), {"edge": [[0, 2], [4, 6]], "edge_neg": [[8, 3]]}
+    hpcgnn.save_graph(folder / "links.h5", ring, links={"val": given, "test": given}, undirected=True, ranks=2)
+    names = run("links/test/negatives", folder, monkeypatch)
+    order = names["row_of"].argsort()
+    assert order[names["edges"]["val"]].tolist() == given["edge"]
+    assert order[names["negatives"]].tolist() == given["edge_neg"] and names["edges"].keys() == {"val", "test"}
 
 
 def test_the_map(folder, monkeypatch):

@@ -84,6 +84,18 @@ def test_a_recipe(inputs, tmp_path, monkeypatch, line):
         assert {1, 2, 3} == set(np.unique(file["nodes/split"][:]))
 
 
+def test_held_out_edges(tmp_path, monkeypatch):
+    if not PAGE.exists():
+        pytest.skip("there is no documentation beside the tests")
+    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    (example,) = (code for code in examples if "links.h5" in code)
+    monkeypatch.chdir(tmp_path)
+    exec(example, {})
+    with GraphFile(tmp_path / "links.h5") as file:
+        assert file.shape("links/val/edges") == (2, 2) and file.shape("links/test/negatives") == (3, 2)
+        assert file.partitionings() == {"metis": [1, 2]}
+
+
 def test_there_is_a_recipe_for_each_kind():
     if not PAGE.exists():
         pytest.skip("there is no documentation beside the tests")

@@ -1,15 +1,26 @@
 """Features, and their aggregate, on disk: the same bits as in memory, and as many bytes as foretold."""
 
+import json
+
+import h5py
+import numpy as np
 import pytest
 import torch
 
+from hpcgnn.config import make_config
+from hpcgnn.errors import ConfigError
 from hpcgnn.memory import shelf as shelf_module
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.ops.row_tiles import tiles_of
-from hpcgnn.train.features_on_disk import place
+from hpcgnn.train.features_on_disk import Placing, place
+from hpcgnn.train.job import train
+from hpcgnn.train.predictions import Request, predict
+from hpcgnn.train.resuming import options_of_run
+from hpcgnn.train.scoring import evaluate
+from hpcgnn.train.trained import load_trained
 
-from .training import FEATURES, build_trainer, configure, make_graphs
+from .training import CHOICES, FEATURES, build_trainer, configure, make_graphs
 
 TILE = 64
 ALL_KEEP = {"hidden": 16, "layers": 2, "keep_input": "always"}
@@ -72,6 +83,44 @@ def _as_foretold(trainer, results):
     trainer.evaluate()
     assert scratch.read - before[0] == sum(2 * each.bytes_read(stop) + each.bytes_read() for each in inputs)
     assert scratch.written == before[1]
+
+
+@pytest.mark.whole_job
+def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, job_session, small_blocks, monkeypatch):
+    """Evaluations and predictions have the same bits; too little memory is refused, with the least that would do."""
+    folder = shared_path / "scratch"
+    config = configure(
+        make_graphs(comm, session_path)["undirected"],
+        run_dir=str(shared_path / "run"),
+        epochs=2,
+        model="sage",
+        **ALL_KEEP,
+    )
+    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+    train(config, job_session)
+    if comm.rank == 0:
+        folder.mkdir()
+    comm.barrier()
+    found = []
+    for given in ({}, {"memory": "100G", "scratch": str(folder)}):
+        monkeypatch.setattr("hpcgnn.train.features_on_disk.place", lambda *_: Placing(True, True, 0.7))
+        used = make_config(options_of_run(config.run.run_dir, given), CHOICES)
+        output = shared_path / f"p{len(found)}.h5"
+        assert predict(used, job_session, "last", Request(str(output), logits=True, layer=1)) == 0
+        assert evaluate(used, job_session, "last") == 0
+        comm.barrier()
+        record = json.loads((shared_path / "run/evaluation.json").read_text())
+        with h5py.File(output) as file:
+            rows = [file[name][:] for name in ("prediction", "logit", "embedding")]
+        found.append((rows, [record[split] for split in ("train", "val", "test")]))
+        comm.barrier()
+        trained_again = load_trained(used, job_session, "last")
+        assert isinstance(trained_again.trainer.local.features, OnDisk) == bool(given)
+    assert found[0][1] == found[1][1]
+    assert all(np.array_equal(a, b) for a, b in zip(found[0][0], found[1][0]))
+    used = used.replace(memory="1M")
+    with pytest.raises(ConfigError, match=r"--memory 1M is too little .* expected at least [\d.]+G for the"):
+        load_trained(used, job_session, "last")
 
 
 def test_what_goes_where():

@@ -166,7 +166,7 @@ def oracle_metrics(graph, h, scorer, parameters, count):
             others = [table[i, v] for v in pool.tolist() if (i, v) not in known]
             ranks.append(1 + sum(x > table[i, j] for x in others) + sum(x == table[i, j] for x in others) / 2)
         found[split] = {"mrr": np.mean([1 / rank for rank in ranks])}
-        found[split] |= {f"hits@{k}": np.mean([rank <= k for rank in ranks]) for k in (1, 3, 10, 50)}
+        found[split] |= {f"hits@{k}": np.mean([rank <= k for rank in ranks]) for k in (1, 3, 10, 20, 50, 100)}
     return found
 
 

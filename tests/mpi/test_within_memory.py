@@ -5,7 +5,8 @@ import torch
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.memory import arena, keeping
-from hpcgnn.train.within_memory import READ, WRITTEN, Within, bytes_of, check_memory, toy_of
+from hpcgnn.options.memory_size import said_memory
+from hpcgnn.train.within_memory import READ, WRITTEN, Within, check_memory, toy_of
 
 from .training import build_trainer, configure, make_graphs
 
@@ -95,10 +96,11 @@ def test_a_toy_foretells_what_is_kept(comm, session_path):
 
 
 def test_sizes():
-    assert bytes_of("48G") == 48 << 30 and bytes_of("1.5 TiB") == 3 << 39 and bytes_of("800m") == 800 << 20
-    for text in ("", "48", "G", "-1G", "0G", "1e3M", "4X"):
+    assert said_memory("48G") == 48 << 30 and said_memory("1.5 TiB") == 3 << 39 and said_memory("800m") == 800 << 20
+    assert said_memory("auto") is said_memory("none") is said_memory("") is None
+    for text in ("48", "G", "-1G", "0G", "1e3M", "4X"):
         with pytest.raises(ConfigError, match="expected a size such as 48G"):
-            bytes_of(text)
+            said_memory(text)
 
 
 def test_refused_schedules(session_path):

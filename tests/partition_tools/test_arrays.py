@@ -230,19 +230,6 @@ def test_pyg(tmp_path):
     assert uuid(tmp_path / "without.h5") == uuid(tmp_path / "g.h5")
 
 
-def test_pyg_of_several_types(tmp_path):
-    HeteroData = pytest.importorskip("torch_geometric.data", reason="PyG is not installed").HeteroData
-    data = HeteroData()
-    data["a"].x, data["b"].x = torch.rand(3, 2), torch.rand(2, 2)
-    data["a", "to", "b"].edge_index = torch.tensor([[0, 2], [1, 0]])
-    with pytest.raises(FormatError, match="to_homogeneous"):
-        hpcgnn.from_pyg(data, tmp_path / "none.h5")
-    hpcgnn.from_pyg(data.to_homogeneous(), tmp_path / "g.h5")
-    seen = view(tmp_path / "g.h5")
-    assert seen.edges == edge_list([0, 2], [4, 3]) and seen.meta.typed
-    np.testing.assert_array_equal(seen.node_type, [0, 0, 0, 1, 1])
-
-
 def test_dgl(tmp_path):
     dgl = pytest.importorskip("dgl", reason="DGL is not installed")
     src, dst = odd_graph()

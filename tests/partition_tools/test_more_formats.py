@@ -202,14 +202,6 @@ def test_what_pyg_saves(cli, fails, tmp_path, expected, kind):
     assert "several graphs" in fails("import", tmp_path / "h.pt", "-o", tmp_path / "h.h5")
 
 
-def test_what_pyg_saves_of_several_types(fails, tmp_path):
-    HeteroData = pytest.importorskip("torch_geometric.data", reason="PyG is not installed").HeteroData
-    data = HeteroData()
-    data["a"].x = torch.rand(3, 2)
-    torch.save(data, tmp_path / "g.pt")
-    assert "to_homogeneous" in fails("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")
-
-
 class Bad:
     def __init__(self, path):
         self.path = str(path)

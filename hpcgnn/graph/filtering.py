@@ -1,0 +1,147 @@
+"""The edges between some rows and some columns of a rank's adjacency, with a halo of their own.
+
+It goes over the edges some rows at a time, once to count them and once to take them: beside the whole graph a rank
+holds what comes of it, and of the edges to other ranks what is needed to agree on their halo.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hpcgnn.comm import Communicator
+from hpcgnn.exchange.plan import HaloPlan, gather_halo
+from hpcgnn.graph.blocks import Block
+from hpcgnn.graph.local import Adjacency, with_halo
+from hpcgnn.graph.split import RemoteEdges
+from hpcgnn.graphfile.ranges import row_blocks, segments
+from hpcgnn.placement.order import LocalOrder
+
+# Of each remote edge, while its halo is agreed on and its rounds are made.
+_MAKING = 40
+
+
+@dataclass(frozen=True)
+class FilteredSize:
+    """Bytes of one rank. held: of what `filtered` gives; making: what it takes besides, for a while."""
+
+    held: int
+    making: int
+
+
+def numbers(mask: torch.Tensor) -> torch.Tensor:
+    """int32 (n,): the number of each node among those of the mask, -1 for the others."""
+    return torch.where(mask, torch.cumsum(mask, 0, dtype=torch.int32) - 1, -1)
+
+
+def filtered(
+    adjacency: Adjacency,
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    row_number: torch.Tensor,
+    column_number: torch.Tensor,
+    comm: Communicator,
+) -> Adjacency:
+    """The Adjacency between own rows (n_p,) bool and columns (n_p,) bool, numbered anew. Collective."""
+    plan, shape = adjacency.plan, (int(rows.sum()), int(columns.sum()))
+    remote = gather_halo(plan, column_number, comm)
+    indptr, column, _, *carried = _taken([adjacency.own], row_number, column_number, shape[0])
+    own = Block(torch.from_numpy(indptr), torch.from_numpy(column), None, carried[0], None, carried[1])
+    indptr, column, owner, *carried = _taken(adjacency.halo, row_number, remote, shape[0], _owners(plan))
+    assert owner is not None, "asked for a line above"
+    away = RemoteEdges(indptr, owner, column, *carried)
+    own, halo, fewer = with_halo(own, away, *shape, plan.cap, comm, LocalOrder())
+    return Adjacency(own, halo, fewer, adjacency.degree[rows], adjacency.edges)
+
+
+def filtered_size(
+    adjacency: Adjacency, row_number: torch.Tensor, column_number: torch.Tensor, comm: Communicator
+) -> FilteredSize:
+    """What `filtered` takes between rows and columns of these numbers. Collective. On one rank `held` is exact; on more
+    it takes for granted that rows fall into as many rounds as before, and that as many are sent.
+    """
+    remote = gather_halo(adjacency.plan, column_number, comm)
+    num_rows = int((row_number >= 0).sum())
+    here = sum(int(tile.counts.sum()) for tile in _tiles(adjacency.own, row_number, column_number))
+    there = stored = 0
+    for block in adjacency.halo:
+        for tile in _tiles(block, row_number, remote):
+            there, stored = there + int(tile.counts.sum()), stored + len(tile.rows)
+    own = adjacency.own
+    each = 4 + sum(column.itemsize for column in (own.weight, own.edge) if column is not None)
+    held = each * (here + there) + 8 * (num_rows + 1) + 8 * num_rows  # of the own block, and the degrees
+    held += 12 * stored + 8 * len(adjacency.halo) + adjacency.plan.sending.nbytes
+    return FilteredSize(held, _MAKING * there)
+
+
+def _owners(plan: HaloPlan) -> np.ndarray:
+    """(num_halo,): the rank that each row of the halo is of."""
+    ranks = [plan.source(offset) for offset in range(1, plan.size)]
+    return np.repeat(np.array(ranks, np.min_scalar_type(plan.size)), plan.receive_counts)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Edges of a block whose both ends have a number. edges: int64 (E,), which ones of the block; columns: int32
+    (E,), the numbers there; rows: int32 (R,), the numbers of their rows; counts: int64 (R,), edges of each.
+    """
+
+    edges: np.ndarray
+    columns: np.ndarray
+    rows: np.ndarray
+    counts: np.ndarray
+
+
+def _tiles(block: Block, row_number: torch.Tensor, column_number: torch.Tensor) -> Iterator[_Tile]:
+    """column_number: of the halo, or of own nodes for the own block."""
+    indptr, indices, first_column = block.indptr.numpy(), block.indices.numpy(), block.first_column or 0
+    number, column_numbers = row_number.numpy(), column_number.numpy()[first_column:]
+    for first, last in row_blocks(indptr):
+        rows = number[first:last] if block.rows is None else number[block.rows[first:last].numpy()]
+        there = np.flatnonzero(rows >= 0)
+        if len(there) == 0:
+            continue
+        begins, ends = indptr[first + there], indptr[first + there + 1]
+        edges = segments(begins, ends - begins)
+        columns = column_numbers[indices[edges]]
+        taken = columns >= 0
+        of_row = np.repeat(np.arange(len(there)), ends - begins)[taken]
+        counts = np.bincount(of_row, minlength=len(there))
+        filled = counts > 0
+        yield _Tile(edges[taken], columns[taken], rows[there[filled]], counts[filled])
+
+
+def _taken(
+    blocks: Sequence[Block],
+    row_number: torch.Tensor,
+    column_number: torch.Tensor,
+    num_rows: int,
+    owners: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, torch.Tensor | None, torch.Tensor | None]:
+    """(indptr int64 (num_rows + 1,), columns int32, owners, weight, edge) of the edges of all blocks whose both ends
+    have a number: by row, those of a row one block after another. owners: of the columns.
+    """
+    indptr = np.zeros(num_rows + 1, np.int64)
+    for block in blocks:
+        for tile in _tiles(block, row_number, column_number):
+            indptr[tile.rows + 1] += tile.counts
+    np.cumsum(indptr, out=indptr)
+    at, total = indptr[:-1].copy(), int(indptr[-1])
+    columns = np.empty(total, np.int32)
+    owner = None if owners is None else np.empty(total, owners.dtype)
+    like = blocks[0] if len(blocks) else None
+    weight = None if like is None or like.weight is None else torch.empty(total, dtype=like.weight.dtype)
+    edge = None if like is None or like.edge is None else torch.empty(total, dtype=like.edge.dtype)
+    for block in blocks:
+        for tile in _tiles(block, row_number, column_number):
+            places = np.repeat(at[tile.rows] - (np.cumsum(tile.counts) - tile.counts), tile.counts)
+            places += np.arange(len(places))
+            at[tile.rows] += tile.counts
+            columns[places] = tile.columns
+            if owner is not None and owners is not None:
+                owner[places] = owners[block.indices.numpy()[tile.edges] + (block.first_column or 0)]
+            for new, old in ((weight, block.weight), (edge, block.edge)):
+                if new is not None and old is not None:
+                    new[torch.from_numpy(places)] = old[torch.from_numpy(tile.edges)]
+    return indptr, columns, owner, weight, edge

@@ -1,0 +1,79 @@
+"""Held-out edges that come with a graph, and the pairs that they are compared with: nodes by their original ids.
+
+Like the users' ids they are not in the order of the nodes, so that a graph that is reordered leaves them as they are. A
+reader that does not know them sees the edges of the graph, which are those of training, and no others.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hpcgnn.errors import FormatError
+from hpcgnn.graphfile.schema import KINDS_OF_NEGATIVES, GivenLinks, Rows
+
+if TYPE_CHECKING:
+    from hpcgnn.graphfile.storage import GraphFile
+
+#: What is held out, in this order.
+HELD = ("val", "test")
+#: What a file may have of each: pairs; pairs that all of them are compared with; nodes in place of the target of each.
+EDGES, NEGATIVES, TARGETS = "edges", "negatives", "negative_targets"
+#: What pairs are compared with: nothing that is given, pairs that all share, or nodes of their own.
+NONE, SHARED, EACH = KINDS_OF_NEGATIVES
+#: The attribute of the pairs that says how many of them are edges of the graph as well.
+AMONG = "among_edges"
+
+
+def name_of(split: str, part: str = EDGES) -> str:
+    """The dataset of a part."""
+    return f"links/{split}/{part}"
+
+
+def stored_links(links: Mapping[str, GivenLinks]) -> Iterator[tuple[str, Rows, dict[str, int]]]:
+    """(dataset, array, its attributes) of all that is given."""
+    for split, given in links.items():
+        for part in (EDGES, NEGATIVES, TARGETS):
+            array = getattr(given, part)
+            if array is not None:
+                yield name_of(split, part), array, {AMONG: given.among_edges} if part == EDGES else {}
+
+
+def given_shapes(file: "GraphFile") -> dict[str, tuple[int, ...]]:
+    """{dataset: shape} of all that a file has of held-out edges, with the lengths that it is free to have. Raises
+    FormatError for negatives of nothing, or of two kinds.
+    """
+    kind, shapes = file.meta.negatives, dict[str, tuple[int, ...]]()
+    for split in HELD:
+        there = [part for part in (EDGES, NEGATIVES, TARGETS) if name_of(split, part) in file]
+        wanted = {NONE: [EDGES], SHARED: [EDGES, NEGATIVES], EACH: [EDGES, TARGETS]}.get(kind, [])
+        if not there:
+            continue
+        if there != wanted:
+            raise FormatError(
+                f"{file.path}: links/{split} has {', '.join(there)}, expected {', '.join(wanted) or 'nothing'}; "
+                "import the graph again"
+            )
+        count = file.shape(name_of(split))[0]
+        shapes[name_of(split)] = count, 2
+        for part in there[1:]:
+            found = (*file.shape(name_of(split, part)), 0)
+            shapes[name_of(split, part)] = (found[0], 2) if part == NEGATIVES else (count, found[1])
+    if kind and not shapes:
+        raise FormatError(f"{file.path} has no held-out edges, and its attributes say that it has; import it again")
+    return shapes
+
+
+def summary(file: "GraphFile") -> dict[str, dict[str, Any]]:
+    """{split: {'pairs', 'negatives' (of all pairs, or of each), 'of': which, 'among_edges'}} of what is held out."""
+    kind, found = file.meta.negatives, {}
+    part = {SHARED: NEGATIVES, EACH: TARGETS}.get(kind)
+    for split in HELD if kind else ():
+        if name_of(split) in file:
+            count = 0 if part is None else file.shape(name_of(split, part))[0 if kind == SHARED else 1]
+            among = file.attributes(name_of(split)).get(AMONG, 0)
+            found[split] = {
+                "pairs": file.shape(name_of(split))[0],
+                "negatives": count,
+                "of": kind,
+                "among_edges": int(among),
+            }
+    return found

@@ -1,0 +1,54 @@
+"""What a node leaves to the ranks of a job: the least of what machine, control groups and batch system say."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hpcgnn.config import make_config
+from hpcgnn.memory import available
+from hpcgnn.train import memory_limit
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize("old", (False, True))
+def test_limits_of_groups(tmp_path, monkeypatch, old):
+    """Those of the own group and of all above it count, in both versions; a group without a limit says no number."""
+    table, file = tmp_path / "cgroup", "memory.limit_in_bytes" if old else "memory.max"
+    table.write_text("4:memory:/job/step\n3:cpu,cpuacct:/job\n" if old else "0::/job/step\n")
+    for name, text in (("", str(9 << 40)), ("job", str(3 * GIB)), ("job/step", "max"), ("other", "1")):
+        (tmp_path / "groups" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "groups" / name / file).write_text(text + "\n")
+    monkeypatch.setattr(available, "_TABLE", table)
+    monkeypatch.setattr(available, "_OLD_GROUPS" if old else "_GROUPS", tmp_path / "groups")
+    assert available.group_limits() == [3 * GIB, 9 << 40]
+    monkeypatch.setattr(available, "_TABLE", tmp_path / "absent")
+    assert available.group_limits() == []
+
+
+def test_the_least_counts(monkeypatch):
+    """What ranks hold already is taken of what the machine had left, and is part of the limits of groups and jobs."""
+    monkeypatch.setattr(memory_limit, "machine_available", lambda: 10 * GIB)
+    monkeypatch.setattr(memory_limit, "resident_bytes", lambda: GIB)
+    monkeypatch.setattr(memory_limit, "group_limits", list)
+    for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE"):
+        monkeypatch.delenv(f"SLURM_{name}", raising=False)
+    assert memory_limit.node_memory(2, 8) == 12 * GIB
+    monkeypatch.setenv("SLURM_MEM_PER_CPU", "2048")
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "4")
+    assert memory_limit.node_memory(2, 8) == 8 * GIB
+    monkeypatch.setattr(memory_limit, "group_limits", lambda: [9 << 40, 7 * GIB])
+    assert memory_limit.node_memory(2, 8) == 7 * GIB
+
+
+def test_who_has_a_limit(monkeypatch):
+    session = SimpleNamespace(ranks_on_node=4, comm=SimpleNamespace(size=8))
+    monkeypatch.setattr(memory_limit, "node_memory", lambda ranks_on_node, ranks: 16 * GIB)
+
+    def limit(**options):
+        choices = {"models": ("gcn",), "norms": ("none",), "schedules": ("sar", "lazy", "bns")}
+        return memory_limit.memory_limit(make_config({"graph": "g.h5", "model": "gcn", **options}, choices), session)
+
+    assert limit().share == limit(schedule="lazy").share == 15 * GIB // 4
+    assert limit(memory="48G").share == 12 * GIB and limit(memory="48G").said == "48G"
+    assert limit(memory="none") is limit(memory="") is limit(schedule="bns") is limit(intra_node="shared") is None

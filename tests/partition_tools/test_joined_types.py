@@ -1,0 +1,145 @@
+"""Graphs of several types of nodes, as PyG and DGL have them, become one graph with types; each flaw is named."""
+
+import numpy as np
+import pytest
+import torch
+from partition_helpers import edge_list, view
+
+import hpcgnn
+from hpcgnn.errors import FormatError
+from partition_tools.joined_types import joined
+from partition_tools.progress import Reporter
+
+# The second type has no features; the third is wider than the first.
+COUNTS = {"paper": 5, "author": 4, "field": 3}
+WIDTHS = {"paper": 2, "field": 3}
+ENDS = {
+    ("author", "writes", "paper"): [[0, 3, 3], [4, 0, 0]],
+    ("paper", "has", "field"): [[1, 2], [2, 0]],
+    ("field", "has", "paper"): [[2, 0], [1, 2]],
+}
+LABELS, TRAIN = [0, 2, -1, 1, 0], [True, False, False, True, False]
+
+
+def features_of(kind):
+    return np.arange(1, 1 + COUNTS[kind] * WIDTHS[kind], dtype=np.float32).reshape(COUNTS[kind], WIDTHS[kind])
+
+
+def whole():
+    """({type: {name: array}}, {relation: {name: array}})."""
+    nodes = {kind: {"num_nodes": count} for kind, count in COUNTS.items()}
+    for kind in WIDTHS:
+        nodes[kind] = {"x": features_of(kind)}
+    nodes["paper"] |= {"y": np.array(LABELS), "train_mask": np.array(TRAIN)}
+    edges = {relation: {"edge_index": np.array(ends)} for relation, ends in ENDS.items()}
+    for number, of_edges in enumerate(edges.values()):
+        of_edges["edge_weight"] = np.full(of_edges["edge_index"].shape[1], 1.0 + number)
+    return nodes, edges
+
+
+def check(path):
+    seen = view(path)
+    src, dst = [3 + 5, 3 + 5, 0 + 5, 1, 2, 2 + 9, 0 + 9], [0, 0, 4, 2 + 9, 0 + 9, 1, 2]
+    kinds = [0, 0, 0, 1, 1, 2, 2]
+    assert seen.edges == edge_list(src, dst, np.array(kinds) + 1.0, kinds)
+    expected = np.zeros((12, 3), np.float32)
+    expected[:5, :2], expected[9:] = features_of("paper"), features_of("field")
+    np.testing.assert_array_equal(seen.features, expected)
+    np.testing.assert_array_equal(seen.node_type, [0] * 5 + [1] * 4 + [2] * 3)
+    np.testing.assert_array_equal(seen.labels, LABELS + [-1] * 7)
+    np.testing.assert_array_equal(seen.split, TRAIN + [False] * 7)
+    assert seen.meta.type_names == {"nodes": list(COUNTS), "edges": ["___".join(relation) for relation in ENDS]}
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["object", "file"])
+def test_hetero_data_of_pyg(tmp_path, saved, cli):
+    data = pytest.importorskip("torch_geometric.data", reason="PyG is not installed").HeteroData()
+    for store in whole():
+        for key, arrays in store.items():
+            for name, array in arrays.items():
+                data[key][name] = array if isinstance(array, int) else torch.from_numpy(array)
+    if saved:
+        torch.save(data, tmp_path / "g.pt")
+        code, _, err = cli("import", tmp_path / "g.pt", "-o", tmp_path / "g.h5")
+        assert code == 0 and "2 columns for paper, 3 columns for field: rows are filled with zeros to 3" in err
+        assert "no features for author (4 nodes)" in err
+    else:
+        hpcgnn.from_pyg(data, tmp_path / "g.h5")
+    check(tmp_path / "g.h5")
+
+
+def test_several_types_of_dgl(tmp_path):
+    dgl = pytest.importorskip("dgl", reason="DGL is not installed")
+    nodes, edges = whole()
+    pairs = {relation: tuple(of_edges["edge_index"]) for relation, of_edges in edges.items()}
+    graph = dgl.heterograph(pairs, num_nodes_dict=COUNTS)
+    for kind, arrays in nodes.items():
+        names = {"x": "feat", "y": "label", "train_mask": "train_mask"}
+        graph.nodes[kind].data.update({names[name]: torch.from_numpy(arrays[name]) for name in arrays if name in names})
+    for relation, arrays in edges.items():
+        graph.edges[relation].data["w"] = torch.from_numpy(arrays["edge_weight"])
+    # DGL orders types by their names; so the graph is compared with itself in one type.
+    hpcgnn.from_dgl(graph, tmp_path / "g.h5")
+    seen = view(tmp_path / "g.h5")
+    assert seen.meta.type_names["nodes"] == graph.ntypes and seen.meta.num_nodes == 12
+    plain = dgl.to_homogeneous(graph, edata=["w"])
+    assert seen.edges == edge_list(
+        *map(np.asarray, plain.edges()), plain.edata["w"].numpy(), plain.edata["_TYPE"].numpy()
+    )
+
+
+def test_each_type_has_its_own_weights():
+    """The projection by type of filled rows is that of each type's own columns."""
+    from types import SimpleNamespace
+
+    from hpcgnn.nn.rgcn import TypedProjection
+
+    arrays = joined("a graph", *whole(), Reporter())
+    projection = TypedProjection(3, 4, 3)
+    torch.nn.init.normal_(projection.weights)
+    graph = SimpleNamespace(node_type=torch.from_numpy(arrays["node_type"]))
+    found = projection(graph, torch.from_numpy(arrays["x"]))
+    own = torch.from_numpy(features_of("paper")) @ projection.weights[0, :2]
+    torch.testing.assert_close(found[:5], torch.relu(own))
+
+
+def without_count(nodes, edges):
+    del nodes["author"]["num_nodes"]
+
+
+def two_labelled(nodes, edges):
+    nodes["author"]["y"] = np.zeros(4, int)
+
+
+def outside(nodes, edges):
+    edges["author", "writes", "paper"]["edge_index"][1, 0] = 5
+
+
+def of_no_type(nodes, edges):
+    edges["venue", "has", "paper"] = {"edge_index": np.zeros((2, 1), int), "edge_weight": np.ones(1)}
+
+
+def weights_of_some(nodes, edges):
+    del edges["paper", "has", "field"]["edge_weight"]
+
+
+def short_features(nodes, edges):
+    nodes["field"] |= {"num_nodes": 4}
+
+
+FLAWS = {
+    without_count: "nodes of type author: nothing says how many",
+    two_labelled: "paper, author have labels; expected one type",
+    outside: "author___writes___paper names paper 0 to 5, outside 0..4",
+    of_no_type: "names the node type 'venue'; there are paper, author, field",
+    weights_of_some: "some relations have edge_weight and others not",
+    short_features: r"features of field must be \(4, F\), got \[3, 3\]",
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS, ids=lambda flaw: flaw.__name__)
+def test_flaws(flaw):
+    nodes, edges = whole()
+    flaw(nodes, edges)
+    with pytest.raises(FormatError, match=FLAWS[flaw]):
+        joined("a graph", nodes, edges, Reporter())

@@ -1,0 +1,205 @@
+"""Held-out edges that come with a graph: how they get into the file, through partitioning, and what is said of them."""
+
+import json
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+from partition_helpers import odd_graph
+
+from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graphfile.other_features import with_other_features
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.graphfile.structure import check_structure
+from partition_tools.arrays import save_graph
+from partition_tools.edges import canonical_edges
+from partition_tools.links import count_among
+from partition_tools.partition_graph import partition_graph
+from partition_tools.progress import Reporter
+
+N = 60
+
+
+def held(kind, seed=0):
+    """What `save_graph` takes, of one kind of negatives; some of the pairs are edges of `odd_graph` too."""
+    random, found = np.random.default_rng(seed), {}
+    src, dst = odd_graph(N)
+    for split, count in (("val", 12), ("test", 9)):
+        pairs = np.concatenate([random.integers(0, N, (count - 3, 2)), np.stack([src, dst], 1)[20:23]])
+        if kind == "each":
+            ends = {"source_node": pairs[:, 0], "target_node": pairs[:, 1]}
+            found[split] = ends | {"target_node_neg": random.integers(0, N, (count, 7))}
+        else:
+            found[split] = {"edge": pairs} | ({"edge_neg": random.integers(0, N, (30, 2))} if kind == "shared" else {})
+    return found
+
+
+def stored(path):
+    """{dataset: array} of all that a file has of held-out edges."""
+    with h5py.File(path) as file:
+        names = [f"links/{split}/{part}" for split in file.get("links", ()) for part in file[f"links/{split}"]]
+        return {name: file[name][:] for name in names}
+
+
+def expected(given):
+    """The same of what `held` gives."""
+    found = {}
+    for split, parts in given.items():
+        ends = parts["edge"] if "edge" in parts else np.stack([parts["source_node"], parts["target_node"]], 1)
+        found[f"links/{split}/edges"] = ends
+        for part, name in (("edge_neg", "negatives"), ("target_node_neg", "negative_targets")):
+            if part in parts:
+                found[f"links/{split}/{name}"] = parts[part]
+    return found
+
+
+def assert_same(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+        assert found[name].dtype == np.int32
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """{kind: a partitioned file}."""
+    folder = tmp_path_factory.mktemp("held")
+    for kind in ("none", "shared", "all"):
+        save_graph(folder / f"{kind}.h5", odd_graph(N), np.ones((N, 2)), links=held("each" if kind == "all" else kind))
+    for kind in ("none", "shared"):
+        partition_graph(folder / f"{kind}.h5", [2, 3], num_clusters=7)
+    # With edges that stay on disk.
+    options = {"method": "random-nodes", "memory": 4096, "output": folder / "each.h5"}
+    partition_graph(folder / "all.h5", [2, 3], num_clusters=7, **options)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["none", "shared", "each"])
+def test_a_file_keeps_what_is_given(cli, files, kind, tmp_path):
+    """By original ids, wherever the nodes are put, and in copies with other features."""
+    path, given = files / f"{kind}.h5", held(kind)
+    assert_same(stored(path), expected(given))
+    with GraphFile(path) as file:
+        assert not np.array_equal(file.read("nodes/original_id"), np.arange(N)), "the nodes are in another order"
+        check_structure(file)
+        with with_other_features(file, tmp_path / "copy.h5", 1, 1) as put:
+            put(0, np.zeros((N, 1), np.float32), 0)
+    for each in (path, tmp_path / "copy.h5"):
+        code, out, err = cli("verify", each)
+        assert code == 0 and "held-out pairs of test among the edges" in out and "training split" not in out, (out, err)
+    assert_same(stored(tmp_path / "copy.h5"), expected(given))
+    src, dst = odd_graph(N)
+    there = set(zip(src.tolist(), dst.tolist()))
+    info = json.loads(cli("inspect", path, "--json")[1])["held_out_edges"]
+    for split, pairs in (("val", 12), ("test", 9)):
+        among = sum(tuple(pair) in there for pair in expected(given)[f"links/{split}/edges"].tolist())
+        negatives = {"none": 0, "shared": 30, "each": 7}[kind]
+        assert info[split] == {"pairs": pairs, "negatives": negatives, "of": kind, "among_edges": among} and among >= 3
+    said = {"none": "negatives are drawn", "shared": "30 negatives for all", "each": "7 negatives for each"}[kind]
+    assert said in cli("inspect", path)[1]
+
+
+def test_what_is_held_out_is_part_of_a_graphs_name(tmp_path, files):
+    names = set()
+    for number, links in enumerate((None, held("none"), held("shared"), held("shared", seed=1))):
+        names.add(save_graph(tmp_path / f"{number}.h5", odd_graph(N), np.ones((N, 2)), links=links).uuid)
+    with GraphFile(files / "shared.h5") as file:
+        assert len(names) == 4 and file.meta.uuid in names
+
+
+def test_pairs_that_are_edges_too_are_said(tmp_path):
+    """And a graph with held-out edges needs no labels."""
+    reporter = Reporter()
+    save_graph(tmp_path / "g.h5", odd_graph(N), num_nodes=N, links=held("none"), reporter=reporter)
+    assert any("of 12 held-out pairs of val are edges of the graph as well" in text for text in reporter.warnings)
+    assert not any("no labels" in text or "training split" in text for text in reporter.warnings)
+
+
+def test_pairs_among_edges_are_counted():
+    """Against sets, in both orders of the nodes."""
+    src, dst = odd_graph(N, 500)
+    edges = canonical_edges(src, dst, N)[0]
+    pairs = np.random.default_rng(0).integers(0, N, (400, 2))
+    there = set(zip(src.tolist(), dst.tolist()))
+    wanted = sum(tuple(pair) in there for pair in pairs.tolist())
+    assert 0 < wanted < 400 and count_among(edges, pairs) == wanted
+    place = np.random.default_rng(1).permutation(N)
+    moved = canonical_edges(place[src], place[dst], N)[0]
+    assert count_among(moved, pairs, place) == wanted
+    assert count_among(edges, pairs[:0]) == 0
+
+
+@pytest.mark.parametrize(
+    "change, check, words",
+    [
+        (("links/val/edges", (4, 1), N), "held-out nodes of val", "row 4 of links/val/edges has a node outside 0..59"),
+        (("links/test/negatives", (29, 0), -1), "held-out nodes of test", "row 29 of links/test/negatives"),
+        ("among_edges", "held-out pairs of val among the edges", "stated 0, found: "),
+    ],
+)
+def test_verify_finds_what_is_wrong(cli, files, tmp_path, change, check, words):
+    path = shutil.copy(files / "shared.h5", tmp_path / "g.h5")
+    with h5py.File(path, "r+", libver="latest") as file:
+        if change == "among_edges":
+            file["links/val/edges"].attrs["among_edges"] = 0
+        else:
+            file[change[0]][change[1]] = change[2]
+    code, out, _ = cli("verify", path, "--json")
+    failed = {each["name"]: each["detail"] for each in json.loads(out)["checks"] if each["ok"] is False}
+    assert code == 1 and list(failed) == [check] and words in failed[check]
+
+
+@pytest.mark.parametrize("fault", ["no pairs", "two kinds", "rows", "columns"])
+def test_a_file_that_is_not_as_it_should_be_is_refused(files, tmp_path, fault):
+    path = shutil.copy(files / ("each.h5" if fault == "rows" else "shared.h5"), tmp_path / "g.h5")
+    with h5py.File(path, "r+", libver="latest") as file:
+        if fault == "no pairs":
+            del file["links/test/edges"]
+        elif fault == "two kinds":
+            file["links/test/negative_targets"] = np.zeros((9, 3), np.int32)
+        elif fault == "rows":
+            del file["links/test/negative_targets"]
+            file["links/test/negative_targets"] = np.zeros((8, 7), np.int32)
+        else:
+            del file["links/test/edges"]
+            file["links/test/edges"] = np.zeros((9, 3), np.int32)
+    with GraphFile(path) as file, pytest.raises(FormatError, match=r"links/test(/\w+)? has"):
+        check_structure(file)
+
+
+PAIRS = np.array([[0, 1], [2, 3], [4, 5]])
+
+
+@pytest.mark.parametrize(
+    "links, words",
+    [
+        ({"val": PAIRS.T}, r"val_edge must have shape \(m, 2\), got \(2, 3\); turn it"),
+        ({"val": PAIRS + 55}, r"val_edge names node 60, outside the nodes 0\.\.59"),
+        ({"train": PAIRS}, "links has 'train'; expected val and test; the edges of the graph are those of training"),
+        ({"valid": {"edges": PAIRS}}, "links valid has 'edges'; expected of: edge, edge_neg"),
+        ({"val": {"edge_neg": PAIRS}}, "the held-out edges of val need val_edge, or val_source_node"),
+        ({"val": {"edge": PAIRS, "edge_neg": PAIRS[:0]}}, "val_edge_neg is empty"),
+        ({"val": {"edge": PAIRS, "edge_neg": PAIRS}, "test": PAIRS}, "negatives of val and test are of two kinds"),
+        ({"val": {"edge": PAIRS, "target_node_neg": PAIRS[:2]}}, "val_target_node_neg has 2 rows, expected 3"),
+        ({"val": {"edge": PAIRS, "edge_neg": PAIRS, "target_node_neg": PAIRS}}, "val has both val_edge_neg and"),
+        ({"val": {"source_node": PAIRS[:, 0], "target_node": PAIRS[:2, 1]}}, "val_source_node has 3 nodes"),
+        ({"val": PAIRS.astype(float)}, r"val_edge must be node ids, integers in 2 dimensions, got float64\(3, 2\)"),
+    ],
+)
+def test_what_does_not_go_together(tmp_path, links, words):
+    with pytest.raises(GraphError, match=words):
+        save_graph(tmp_path / "g.h5", odd_graph(N), np.ones((N, 2)), links=links)
+    assert not list(tmp_path.iterdir())
+
+
+def test_ids_of_the_users_own(tmp_path):
+    """Held-out pairs name nodes as the edges do."""
+    names = np.array([f"n{number:02}" for number in range(N)])
+    given = held("each")
+    links = {split: {part: names[array] for part, array in parts.items()} for split, parts in given.items()}
+    data = save_graph(tmp_path / "g.h5", names[np.stack(odd_graph(N))], np.ones((N, 2)), node_ids=names, links=links)
+    assert_same(stored(tmp_path / "g.h5"), expected(given))
+    assert data.links["test"].negative_targets.shape == (9, 7)
+    with pytest.raises(FormatError, match="val_edge names the id nobody, which node_ids does not have"):
+        save_graph(tmp_path / "h.h5", names[np.stack(odd_graph(N))], node_ids=names, links={"val": [["n00", "nobody"]]})
