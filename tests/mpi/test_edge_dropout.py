@@ -75,9 +75,10 @@ def test_outputs_and_gradients_are_those_of_the_graph_that_is_left(comm, files, 
     spec = spec_of(kind, edge_dropout=RATE, keep_input="never")
     local, trainer = make_trainer(comm, spec, path, where.maps["random"], edge_dropout=RATE, prune="none")
     state = dict(trainer.model.named_parameters())
-    for epoch in (EPOCH - 1, EPOCH):  # the second draw is not the first
+    for epoch in (EPOCH - 1, EPOCH):  # the second draw is not the first, nor are its degrees
         trainer.random.epoch = epoch
         trainer.schedule.halo.begin_epoch(epoch)
+        trainer.model(trainer.graph)
     logits, loss, gradients = on_rank_0(comm, right, left(graph, SEED, EPOCH), spec, state, True)
     mine, share, _ = outputs_and_gradients(trainer, trainer.graph)
     np.testing.assert_allclose(whole(comm, local, mine), logits, rtol=0, atol=1e-9)
