@@ -21,11 +21,13 @@ from hpcgnn.estimate.machine import Machine, read_machine
 from hpcgnn.estimate.results import Place, as_values, draw, table
 from hpcgnn.estimate.seconds import seconds
 from hpcgnn.estimate.sources import AssumedGraph, CountedGraph, Source
+from hpcgnn.estimate.within import within, within_table
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.options.task import LINKS
 from hpcgnn.train.shortage import advice
+from hpcgnn.train.within_memory import check_memory
 
 # What loading and starting MPI adds to a process that has torch, where no machine file says it.
 _MPI = 40 << 20
@@ -51,6 +53,9 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:
         raise ConfigError("--plot needs matplotlib: pip install 'hpcgnn[plot]'")
     machine = None if arguments.machine is None else _machine(arguments, config)
+    memory = said_memory(config.run.memory)
+    if memory is not None:
+        check_memory(config)
     rows, place = [], place_of(machine, arguments.ranks_per_node)
     with _source(config, arguments) as source:
         threaded = config if machine is None else config.replace(threads=machine.threads)
@@ -58,7 +63,11 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
             forecast = source.forecast(threaded, ranks)
             timed = None if machine is None else seconds(forecast, machine)
             rows.append(as_values(forecast, timed, machine, place, config))
+            if memory is not None:
+                rows[-1]["within"] = within(forecast, place, machine, config, memory)
         print(table(rows))
+        if memory is not None:
+            print(f"\nwithin --memory {config.run.memory} of a node:\n{within_table(rows)}")
         for line in _remarks(rows, config, machine, place, arguments):
             print(line)
         if arguments.alternatives:
@@ -137,7 +146,9 @@ def _remarks(
         cut, train = _assumed(arguments)
         yield f"assumed: --cut-share {cut:g} of the edges between ranks, --train-share {train:g}, all ranks alike"
     if said_memory(config.run.memory) is not None:
-        yield f"without --memory {config.run.memory}: what goes to scratch files is in memory in these figures"
+        yield "the upper table is without --memory; the lower one takes all ranks for as large as the largest"
+        if machine is not None and machine.scratch is None:
+            yield f"no seconds of the disk: {arguments.machine} has no [scratch] with read and write, bytes per second"
     if config.schedule.intra_node == "shared":
         yield "without --intra-node shared: ranks of a node send each other their rows in these figures"
     if not all(row["bytes_counted"] for row in rows):

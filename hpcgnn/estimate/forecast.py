@@ -61,9 +61,10 @@ class Forecast:
     halo: {kind: Traffic} of an epoch; others: {kind: (messages, bytes)} that every rank sends besides; evaluation:
     {kind: Traffic} of an evaluation. uses, halos: of the streams of an epoch, see Trial and `halo_traffic`. counted:
     whether bytes of layers that compute some rows only are counted from the graph, or follow from the copy. epochs: of
-    the run.
+    the run. experiment: what was tried out.
     """
 
+    experiment: Experiment
     shares: Shares
     largest: Rank
     busiest: Rank
@@ -121,6 +122,7 @@ class Forecaster:
                 halo[kind] = Traffic(size, messages * peers, messages)
                 counted = False
         return Forecast(
+            self.experiment,
             shares,
             largest,
             busiest,

@@ -84,6 +84,14 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Disk:
+    """read, write: bytes per second of a node's local disk, in requests of some MiB one after another."""
+
+    read: float
+    write: float
+
+
+@dataclass(frozen=True)
 class Machine:
     """A kind of node.
 
@@ -92,7 +100,7 @@ class Machine:
     call: seconds of a call besides those of its operation; torch_byte: of each byte that torch reads or writes in an
     operation that has no rate; second_thread: what each further thread of a rank adds to its speed; shared_core: how
     many times the processor seconds operations take where two threads share a core, and again where four do. reading:
-    of rows at random. page: seconds to hand out a page of memory and to take it back.
+    of rows at random. page: seconds to hand out a page of memory and to take it back. scratch: the local disk, if any.
     """
 
     name: str
@@ -111,6 +119,7 @@ class Machine:
     rates: list[Rate] = field(default_factory=list)
     shared_core: float = 1.0
     page: float = 0.0
+    scratch: Disk | None = None
 
     @cached_property
     def _by_kind(self) -> dict[tuple[str, str], list[Rate]]:
@@ -191,9 +200,10 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
 
 
 # What a file need not say: older ones do not.
-_OPTIONAL = {"rates", "shared_core", "page", "cpu_seconds_per_summed_byte"}
+_OPTIONAL = {"rates", "shared_core", "page", "cpu_seconds_per_summed_byte", "scratch"}
 # Numbers of which nothing is not enough.
 _ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection", "shared_core"}
+_ABOVE_NOTHING |= {"read", "write"}
 
 
 def _machine(values: dict[str, Any]) -> Machine:
@@ -212,7 +222,8 @@ def _machine(values: dict[str, Any]) -> Machine:
         rates.append(Rate(*each))
         for name, value in zip(Rate._fields[2:], each[2:]):
             _check_number(f"{name} in rates", float, value)
-    return replace(machine, network=network, reading=reading, rates=rates)
+    scratch = None if values.get("scratch") is None else _made(Disk, values["scratch"])
+    return replace(machine, network=network, reading=reading, rates=rates, scratch=scratch)
 
 
 def _made(kind: Any, values: Any) -> Any:
@@ -242,6 +253,8 @@ def _said(machine: Machine) -> dict[str, Any]:
     """The values of a machine as a file has them, without what is not known."""
     values = asdict(machine)
     values["network"] = {name: value for name, value in values["network"].items() if value is not None}
+    if values["scratch"] is None:
+        del values["scratch"]
     return values
 
 

@@ -34,7 +34,7 @@ from hpcgnn.train.epochs import costs_of_epoch
 from hpcgnn.train.live_tensors import LiveTensors, Onlooker
 from hpcgnn.train.loop import Trainer, layers_to_prune
 from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory
-from hpcgnn.train.toy import toy_step
+from hpcgnn.train.within_memory import Toy, toy_of
 
 #: (the layer whose share of the graph rows go along, None for all of it; 'inward' or 'outward').
 Place = tuple[int | None, str]
@@ -80,7 +80,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is tried out: a model and a configuration. row_bytes: of the widest row that is exchanged.
+    """What is tried out: a model and a configuration. toy: what a toy graph shows of it.
 
     Threads of a rank are those of the configuration, one where it does not say: what a rank works on at a time, and so
     what it holds, depends on them.
@@ -89,7 +89,12 @@ class Experiment:
     spec: ModelSpec
     config: Config
     task: str
-    row_bytes: int
+    toy: Toy
+
+    @property
+    def row_bytes(self) -> int:
+        """Of the widest row that is exchanged."""
+        return self.toy.row_bytes
 
     @classmethod
     def of(cls, spec: ModelSpec, config: Config, task: str) -> "Experiment":
@@ -105,7 +110,7 @@ class Experiment:
         config = config.replace(drop_ranks="", lr=LR, layer_lr="", halo="rows")
         if config.schedule.average_seconds:
             config = config.replace(average_steps=1, average_seconds=0.0)
-        return cls(spec, config, task, toy_step(spec, config, task))
+        return cls(spec, config, task, toy_of(spec, config, task))
 
     @property
     def limit(self) -> int:

@@ -68,6 +68,13 @@ def place(room: int, at_work: int, kept: int, read: int, sizes: tuple[int, int],
     return Placing(features, aggregate, share)
 
 
+def bytes_read_at_a_time(shelf: Shelf, rows: int, columns: int, types: tuple[torch.dtype, torch.dtype]) -> int:
+    """Bytes of memory that features and their aggregate take on disk: blocks that are read, and what helper threads
+    copy as they write.
+    """
+    return sum(shelf.at_work(rows, columns, dtype) for dtype in types) + THREADS * REQUEST
+
+
 def can_lie_on_disk(config: Config, spec: ModelSpec, toy: Toy) -> bool:
     """Whether the first layer reads its inputs in order, some rows at a time."""
     raw = spec.input_dropout == "raw" and spec.dropout > 0
@@ -132,8 +139,7 @@ def _shelve(
     with comm.together("making a scratch file"):
         check_folder(folder, limit)
         shelf = Shelf(Scratch(folder, ScratchError), arena, tile_rows(), columns)
-    # Blocks that are read, and what helper threads copy as they write.
-    read = sum(shelf.at_work(rows, columns, dtype) for dtype in types) + THREADS * REQUEST
+    read = bytes_read_at_a_time(shelf, rows, columns, types)
     _check_pruned(limit, comm, lasting, at_work + read, pruned)
     found = place(limit.share - lasting - at_work, at_work, kept, read, sizes, toy.reads_input)
     told = torch.tensor([-float(found.features), -float(found.aggregate), found.share], dtype=torch.float64)

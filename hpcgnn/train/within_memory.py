@@ -23,7 +23,7 @@ from hpcgnn.errors import ConfigError, ScratchError
 from hpcgnn.memory.keeping import Keeper, Kept
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import Scratch, free_bytes
-from hpcgnn.memory.shelf import OnDisk
+from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.train.loop import Trainer, layers_to_prune
@@ -205,14 +205,19 @@ def _needs(trainer: Trainer, toy: "Toy", config: Config, limit: Limit) -> tuple[
 def constants_in_arena(trainer: Trainer) -> int:
     """Bytes of the arena that a rank takes for the kept aggregate of its features, or to read what is on disk of it."""
     spec, features = trainer.model.spec, trainer.local.features
-    if isinstance(features, OnDisk):
-        kept = spec.kept or features.dtype
-        aggregate = features.shelf.at_work(*features.shape, kept) if features.shelf.results else 0
-        held = 0 if features.shelf.results else math.prod(features.shape) * kept.itemsize
-        return features.shelf.at_work(*features.shape, features.dtype) + aggregate + held
-    if not spec.keeps_input or not isinstance(features, torch.Tensor):
+    if not isinstance(features, torch.Tensor | OnDisk):
         return 0
-    return features.numel() * (spec.kept or features.dtype).itemsize
+    (count, width), shelf = features.shape, features.shelf if isinstance(features, OnDisk) else None
+    return bytes_of_constants((count, width), spec, features.dtype, shelf)
+
+
+def bytes_of_constants(shape: tuple[int, int], spec: ModelSpec, dtype: torch.dtype, shelf: Shelf | None) -> int:
+    """The same, of features of this shape and type. shelf: where they are, None for in memory."""
+    kept = spec.kept or dtype
+    held = math.prod(shape) * kept.itemsize
+    if shelf is None:
+        return held if spec.keeps_input else 0
+    return shelf.at_work(*shape, dtype) + (shelf.at_work(*shape, kept) if shelf.results else held)
 
 
 def check_memory(config: Config, learns: bool = True) -> None:

@@ -212,11 +212,6 @@ def test_what_fits(capsys, tmp_path):
     assert fits == [False] * 3 and "none fits nodes of" in out and "fewest ranks" not in out
 
 
-def test_a_limit_of_memory_is_not_in_it(capsys):
-    out = estimate(capsys, *STATS, "--ranks", "2", "--memory", "1G")
-    assert "without --memory 1G: what goes to scratch files is in memory in these figures" in out
-
-
 def test_what_was_not_measured_is_named(capsys, graph, tmp_path):
     rates = [rate for rate in made_up().rates if rate.name != "gather"]
     (tmp_path / "m.toml").write_text(made_up(rates=rates).to_toml())
