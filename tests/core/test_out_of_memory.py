@@ -42,7 +42,7 @@ def graph(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("where", ["toy_step", "Trainer"])
+@pytest.mark.parametrize("where", ["toy_of", "Trainer"])
 @pytest.mark.parametrize("ranks, limited", [(1, "0"), (2, "0"), (2, "1"), (2, "01")])
 def test_a_limit(graph, tmp_path, ranks, limited, where):
     options = f"--graph {graph} --run-dir {tmp_path / 'run'} --model gat --heads 4 --hidden 900 --epochs 2".split()
@@ -51,7 +51,7 @@ def test_a_limit(graph, tmp_path, ranks, limited, where):
     assert "Traceback" not in done.err and "Error" not in done.err, done.err
     told = done.err.count("hpcgnn: error")
     # Ranks that fail together before the graph is read are told of once; later each ends the job by itself.
-    assert told == 1 if where == "toy_step" or limited != "01" else 1 <= told <= 2
+    assert told == 1 if where == "toy_of" or limited != "01" else 1 <= told <= 2
     assert "out of memory: 98.9 MiB more were asked for" in done.err and "what helps: more ranks" in done.err
     if ranks == 2 and limited != "01":
         assert f"rank {limited} of 2" in done.err

@@ -9,9 +9,11 @@ import torch
 from hpcgnn.errors import ScratchError
 from hpcgnn.memory.arena import SMALL, Arena
 from hpcgnn.memory.scratch import GRAIN, REQUEST, Scratch, rounded
+from hpcgnn.train.memory_limit import Limit
 from hpcgnn.train.within_memory import _file_system, check_folder, check_space
 
 SIZES = GRAIN, REQUEST - GRAIN, REQUEST, 2 * REQUEST + 3 * GRAIN
+SAID = Limit(1 << 30, 1, "1G")
 
 
 def address(array):
@@ -94,7 +96,7 @@ def test_where_none_can_be(tmp_path):
     with pytest.raises(ScratchError, match="cannot make a scratch file"):
         Scratch(str(tmp_path / "absent"), ScratchError)
     with pytest.raises(ScratchError, match="there is no such directory"):
-        check_folder(str(tmp_path / "absent"))
+        check_folder(str(tmp_path / "absent"), SAID)
     with pytest.raises(ScratchError, match=r"GiB free; expected 1073741824\.00 GiB for the 1 ranks"):
         check_space(str(tmp_path), 1 << 60, 1)
 
@@ -102,7 +104,7 @@ def test_where_none_can_be(tmp_path):
 @pytest.mark.skipif(_file_system("/dev/shm") != "tmpfs", reason="no tmpfs at /dev/shm")
 def test_memory_is_no_place_for_it():
     with pytest.raises(ScratchError, match="is of tmpfs, which is memory itself"):
-        check_folder("/dev/shm")
+        check_folder("/dev/shm", SAID)
 
 
 def test_kept_tensors_share_their_memory(tmp_path):
