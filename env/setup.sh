@@ -42,8 +42,11 @@ setup_environment() {
     grep -qs "^$stamp " "$project/.venv/installed" || : > "$project/.venv/installed"
     if ! grep -qxF "$stamp $extras" "$project/.venv/installed"; then
         echo "setup: installing hpcgnn[$extras] into .venv (some minutes the first time)" >&2
+        # pip would compile ten thousand files, one after another, for longer than all else takes. What is used is compiled here.
         "$project/.venv/bin/pip" install --quiet --disable-pip-version-check --constraint "$project/env/constraints.txt" \
-            --editable "$project[$extras]" || fail "installation failed; the lines above say why"
+            --no-compile --editable "$project[$extras]" || fail "installation failed; the lines above say why"
+        env -u PYTHONDONTWRITEBYTECODE "$project/.venv/bin/python" -c "import hpcgnn.train.job, partition_tools.cli" ||
+            fail "what was installed cannot be loaded; the lines above say why"
         # A wheel in the environment would be loaded before the site's library, and its mpiexec found before the site's.
         [ "${HPCGNN_MPI:-wheel}" != site ] || "$project/.venv/bin/pip" uninstall --quiet --yes mpich 2>/dev/null || true
         echo "$stamp $extras" >> "$project/.venv/installed"

@@ -18,13 +18,14 @@ bash env/build-oneccl.sh || { echo "oneCCL's packages cannot be had: its tests a
 echo "== style"
 ruff check --quiet .
 ruff format --quiet --diff .
-# Operators and curves at every number of ranks; schedules, and what else a training adds to operators, at 2 and 3; whole jobs and
-# runs, which take most of the time, what is written and read of them, and what does not hang on the number of ranks at 2: these files,
-# and tests of other files that are marked whole_job. (Serial tests have jobs of one rank, those of job scripts and faults more ranks.)
+# Operators and curves at every number of ranks; schedules and links at 2 and 3; at 2 whole jobs and runs, which take most of the time,
+# what is written and read of them, and what a training adds to operators that does not hang on the number of ranks: these files, and
+# tests of other files that are marked whole_job. (Serial tests have jobs of one rank, those of job scripts and faults more ranks.)
 whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
 whole_jobs+=" estimated label_reuse propagated recipes trace watching within_memory written_together"
-of_training="edge_dropout estimated_shares given_links features features_on_disk inductive interface jumping large_memory lazy links mixed pipegcn regression spreading stale tma widths"
-declare -A left_out=([1]="intra_node $whole_jobs $of_training" [2]="" [3]="$whole_jobs" [4]="$whole_jobs $of_training")
+whole_jobs+=" estimated_shares features features_on_disk inductive interface jumping large_memory mixed regression widths"
+schedules="edge_dropout given_links lazy links pipegcn spreading stale tma"
+declare -A left_out=([1]="intra_node $whole_jobs $schedules" [2]="" [3]="$whole_jobs" [4]="$whole_jobs $schedules")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {
     local ranks=$1
