@@ -15,6 +15,8 @@ from hpcgnn.estimate.traffic import Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Place, Trial
 from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
+from hpcgnn.train.account import FREE_HEAP
+from hpcgnn.train.memory_profile import TRIM_THRESHOLD
 
 # The larger copy has at most so many nodes and edges, the smaller one half of them.
 NODES, EDGES = 40_000, 1_000_000
@@ -24,6 +26,8 @@ NEARLY = 0.7
 ALIKE = 1.01
 # What training takes besides what the account has: workspace inside of libraries, and small objects.
 OUTSIDE = 4 << 20
+# The library sums gradients in a copy of them.
+SUMS = "sums of gradients under way"
 #: {item of the account (train/account.py): part of the table}.
 PARTS = {
     "features": "features",
@@ -34,9 +38,11 @@ PARTS = {
     "activations and workspace": "activations",
     "arena, resident but not in use then": "activations",
     "tensors outside the arena": "activations",
+    FREE_HEAP: "activations",
     "parameters, gradients, optimizer": "gradients",
     "halo buffers": "halo_buffers",
     "shared memory of MPI": "libraries",
+    SUMS: "gradients",
 }
 #: layers(worthwhile, prunable) -> {(layer, direction): HaloCounts} of layers that compute some rows only.
 Layers = Callable[[list[float], int], Mapping[Place, HaloCounts]]
@@ -167,8 +173,10 @@ class Forecaster:
             }
             for phase, items in large.account.items()
         }
-        for items in account.values():
+        for (_, phase), items in account.items():
+            items[SUMS] = self._summed_apart(size, large) if phase == "reduction" else 0
             items["halo buffers"] = min(items["halo buffers"], self.experiment.limit)
+            items[FREE_HEAP] = min(items[FREE_HEAP], TRIM_THRESHOLD)
         work = _work(large.work, small.work, line)
         assert large.evaluation is not None and small.evaluation is not None
         evaluation = _work(large.evaluation.work, small.evaluation.work, line)
@@ -181,6 +189,12 @@ class Forecaster:
             parts[PARTS[item]] += value
         del parts["libraries"]
         return Rank(loaded, sum(items.values()) - loaded + OUTSIDE, parts, work, evaluation), large
+
+    def _summed_apart(self, size: Size, trial: Trial) -> int:
+        """Bytes in which the library sums gradients."""
+        config, each = self.experiment.config, self.experiment.spec.dtype.itemsize
+        plain = config.run.comm == "mpi" and config.schedule.reduce_dtype == "fp32"
+        return trial.parameters * each if plain and size.ranks > 1 else 0
 
 
 def _work(

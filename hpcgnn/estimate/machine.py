@@ -19,8 +19,6 @@ from hpcgnn.estimate.operations import COLUMNS, EDGE_KERNELS, ENTRIES, Operation
 
 # What rates of gathers belong to: rows in random order from a matrix of so many.
 ROWS = 16_000
-
-
 # Operations that no reference model has, or of which older files have no rate, and which take for a number, or for an
 # edge, what others do.
 AS = dict.fromkeys(("dropout_entries", "drop_edges", "random_words", "narrow", "widen"), "dropout")
@@ -97,10 +95,11 @@ class Machine:
 
     cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. libraries: bytes of a rank before
     the graph is read; shared: those of them that the ranks of a node have together.
-    call: seconds of a call besides those of its operation; torch_byte: of each byte that torch reads or writes in an
-    operation that has no rate; second_thread: what each further thread of a rank adds to its speed; shared_core: how
-    many times the processor seconds operations take where two threads share a core, and again where four do. reading:
-    of rows at random. page: seconds to hand out a page of memory and to take it back. scratch: the local disk, if any.
+    call: seconds of a call of a kernel besides those of its operation; torch_byte: of each byte that torch reads or
+    writes in an operation that has no rate; second_thread: what each further thread of a rank adds to its speed;
+    shared_core: how many times the processor seconds operations take where two threads share a core, and again where
+    four do. reading: of rows at random. page: seconds to hand out a page of memory and to take it back. scratch: the
+    local disk, if any.
     """
 
     name: str
@@ -139,6 +138,8 @@ class Machine:
         known = next((found for kind in kinds if (found := self._by_kind.get(kind))), None)
         if not known:
             return None
+        # Products of many small matrices with a column each are made one by one, and not as one large product.
+        known = [rate for rate in known if (rate.width == 1) == (operation.width == 1)] or known
         # By number, what an operation takes changes slowly with its shape.
         numbers = _numbers(operation)
         distances = [abs(math.log(_numbers(rate) / numbers)) + 0.2 * _unlike(rate, operation) for rate in known]
@@ -253,9 +254,7 @@ def _said(machine: Machine) -> dict[str, Any]:
     """The values of a machine as a file has them, without what is not known."""
     values = asdict(machine)
     values["network"] = {name: value for name, value in values["network"].items() if value is not None}
-    if values["scratch"] is None:
-        del values["scratch"]
-    return values
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _faster(machine: Machine, factor: float) -> Machine:

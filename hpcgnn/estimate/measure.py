@@ -134,7 +134,7 @@ def _run(
     samples: dict[Operation, list[tuple[np.ndarray, float]]],
 ) -> float:
     """Add what an experiment's operations take besides fresh pages, (amounts, seconds). page: as of `_page`. Returns,
-    of a call, the seconds that are in no operation.
+    of a call of a kernel, the seconds that are in no operation; what torch's calls take is in their rates.
     """
     prepared = _prepared(experiment, degree)
     trainer = prepared.trainer
@@ -151,7 +151,7 @@ def _run(
             samples.setdefault(operation, []).append((found.work[operation], net))
         handed_out = found.work[PAGES][1]
         inside.append(sum(found.seconds.values()) + page[1] * handed_out)
-        calls = sum(float(amount[0]) for amount in found.work.values())
+        calls = sum(float(amounts[0]) for operation, amounts in found.work.items() if operation.name != "torch")
     return max(0.0, min(plain) - min(inside)) / calls
 
 

@@ -84,7 +84,8 @@ def _computing(
         if operation.name in EDGE_KERNELS:
             part, total = "gather", edges * each[0] * _relative(operation, shares, machine) + rows * each[1]
         elif operation.name == "torch":
-            part, total = "others", edges * each[0] + calls * each[1]
+            parts["others"] += edges * each[0] + calls * each[1]
+            continue
         else:
             part, total = "products" if operation.name in PRODUCTS else "others", rows * each[0]
         parts[part] += total + calls * machine.call

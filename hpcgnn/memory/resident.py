@@ -3,6 +3,7 @@ before and after MPI is started.
 """
 
 import contextlib
+import ctypes
 from collections.abc import Sequence
 
 
@@ -13,6 +14,12 @@ def status(field: str) -> int:
             if line.startswith(field):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def give_back_heap() -> None:
+    """Give free heap back to the system, where the C library can."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def resident_bytes() -> int:

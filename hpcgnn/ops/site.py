@@ -16,6 +16,7 @@ from hpcgnn.exchange.stream import Stream
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.relations import relation_weights
+from hpcgnn.memory.resident import give_back_heap
 from hpcgnn.ops.streams import BufferedStream, ReturningStream
 
 
@@ -44,6 +45,7 @@ class Facts:
         """See graph/relations.py."""
         if dtype not in self._weights:
             self._weights[dtype] = relation_weights(self._local, kinds, self._comm, dtype)
+            give_back_heap()  # numbers of each edge have been there, some times over
         return self._weights[dtype]
 
 

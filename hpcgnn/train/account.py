@@ -4,7 +4,8 @@ Lasting memory is counted, not estimated: every tensor that can be reached from 
 shared memory of the MPI library, as the kernel counts it. Memory of a step (activations kept for the backward pass,
 workspace) is what was taken of the arena. The arena keeps the rest of its memory for other phases. That rest stays
 resident and has a line of its own, since it is neither activations nor workspace. Tensors that torch's operations make
-outside of the arena are counted as they are made. Nothing is fitted to a measurement. The difference to the measurement
+outside of the arena are counted as they are made. Of those that were on the heap, and are gone, the allocator keeps
+some memory for the next. Nothing is fitted to a measurement. The difference to the measurement
 is what libraries hold, and the workspace inside of single operations.
 """
 
@@ -16,6 +17,7 @@ import torch
 
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.train.clock import PHASES
+from hpcgnn.train.memory_profile import TRIM_THRESHOLD
 
 if TYPE_CHECKING:
     from hpcgnn.train.loop import Trainer
@@ -26,6 +28,7 @@ MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo 
 SHARED = "activations that the node reads"
 TAKEN, MADE = "activations and workspace", "tensors outside the arena"
 FREE = "arena, resident but not in use then"
+FREE_HEAP = "heap, resident but not in use then"
 
 
 def make_account(
@@ -57,11 +60,13 @@ def make_account(
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
     # It has a line of its own.
     kept = sum(constant.nbytes for constant in trainer.constants.values() if arena.holds(constant))
+    heap = min(TRIM_THRESHOLD, max(profile.on_heap.values(), default=0))
     account = {}
     for phase in (*PHASES, "evaluation"):
         taken = profile.taken.get(phase, 0)
         account[phase] = lasting | {TAKEN: max(0, taken - kept), FREE: arena.nbytes - max(taken, kept)}
         account[phase][MADE] = profile.made.get(phase, 0)
+        account[phase][FREE_HEAP] = max(0, heap - profile.on_heap.get(phase, 0))
     return account
 
 

@@ -12,6 +12,8 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hpcgnn.train.memory_profile import MMAP_THRESHOLD
+
 
 class Onlooker(TorchDispatchMode):
     """A mode that looks at torch's operations as they are done."""
@@ -28,19 +30,20 @@ class LiveTensors(Onlooker):
     """While it is entered: counts the tensors that operations make, until they go.
 
     height: the most bytes of them that were alive together since `begin`. The arena keeps its memory, so they come on
-    top of all of it, whatever is taken of it at that moment.
+    top of all of it, whatever is taken of it at that moment. on_heap: the same, of those that the allocator has on the
+    heap (see memory_profile.py).
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.height = 0
+        self.height = self.on_heap = 0
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
 
     def begin(self, afresh: bool) -> None:
         """Start a phase. afresh: forget the tensors made before; what lasts from step to step is counted by others."""
         if afresh:
             self._alive.clear()
-        self.height = 0
+        self.height = self.on_heap = 0
         self._look()
 
     def __torch_dispatch__(
@@ -61,7 +64,9 @@ class LiveTensors(Onlooker):
 
     def _look(self) -> None:
         self._alive = {key: entry for key, entry in self._alive.items() if not entry[0].expired()}
-        self.height = max(self.height, sum(size for _, size in self._alive.values()))
+        sizes = [size for _, size in self._alive.values()]
+        self.height = max(self.height, sum(sizes))
+        self.on_heap = max(self.on_heap, sum(size for size in sizes if size < MMAP_THRESHOLD))
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:

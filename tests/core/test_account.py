@@ -12,7 +12,7 @@ import torch
 from hpcgnn.memory.arena import Arena
 from hpcgnn.train.account import held_bytes
 from hpcgnn.train.live_tensors import LiveTensors
-from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory
+from hpcgnn.train.memory_profile import MMAP_THRESHOLD, MemoryProfile, PeakMemory
 
 MIB = 2**20
 
@@ -75,6 +75,19 @@ def test_profiling_loads_no_compiler():
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_what_small_tensors_leave_on_the_heap():
+    """Those below the size that the allocator takes from the system; what a phase has not of them is free then."""
+    live = LiveTensors()
+    watch = MemoryProfile(PeakMemory(), Arena(), live)
+    with watch("forward"):
+        small, large = torch.ones(MIB // 4), torch.ones(MMAP_THRESHOLD)
+    del small, large
+    with watch("step"):
+        torch.ones(10)
+    assert watch.made == {"forward": MIB + 4 * MMAP_THRESHOLD, "step": 40}
+    assert watch.on_heap == {"forward": MIB, "step": 40}
 
 
 def test_marks_belong_to_their_phase():

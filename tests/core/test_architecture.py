@@ -47,6 +47,7 @@ MAY_IMPORT = {
         "kernels/library.py",
         "kernels/native.py",
         "train/memory_profile.py",
+        "memory/resident.py",
         "memory/scratch.py",
         "comm/oneccl.py",
         "comm/oneccl_library.py",

@@ -6,7 +6,7 @@ import pytest
 import tomli_w
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.machine import read_machine
+from hpcgnn.estimate.machine import Rate, read_machine
 from hpcgnn.estimate.operations import Operation
 
 from .machines import made_up
@@ -49,6 +49,17 @@ def test_rates_of_the_nearest_shapes():
     assert machine.seconds_per_unit(Operation("gather", "fp32", 128))[0] == pytest.approx(4e-8)
     assert machine.seconds_per_unit(Operation("gather", "bf16", 64)) is not None, "as fp32, where nothing is known"
     assert machine.seconds_per_unit(Operation("unheard of", "fp32", 64)) is None
+
+
+def test_products_with_a_column_are_of_their_own():
+    """Each of many small ones is a call of its own, which says nothing of large ones, nor these of them."""
+    rates = [Rate("product", "fp32", 1, 64, 4e-8, 0.0), Rate("product", "fp32", 4, 4, 9e-8, 0.0)]
+    both, plain = made_up(rates=rates), made_up(rates=rates[1:])
+    assert both.seconds_per_unit(Operation("product", "fp32", 1, 16))[0] == pytest.approx(1e-8)
+    assert both.seconds_per_unit(Operation("product", "fp32", 4, 8))[0] == pytest.approx(18e-8)
+    assert plain.seconds_per_unit(Operation("product", "fp32", 1, 16))[0] == pytest.approx(9e-8), (
+        "nothing else is known"
+    )
 
 
 def test_what_older_files_do_not_say(folder):
