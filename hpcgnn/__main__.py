@@ -203,7 +203,7 @@ def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:
         return run(lambda session: bench_comm(session, choices, arguments), means=means)
     if not arguments.output:
         raise ConfigError("bench machine needs -o FILE.toml, the machine file to be written")
-    return run(lambda session: bench(session, choices, arguments.output, arguments.name), means=means)
+    return run(lambda session: bench(session, choices, arguments), means=means)
 
 
 def process_report(arguments: argparse.Namespace, choices: Choices | None) -> int:

@@ -114,6 +114,7 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
 machine: measure this machine for `hpcgnn estimate`: gathers, products, torch's operations, messages. Start it as
 training is started, with as many ranks on a node:
     mpiexec -n 16 hpcgnn bench machine -o node.toml
+With --scratch DIR the local disk is measured, too, which `estimate --memory` asks for.
 
 comm: what messages take, over the transport of --comm and over each backend of torch.distributed that is there: of
 several sizes, sums over all ranks, and, with --graph, the halo of a graph file's map. Start it on the nodes that a job
@@ -122,6 +123,11 @@ is to have; what it finds goes into a machine file:
     parser.add_argument("what", choices=["machine", "comm"], help="what is measured")
     parser.add_argument("-o", "--output", metavar="FILE.toml", help="the machine file to be written (machine: needed)")
     parser.add_argument("--name", default="", help="of the kind of machine (default: the host's)")
+    machine = parser.add_argument_group("machine")
+    machine.add_argument("--scratch", metavar="DIR", help="measure the local disk of this directory as well")
+    machine.add_argument(
+        "--scratch-size", type=count, default=4, metavar="GIB", help="what all ranks write there together (default: 4)"
+    )
     comm = parser.add_argument_group("comm")
     comm.add_argument("--graph", metavar="FILE.h5", help="also stream the halo of this graph")
     comm.add_argument("--partition", default="", metavar="NAME", help="by this map of it (default: the one by default)")

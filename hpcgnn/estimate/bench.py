@@ -1,5 +1,6 @@
 """`hpcgnn bench machine`: a machine file of the nodes that it runs on."""
 
+import argparse
 import socket
 import sys
 from dataclasses import replace
@@ -8,15 +9,16 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.command import check_folder, write
+from hpcgnn.estimate.disk import measure_disk
 from hpcgnn.estimate.measure import measure
 
 
-def bench(session: Session, choices: Choices, output: str, name: str) -> None:
+def bench(session: Session, choices: Choices, arguments: argparse.Namespace) -> None:
     """`hpcgnn bench machine`: measure on all ranks of the session, and write the machine file. Collective."""
     comm = session.comm
     with comm.together("looking for a place for the machine file"):
         if comm.rank == 0:
-            check_folder(output)
+            check_folder(arguments.output)
 
     if len(set(comm.allgather_object(socket.gethostname()))) > 1:
         error = ConfigError(
@@ -29,8 +31,15 @@ def bench(session: Session, choices: Choices, output: str, name: str) -> None:
         if comm.rank == 0:
             print(text, file=sys.stderr, flush=True)
 
-    machine = measure(session, choices, say)
+    disk = None
+    if arguments.scratch:
+        disk = measure_disk(arguments.scratch, arguments.scratch_size << 30, comm)
+        say(f"the disk of {arguments.scratch}: measured")
+    machine = replace(measure(session, choices, say), scratch=disk)
     with comm.together("writing the machine file", on_one=True):
         if comm.rank == 0:
-            write(output, replace(machine, name=name or machine.name).to_toml())
-            print(f"{output}: {machine.ranks} ranks × {machine.threads} threads on {machine.cores} cores", flush=True)
+            write(arguments.output, replace(machine, name=arguments.name or machine.name).to_toml())
+            print(
+                f"{arguments.output}: {machine.ranks} ranks × {machine.threads} threads on {machine.cores} cores",
+                flush=True,
+            )
