@@ -15,17 +15,24 @@ limit=1800
 # A library that other sources built would fail its tests.
 bash env/build-oneccl.sh || { echo "oneCCL's packages cannot be had: its tests are skipped" >&2; rm -rf .venv/lib/hpcgnn-oneccl; }
 
-echo "== style"
+# What comes next, and after how long.
+heading() {
+    printf '== %s (after %d:%02d)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60))
+}
+heading style
 ruff check --quiet .
 ruff format --quiet --diff .
-# Operators and curves at every number of ranks; schedules and links at 2 and 3; at 2 whole jobs and runs, which take most of the time,
+# Operators and curves at every number of ranks; schedules, links and messages at 2 and 3; at 2 whole jobs and runs, which take most of the time,
 # what is written and read of them, and what a training adds to operators that does not hang on the number of ranks: these files, and
 # tests of other files that are marked whole_job. (Serial tests have jobs of one rank, those of job scripts and faults more ranks.)
-whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_features lazy_runs nothing_of_size_n options_used resume run_records stopping"
+whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_features lazy_runs nothing_of_size_n resume run_records stopping"
 whole_jobs+=" estimated label_reuse propagated recipes trace watching within_memory written_together"
 whole_jobs+=" estimated_shares features features_on_disk inductive interface jumping large_memory mixed regression widths"
 schedules="edge_dropout given_links lazy links pipegcn spreading stale tma"
-declare -A left_out=([1]="intra_node $whole_jobs $schedules" [2]="" [3]="$whole_jobs" [4]="$whole_jobs $schedules")
+# What goes between ranks, and what is counted and written of it, at 2 and 3; in options_used every rank would do the same.
+between="communicator mailbox metrics numbers opening overlap predict rehearsal summing traffic training_traffic transfer"
+declare -A left_out=([1]="intra_node $whole_jobs $schedules $between" [2]="options_used" [3]="options_used $whole_jobs"
+    [4]="options_used $whole_jobs $schedules $between")
 # One launch of so many ranks. Several in a function are joined by &&: behind `|| code=$?` bash goes on after one that fails.
 over() {
     local ranks=$1
@@ -35,7 +42,7 @@ over() {
 parallel() {
     local ranks=$1 ignored=() name
     shift
-    echo "== parallel tests, $ranks rank$([ "$ranks" = 1 ] || echo s)"
+    heading "parallel tests, $ranks rank$([ "$ranks" = 1 ] || echo s)"
     for name in ${left_out[$ranks]}; do ignored+=("--ignore=tests/mpi/test_$name.py"); done
     [ "$ranks" = 2 ] || ignored+=(-m "not whole_job")
     over "$ranks" tests/mpi ${ignored[@]+"${ignored[@]}"} "$@"
@@ -46,7 +53,7 @@ one_kind="not warm-up"
 over_gloo() {
     local ranks=$1 files=(tests/mpi/test_{stream,operators,curves}.py) some="stream or operators or gcn-undirected or all_ranks"
     shift
-    echo "== parallel tests over gloo, $ranks ranks"
+    heading "parallel tests over gloo, $ranks ranks"
     over "$ranks" --transport gloo "${files[@]}" -k "$some" "$@" &&
         { [ "$ranks" != 2 ] || over 2 --transport gloo tests/mpi/test_{resume,evaluate,tma,training_traffic}.py -k "$one_kind" "$@"; } &&
         { [ "$ranks" != 3 ] || over 3 --transport all-to-all tests/mpi/test_{stream,stale,numbers}.py "$@"; }
@@ -56,7 +63,7 @@ over_oneccl() {
     local ranks=$1
     shift
     [ -e .venv/lib/hpcgnn-oneccl/libhpcgnn_oneccl.so ] || return 0
-    echo "== parallel tests over oneCCL, $ranks ranks"
+    heading "parallel tests over oneCCL, $ranks ranks"
     over "$ranks" --transport oneccl tests/mpi/test_{stream,curves}.py -k "stream or gcn-undirected" "$@"
 }
 # Three lanes beside each other, so that no core is idle while a test waits: parallel tests, of which the last take both cores if the
@@ -77,24 +84,24 @@ of_ranks() {
 }
 serial() {
     local code=0
-    echo "== types"
+    heading "types"
     mypy --no-error-summary hpcgnn partition_tools || code=$?
-    echo "== serial tests of the package"
+    heading "serial tests of the package"
     timeout "$limit" python -m pytest tests/core "$@" || code=$?
-    echo "== serial tests of kernels, tools, reports and pages"
+    heading "serial tests of kernels, tools, reports and pages"
     timeout "$limit" python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
         --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
-    echo "== kernels under sanitizers"
+    heading "kernels under sanitizers"
     timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@" || code=$?
     return "$code"
 }
 waiting() {
     local code=0
-    echo "== tests of the job scripts"
+    heading "tests of the job scripts"
     # Whatever becomes of them, their SLURM goes; one that was up before stays.
     bash env/slurm-local.sh status > /dev/null 2>&1 || trap 'bash env/slurm-local.sh down' EXIT
     timeout "$limit" python -m pytest tests/jobs "$@" || code=$?
-    echo "== faults"
+    heading "faults"
     timeout "$limit" python -m pytest tests/faults "$@" || code=$?
     return "$code"
 }
@@ -124,5 +131,5 @@ for each in "${lanes[@]}"; do wait "$each" || code=$?; done
 cat "$said/serial" "$said/waiting"
 rm -rf "$said"
 [ "$code" = 0 ] || exit "$code"
-echo "== all tests passed"
+heading "all tests passed"
 how_to_activate

@@ -21,7 +21,7 @@ RANKS = 2
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory):
     path = tmp_path_factory.mktemp("within") / "g.h5"
-    generate_graph("planted", path, Spec(nodes=12_000, features=16, classes=4, degree=6, seed=3))
+    generate_graph("planted", path, Spec(nodes=6_000, features=16, classes=4, degree=6, seed=3))
     partition_graph(path, [RANKS], num_clusters=64)
     return path
 
@@ -43,7 +43,7 @@ def test_a_job_stays_within_what_it_asks_for(graph, tmp_path):
     some = "--graph", graph, *OPTIONS, "--run-dir", held, "--memory", f"{limit}G", "--scratch", scratch, "--resume"
     result = train(RANKS, *some)
     assert result.code == 0, result.err
-    assert f"memory: {limit} GiB for the ranks of a node; a step keeps up to 0.06 GiB on this rank" in result.err
+    assert f"memory: {limit} GiB for the ranks of a node; a step keeps up to 0.03 GiB on this rank" in result.err
     (losses, plain), (others, ranks) = told(free), told(held)
     assert losses == others
     for before, rank in zip(plain, ranks):

@@ -35,16 +35,28 @@ def graph(comm, session_path):
     return make_graphs(comm, session_path, nodes=300)["undirected"]
 
 
-@pytest.fixture(scope="module", params=RUNS)
-def options(request):
-    return RUNS[request.param]
+BOTH = pytest.mark.parametrize("options", RUNS, indirect=True)
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(comm, graph, options, session_path, no_pictures):
+def options(request):
+    return RUNS[getattr(request, "param", "gin, batch norm, adam")]
+
+
+@pytest.fixture(scope="module")
+def made():
+    """The models of which there is a whole run."""
+    return set()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(comm, graph, options, session_path, no_pictures, made):
     """The run directory of a run of 12 epochs."""
-    path = session_path / f"whole-{options.get('model', 'gcn')}"
-    run(comm, graph, path, **options)
+    model = options.get("model", "gcn")
+    path = session_path / f"whole-{model}"
+    if model not in made:
+        run(comm, graph, path, **options)
+    made.add(model)
     return path
 
 
@@ -86,12 +98,14 @@ def check_same(run_dir, expected_dir):
     )
 
 
+@BOTH
 def test_a_pause_changes_no_bit(comm, graph, options, uninterrupted, shared_path):
     run(comm, graph, shared_path / "run", **{**options, "epochs": 6})
     run(comm, graph, shared_path / "run", **options, resume=True)
     check_same(shared_path / "run", uninterrupted)
 
 
+@BOTH
 def test_a_crash_after_the_checkpoint_changes_no_bit(comm, graph, options, uninterrupted, shared_path):
     """metrics.jsonl is ahead of the last checkpoint when a job is killed; it is cut back and the epochs are done
     again.
@@ -125,6 +139,7 @@ def test_the_last_two_checkpoints_are_kept(comm, uninterrupted):
     assert not list(uninterrupted.rglob(".*")), "no temporary file is left"
 
 
+@BOTH
 def test_another_number_of_ranks_goes_on_within_rounding(comm, graph, options, uninterrupted, shared_path):
     """Rank 0 goes on alone where all ranks stopped, and, the other way round, all go on where one stopped."""
     alone = SoloCommunicator()
