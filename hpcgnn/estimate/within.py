@@ -10,7 +10,15 @@ from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.machine import Machine
 from hpcgnn.estimate.results import Place, size_in_words
 from hpcgnn.memory.shelf import Shelf
-from hpcgnn.train.features_on_disk import Placing, bytes_read_at_a_time, can_lie_on_disk, place
+from hpcgnn.train.features_on_disk import (
+    READS_OF_AGGREGATED,
+    READS_OF_PROJECTED,
+    Placing,
+    bytes_on_disk,
+    bytes_read_at_a_time,
+    can_lie_on_disk,
+    place,
+)
 from hpcgnn.train.within_memory import AT_WORK, bytes_of_constants
 
 
@@ -25,12 +33,11 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     per_node = min(forecast.shares.ranks, place_.ranks_per_node or forecast.shares.ranks)
     kept, at_work = toy.per_node * rows, AT_WORK * toy.largest * rows
     lasting = place_.libraries + rank.parts["structure"] + toy.beside + 2 * toy.parameters + experiment.limit
-    types = spec.dtype, spec.kept or spec.dtype
-    sizes = rows * columns * types[0].itemsize, rows * columns * types[1].itemsize
+    sizes = bytes_on_disk(spec, rows, columns)
     shelf = Shelf(None, None, experiment.tile, columns)  # type: ignore[arg-type] # nothing is put there
     found, room = Placing(False, False, 1.0), memory // per_node - lasting - at_work
-    if can_lie_on_disk(config, spec, toy) and not spec.sparse_input:
-        read = bytes_read_at_a_time(shelf, rows, columns, types)
+    if can_lie_on_disk(config, spec, toy):
+        read = bytes_read_at_a_time(shelf, spec, rows, columns)
         found = place(room, at_work, kept, read, sizes, toy.reads_input)
     if not found.features:
         room -= rank.parts["features"]
@@ -42,7 +49,8 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     shown, foretold = place_.libraries + rank.loaded + rank.growth, memory // per_node - room + kept
     kept += max(0, shown - features - aggregate - foretold)
     over = min(kept, max(0, kept - room))
-    written, back = per_node * over, per_node * (over + 2 * (features * toy.reads_input + aggregate))
+    times = READS_OF_AGGREGATED if spec.constant_input else READS_OF_PROJECTED
+    written, back = per_node * over, per_node * (over + times * (features * toy.reads_input + aggregate))
     disk = None if machine is None else machine.scratch
     return {
         "memory_bytes": memory,

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import leaky_relu
 
 from hpcgnn.nn.gat import GATConv
-from hpcgnn.nn.graph import DroppedRows, Graph
+from hpcgnn.nn.graph import ConstantRows, DroppedRows, Graph
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.handover import Handover
 
@@ -39,7 +39,7 @@ class EdgeGATConv(GATConv):
         value, half = source.split([source.shape[1] - self.shape.heads, self.shape.heads], 1)
         return leaky_relu(half + target + edge @ self.terms, self.shape.slope), value
 
-    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | Handover) -> torch.Tensor:
+    def forward(self, graph: Graph, x: torch.Tensor | DroppedRows | ConstantRows | Handover) -> torch.Tensor:
         assert not isinstance(x, Handover), "this layer takes no activation over"
         source, target = (x @ self.with_halves()).split(
             [self.linear.weight.shape[1] + self.shape.heads, self.shape.heads], 1

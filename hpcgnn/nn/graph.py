@@ -19,7 +19,7 @@ from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.ops.activation_dropout import EluDropout, ReluDropout
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.attention_layer import attention_layer
-from hpcgnn.ops.convolution import combine
+from hpcgnn.ops.constants import ConstantRows, combine
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import dropout, dropped_rows
 from hpcgnn.ops.handover import Handover
@@ -107,6 +107,11 @@ class Graph:
         job `--self-loops` has, and this is the graph itself.
         """
         return self
+
+    @property
+    def arena(self) -> Arena:
+        """Where large tensors are from."""
+        return self._arena
 
     @property
     def features(self) -> torch.Tensor | SparseRows | OnDisk:
@@ -207,7 +212,7 @@ class Graph:
         layer: int,
         kept: torch.dtype | None = None,
     ) -> torch.Tensor:
-        """Σ dropout_p(x) W + b of constants; see ops/convolution.py."""
+        """Σ dropout_p(x) W + b of constants; see ops/constants.py."""
         keys, outputs = [self._random.key(purpose, layer) for _, _, purpose in parts], self._local.outputs
         drops = [dropped_rows(self._local.output_id, key, p) if p else None for key in keys]
         return combine(
@@ -225,7 +230,7 @@ class Graph:
 
     def attention_layer(
         self,
-        x: torch.Tensor | Handover,
+        x: torch.Tensor | ConstantRows | Handover,
         weight: torch.Tensor,
         bias: torch.Tensor | None,
         shape: AttentionShape,
@@ -303,6 +308,15 @@ class Graph:
         if isinstance(x, SparseRows):
             return DroppedRows(x, self.ids, key, p)
         return dropout(x, self.ids, key, p)
+
+    def constant_rows(
+        self, x: torch.Tensor | SparseRows | OnDisk, p: float, layer: int
+    ) -> torch.Tensor | DroppedRows | ConstantRows:
+        """As `dropout`, for a layer that reads rows which never change some at a time: of those no others are made."""
+        if isinstance(x, SparseRows) or isinstance(x, torch.Tensor) and (x.requires_grad or p == 0):
+            return self.dropout(x, p, layer)
+        drop = dropped_rows(self.ids, self._random.key(Purpose.DROPOUT, layer), p) if p else None
+        return ConstantRows(x, drop, self._arena)
 
 
 def _dense(x: torch.Tensor | SparseRows | DroppedRows) -> torch.Tensor:

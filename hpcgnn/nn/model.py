@@ -123,7 +123,8 @@ class Model(nn.Module):
         x: Any = graph.features  # of numbers where the aggregate is kept
         p = 0.0 if self.spec.input_dropout == "none" else self._p
         if not self.spec.keeps_input:
-            x = graph.dropout(x, p, 0)
+            in_order = self.before is None and getattr(conv, "input_in_tiles", False)
+            x = graph.constant_rows(x, p, 0) if in_order else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.kept or x.dtype))
         return conv.combine_constants(graph, aggregate, x, p)

@@ -7,6 +7,9 @@ A bias of the layer before a batch norm would be taken away again with the mean,
 rounding and nothing else. Adam makes steps of ±lr of such a gradient, and the running mean lags behind these steps:
 validation then depended on the number of ranks. So no layer of ours has a bias before a batch norm (`drop_bias`).
 Layers of plugins are left as they are.
+
+All is done for some rows at a time. Of the forward pass the input is kept, and nothing besides the output and the
+gradient of the input is ever as large.
 """
 
 from typing import Any
@@ -15,6 +18,7 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.graph import Graph
+from hpcgnn.ops.row_tiles import row_tiles
 
 
 class BatchNorm(nn.Module):
@@ -39,11 +43,14 @@ class BatchNorm(nn.Module):
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         if not self.training:
             scale = self.weight * (self.running_var + self.eps).rsqrt().to(x.dtype)
-            return x * scale + (self.bias - self.running_mean.to(x.dtype) * scale)
+            return _scaled(x, scale, self.bias - self.running_mean.to(x.dtype) * scale, graph)
         count = graph.num_nodes
         with torch.no_grad():
             mean = graph.total(x.sum(0, dtype=torch.float64)) / count
-            variance = graph.total((x - mean.to(x.dtype)).square_().sum(0, dtype=torch.float64)) / count
+            squares, near = torch.zeros_like(mean), mean.to(x.dtype)
+            for rows in row_tiles(len(x)):
+                squares += (x[rows] - near).square_().sum(0, dtype=torch.float64)
+            variance = graph.total(squares) / count
             self.running_mean.lerp_(mean, self.momentum)
             self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
         return _Normalise.apply(
@@ -62,19 +69,41 @@ class _Normalise(torch.autograd.Function):
         inverse: torch.Tensor,
         graph: Graph,
     ) -> torch.Tensor:
-        centred = (x - mean).mul_(inverse)
-        ctx.save_for_backward(centred, weight, inverse)
-        ctx.graph = graph
-        return centred * weight + bias
+        y = graph.arena.empty(*x.shape, dtype=x.dtype)
+        for rows in row_tiles(len(x)):
+            torch.sub(x[rows], mean, out=y[rows]).mul_(inverse).mul_(weight).add_(bias)
+        ctx.graph, ctx.x = graph, graph.arena.keep(x.detach())
+        ctx.save_for_backward(weight, mean, inverse)
+        return y
 
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        centred, weight, inverse = ctx.saved_tensors
-        sums = torch.stack([gy.sum(0, dtype=torch.float64), (gy * centred).sum(0, dtype=torch.float64)])
+        (weight, mean, inverse), x = ctx.saved_tensors, ctx.x.tensor()
+        ctx.x = None
+
+        def centred(rows: slice) -> torch.Tensor:
+            return (x[rows] - mean).mul_(inverse)
+
+        sums = torch.zeros(2, len(mean), dtype=torch.float64)
+        for rows in row_tiles(len(x)):
+            sums[0] += gy[rows].sum(0, dtype=torch.float64)
+            sums[1] += centred(rows).mul_(gy[rows]).sum(0, dtype=torch.float64)
         mean_gy, mean_gyc = (ctx.graph.total(sums) / ctx.graph.num_nodes).to(gy.dtype)
-        gx = (gy - mean_gy - centred * mean_gyc) * (weight * inverse)
+        gx = ctx.graph.arena.empty(*x.shape, dtype=x.dtype)
+        for rows in row_tiles(len(x)):
+            torch.sub(gy[rows], mean_gy, out=gx[rows]).sub_(centred(rows).mul_(mean_gyc)).mul_(weight * inverse)
         # The gradients of weight and bias stay local: like all parameters' they are summed over ranks with the others.
         return gx, sums[1].to(gy.dtype), sums[0].to(gy.dtype), None, None, None
+
+
+def _scaled(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, graph: Graph) -> torch.Tensor:
+    """x · scale + shift, some rows at a time where nobody asks for gradients."""
+    if torch.is_grad_enabled():
+        return x * scale + shift
+    y = graph.arena.empty(*x.shape, dtype=x.dtype)
+    for rows in row_tiles(len(x)):
+        torch.mul(x[rows], scale, out=y[rows]).add_(shift)
+    return y
 
 
 class LayerNorm(nn.LayerNorm):

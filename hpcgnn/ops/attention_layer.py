@@ -19,12 +19,13 @@ from hpcgnn.memory.keeping import Kept
 from hpcgnn.ops.activation_dropout import EluDropout
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, inner_products
 from hpcgnn.ops.attention_projection import project, project_backward
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.handover import Handover, Loan
 from hpcgnn.ops.row_tiles import in_rows
 
 
 def attention_layer(
-    x: torch.Tensor | Handover,
+    x: torch.Tensor | ConstantRows | Handover,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
     terms: torch.Tensor | None,
@@ -37,9 +38,9 @@ def attention_layer(
 ) -> torch.Tensor | Handover:
     """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
-    x: a tensor, or a Handover, whose activation (EluDropout) is done first and whose gradient is written over its rows.
-    weight: (d_in, F + 2H), to [z | a_src | a_dst]. bias: (F,), or (width,) for averaged heads, or None. operator:
-    AdditiveAttention; terms, shape, key, p: see there. hand_over: return y as a Handover.
+    x: a tensor, ConstantRows, or a Handover, whose activation (EluDropout) is done first and whose gradient is written
+    over its rows. weight: (d_in, F + 2H), to [z | a_src | a_dst]. bias: (F,), or (width,) for averaged heads, or None.
+    operator: AdditiveAttention; terms, shape, key, p: see there. hand_over: return y as a Handover.
     """
     activation, (x, below) = (x.activation, x.take(returns_loan=True)) if isinstance(x, Handover) else (None, (x, None))
     lends = hand_over and not shape.average
@@ -76,7 +77,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x: torch.Tensor,
+        x: torch.Tensor | ConstantRows,
         weight: torch.Tensor,
         bias: torch.Tensor | None,
         terms: torch.Tensor | None,
@@ -102,7 +103,7 @@ class _Layer(torch.autograd.Function):
         if settings.lends and bias is not None:
             settings.loan = Loan(keep(y.detach()), keep(bundle[:, f + 2 * h :]), bias.detach(), shares)
         wanted = ctx.needs_input_grad[0]
-        ctx.settings, ctx.x = settings, keep(x) if wanted else Kept(x)
+        ctx.settings, ctx.x = settings, keep(x) if wanted and isinstance(x, torch.Tensor) else x
         ctx.projected = keep(projected) if wanted else None
         ctx.rest = weight, bias, terms, keep(bundle)
         return out
@@ -113,7 +114,7 @@ class _Layer(torch.autograd.Function):
         operator, shape, key, p, below = settings.operator, settings.shape, settings.key, settings.p, settings.below
         arena, activation, kept, bundle = operator.arena, settings.activation, ctx.x, bundle.tensor()
         constant = ctx.projected is None
-        projected = _projected(kept.tensor(), weight, activation, operator) if constant else ctx.projected.tensor()
+        projected = _projected(kept, weight, activation, operator) if constant else ctx.projected.tensor()
         ctx.x = ctx.projected = ctx.rest = None
         loan, settings.loan = settings.loan, None
         if loan is not None and loan.taken:
@@ -125,7 +126,7 @@ class _Layer(torch.autograd.Function):
         own_bias = None if shape.average else bias
         parts, g_terms = operator.from_bundle(sent, projected, shape, key, p, terms, overwrite=True, bias=own_bias)
         del projected, sent
-        x, wanted = kept.tensor(), ctx.needs_input_grad[0]
+        x, wanted = kept.tensor() if isinstance(kept, Kept) else kept, ctx.needs_input_grad[0]
         asked: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, bool] = None, None, None, False
         if wanted and below is not None:
             asked = below.dots.tensor(), below.bias, torch.zeros_like(below.bias), below.scaled
@@ -137,7 +138,7 @@ class _Layer(torch.autograd.Function):
 
 
 def _projected(
-    x: torch.Tensor, weight: torch.Tensor, activation: EluDropout | None, operator: AdditiveAttention
+    x: torch.Tensor | ConstantRows, weight: torch.Tensor, activation: EluDropout | None, operator: AdditiveAttention
 ) -> torch.Tensor:
     """activation(x) W (n_p, F + 2H), in the memory of what the operator streams forwards."""
     out = operator.empty_streamed(len(x), weight.shape[1], x.dtype)

@@ -10,15 +10,24 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.activation_dropout import EluDropout
+from hpcgnn.ops.constants import ConstantRows
 from hpcgnn.ops.row_tiles import row_tiles, tile_rows
 
 
 def project(
-    x: torch.Tensor, weight: torch.Tensor, activation: EluDropout | None, out: torch.Tensor, arena: Arena
+    x: torch.Tensor | ConstantRows,
+    weight: torch.Tensor,
+    activation: EluDropout | None,
+    out: torch.Tensor,
+    arena: Arena,
 ) -> torch.Tensor:
-    """out (n, d_out) = activation(x) W. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout or None; arena: for
-    scratch memory.
+    """out (n, d_out) = activation(x) W. x: (n, d_in); weight: (d_in, d_out); activation: EluDropout, or None, as of
+    ConstantRows; arena: for scratch memory.
     """
+    if isinstance(x, ConstantRows):
+        for rows, part in x.tiles():
+            kernels.project(out[rows], part, weight)
+        return out
     for rows, scratch in _tiles(x, activation, 1, arena):
         kernels.project(out[rows], x[rows], weight, None if activation is None else activation.of(rows), scratch)
     return out
@@ -26,7 +35,7 @@ def project(
 
 def project_backward(
     parts: Sequence[torch.Tensor],
-    x: torch.Tensor,
+    x: torch.Tensor | ConstantRows,
     weight: torch.Tensor,
     activation: EluDropout | None,
     wanted: bool,
@@ -42,6 +51,9 @@ def project_backward(
     kernels.project_backward.
     """
     g_weight = weight.new_zeros(weight.shape)
+    if isinstance(x, ConstantRows):
+        _add_of_constants(g_weight, parts, x, weight)
+        return None, g_weight
     gx = (x if activation is not None else arena.empty_like(x)) if wanted else None
     first = 0
     for part in parts:
@@ -63,6 +75,20 @@ def project_backward(
             )
         first += len(part)
     return gx, g_weight
+
+
+def _add_of_constants(
+    g_weight: torch.Tensor, parts: Sequence[torch.Tensor], x: ConstantRows, weight: torch.Tensor
+) -> None:
+    """g_weight += x^T gradient, the gradient being in parts of consecutive rows, which end within tiles of x."""
+    for rows, tile in x.tiles():
+        first = 0
+        for part in parts:
+            start, stop = max(rows.start, first), min(rows.stop, first + len(part))
+            if start < stop:
+                of_part = part[start - first : stop - first]
+                kernels.project_backward(None, g_weight, tile[start - rows.start : stop - rows.start], of_part, weight)
+            first += len(part)
 
 
 def _tiles(

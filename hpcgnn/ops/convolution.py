@@ -20,25 +20,17 @@ Where a layer widens its input this would stream gy, the wider side: such layers
 (nn/conv.py).
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.keeping import Kept
-from hpcgnn.memory.shelf import OnDisk, Reading
 from hpcgnn.ops.activation_dropout import ReluDropout
-from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, row_tiles, tile_rows
+from hpcgnn.ops.row_tiles import Cast, read_type, row_tiles, tile_rows
 
 if TYPE_CHECKING:
     from hpcgnn.ops.linear_operator import LinearOperator
-
-#: drop(x, rows, out): writes what dropout leaves of some rows to `out`; see dropped_rows.
-Drop = Callable[[torch.Tensor, slice, torch.Tensor], None]
 
 
 def convolve(
@@ -59,26 +51,6 @@ def convolve(
     overwritten. kept: dtype of y (None: that of the weights).
     """
     return _Convolve.apply(x, neighbour, own, bias, operator, activation, kept or neighbour.dtype)
-
-
-def combine(
-    parts: Sequence[tuple[torch.Tensor | OnDisk, torch.Tensor, Drop | None]],
-    bias: torch.Tensor | None,
-    arena: Arena,
-    outputs: torch.Tensor | None = None,
-    kept: torch.dtype | None = None,
-) -> torch.Tensor:
-    """Σ_k dropout_k(x_k) W_k + b for constant inputs: (m, d_out), differentiable in the weights and b (d_out,), or
-    None. Local.
-
-    parts: [(x_k (n_p, d_k), W_k (d_k, d_out), drop_k)]; drop_k(x, rows, out): writes what dropout leaves of these rows
-    of the output to `out`, or None. outputs: int32 (m,), the rows to compute; None: all. kept: dtype of the result
-    (None: that of the weights). Nothing is kept for the gradient: masks are drawn again. What is on disk is read in
-    order, in each direction once.
-    """
-    inputs, weights, drops = zip(*parts)
-    dtype = weights[0].dtype
-    return _Combine.apply(_Constants(inputs, drops, outputs, dtype, arena), kept or dtype, bias, *weights)
 
 
 class _Convolve(torch.autograd.Function):
@@ -182,93 +154,3 @@ class _Taken:
             return self._cast.read(self._x[rows])
         out = self._memory[: rows.stop - rows.start]
         return self._cast.read(torch.index_select(self._x, 0, self._outputs[rows], out=out))
-
-
-class _Combine(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, constants: "_Constants", kept: torch.dtype, bias: torch.Tensor | None, *weights: torch.Tensor
-    ) -> torch.Tensor:
-        ctx.constants, ctx.weights, ctx.has_bias = constants, weights, bias is not None
-        y = constants.arena.empty_streamed(constants.count, weights[0].shape[1], kept)
-        results = Cast(constants.arena, y, constants.dtype)
-        for rows, parts in constants.dropped():
-
-            def result(out: torch.Tensor) -> None:
-                kernels.multiply(out, parts[0], weights[0], bias)
-                for part, weight in zip(parts[1:], weights[1:]):
-                    kernels.multiply(out, part, weight, add=True)
-
-            results.write(y[rows], result)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        constants, gy = ctx.constants, in_rows(gy)
-        gradients = Cast(constants.arena, gy, read_type(gy, constants.dtype))
-        g_bias = gy.new_zeros(gy.shape[1], dtype=constants.dtype) if ctx.has_bias else None
-        g_weights = [weight.new_zeros(weight.shape) for weight in ctx.weights]
-        for rows, parts in constants.dropped():
-            g = gradients.read(gy[rows])
-            summed = g_bias  # once
-            for part, g_weight, weight in zip(parts, g_weights, ctx.weights):
-                kernels.project_backward(None, g_weight, part, g, weight, y_sums=summed)
-                summed = None
-        return None, None, g_bias, *g_weights
-
-
-@dataclass(frozen=True)
-class _Constants:
-    """The inputs of `combine`. dtype: to compute with."""
-
-    inputs: tuple[torch.Tensor | OnDisk, ...]
-    drops: tuple[Drop | None, ...]
-    outputs: torch.Tensor | None
-    dtype: torch.dtype
-    arena: Arena
-
-    @property
-    def count(self) -> int:
-        """Rows of the result."""
-        return len(self.inputs[0]) if self.outputs is None else len(self.outputs)
-
-    def dropped(self) -> Iterator[tuple[slice, list[torch.Tensor]]]:
-        """Yield (rows, the inputs' rows after dropout, to compute with); valid only until the next."""
-        tiles = row_tiles(self.count)
-        types = [self.dtype if drop else read_type(x, self.dtype) for x, drop in zip(self.inputs, self.drops)]
-        casts = [Cast(self.arena, x, dtype) for x, dtype in zip(self.inputs, types)]
-        spares = [
-            self.arena.empty(tiles[0].stop if tiles else 0, x.shape[1], dtype=x.dtype)
-            if self.outputs is not None or drop and x.dtype == self.dtype
-            else None
-            for x, drop in zip(self.inputs, self.drops)
-        ]
-        with contextlib.ExitStack() as files:
-            inputs = [self._in_order(x, files) for x in self.inputs]
-            for rows in tiles:
-                yield rows, [self._part(rows, *each) for each in zip(inputs, self.drops, casts, spares)]
-
-    def _in_order(self, x: torch.Tensor | OnDisk, files: contextlib.ExitStack) -> torch.Tensor | Reading:
-        """x, or what reads it up to the last row that is computed."""
-        if isinstance(x, torch.Tensor):
-            return x
-        last = 0 if self.count == 0 else self.count if self.outputs is None else int(self.outputs[-1]) + 1
-        return files.enter_context(x.reading(last))
-
-    def _part(
-        self, rows: slice, x: torch.Tensor | Reading, drop: Drop | None, cast: Cast, spare: torch.Tensor | None
-    ) -> torch.Tensor:
-        spare = None if spare is None else spare[: rows.stop - rows.start]
-        if self.outputs is None:
-            part = x[rows]
-        elif isinstance(x, Reading):
-            assert spare is not None, "made where rows are picked"
-            part = x.select(self.outputs[rows], spare)
-        else:
-            part = torch.index_select(x, 0, self.outputs[rows], out=spare)
-        part = cast.read(part)
-        if not drop:
-            return part
-        out = part if spare is None or x.dtype != self.dtype else spare
-        drop(part, rows, out)
-        return out

@@ -1,6 +1,7 @@
 """Whether the features, and their aggregate that is kept, have room in memory (`--memory`), or are read from disk.
 
-They go last. A byte of them is read twice in an epoch, forwards and backwards, and once in each evaluation; a byte that
+They go last. A byte of them is read twice in an epoch, forwards and backwards (three times where the layer makes its
+projections again for the gradient), and once in each evaluation; a byte that
 a step keeps is written and read once. So they move no fewer bytes, and all of them at once, while the first layer is at
 work, where the others go and come behind all layers. But what nobody reads goes first: a model that reads its features
 through their aggregate alone (gcn, sgc) reads them once in a run.
@@ -41,6 +42,9 @@ log = logging.getLogger("hpcgnn")
 
 # Columns that are aggregated together are a multiple of these, a line of the cache.
 _COLUMNS = 16
+#: How often an epoch reads what its first layer combines, and what it projects: it makes projections again for the
+#: gradient.
+READS_OF_AGGREGATED, READS_OF_PROJECTED = 2, 3
 # Made of each node after its features are read: masks, and the numbers of those that are judged.
 _OF_NODE = 24
 
@@ -68,20 +72,33 @@ def place(room: int, at_work: int, kept: int, read: int, sizes: tuple[int, int],
     return Placing(features, aggregate, share)
 
 
-def bytes_read_at_a_time(shelf: Shelf, rows: int, columns: int, types: tuple[torch.dtype, torch.dtype]) -> int:
+def bytes_read_at_a_time(shelf: Shelf, spec: ModelSpec, rows: int, columns: int) -> int:
     """Bytes of memory that features and their aggregate take on disk: blocks that are read, and what helper threads
     copy as they write.
     """
-    return sum(shelf.at_work(rows, columns, dtype) for dtype in types) + THREADS * REQUEST
+    return sum(shelf.at_work(rows, columns, dtype) for dtype in types_on_disk(spec)) + THREADS * REQUEST
 
 
 def can_lie_on_disk(config: Config, spec: ModelSpec, toy: Toy) -> bool:
     """Whether the first layer reads its inputs in order, some rows at a time."""
+    if spec.sparse_input or spec.changing or config.data.inductive or config.schedule.schedule not in SCHEDULES:
+        return False
+    if not spec.constant_input:  # of lazy ones a copy of the halo is kept beside the own rows
+        return toy.input_in_tiles and config.schedule.schedule == "sar" and not spec.edge_features
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     alone = config.schedule.schedule == "lazy" and not config.schedule.finetune
-    kept = spec.keeps_input or alone and spec.constant_input and not spec.sparse_input and not raw
-    known = config.schedule.schedule in SCHEDULES
-    return known and toy.in_tiles and kept and not config.data.inductive and not spec.changing
+    return toy.in_tiles and (spec.keeps_input or alone and not raw)
+
+
+def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:
+    """Of the features, and of their aggregate where there is one that is kept."""
+    return (spec.dtype, spec.kept or spec.dtype) if spec.constant_input else (spec.dtype,)
+
+
+def bytes_on_disk(spec: ModelSpec, rows: int, columns: int) -> tuple[int, int]:
+    """Of the features, and of their aggregate, which may be none."""
+    sizes = [rows * columns * dtype.itemsize for dtype in types_on_disk(spec)]
+    return sizes[0], sum(sizes[1:])
 
 
 def shelving(
@@ -120,8 +137,7 @@ def _shelve(
     columns: int,
 ) -> Shelf | None:
     rows, sees = local.num_owned, learns and prunes(config) and not config.data.inductive
-    types, kept = (spec.dtype, spec.kept or spec.dtype), toy.per_node * rows if learns else 0
-    sizes = rows * columns * types[0].itemsize, rows * columns * types[1].itemsize
+    sizes, kept = bytes_on_disk(spec, rows, columns), toy.per_node * rows if learns else 0
     lasting = resident_bytes() + toy.beside + rows * _OF_NODE + int(config.schedule.halo_buffer * 2**20)
     lasting += 2 * toy.parameters  # and their gradients, neither of which is there yet
     at_work = AT_WORK * toy.largest * rows
@@ -139,7 +155,7 @@ def _shelve(
     with comm.together("making a scratch file"):
         check_folder(folder, limit)
         shelf = Shelf(Scratch(folder, ScratchError), arena, tile_rows(), columns)
-    read = bytes_read_at_a_time(shelf, rows, columns, types)
+    read = bytes_read_at_a_time(shelf, spec, rows, columns)
     _check_pruned(limit, comm, lasting, at_work + read, pruned)
     found = place(limit.share - lasting - at_work, at_work, kept, read, sizes, toy.reads_input)
     told = torch.tensor([-float(found.features), -float(found.aggregate), found.share], dtype=torch.float64)

@@ -217,6 +217,8 @@ def bytes_of_constants(shape: tuple[int, int], spec: ModelSpec, dtype: torch.dty
     held = math.prod(shape) * kept.itemsize
     if shelf is None:
         return held if spec.keeps_input else 0
+    if not spec.constant_input:
+        return shelf.at_work(*shape, dtype)
     return shelf.at_work(*shape, dtype) + (shelf.at_work(*shape, kept) if shelf.results else held)
 
 
@@ -244,6 +246,12 @@ class _Counter(Keeper):
         self._alive.append(kept)  # so that no other tensor lies where it did
         return kept
 
+    def let_go(self) -> None:
+        """Keep nothing any more. Tensors that know of their gradient hold it, and it them, by ways that Python's
+        collector of garbage does not see.
+        """
+        self._alive.clear()
+
     def make_room(self) -> bool:
         return False
 
@@ -255,8 +263,9 @@ class _Counter(Keeper):
 class Toy:
     """What a step on a toy graph shows. per_node, largest: bytes that a step keeps of a node, and of the largest tensor
     of these; beside: bytes of a rank that hang on no node, besides the parameters and their gradients, which take
-    `parameters` bytes each. in_tiles: whether the first layer reads constants some rows at a time; reads_input: whether
-    it reads its input besides the aggregate. row_bytes: as of `toy_step`; pruning: as of `layers_to_prune`.
+    `parameters` bytes each. in_tiles, input_in_tiles: whether the first layer reads some rows at a time what is
+    constant, with its aggregate, or its input alone; reads_input: whether it reads its input besides the aggregate.
+    row_bytes: as of `toy_step`; pruning: as of `layers_to_prune`.
     """
 
     per_node: int
@@ -264,6 +273,7 @@ class Toy:
     beside: int
     parameters: int
     in_tiles: bool
+    input_in_tiles: bool
     reads_input: bool
     row_bytes: int
     pruning: tuple[list[float], int]
@@ -281,6 +291,8 @@ def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
         toy.within = _Counted(toy, counters[-1])
 
     row_bytes = toy_step(spec, config, task, count)
+    for counter in counters:
+        counter.let_go()
     # Of stages that follow each other, the one that keeps most.
     sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
     model = models[0]
@@ -291,6 +303,7 @@ def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
         beside=_BESIDE + 3 * parameters,
         parameters=parameters,
         in_tiles=getattr(model.convs[0], "constants_in_tiles", False),
+        input_in_tiles=model.before is None and getattr(model.convs[0], "input_in_tiles", False),
         reads_input=getattr(model.convs[0], "uses_self", True),
         row_bytes=row_bytes,
         pruning=layers_to_prune(model),

@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.norm import BatchNorm
+from hpcgnn.ops.row_tiles import tiles_of
 
 N, WIDTH = 53, 6
+
+
+@pytest.fixture(autouse=True)
+def some_rows_at_a_time():
+    with tiles_of(16):
+        yield
 
 
 def shares(comm, kind):
@@ -21,7 +29,7 @@ def normalise(comm, x, weight, bias, rows, steps=1, dtype=torch.float64):
     with torch.no_grad():
         layer.weight.copy_(weight)
         layer.bias.copy_(bias)
-    graph = SimpleNamespace(num_nodes=N, total=comm.total)
+    graph = SimpleNamespace(num_nodes=N, total=comm.total, arena=Arena())
     for _ in range(steps):
         mine = x[rows].to(dtype).clone().requires_grad_()
         y = layer(graph, mine)
@@ -71,5 +79,5 @@ def test_large_mean_and_small_spread(comm):
 def test_evaluation_sends_nothing(comm):
     layer = BatchNorm(WIDTH).eval()
     comm.ledger.take()
-    layer(SimpleNamespace(num_nodes=N, total=comm.total), torch.ones(3, WIDTH))
+    layer(SimpleNamespace(num_nodes=N, total=comm.total, arena=Arena()), torch.ones(3, WIDTH))
     assert comm.ledger.take() == {}

@@ -13,7 +13,7 @@ from hpcgnn.memory import shelf as shelf_module
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.ops.row_tiles import tiles_of
-from hpcgnn.train.features_on_disk import Placing, place
+from hpcgnn.train.features_on_disk import READS_OF_AGGREGATED, READS_OF_PROJECTED, Placing, place
 from hpcgnn.train.job import train
 from hpcgnn.train.predictions import Request, predict
 from hpcgnn.train.resuming import options_of_run
@@ -32,6 +32,8 @@ CASES = {
     "gin": {"model": "gin", "dropout": 0.5},
     "sgc": {"model": "sgc"},
     "lazy": {"model": "sage", "schedule": "lazy", "epochs": 2},
+    "gat": {"model": "gat", "heads": 2},
+    "gat, pruned": {"model": "gat", "heads": 2, "prune": "auto", "dropout": 0.5},
 }
 
 
@@ -72,16 +74,19 @@ def _as_foretold(trainer, results):
     """An epoch reads what its first layer takes, forwards and backwards, and an evaluation all of it."""
     scratch, features = trainer.local.features.shelf.scratch, trainer.local.features
     conv, aggregate = trainer.model.convs[0], trainer.constants.get("input aggregate")
-    if trainer.local.num_owned == 0 or aggregate is None:  # layers that are trained one by one keep theirs themselves
+    projects = trainer.model.spec.model == "gat"  # again for the gradient, and of all rows
+    # Layers that are trained one by one keep theirs themselves.
+    if trainer.local.num_owned == 0 or aggregate is None and not projects:
         return
-    inputs = [each for each in ([aggregate] if results else []) + ([features] if conv.uses_self else [])]
-    outputs = trainer.training_graph.at(0)._local.outputs
+    inputs = [features] if projects else [aggregate] * results + [features] * conv.uses_self
+    outputs = None if projects else trainer.training_graph.at(0)._local.outputs
     stop = None if outputs is None else 0 if len(outputs) == 0 else int(outputs[-1]) + 1
+    times = READS_OF_PROJECTED if projects else READS_OF_AGGREGATED
     before = scratch.read, scratch.written
     trainer.step(9)
-    assert scratch.read - before[0] == 2 * sum(each.bytes_read(stop) for each in inputs)
+    assert scratch.read - before[0] == times * sum(each.bytes_read(stop) for each in inputs)
     trainer.evaluate()
-    assert scratch.read - before[0] == sum(2 * each.bytes_read(stop) + each.bytes_read() for each in inputs)
+    assert scratch.read - before[0] == sum(times * each.bytes_read(stop) + each.bytes_read() for each in inputs)
     assert scratch.written == before[1]
 
 

@@ -8,7 +8,7 @@ import torch
 from hpcgnn.kernels.library import load
 from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.gat import GATConv
-from hpcgnn.ops.convolution import combine
+from hpcgnn.ops.constants import combine
 from hpcgnn.ops.handover import Handover
 
 from .training import build_trainer, configure, make_graphs

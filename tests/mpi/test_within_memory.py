@@ -1,11 +1,15 @@
 """Training in less memory than it takes: the same bits, whatever goes to the scratch file meanwhile."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.memory import arena, keeping
 from hpcgnn.options.memory_size import said_memory
+from hpcgnn.train.toy import toy_step
 from hpcgnn.train.within_memory import READ, WRITTEN, Within, check_memory, toy_of
 
 from .training import build_trainer, configure, make_graphs
@@ -20,6 +24,7 @@ CASES = {
     "gin": {"model": "gin", "layers": 4},
     "gat": {"model": "gat", "heads": 2, "layers": 4, "dropout": 0.5},
     "gat, norm": {"model": "gat", "heads": 2, "norm": "layer"},
+    "gat, batch norm": {"model": "gat", "heads": 2, "norm": "batch"},
     "transformer": {"model": "transformer", "heads": 2},
     "pruned": {"model": "gcn", "layers": 4, "prune": "auto"},
     "links": {"model": "sage", "layers": 4, "task": "links", "scorer": "mlp"},
@@ -93,6 +98,29 @@ def test_a_toy_foretells_what_is_kept(comm, session_path):
     toy = toy_of(trainer.model.spec, config, trainer.local.task)
     assert (toy.per_node, toy.largest) == (4 * 32 * 4, 32 * 4)
     assert toy.in_tiles and toy.reads_input
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_nothing_of_a_toy_stays(comm, session_path, monkeypatch, model):
+    """Its tensors were kept for the whole run: by the graph of their gradients, which is out of sight of the
+    collector.
+    """
+    config = configure(make_graphs(comm, session_path)["undirected"], model=model, layers=3)
+    trainer, found = build_trainer(comm, config, "metis"), []
+
+    def step(*arguments):
+        *others, prepare = arguments
+
+        def also(toy):
+            prepare(toy)
+            found.extend(weakref.ref(each) for each in (toy, toy.model, toy.buffers.arena.keeper))
+
+        return toy_step(*others, also)
+
+    monkeypatch.setattr("hpcgnn.train.within_memory.toy_step", step)
+    toy_of(trainer.model.spec, config, trainer.local.task)
+    gc.collect()
+    assert [each() for each in found] == [None] * 3
 
 
 def test_sizes():
