@@ -12,6 +12,7 @@ All is done for some rows at a time. Of the forward pass the input is kept, and 
 gradient of the input is ever as large.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -46,11 +47,9 @@ class BatchNorm(nn.Module):
             return _scaled(x, scale, self.bias - self.running_mean.to(x.dtype) * scale, graph)
         count = graph.num_nodes
         with torch.no_grad():
-            mean = graph.total(x.sum(0, dtype=torch.float64)) / count
-            squares, near = torch.zeros_like(mean), mean.to(x.dtype)
-            for rows in row_tiles(len(x)):
-                squares += (x[rows] - near).square_().sum(0, dtype=torch.float64)
-            variance = graph.total(squares) / count
+            mean = graph.total(_summed(x, lambda part: part)) / count
+            near = mean.to(x.dtype)
+            variance = graph.total(_summed(x, lambda part: (part - near).square_())) / count
             self.running_mean.lerp_(mean, self.momentum)
             self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
         return _Normalise.apply(
@@ -94,6 +93,14 @@ class _Normalise(torch.autograd.Function):
             torch.sub(gy[rows], mean_gy, out=gx[rows]).sub_(centred(rows).mul_(mean_gyc)).mul_(weight * inverse)
         # The gradients of weight and bias stay local: like all parameters' they are summed over ranks with the others.
         return gx, sums[1].to(gy.dtype), sums[0].to(gy.dtype), None, None, None
+
+
+def _summed(x: torch.Tensor, of: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """float64 (F,): the sum of of(x) by column. torch widens all that it sums, so it is given some rows at a time."""
+    total = torch.zeros(x.shape[1], dtype=torch.float64)
+    for rows in row_tiles(len(x)):
+        total += of(x[rows]).sum(0, dtype=torch.float64)
+    return total
 
 
 def _scaled(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, graph: Graph) -> torch.Tensor:
