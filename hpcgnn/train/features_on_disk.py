@@ -1,10 +1,10 @@
 """Whether the features, and their aggregate that is kept, have room in memory (`--memory`), or are read from disk.
 
 They go last. A byte of them is read twice in an epoch, forwards and backwards (three times where the layer makes its
-projections again for the gradient), and once in each evaluation; a byte that
-a step keeps is written and read once. So they move no fewer bytes, and all of them at once, while the first layer is at
-work, where the others go and come behind all layers. But what nobody reads goes first: a model that reads its features
-through their aggregate alone (gcn, sgc) reads them once in a run.
+projections again for the gradient), and once in each evaluation; a byte that a step keeps is written and read once. So
+they move no fewer bytes, and all of them at once, while the first layer is at work, where the others go and come behind
+all layers. But what nobody reads goes first: a model that reads its features through their aggregate alone (gcn, sgc)
+reads them once in a run.
 """
 
 import logging

@@ -4,7 +4,7 @@
 The job runs twice: as it is, and with --memory at a fraction of what all its ranks took together, inside a control
 group with that limit (page cache included, no swap). Both learning curves must agree to the bit. The table has the
 memory of both, seconds of an epoch, and bytes written to and read from the scratch files in an epoch, measured and
-foretold.
+foretold. A line tells whether the last epochs are as the first ones.
 
 Needs root, for the control group (version 1 or 2); --no-limit goes without one.
 """
@@ -45,6 +45,7 @@ def main():
         print(f"limit of all ranks together: {limit / 2**30:.2f} GiB, {peak / limit:.2f} times less than it takes")
         print("learning curves: " + ("the same bits" if curves[0] == curves[1] else f"DIFFERENT: {curves}"))
         print(f"slower: {measured(held).wall / measured(free).wall:.2f} times")
+        print("within the limit, median of an epoch in the first fifth of them and in the last: " + from_to(held))
         return int(curves[0] != curves[1])
 
 
@@ -65,6 +66,19 @@ def row(run, name):
             max((rank["scratch"] or {"waiting_seconds": 0})["waiting_seconds"] for rank in ranks), 2
         ),
     }
+
+
+def from_to(run):
+    """Whether a run stays as it begins; without the first epoch, which also makes what is kept."""
+    each = [json.loads(line) for line in open(f"{run}/metrics.jsonl")][1:]
+    some = max(1, len(each) // 5)
+
+    def medians(of):
+        return " to ".join(f"{statistics.median(map(of, part)):.2f}" for part in (each[:some], each[-some:]))
+
+    kinds = {"written": "scratch_written", "read": "scratch_read"}
+    moved = [f"{medians(lambda e: e['bytes'].get(k, {'sum': 0})['sum'] / 2**30)} GiB {n}" for n, k in kinds.items()]
+    return f"{medians(lambda e: e['seconds']['epoch']['max'])} s, {', '.join(moved)}"
 
 
 def records(run):
