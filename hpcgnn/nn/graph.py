@@ -312,7 +312,7 @@ class Graph:
     def constant_rows(
         self, x: torch.Tensor | SparseRows | OnDisk, p: float, layer: int
     ) -> torch.Tensor | DroppedRows | ConstantRows:
-        """As `dropout`, for a layer that reads its input some rows at a time: of rows that never change no copy is made."""
+        """As `dropout`, for a layer that reads some rows at a time: of rows that never change no copy is made."""
         if isinstance(x, SparseRows) or isinstance(x, torch.Tensor) and (x.requires_grad or p == 0):
             return self.dropout(x, p, layer)
         drop = dropped_rows(self.ids, self._random.key(Purpose.DROPOUT, layer), p) if p else None
