@@ -16,7 +16,6 @@ from hpcgnn.estimate.trial import Experiment, Place, Trial
 from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.train.account import FREE_HEAP
-from hpcgnn.train.memory_profile import TRIM_THRESHOLD
 
 # The larger copy has at most so many nodes and edges, the smaller one half of them.
 NODES, EDGES = 40_000, 1_000_000
@@ -173,10 +172,11 @@ class Forecaster:
             }
             for phase, items in large.account.items()
         }
-        for (_, phase), items in account.items():
+        for (stage, phase), items in account.items():
             items[SUMS] = self._summed_apart(size, large) if phase == "reduction" else 0
             items["halo buffers"] = min(items["halo buffers"], self.experiment.limit)
-            items[FREE_HEAP] = min(items[FREE_HEAP], TRIM_THRESHOLD)
+            # Larger tensors are not on the heap: what is free there does not grow with the rank.
+            items[FREE_HEAP] = large.account[stage, phase][FREE_HEAP]
         work = _work(large.work, small.work, line)
         assert large.evaluation is not None and small.evaluation is not None
         evaluation = _work(large.evaluation.work, small.evaluation.work, line)

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.graph import Graph
-from hpcgnn.ops.row_tiles import row_tiles
+from hpcgnn.ops.row_tiles import row_tiles, tile_rows
 
 
 class BatchNorm(nn.Module):
@@ -47,9 +47,14 @@ class BatchNorm(nn.Module):
             return _scaled(x, scale, self.bias - self.running_mean.to(x.dtype) * scale, graph)
         count = graph.num_nodes
         with torch.no_grad():
+            memory = _of_a_tile(x, graph)
             mean = graph.total(_summed(x, lambda part: part)) / count
             near = mean.to(x.dtype)
-            variance = graph.total(_summed(x, lambda part: (part - near).square_())) / count
+
+            def squares(part: torch.Tensor) -> torch.Tensor:
+                return torch.sub(part, near, out=memory[: len(part)]).square_()
+
+            variance = graph.total(_summed(x, squares)) / count
             self.running_mean.lerp_(mean, self.momentum)
             self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
         return _Normalise.apply(
@@ -79,9 +84,10 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (weight, mean, inverse), x = ctx.saved_tensors, ctx.x.tensor()
         ctx.x = None
+        memory = _of_a_tile(x, ctx.graph)
 
         def centred(rows: slice) -> torch.Tensor:
-            return (x[rows] - mean).mul_(inverse)
+            return torch.sub(x[rows], mean, out=memory[: rows.stop - rows.start]).mul_(inverse)
 
         sums = torch.zeros(2, len(mean), dtype=torch.float64)
         for rows in row_tiles(len(x)):
@@ -93,6 +99,11 @@ class _Normalise(torch.autograd.Function):
             torch.sub(gy[rows], mean_gy, out=gx[rows]).sub_(centred(rows).mul_(mean_gyc)).mul_(weight * inverse)
         # The gradients of weight and bias stay local: like all parameters' they are summed over ranks with the others.
         return gx, sums[1].to(gy.dtype), sums[0].to(gy.dtype), None, None, None
+
+
+def _of_a_tile(x: torch.Tensor, graph: Graph) -> torch.Tensor:
+    """Memory for the rows of x that are worked on at a time."""
+    return graph.arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
 
 
 def _summed(x: torch.Tensor, of: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
