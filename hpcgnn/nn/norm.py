@@ -76,14 +76,13 @@ class _Normalise(torch.autograd.Function):
         y = graph.arena.empty(*x.shape, dtype=x.dtype)
         for rows in row_tiles(len(x)):
             torch.sub(x[rows], mean, out=y[rows]).mul_(inverse).mul_(weight).add_(bias)
-        ctx.graph, ctx.x = graph, graph.arena.keep(x.detach())
-        ctx.save_for_backward(weight, mean, inverse)
+        ctx.graph = graph
+        ctx.save_for_backward(x, weight, mean, inverse)
         return y
 
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (weight, mean, inverse), x = ctx.saved_tensors, ctx.x.tensor()
-        ctx.x = None
+        x, weight, mean, inverse = ctx.saved_tensors
         memory = _of_a_tile(x, ctx.graph)
 
         def centred(rows: slice) -> torch.Tensor:
