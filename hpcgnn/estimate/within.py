@@ -11,13 +11,12 @@ from hpcgnn.estimate.machine import Machine
 from hpcgnn.estimate.results import Place, size_in_words
 from hpcgnn.memory.shelf import Shelf
 from hpcgnn.train.features_on_disk import (
-    READS_OF_AGGREGATED,
-    READS_OF_PROJECTED,
     Placing,
     bytes_on_disk,
     bytes_read_at_a_time,
     can_lie_on_disk,
     place,
+    reads_of_epoch,
 )
 from hpcgnn.train.within_memory import AT_WORK, bytes_of_constants
 
@@ -49,8 +48,8 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     shown, foretold = place_.libraries + rank.loaded + rank.growth, memory // per_node - room + kept
     kept += max(0, shown - features - aggregate - foretold)
     over = min(kept, max(0, kept - room))
-    times = READS_OF_AGGREGATED if spec.constant_input else READS_OF_PROJECTED
-    written, back = per_node * over, per_node * (over + times * (features * toy.reads_input + aggregate))
+    again = reads_of_epoch(spec) * (features * toy.reads_input + aggregate)
+    written, back = per_node * over, per_node * (over + again)
     disk = None if machine is None else machine.scratch
     return {
         "memory_bytes": memory,

@@ -111,6 +111,11 @@ class Model(nn.Module):
         return min(len(self.convs) - first, 1 if self.spec.norm == "batch" else len(self.convs))
 
     @property
+    def input_in_tiles(self) -> bool:
+        """Whether the first layer takes ConstantRows."""
+        return self.before is None and getattr(self.convs[0], "input_in_tiles", False)
+
+    @property
     def alone(self) -> bool:
         """Whether it sees each node by itself: none of its neighbours, and no statistics of all nodes."""
         return self.spec.norm != "batch" and all(getattr(conv, "alone", False) for conv in self.convs)
@@ -123,8 +128,7 @@ class Model(nn.Module):
         x: Any = graph.features  # of numbers where the aggregate is kept
         p = 0.0 if self.spec.input_dropout == "none" else self._p
         if not self.spec.keeps_input:
-            in_order = self.before is None and getattr(conv, "input_in_tiles", False)
-            x = graph.constant_rows(x, p, 0) if in_order else graph.dropout(x, p, 0)
+            x = graph.constant_rows(x, p, 0) if self.input_in_tiles else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.kept or x.dtype))
         return conv.combine_constants(graph, aggregate, x, p)

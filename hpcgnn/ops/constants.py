@@ -86,7 +86,6 @@ class ConstantRows:
     def __init__(self, x: torch.Tensor | OnDisk, drop: Drop | None, arena: Arena) -> None:
         self.shape, self.dtype = x.shape, x.dtype
         self._x, self._drop, self._arena = x, drop, arena
-        self._constants = Constants((x,), (drop,), None, x.dtype, arena)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -96,7 +95,7 @@ class ConstantRows:
 
     def tiles(self) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield (rows, what dropout leaves of them); valid only until the next."""
-        for rows, (part,) in self._constants.dropped():
+        for rows, (part,) in Constants((self._x,), (self._drop,), None, self.dtype, self._arena).dropped():
             yield rows, part
 
 
@@ -123,7 +122,7 @@ def combine(
 class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, constants: "Constants", kept: torch.dtype, bias: torch.Tensor | None, *weights: torch.Tensor
+        ctx: Any, constants: Constants, kept: torch.dtype, bias: torch.Tensor | None, *weights: torch.Tensor
     ) -> torch.Tensor:
         ctx.constants, ctx.weights, ctx.has_bias = constants, weights, bias is not None
         y = constants.arena.empty_streamed(constants.count, weights[0].shape[1], kept)

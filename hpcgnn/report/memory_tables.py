@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 SETTING_UP = ("load", "plan")
-# The item of the account that is resident and holds nothing at that moment; what it was called once.
+# The items of the account that are resident and hold nothing at that moment; what the first was called once.
 KEPT_FREE = "arena, resident but not in use then"
 _RENAMED = {"free pieces of the arena": KEPT_FREE}
 FREE_STYLE = {"color": "#FFFFFF", "hatch": "////", "edgecolor": "#8A8A8A", "linewidth": 0.6}
+FREE_ITEMS = {KEPT_FREE: FREE_STYLE, "heap, resident but not in use then": {**FREE_STYLE, "hatch": "...."}}
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Profile:
     phases: {phase: high-water mark above the base}.
 
     busiest: the phase of training with the highest mark. account: {item: bytes} of what is known to be resident there;
-    KEPT_FREE is the item of them that holds nothing then.
+    FREE_ITEMS are those of them that hold nothing then.
     """
 
     label: str
@@ -131,8 +132,8 @@ def account(study: "Study", axis: "Axes") -> None:
     shown = [(x, found[key]) for x, key in zip(positions, keys) if key in found]
     x, bottom = np.array([x for x, _ in shown]), np.zeros(len(shown))
     items = dict.fromkeys(item for _, profile in shown for item in profile.account)
-    styles = bar_styles([item for item in items if item != KEPT_FREE])
-    for item, style in {**styles, KEPT_FREE: FREE_STYLE}.items():  # on top of what is in use
+    styles = bar_styles([item for item in items if item not in FREE_ITEMS])
+    for item, style in {**styles, **FREE_ITEMS}.items():  # on top of what is in use
         heights = np.array([profile.account.get(item, 0) / MIB for _, profile in shown])
         axis.bar(x, heights, 0.6, bottom=bottom, label=item, **style)
         bottom += heights
@@ -158,7 +159,7 @@ def memory_table(study: "Study") -> Table:
                 *cells,
                 profile.busiest,
                 number(known / MIB),
-                number(profile.account.get(KEPT_FREE, 0) / MIB),
+                number(sum(profile.account.get(item, 0) for item in FREE_ITEMS) / MIB),
             ]
             + [number((peak - known) / MIB), f"{100 * profile.explained:.1f} %"]
         )

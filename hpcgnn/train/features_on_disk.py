@@ -42,9 +42,6 @@ log = logging.getLogger("hpcgnn")
 
 # Columns that are aggregated together are a multiple of these, a line of the cache.
 _COLUMNS = 16
-#: How often an epoch reads what its first layer combines, and what it projects: it makes projections again for the
-#: gradient.
-READS_OF_AGGREGATED, READS_OF_PROJECTED = 2, 3
 # Made of each node after its features are read: masks, and the numbers of those that are judged.
 _OF_NODE = 24
 
@@ -93,6 +90,11 @@ def can_lie_on_disk(config: Config, spec: ModelSpec, toy: Toy) -> bool:
 def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:
     """Of the features, and of their aggregate where there is one that is kept."""
     return (spec.dtype, spec.kept or spec.dtype) if spec.constant_input else (spec.dtype,)
+
+
+def reads_of_epoch(spec: ModelSpec) -> int:
+    """How often an epoch of training reads what is on disk: projections are made again for the gradient."""
+    return 2 if spec.constant_input else 3
 
 
 def bytes_on_disk(spec: ModelSpec, rows: int, columns: int) -> tuple[int, int]:

@@ -303,7 +303,7 @@ def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
         beside=_BESIDE + 3 * parameters,
         parameters=parameters,
         in_tiles=getattr(model.convs[0], "constants_in_tiles", False),
-        input_in_tiles=model.before is None and getattr(model.convs[0], "input_in_tiles", False),
+        input_in_tiles=model.input_in_tiles,
         reads_input=getattr(model.convs[0], "uses_self", True),
         row_bytes=row_bytes,
         pruning=layers_to_prune(model),

@@ -13,7 +13,7 @@ from hpcgnn.memory import shelf as shelf_module
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.ops.row_tiles import tiles_of
-from hpcgnn.train.features_on_disk import READS_OF_AGGREGATED, READS_OF_PROJECTED, Placing, place
+from hpcgnn.train.features_on_disk import Placing, place, reads_of_epoch
 from hpcgnn.train.job import train
 from hpcgnn.train.predictions import Request, predict
 from hpcgnn.train.resuming import options_of_run
@@ -81,7 +81,8 @@ def _as_foretold(trainer, results):
     inputs = [features] if projects else [aggregate] * results + [features] * conv.uses_self
     outputs = None if projects else trainer.training_graph.at(0)._local.outputs
     stop = None if outputs is None else 0 if len(outputs) == 0 else int(outputs[-1]) + 1
-    times = READS_OF_PROJECTED if projects else READS_OF_AGGREGATED
+    times = 3 if projects else 2
+    assert reads_of_epoch(trainer.model.spec) == times
     before = scratch.read, scratch.written
     trainer.step(9)
     assert scratch.read - before[0] == times * sum(each.bytes_read(stop) for each in inputs)
