@@ -1,6 +1,7 @@
-"""Numbers of ranks or cores in a line of text, short however many there are."""
+"""Numbers in a line of text, short however many there are."""
 
 from collections.abc import Iterable
+from itertools import groupby
 
 
 def ranges(numbers: Iterable[int], separator: str = ", ", most: int | None = 6, joined: bool = True) -> str:
@@ -23,3 +24,9 @@ def ranges(numbers: Iterable[int], separator: str = ", ", most: int | None = 6, 
 def every(numbers: Iterable[int]) -> str:
     """'0-2,5' of 0, 1, 2, 5: all of them, as batch systems write cores."""
     return ranges(numbers, ",", None)
+
+
+def in_turn(numbers: Iterable[int]) -> str:
+    """'9,000, 12 (3 times)' of 9000, 12, 12, 12: numbers in their order, those that come again and again once."""
+    runs = ((number, sum(1 for _ in same)) for number, same in groupby(numbers))
+    return ", ".join(f"{number:,}" + f" ({times} times)" * (times > 1) for number, times in runs)

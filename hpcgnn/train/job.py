@@ -21,6 +21,7 @@ from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.listing import in_turn
 from hpcgnn.memory.resident import file_bytes, resident_bytes, shared_bytes
 from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.nn.registry import MODELS, ignored
@@ -203,7 +204,7 @@ def _train(
         log.info(
             "pruned: of %s rows the layers compute %s in training",
             f"{file.meta.num_nodes:,}",
-            ", ".join(f"{n:,}" for n in rows),
+            in_turn(rows),
         )
     hold_within(trainer, toy, config, session, limit)
     seconds_loading = time.perf_counter() - started
