@@ -50,7 +50,11 @@ class TrainingError(HpcgnnError):
 
 
 class RemoteError(HpcgnnError):
-    """Raised on the ranks that were well when another rank failed in a step that all take together."""
+    """Raised on the ranks that were well when another rank failed in a step that all take together. of: the type of
+    that rank's error.
+    """
+
+    of: type[HpcgnnError] = HpcgnnError
 
 
 class LostConnection(HpcgnnError):

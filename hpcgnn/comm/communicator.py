@@ -206,6 +206,8 @@ class Communicator:
         )
         told = kind(text + where) if on_one or failure is not None else RemoteError(text + where)
         told.everywhere = True
+        if isinstance(told, RemoteError):
+            told.of = kind
         raise told from failure
 
     def show_heartbeats(self, folder: str | Path) -> None:

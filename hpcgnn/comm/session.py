@@ -44,8 +44,9 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
 
 
 class Session:
-    """A started job on this rank. comm: Communicator; threads: per rank; ranks_on_node; shares_cores: more threads than
-    cores; mpi_bytes: resident memory that loading and starting the transport's library took.
+    """A started job on this rank. comm: Communicator; threads: per rank; ranks_on_node; node: the first of these;
+    shares_cores: more threads than cores; mpi_bytes: resident memory that loading and starting the transport's library
+    took.
 
     threads: None for what the launcher says; watchdog: seconds without any progress after which the job is ended, 0
     never; means: of what the transport is made.
@@ -54,7 +55,7 @@ class Session:
     def __init__(self, threads: int | None = None, watchdog: float = WATCHDOG_SECONDS, means: Means = OVER_MPI) -> None:
         self._started, self.means = start(means, watchdog), means
         started = self._started
-        self.ranks_on_node, self.mpi_bytes = started.ranks_on_node, started.memory_bytes
+        self.ranks_on_node, self.node, self.mpi_bytes = started.ranks_on_node, started.node, started.memory_bytes
         self.watchdog: Watchdog | None = None
         if started.size > 1:
             several_nodes = started.ranks_on_node < started.size

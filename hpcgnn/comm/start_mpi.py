@@ -30,8 +30,9 @@ def load_mpi() -> ModuleType:
 
 
 class StartedMpi:
-    """rank, size; ranks_on_node; cores: that this rank may use; sharers: ranks of this node that may run on one of
-    them, itself among them; board: Board of the node; memory_bytes: what loading and starting took.
+    """rank, size; ranks_on_node; node: the first of these; cores: that this rank may use; sharers: ranks of this node
+    that may run on one of them, itself among them; board: Board of the node; memory_bytes: what loading and starting
+    took.
 
     limit: seconds after which a start or an end that stands still shows where, and ends this process; 0 never. Raises
     ConfigError if there is no library, or one that does not belong to the launcher. failure: as of `start`.
@@ -58,7 +59,7 @@ class StartedMpi:
         self.rank, self.size = self._world.rank, self._world.size
         self._check()
         node = self._world.Split_type(MPI.COMM_TYPE_SHARED)
-        self.ranks_on_node, self.cores = node.size, os.sched_getaffinity(0)
+        self.ranks_on_node, self.node, self.cores = node.size, node.bcast(self.rank), os.sched_getaffinity(0)
         # Ranks bound to cores of their own share them with nobody; all others share what they may both run on.
         self.sharers = sum(not self.cores.isdisjoint(theirs) for theirs in node.allgather(self.cores))
         self.board = Board.of_node(node, self._world.size) if self._world.size > 1 else None

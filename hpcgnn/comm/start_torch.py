@@ -43,7 +43,7 @@ class StartedTorch:
         if self.size == 1:
             if mistake is not None:
                 raise ConfigError(mistake)
-            self._store, self.ranks_on_node, self.sharers = dist.HashStore(), 1, 1
+            self._store, self.ranks_on_node, self.node, self.sharers = dist.HashStore(), 1, 0, 1
         else:
             self._meet(mistake, failure, limit)
         self.memory_bytes = resident_bytes() - before
@@ -65,7 +65,7 @@ class StartedTorch:
         if self._store is None:
             self._store = dist.TCPStore(first, port, is_master=False, timeout=self._timeout)
         near = [rank for rank, each in enumerate(said) if each["node"] == here.node]
-        self.ranks_on_node = len(near)
+        self.ranks_on_node, self.node = len(near), near[0]
         # Ranks bound to cores of their own share them with nobody; all others share what they may both run on.
         self.sharers = sum(not self.cores.isdisjoint(said[rank]["cores"]) for rank in near)
         self.board = Board.of_node(_Node(self._store, near, self.rank), self.size)

@@ -34,20 +34,26 @@ def measure_disk(folder: str, nbytes: int, comm: Communicator) -> Disk:
     pieces = [Arena().pages(_PIECE) for _ in range(2)]
     for piece in pieces:
         piece.view(torch.int64).random_()  # a file system may keep nothing of zeros
-    addresses = [pieces[number % 2].data_ptr() for number in range(count)]
     places = [scratch.place(_PIECE) for _ in range(count)]
     sums: list[list[int]] = []
+
+    def write_one(number: int) -> Future:
+        piece = pieces[number % 2]
+        return scratch.write(piece, piece.data_ptr(), _PIECE, places[number], True)
+
+    def read_one(number: int) -> Future:
+        piece = pieces[number % 2]
+        return scratch.fill(piece, piece.data_ptr(), _PIECE, places[number], sums[number])
+
     comm.barrier()
     with comm.together("writing to the scratch file"):
         begun = time.perf_counter()
-        for done in _in_turn(count, lambda number: scratch.write(addresses[number], _PIECE, places[number], True)):
+        for done in _in_turn(count, write_one):
             sums.append(scratch.result(done) or [])
         write = time.perf_counter() - begun
     with comm.together("reading the scratch file"):
         begun = time.perf_counter()
-        for done in _in_turn(
-            count, lambda number: scratch.fill(addresses[number], _PIECE, places[number], sums[number])
-        ):
+        for done in _in_turn(count, read_one):
             scratch.result(done)
         read = time.perf_counter() - begun
     slowest = comm.allreduce_(torch.tensor([read, write], dtype=torch.float64), "plan", "max")

@@ -14,6 +14,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,10 @@ import numpy as np
 GRAIN = 4096
 # Bytes of a request, and threads that make requests: enough to keep a disk busy.
 REQUEST, THREADS = 8 << 20, 2
+#: What is under way, and the memory that it goes by.
+Flights = dict["Future[Any]", object]
+# Of files that are gone: memory must stay until nobody writes to it or reads it any more.
+_LEFT: list[Flights] = []
 
 
 def rounded(nbytes: int) -> int:
@@ -36,16 +41,19 @@ class Scratch:
     def __init__(self, folder: str, error: Callable[[str], Exception] = OSError) -> None:
         self.folder, self.written, self.read, self._error = folder, 0, 0, error
         try:
-            self._file, self.direct = _nameless(folder)
+            descriptor, self.direct = _nameless(folder)
         except OSError as found:
             raise error(
                 f"cannot make a scratch file in {folder}: {found.strerror}; expected a writable directory on a local "
                 "disk: choose another --scratch"
             ) from found
+        self._file = _File(descriptor)
         self._free: dict[int, list[int]] = {}  # {size: places that are free again}
-        self._end = 0
-        self._helpers = ThreadPoolExecutor(THREADS, "hpcgnn-scratch")
-        weakref.finalize(self, _close, self._helpers, self._file).atexit = False
+        self._end, self._flights = 0, Flights()
+        self._helpers = ThreadPoolExecutor(THREADS, "hpcgnn-scratch")  # ends its threads once it is gone
+        _LEFT[:] = [each for each in _LEFT if not all(flight.done() for flight in each)]
+        # Nothing waits here: this may be called while some thread begins or ends, which waits for that in turn.
+        weakref.finalize(self, _LEFT.append, self._flights).atexit = False
 
     @property
     def nbytes(self) -> int:
@@ -64,23 +72,36 @@ class Scratch:
         """What was written there is not needed any more."""
         self._free.setdefault(size, []).append(place)
 
-    def write(self, address: int, nbytes: int, place: int, aligned: bool) -> "Future[list[int]]":
-        """Begin to write memory, which must stay as it is meanwhile; the sums of its pieces come of it. aligned:
-        whether it begins at a multiple of GRAIN, and the memory up to the next one after it may be read.
+    def write(self, held: object, address: int, nbytes: int, place: int, aligned: bool) -> "Future[list[int]]":
+        """Begin to write memory, which must stay as it is meanwhile; the sums of its pieces come of it. held: whose the
+        memory is. aligned: whether it begins at a multiple of GRAIN, and the memory up to the next one after it may be
+        read. `result` or `wait` must follow.
         """
         size = rounded(nbytes)
         self.written += size
         if aligned:
-            return self._helpers.submit(_write, self._file, self.direct, address, size, place)
-        return self._helpers.submit(_write_copy, self._file, self.direct, address, nbytes, place)
+            flight = self._helpers.submit(_write, self._file, self.direct, address, size, place)
+        else:
+            flight = self._helpers.submit(_write_copy, self._file, self.direct, address, nbytes, place)
+        self._flights[flight] = held
+        return flight
 
-    def fill(self, address: int, size: int, place: int, sums: list[int]) -> "Future[None]":
-        """Begin to read what was written to a place, whose sums these are."""
+    def fill(self, held: object, address: int, size: int, place: int, sums: list[int]) -> "Future[None]":
+        """Begin to read what was written to a place, whose sums these are. held: as of `write`."""
         self.read += size
-        return self._helpers.submit(_read, self._file, self.direct, address, size, place, sums)
+        flight = self._helpers.submit(_read, self._file, self.direct, address, size, place, sums)
+        self._flights[flight] = held
+        return flight
+
+    def wait(self, flight: "Future[Any]") -> None:
+        """Until nothing is under way, whatever comes of it."""
+        with contextlib.suppress(OSError):
+            flight.result()
+        self._flights.pop(flight, None)
 
     def result(self, flight: "Future[list[int]] | Future[None]") -> list[int] | None:
         """What comes of a write or read, which is waited for."""
+        self.wait(flight)
         try:
             return flight.result()
         except OSError as error:
@@ -93,9 +114,17 @@ class Scratch:
             ) from error
 
 
-def _close(helpers: ThreadPoolExecutor, file: int) -> None:
-    helpers.shutdown(wait=True, cancel_futures=True)
-    os.close(file)
+class _File:
+    """A descriptor, closed when the last who reads or writes has done so."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.descriptor)
 
 
 def free_bytes(folder: str) -> int:
@@ -126,7 +155,7 @@ def _nameless(folder: str) -> tuple[int, bool]:
     raise AssertionError("one of the ways made a file or raised")
 
 
-def _write(file: int, direct: bool, address: int, size: int, place: int) -> list[int]:
+def _write(file: _File, direct: bool, address: int, size: int, place: int) -> list[int]:
     """Returns the sum of each piece."""
     sums = []
     for first in range(0, size, REQUEST):
@@ -135,7 +164,7 @@ def _write(file: int, direct: bool, address: int, size: int, place: int) -> list
     return sums
 
 
-def _write_copy(file: int, direct: bool, address: int, nbytes: int, place: int) -> list[int]:
+def _write_copy(file: _File, direct: bool, address: int, nbytes: int, place: int) -> list[int]:
     """As `_write`, of memory that begins anywhere and ends with its last byte."""
     sums = []
     with contextlib.closing(mmap.mmap(-1, REQUEST)) as beside:
@@ -149,22 +178,22 @@ def _write_copy(file: int, direct: bool, address: int, nbytes: int, place: int) 
     return sums
 
 
-def _write_piece(file: int, direct: bool, piece: np.ndarray, place: int) -> int:
+def _write_piece(file: _File, direct: bool, piece: np.ndarray, place: int) -> int:
     total = _sum(piece)
-    _all(lambda rest, at: os.pwrite(file, rest, at), piece, place)
+    _all(lambda rest, at: os.pwrite(file.descriptor, rest, at), piece, place)
     if not direct:
-        _forget(file, place, len(piece), True)
+        _forget(file.descriptor, place, len(piece), True)
     return total
 
 
-def _read(file: int, direct: bool, address: int, size: int, place: int, sums: list[int]) -> None:
+def _read(file: _File, direct: bool, address: int, size: int, place: int, sums: list[int]) -> None:
     for number, first in enumerate(range(0, size, REQUEST)):
         piece = _memory(address + first, min(REQUEST, size - first))
-        _all(lambda rest, at: os.preadv(file, [rest], at), piece, place + first)
+        _all(lambda rest, at: os.preadv(file.descriptor, [rest], at), piece, place + first)
         if _sum(piece) != sums[number]:
             raise OSError(errno.EBADMSG, os.strerror(errno.EBADMSG))
         if not direct:
-            _forget(file, place + first, len(piece), False)
+            _forget(file.descriptor, place + first, len(piece), False)
 
 
 def _all(transfer: Callable[[memoryview, int], int], piece: np.ndarray, place: int) -> None:

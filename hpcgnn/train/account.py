@@ -59,7 +59,8 @@ def make_account(
         lasting[MODEL] += trainer.learned.rows.nbytes
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
     # It has a line of its own.
-    kept = sum(constant.nbytes for constant in trainer.constants.values() if arena.holds(constant))
+    constants = (each for each in trainer.constants.values() if isinstance(each, torch.Tensor))  # others are on disk
+    kept = sum(constant.nbytes for constant in constants if arena.holds(constant))
     heap = min(TRIM_THRESHOLD, max(profile.on_heap.values(), default=0))
     account = {}
     for phase in (*PHASES, "evaluation"):

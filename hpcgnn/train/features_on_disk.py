@@ -28,7 +28,7 @@ from hpcgnn.memory.shelf import Shelf
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows
 from hpcgnn.schedules.schedule_registry import prunes
-from hpcgnn.train.memory_limit import SCHEDULES, Limit
+from hpcgnn.train.memory_limit import SCHEDULES, Limit, portion
 from hpcgnn.train.within_memory import (
     AT_WORK,
     Toy,
@@ -146,7 +146,7 @@ def _shelve(
     if not limit.said:
         # Shares of layers have each edge at most once in each direction.
         most = lasting + at_work + kept + sum(sizes) + sees * 4 * toy.pruning[1] * local.inward.structure_nbytes
-        if comm.allreduce_(torch.tensor([limit.share - most]), "plan", "min").item() >= 0:
+        if portion(limit, comm, most).fits:
             return None
     pruned = pruned_size(local, *toy.pruning, spec.keeps_input, comm) if sees else FilteredSize(0, 0)
     lasting, at_work = lasting + pruned.held, max(at_work, pruned.making)
@@ -159,14 +159,16 @@ def _shelve(
         shelf = Shelf(Scratch(folder, ScratchError), arena, tile_rows(), columns)
     read = bytes_read_at_a_time(shelf, spec, rows, columns)
     _check_pruned(limit, comm, lasting, at_work + read, pruned)
-    found = place(limit.share - lasting - at_work, at_work, kept, read, sizes, toy.reads_input)
+    given = portion(limit, comm, lasting + at_work, kept + sum(sizes))
+    found = place(given.nbytes - lasting - at_work, at_work, kept, read, sizes, toy.reads_input)
     told = torch.tensor([-float(found.features), -float(found.aggregate), found.share], dtype=torch.float64)
     features, aggregate, part = comm.allreduce_(told, "plan", "min").tolist()
     if not features:
         return None
     width = max(_COLUMNS, int(part * columns) // _COLUMNS * _COLUMNS)
+    written = sum(limit.of_node(comm, sizes[0] + sizes[1] * bool(aggregate)))
     with comm.together("looking for room for the features"):
-        check_space(folder, sizes[0] + sizes[1] * bool(aggregate), limit.ranks)
+        check_space(folder, written, limit.ranks)
     log.info("memory: the features%s are on disk, in %s", " and their aggregate" if aggregate else "", folder)
     return replace(shelf, columns=min(width, columns), results=bool(aggregate))
 
@@ -175,6 +177,7 @@ def _check_pruned(limit: Limit, comm: Communicator, lasting: int, at_work: int, 
     """Raise ConfigError, on all ranks, where what pruned layers see of the graph has no room on one of them: making it
     would go over the limit. Whether there is room for training besides is seen when it is there. Collective.
     """
+    given = portion(limit, comm, lasting + pruned.making)
     with refusing(limit, comm, lasting, at_work, pruned.held) as refuse:
-        if pruned.held and lasting + pruned.making > limit.share:
+        if pruned.held and given.refused:
             refuse()

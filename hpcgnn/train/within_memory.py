@@ -19,7 +19,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError, ScratchError
+from hpcgnn.errors import ConfigError, RemoteError, ScratchError
 from hpcgnn.memory.keeping import Keeper, Kept
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import Scratch, free_bytes
@@ -27,7 +27,7 @@ from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.train.loop import Trainer, layers_to_prune
-from hpcgnn.train.memory_limit import SCHEDULES, Limit
+from hpcgnn.train.memory_limit import SCHEDULES, Limit, portion
 from hpcgnn.train.toy import NODES, toy_step
 
 log = logging.getLogger("hpcgnn")
@@ -112,9 +112,10 @@ def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session,
     comm, features, kept = trainer.comm, trainer.local.features, toy.per_node * trainer.local.num_owned
     lasting, at_work = _needs(trainer, toy, config, limit)
     lasting += trainer.schedule.halo.kept_bytes  # nothing of which is written yet
-    budget = limit.share - lasting
+    given = portion(limit, comm, lasting + at_work, kept)
+    budget = given.nbytes - lasting
     over = max(0, kept + at_work - budget)
-    over_all = int(comm.total(torch.tensor([over]), "plan"))
+    over_node, over_all = sum(limit.of_node(comm, over)), int(comm.total(torch.tensor([over]), "plan"))
     if not (limit.said or over_all or isinstance(features, OnDisk)):
         return
     folder = config.run.scratch or tempfile.gettempdir()
@@ -124,16 +125,17 @@ def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session,
         if share and share.inward is not trainer.local.inward
     )
     with refusing(limit, comm, lasting, at_work, pruned) as refuse:
-        if budget < at_work:
+        if given.refused:
             refuse()
         if not isinstance(features, OnDisk):  # else it has been looked at
             check_folder(folder, limit)
-        check_space(folder, over, limit.ranks)
+        check_space(folder, over_node, limit.ranks)
+    with comm.together("making a scratch file"):
         trainer.within = Within(trainer, budget, folder, kept + at_work)
     log.info(
         "memory: %.2f GiB for the ranks of a node%s; a step keeps up to %.2f GiB on this rank, and %.2f GiB of all "
         "ranks' go to scratch files in %s",
-        limit.share * limit.ranks / 2**30,
+        limit.total / 2**30,
         "" if limit.said else ", which is what they have (--memory auto)",
         kept / 2**30,
         over_all / 2**30,
@@ -148,8 +150,9 @@ def without_limit_if_it_must(limit: Limit, session: Session) -> Iterator[None]:
     """
     try:
         yield
-    except (ConfigError, ScratchError) as error:
-        if limit.said:
+    except (ConfigError, ScratchError, RemoteError) as error:
+        found = error.of if isinstance(error, RemoteError) else type(error)
+        if limit.said or not issubclass(found, ConfigError | ScratchError):
             raise
         if session.comm.rank == 0:
             log.warning("memory may not be enough: %s; it goes on without a limit (--memory none: no warning)", error)
@@ -159,16 +162,17 @@ def without_limit_if_it_must(limit: Limit, session: Session) -> Iterator[None]:
 def refusing(
     limit: Limit, comm: Communicator, lasting: int, at_work: int, pruned: int
 ) -> Iterator[Callable[[], NoReturn]]:
-    """For a body that all ranks go through: what it calls where the limit is too little for this rank. lasting: bytes
-    that are there all the time; at_work: what else there must be room for; pruned: those of the former for what pruned
-    layers see. Collective.
+    """For a body that all ranks go through: what the largest rank of a node calls where the limit is too little for its
+    ranks. lasting: bytes that are there all the time; at_work: what else there must be room for; pruned: those of the
+    former for what pruned layers see. Collective.
     """
-    needs = max(comm.allgather_object(lasting + at_work)) * limit.ranks
+    needs = portion(limit, comm, lasting + at_work).most_least
     seen = f" ({pruned / 2**30:.2f} GiB of it for what pruned layers see: --prune none goes without)" if pruned else ""
+    others = f", the largest of {limit.ranks} on its node" if limit.ranks > 1 else ""
 
     def refuse() -> NoReturn:
         raise ConfigError(
-            f"{limit} is too little for rank {comm.rank}, whose graph, libraries and "
+            f"{limit} is too little for rank {comm.rank}{others}, whose graph, libraries and "
             f"parameters take {lasting / 2**30:.2f} GiB{seen}, and a layer at work {at_work / 2**30:.2f} GiB; "
             f"expected at least {needs / 2**30 + 0.01:.2f}G for the {limit.ranks} ranks of a node, or more nodes"
         )
@@ -184,21 +188,23 @@ def check_room(trainer: Trainer, toy: "Toy", config: Config, session: Session, l
     if limit is None or not limit.said:
         return
     lasting, at_work = _needs(trainer, toy, config, limit)
+    given = portion(limit, trainer.comm, lasting + at_work)
     with refusing(limit, trainer.comm, lasting, at_work, 0) as refuse:
-        if limit.share - lasting < at_work:
+        if given.refused:
             refuse()
 
 
 def _needs(trainer: Trainer, toy: "Toy", config: Config, limit: Limit) -> tuple[int, int]:
     """(bytes that are there all the time, bytes that a layer at work takes besides). The kept aggregate of features on
-    disk goes there as well where it has no room.
+    disk goes there as well where it has no room. Collective.
     """
     features, largest = trainer.local.features, AT_WORK * toy.largest * trainer.local.num_owned
     lasting = resident_bytes() + toy.beside + int(config.schedule.halo_buffer * 2**20)
     at_work = largest + constants_in_arena(trainer)
-    if isinstance(features, OnDisk) and limit.share - lasting < at_work and not features.shelf.results:
-        features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
-        at_work = largest + constants_in_arena(trainer)
+    if isinstance(features, OnDisk) and not features.shelf.results:
+        if not portion(limit, trainer.comm, lasting + at_work).fits:
+            features.shelf.results = True  # loading has left less than was foreseen, and the aggregate is not made yet
+            at_work = largest + constants_in_arena(trainer)
     return lasting, at_work
 
 
@@ -340,11 +346,11 @@ def check_folder(folder: str, limit: Limit) -> None:
 
 
 def check_space(folder: str, need: int, ranks_on_node: int) -> None:
-    """Raise ScratchError unless a folder can hold what each of the ranks of a node writes, `need` bytes."""
+    """Raise ScratchError unless a folder can hold what all ranks of a node write together, `need` bytes."""
     free = free_bytes(folder)
-    if free < need * ranks_on_node:
+    if free < need:
         raise ScratchError(
-            f"--scratch {folder} has {free / 2**30:.2f} GiB free; expected {need * ranks_on_node / 2**30:.2f} GiB for "
+            f"--scratch {folder} has {free / 2**30:.2f} GiB free; expected {need / 2**30:.2f} GiB for "
             f"the {ranks_on_node} ranks of {socket.gethostname()}; choose another --scratch, give more --memory, or "
             "take more nodes"
         )

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, strategies
 
 from hpcgnn.config import make_config
 from hpcgnn.memory import available
@@ -42,13 +43,36 @@ def test_the_least_counts(monkeypatch):
 
 
 def test_who_has_a_limit(monkeypatch):
-    session = SimpleNamespace(ranks_on_node=4, comm=SimpleNamespace(size=8))
+    session = SimpleNamespace(ranks_on_node=4, node=0, comm=SimpleNamespace(size=8))
     monkeypatch.setattr(memory_limit, "node_memory", lambda ranks_on_node, ranks: 16 * GIB)
 
     def limit(**options):
         choices = {"models": ("gcn",), "norms": ("none",), "schedules": ("sar", "lazy", "bns")}
         return memory_limit.memory_limit(make_config({"graph": "g.h5", "model": "gcn", **options}, choices), session)
 
-    assert limit().share == limit(schedule="lazy").share == 15 * GIB // 4
-    assert limit(memory="48G").share == 12 * GIB and limit(memory="48G").said == "48G"
+    assert limit().total == limit(schedule="lazy").total == 15 * GIB
+    assert limit(memory="48G").total == 48 * GIB and limit(memory="48G").said == "48G"
     assert limit(memory="none") is limit(memory="") is limit(schedule="bns") is limit(intra_node="shared") is None
+
+
+BYTES = strategies.integers(0, 1 << 50)
+
+
+@given(BYTES, strategies.lists(strategies.tuples(BYTES, BYTES), min_size=1, max_size=9))
+def test_a_node_is_divided_by_what_its_ranks_need(total, ranks):
+    least, wanted = zip(*ranks)
+    shares = memory_limit.divided(total, least, wanted)
+    assert sum(shares) <= total
+    if total >= sum(least):
+        assert all(share >= each for share, each in zip(shares, least)), "nobody goes without what it needs"
+    if total >= sum(least) + sum(wanted):
+        assert all(share >= sum(each) for share, each in zip(shares, ranks)), "what fits together fits each"
+    for share, (one, more) in zip(shares, ranks):
+        others = [theirs for theirs, each in zip(shares, ranks) if one <= each[0] and more <= each[1]]
+        assert all(share <= theirs for theirs in others), "who needs more has no less"
+
+
+def test_shares_of_a_large_and_a_small_rank():
+    assert memory_limit.divided(100, [50, 10], [0, 0]) == [70, 30]
+    assert memory_limit.divided(100, [50, 10], [60, 20]) == [80, 20]
+    assert memory_limit.divided(30, [50, 10], [60, 20]) == [25, 5]

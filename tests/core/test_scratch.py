@@ -1,6 +1,9 @@
 """The scratch file: what was written comes back, nothing else does, and nothing is left behind."""
 
+import gc
 import os
+import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from hpcgnn.train.memory_limit import Limit
 from hpcgnn.train.within_memory import _file_system, check_folder, check_space
 
 SIZES = GRAIN, REQUEST - GRAIN, REQUEST, 2 * REQUEST + 3 * GRAIN
-SAID = Limit(1 << 30, 1, "1G")
+SAID = Limit(1 << 30, 0, 1, "1G")
 
 
 def address(array):
@@ -51,10 +54,12 @@ def test_what_is_written_comes_back(scratch, whole):
         else:
             data = draw.integers(0, 256, size - 5, np.uint8)[3:]
         place = scratch.place(rounded(len(data)))
-        written.append((data.copy(), place, scratch.result(scratch.write(address(data), len(data), place, whole))))
+        written.append(
+            (data.copy(), place, scratch.result(scratch.write(data, address(data), len(data), place, whole)))
+        )
     for data, place, sums in reversed(written):
         back = aligned(rounded(len(data)))
-        scratch.result(scratch.fill(address(back), len(back), place, sums))
+        scratch.result(scratch.fill(back, address(back), len(back), place, sums))
         np.testing.assert_array_equal(back[: len(data)], data)
     assert scratch.written == scratch.read == sum(rounded(len(data)) for data, _, _ in written)
 
@@ -68,23 +73,50 @@ def test_places_are_used_again(scratch):
 def test_other_bytes_are_never_used(scratch):
     data, place = aligned(REQUEST), scratch.place(REQUEST)
     data[:] = 1
-    sums = scratch.result(scratch.write(address(data), REQUEST, place, True))
+    sums = scratch.result(scratch.write(data, address(data), REQUEST, place, True))
     page = aligned(GRAIN)
     page[:] = 0
-    os.pwrite(scratch._file, memoryview(page), place + GRAIN)
+    os.pwrite(scratch._file.fileno(), memoryview(page), place + GRAIN)
     back = aligned(REQUEST)
     with pytest.raises(ScratchError, match="other bytes came back than were written"):
-        scratch.result(scratch.fill(address(back), REQUEST, place, sums))
+        scratch.result(scratch.fill(back, address(back), REQUEST, place, sums))
 
 
 def test_a_file_that_was_cut(scratch):
     data, place = aligned(REQUEST), scratch.place(REQUEST)
     data[:] = 1
-    sums = scratch.result(scratch.write(address(data), REQUEST, place, True))
-    os.ftruncate(scratch._file, GRAIN)
+    sums = scratch.result(scratch.write(data, address(data), REQUEST, place, True))
+    os.ftruncate(scratch._file.fileno(), GRAIN)
     back = aligned(REQUEST)
     with pytest.raises(ScratchError, match="shorter than it was"):
-        scratch.result(scratch.fill(address(back), REQUEST, place, sums))
+        scratch.result(scratch.fill(back, address(back), REQUEST, place, sums))
+
+
+def test_nobody_waits_for_a_file_that_goes(tmp_path):
+    """It may go while the collector of garbage runs in a thread that begins, whose lock an end of its own threads would
+    wait for. Memory stays until it is written all the same, and then the file is closed.
+    """
+    gone, going = Scratch(str(tmp_path)), threading.Event()
+    file = gone._file.fileno()
+    data = np.ones(REQUEST, np.uint8)
+    held = weakref.ref(data)
+    for _ in range(2):  # both threads are busy
+        gone._helpers.submit(going.wait)
+    gone.write(data, address(data), REQUEST, gone.place(REQUEST), False)
+    threads = list(gone._helpers._threads)
+    del data, gone
+    with threading._shutdown_locks_lock:
+        gc.collect()
+    os.fstat(file)
+    assert held() is not None
+    going.set()
+    for thread in threads:
+        thread.join()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file)
+    Scratch(str(tmp_path))
+    gc.collect()
+    assert held() is None
 
 
 def test_it_has_no_name(tmp_path):

@@ -116,7 +116,8 @@ def main(folder, graph, *names):
 
     def all_of_them(started):
         for name in names:
-            session = SimpleNamespace(comm=started.comm, threads=started.threads, ranks_on_node=started.ranks_on_node)
+            near = {"ranks_on_node": started.ranks_on_node, "node": started.node}
+            session = SimpleNamespace(comm=started.comm, threads=started.threads, **near)
             slowed, options = SLOWDOWNS[name](session)
             config = make_config(
                 {**OPTIONS, "graph": graph, "run_dir": f"{folder}/{name.replace(' ', '-')}", **options},

@@ -206,4 +206,4 @@ def no_pictures():
 @pytest.fixture
 def job_session(comm):
     """A stand-in for the session that the launcher makes."""
-    return SimpleNamespace(comm=comm, threads=1, ranks_on_node=comm.size, shares_cores=True)
+    return SimpleNamespace(comm=comm, threads=1, ranks_on_node=comm.size, node=0, shares_cores=True, mpi_bytes=0)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hpcgnn.config import make_config
-from hpcgnn.errors import ConfigError
+from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.memory import shelf as shelf_module
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
@@ -125,8 +125,25 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
     assert found[0][1] == found[1][1]
     assert all(np.array_equal(a, b) for a, b in zip(found[0][0], found[1][0]))
     used = used.replace(memory="1M")
-    with pytest.raises(ConfigError, match=r"--memory 1M is too little .* expected at least [\d.]+G for the"):
+    with pytest.raises(
+        (ConfigError, RemoteError), match=r"--memory 1M is too little .* expected at least [\d.]+G for the"
+    ):
         load_trained(used, job_session, "last")
+
+
+@pytest.mark.whole_job
+def test_a_profile_of_memory(comm, session_path, shared_path, job_session, small_blocks, monkeypatch):
+    """What is on disk is not in its account."""
+    more = {"model": "sage", "epochs": 1, "memory": "100G", "profile_memory": True, "scratch": str(shared_path)}
+    graph = make_graphs(comm, session_path)["undirected"]
+    config = configure(graph, run_dir=str(shared_path / "run"), **{**ALL_KEEP, **more})
+    monkeypatch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+    monkeypatch.setattr("hpcgnn.train.features_on_disk.place", lambda *_: Placing(True, True, 0.7))
+    assert train(config, job_session) == 0
+    comm.barrier()
+    for path in (shared_path / "run" / "ranks").iterdir():
+        for items in json.loads(path.read_text())["memory_profile"]["account_bytes"].values():
+            assert items["features"] == items["kept input aggregate"] == 0
 
 
 def test_what_goes_where():

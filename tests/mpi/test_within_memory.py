@@ -6,11 +6,12 @@ import weakref
 import pytest
 import torch
 
-from hpcgnn.errors import ConfigError
+from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.memory import arena, keeping
 from hpcgnn.options.memory_size import said_memory
+from hpcgnn.train.memory_limit import Limit, portion
 from hpcgnn.train.toy import toy_step
-from hpcgnn.train.within_memory import READ, WRITTEN, Within, check_memory, toy_of
+from hpcgnn.train.within_memory import READ, WRITTEN, Within, _needs, check_memory, hold_within, toy_of
 
 from .training import build_trainer, configure, make_graphs
 
@@ -121,6 +122,48 @@ def test_nothing_of_a_toy_stays(comm, session_path, monkeypatch, model):
     toy_of(trainer.model.spec, config, trainer.local.task)
     gc.collect()
     assert [each() for each in found] == [None] * 3
+
+
+def test_nodes_are_divided_each_by_itself(comm):
+    """Rank r cannot do without 100 (r + 1) bytes; two ranks are on a node, which has 1000 (or the last one 900)."""
+    rank, node = comm.rank, comm.rank // 2
+    limit = Limit(900 if rank == comm.size - 1 else 1000, node, 2, "")
+    found = portion(limit, comm, 100 * (rank + 1), 500)
+    near = [each for each in (2 * node, 2 * node + 1) if each < comm.size]
+    needs = sum(100 * (each + 1) for each in near)
+    total = 900 if comm.size - 1 in near else 1000
+    assert found.node_least == needs and found.fits and not found.refused
+    assert found.nbytes == 100 * (rank + 1) + min(500, (total - needs) // len(near)) + max(
+        0, (total - needs - 500 * len(near)) // len(near)
+    )
+    short = portion(Limit(250, node, 2, ""), comm, 100 * (rank + 1))
+    assert short.fits == (comm.size == 1) and short.refused == (needs > 250 and rank == near[-1])
+    assert short.most_least == max(
+        sum(100 * (each + 1) for each in (first, first + 1) if each < comm.size) for first in range(0, comm.size, 2)
+    )
+
+
+def test_what_fits_together_has_no_limit(comm, session_path, job_session, tmp_path, all_are_large, monkeypatch):
+    """The last rank holds far more than its equal share of the node, and all together what there is."""
+    config = configure(make_graphs(comm, session_path)["undirected"], model="sage", scratch=str(tmp_path))
+    trainer = build_trainer(comm, config, "metis")
+    toy, held = toy_of(trainer.model.spec, config, trainer.local.task), 1 << 20
+    held = held << 10 if comm.rank == comm.size - 1 else held
+    monkeypatch.setattr("hpcgnn.train.within_memory.resident_bytes", lambda: held)
+    lasting, at_work = _needs(trainer, toy, config, Limit(0, 0, comm.size, ""))
+    kept = toy.per_node * trainer.local.num_owned
+    least, all_of_it = (sum(comm.allgather_object(each)) for each in (lasting + at_work, lasting + at_work + kept))
+    hold_within(trainer, toy, config, job_session, Limit(all_of_it, 0, comm.size, ""))
+    assert trainer.within is None
+    with pytest.raises(ConfigError if comm.rank == comm.size - 1 else RemoteError, match="at least") as refused:
+        hold_within(trainer, toy, config, job_session, Limit(least - 1, 0, comm.size, "1G"))
+    largest = f", the largest of {comm.size} on its node" if comm.size > 1 else ""
+    assert f"too little for rank {comm.size - 1}{largest}, whose graph" in str(refused.value)
+    hold_within(trainer, toy, config, job_session, Limit(least - 1, 0, comm.size, ""))  # nobody has asked for it
+    assert trainer.within is None
+    hold_within(trainer, toy, config, job_session, Limit(least + (all_of_it - least) // 2, 0, comm.size, "1G"))
+    assert trainer.within.keeper.budget >= at_work
+    assert sum(comm.allgather_object(trainer.within.keeper.budget + lasting)) <= least + (all_of_it - least) // 2
 
 
 def test_sizes():
