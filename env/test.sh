@@ -66,9 +66,10 @@ over_oneccl() {
     heading "parallel tests over oneCCL, $ranks ranks"
     over "$ranks" --transport oneccl tests/mpi/test_{stream,curves}.py -k "stream or gcn-undirected" "$@"
 }
-# Three lanes beside each other, so that no core is idle while a test waits: parallel tests, of which the last take both cores if the
-# others are through; serial ones; and those of jobs and of faults, which mostly wait. What the latter two say is shown at the end.
-of_ranks() {
+# Three lanes beside each other, of about the same time, so that no core is idle while a test waits: parallel tests at 1 and 2 ranks;
+# serial ones; those of jobs and of faults, which mostly wait, and then parallel ones at 3 and 4. What the latter two say is shown at the
+# end.
+of_few_ranks() {
     local code=0
     parallel 1 "$@" || code=$?
     parallel 2 "$@" || code=$?
@@ -76,10 +77,6 @@ of_ranks() {
     # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
     bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
         -k "$one_kind" "$@" || code=$?
-    parallel 3 "$@" || code=$?
-    over_gloo 3 "$@" || code=$?
-    over_oneccl 3 "$@" || code=$?
-    parallel 4 "$@" || code=$?
     return "$code"
 }
 serial() {
@@ -95,7 +92,7 @@ serial() {
     timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@" || code=$?
     return "$code"
 }
-waiting() {
+waiting_and_of_more_ranks() {
     local code=0
     heading "tests of the job scripts"
     # Whatever becomes of them, their SLURM goes; one that was up before stays.
@@ -103,6 +100,10 @@ waiting() {
     timeout "$limit" python -m pytest tests/jobs "$@" || code=$?
     heading "faults"
     timeout "$limit" python -m pytest tests/faults "$@" || code=$?
+    parallel 3 "$@" || code=$?
+    over_gloo 3 "$@" || code=$?
+    over_oneccl 3 "$@" || code=$?
+    parallel 4 "$@" || code=$?
     return "$code"
 }
 said=$(mktemp -d)
@@ -123,9 +124,9 @@ stop() {
     exit 130
 }
 trap stop INT TERM
-lane of_ranks "$@"
+lane of_few_ranks "$@"
 lane serial "$@" > "$said/serial" 2>&1
-lane waiting "$@" > "$said/waiting" 2>&1
+lane waiting_and_of_more_ranks "$@" > "$said/waiting" 2>&1
 code=0
 for each in "${lanes[@]}"; do wait "$each" || code=$?; done
 cat "$said/serial" "$said/waiting"

@@ -40,11 +40,11 @@ def test_every_number_of_ranks_has_its_line(dry_run):
 def test_what_does_not_fit_is_refused_by_number(dry_run):
     """Nearly all that a rank of a small graph holds are libraries, of which ranks of a node share less than half."""
     _, out, _ = dry_run("2")
-    one = float(re.search(r"about ([\d.]+) MiB on the largest", out)[1])
-    memory = round(1.3 * one)
+    one, unit = re.search(r"about ([\d.]+) ([MG])iB on the largest", out).groups()  # this process may be a large one
+    memory = round(1.3 * float(one) * (1024 if unit == "G" else 1))
     code, out, err = dry_run("2,4", MEM_PER_NODE=memory, JOB_NUM_NODES=2)
     assert code == 2 and out.count("memory on") == 2
-    shown = f"{memory:.3g} MiB" if memory < 1024 else f"{memory / 1024:.3g} GiB"  # this process may be a large one
+    shown = f"{memory:.3g} MiB" if memory < 1024 else f"{memory / 1024:.3g} GiB"
     assert f"the job has {shown} on a node" in err and ": 4 (" in err and ": 2 (" not in err and "--mem" in err
     assert dry_run("4", MEM_PER_NODE=4 * memory, JOB_NUM_NODES=2)[0] == 0
 
