@@ -2,9 +2,12 @@
 from.
 """
 
+import gc
 import os
 import sys
 from pathlib import Path
+
+import pytest
 
 # Set before torch is loaded, as the program does it: the allocator's policy, and idle threads that sleep instead of
 # spinning.
@@ -17,3 +20,18 @@ set_process_policies()
 HERE = str(Path(__file__).parent)
 if HERE not in sys.path:
     sys.path.append(HERE)
+
+
+def pytest_collection_finish():
+    """Modules stay: the collections of garbage that each training makes need not go through all of torch."""
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Nor through what is there after the last test of a file, which stays as well: mostly what pytest has to say."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return result

@@ -7,7 +7,6 @@ either ends the whole job.
 """
 
 import faulthandler
-import gc
 import os
 import pickle
 import threading
@@ -106,7 +105,6 @@ def pytest_report_header(config):
 
 def pytest_collection_finish(session):
     """All ranks must have found the same tests, or they would wait for each other in different ones."""
-    gc.freeze()  # modules stay: the collections that each training makes need not go through all of torch
     ranks = session.config.stash[RANKS]
     if ranks.size == 1:
         return
