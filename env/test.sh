@@ -66,10 +66,9 @@ over_oneccl() {
     heading "parallel tests over oneCCL, $ranks ranks"
     over "$ranks" --transport oneccl tests/mpi/test_{stream,curves}.py -k "stream or gcn-undirected" "$@"
 }
-# Three lanes beside each other, of about the same time, so that no core is idle while a test waits: parallel tests at 1 and 2 ranks;
-# serial ones; those of jobs and of faults, which mostly wait, and then parallel ones at 3 and 4. What the latter two say is shown at the
-# end.
-of_few_ranks() {
+# Three lanes beside each other, which take about as long, so that no core is idle while a test waits. Each has some of the serial tests
+# and some of the parallel ones; those of jobs and of faults mostly wait. What the latter two say is shown at the end.
+first() {
     local code=0
     parallel 1 "$@" || code=$?
     parallel 2 "$@" || code=$?
@@ -77,22 +76,23 @@ of_few_ranks() {
     # A library of the other family: tags, threads and progress differ, and so does the launcher. Small files of messages, and whole jobs.
     bash env/test-mpi.sh openmpi --ranks 2 --tests communicator,opening,stream,tma,curves,resume,evaluate -- \
         -k "$one_kind" "$@" || code=$?
+    heading "serial tests of kernels, tools, reports and pages"
+    timeout "$limit" python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
+        --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
     return "$code"
 }
-serial() {
+second() {
     local code=0
     heading "types"
     mypy --no-error-summary hpcgnn partition_tools || code=$?
     heading "serial tests of the package"
     timeout "$limit" python -m pytest tests/core "$@" || code=$?
-    heading "serial tests of kernels, tools, reports and pages"
-    timeout "$limit" python -m pytest --ignore=tests/core --ignore=tests/mpi --ignore=tests/jobs --ignore=tests/faults \
-        --ignore=tests/kernels/test_sanitized.py "$@" || code=$?
     heading "kernels under sanitizers"
     timeout "$limit" python -m pytest tests/kernels/test_sanitized.py "$@" || code=$?
+    parallel 4 "$@" || code=$?
     return "$code"
 }
-waiting_and_of_more_ranks() {
+third() {
     local code=0
     heading "tests of the job scripts"
     # Whatever becomes of them, their SLURM goes; one that was up before stays.
@@ -103,7 +103,6 @@ waiting_and_of_more_ranks() {
     parallel 3 "$@" || code=$?
     over_gloo 3 "$@" || code=$?
     over_oneccl 3 "$@" || code=$?
-    parallel 4 "$@" || code=$?
     return "$code"
 }
 said=$(mktemp -d)
@@ -124,12 +123,12 @@ stop() {
     exit 130
 }
 trap stop INT TERM
-lane of_few_ranks "$@"
-lane serial "$@" > "$said/serial" 2>&1
-lane waiting_and_of_more_ranks "$@" > "$said/waiting" 2>&1
+lane first "$@"
+lane second "$@" > "$said/second" 2>&1
+lane third "$@" > "$said/third" 2>&1
 code=0
 for each in "${lanes[@]}"; do wait "$each" || code=$?; done
-cat "$said/serial" "$said/waiting"
+cat "$said/second" "$said/third"
 rm -rf "$said"
 [ "$code" = 0 ] || exit "$code"
 heading "all tests passed"

@@ -65,8 +65,9 @@ def compare(graph, model, precision, ranks, machine, cores, options, folder):
         [sys.executable, "-m", "hpcgnn", "estimate", *chosen, "--ranks", ranks, "--machine", machine]
         + ["--ranks-per-node", ranks, "--threads", 1, "--json", path]
     )
-    train = parallel(ranks, "-m", "hpcgnn", "train", *chosen, "--threads", 1, "--auto-partition", "--run-dir", run_dir)
-    quietly(train)
+    # Without a limit: what has no room would go to disk, as it does by itself where ranks have little.
+    train = ["train", "--memory", "none", *chosen, "--threads", 1, "--auto-partition", "--run-dir", run_dir]
+    quietly(parallel(ranks, "-m", "hpcgnn", *train))
     estimated, done = json.loads(path.read_text())[0], measured(run_dir)
     kinds = ("halo_forward", "halo_backward", "allreduce")
 
