@@ -1,4 +1,5 @@
-"""What it costs ranks to share a core: another's rows push one's own out of the core's caches in turn.
+"""What it costs ranks to share a core, where another's rows push one's own out of the core's caches in turn, and what
+it saves a rank that others share neither memory nor heat with it.
 
 Beside each rank a process of its own reads rows at random, on the cores of the rank, while the rank makes the steps of
 a model that it has made alone. How many times the processor seconds these then take is a number of the machine file.
@@ -26,16 +27,33 @@ def sharing_factor(step: Callable[[], object], comm: Communicator) -> float:
     return max(1.0, shared / alone)
 
 
+def alone_factor(step: Callable[[], object], comm: Communicator) -> float:
+    """How many times the processor seconds `step` takes on rank 0 while the others sleep; at most 1. Collective."""
+    together = _least(step, comm)
+    longest = max(comm.allgather_object(together))
+    comm.barrier()
+    alone = together
+    if comm.rank > 0:
+        time.sleep(2 * (_STEPS + 1) * longest)  # a rank that waits for a message may take its core
+    elif comm.size > 1:
+        alone = min(_seconds(step) for _ in range(_STEPS))
+    return comm.broadcast_object(min(1.0, alone / together))
+
+
 def _least(step: Callable[[], object], comm: Communicator) -> float:
     """The least processor seconds of a step of this thread, while all ranks make one."""
     times = []
     step()
     for _ in range(_STEPS):
         comm.barrier()
-        start = time.thread_time()
-        step()
-        times.append(time.thread_time() - start)
+        times.append(_seconds(step))
     return min(times)
+
+
+def _seconds(step: Callable[[], object]) -> float:
+    start = time.thread_time()
+    step()
+    return time.thread_time() - start
 
 
 @contextlib.contextmanager

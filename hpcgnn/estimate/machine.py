@@ -19,6 +19,8 @@ from hpcgnn.estimate.operations import COLUMNS, EDGE_KERNELS, ENTRIES, Operation
 
 # What rates of gathers belong to: rows in random order from a matrix of so many.
 ROWS = 16_000
+# Columns that are computed together in a product.
+LANES = 16
 # Operations that no reference model has, or of which older files have no rate, and which take for a number, or for an
 # edge, what others do.
 AS = dict.fromkeys(("dropout_entries", "drop_edges", "random_words", "narrow", "widen"), "dropout")
@@ -95,11 +97,11 @@ class Machine:
 
     cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. libraries: bytes of a rank before
     the graph is read; shared: those of them that the ranks of a node have together.
-    call: seconds of a call of a kernel besides those of its operation; torch_byte: of each byte that torch reads or
-    writes in an operation that has no rate; second_thread: what each further thread of a rank adds to its speed;
-    shared_core: how many times the processor seconds operations take where two threads share a core, and again where
-    four do. reading: of rows at random. page: seconds to hand out a page of memory and to take it back. scratch: the
-    local disk, if any.
+    call: seconds of a call of a kernel besides those of its operation, and layer: those of a layer and epoch besides
+    all calls; torch_byte: of each byte that torch reads or writes in an operation that has no rate; second_thread: what
+    each further thread of a rank adds to its speed; shared_core: how many times the processor seconds operations take
+    where two threads share a core; alone: the same where one core is at work and the others are not. reading: of rows
+    at random. page: seconds to hand out a page of memory and to take it back. scratch: the local disk, if any.
     """
 
     name: str
@@ -117,6 +119,8 @@ class Machine:
     reading: Reading
     rates: list[Rate] = field(default_factory=list)
     shared_core: float = 1.0
+    alone: float = 1.0
+    layer: float = 0.0
     page: float = 0.0
     scratch: Disk | None = None
 
@@ -154,7 +158,10 @@ class Machine:
 
 
 def _numbers(shape: Operation | Rate) -> int:
-    return max(1, shape.width) * max(1, 1 if shape.name in EDGE_KERNELS else shape.depth)
+    """Of a row, as many as it takes time for: in a product fewer columns than LANES take as long as these."""
+    if shape.name in EDGE_KERNELS or shape.depth == 0:
+        return max(1, shape.width)
+    return max(LANES, shape.width) * max(LANES, shape.depth)
 
 
 def _unlike(rate: Rate, operation: Operation) -> float:
@@ -201,9 +208,9 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
 
 
 # What a file need not say: older ones do not.
-_OPTIONAL = {"rates", "shared_core", "page", "cpu_seconds_per_summed_byte", "scratch"}
+_OPTIONAL = {"rates", "shared_core", "alone", "layer", "page", "cpu_seconds_per_summed_byte", "scratch"}
 # Numbers of which nothing is not enough.
-_ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection", "shared_core"}
+_ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection", "shared_core", "alone"}
 _ABOVE_NOTHING |= {"read", "write"}
 
 
@@ -264,6 +271,7 @@ def _faster(machine: Machine, factor: float) -> Machine:
     return replace(
         machine,
         call=machine.call / factor,
+        layer=machine.layer / factor,
         torch_byte=machine.torch_byte / factor,
         page=machine.page / factor,
         reading=reading,

@@ -21,12 +21,13 @@ from hpcgnn.config import Choices, make_config
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.assumed import assumed_meta
 from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.crowd import sharing_factor
+from hpcgnn.estimate.crowd import alone_factor, sharing_factor
 from hpcgnn.estimate.machine import ROWS, Machine, Rate, Reading
 from hpcgnn.estimate.messages import network_of
 from hpcgnn.estimate.operations import EDGE_KERNELS, PAGES, Operation
 from hpcgnn.estimate.trial import Experiment, Prepared, looking, pages_of_process
 from hpcgnn.memory.resident import file_bytes, resident_bytes
+from hpcgnn.ops.row_tiles import TILE_ROWS, tiles_of
 from hpcgnn.train.matmul import set_matmul
 from hpcgnn.train.memory_profile import trim_heap
 from hpcgnn.train.model_spec import model_spec
@@ -54,7 +55,8 @@ FEW: list[tuple[dict[str, object], bool]] = [
 ]
 FEW_CLASSES = 4
 EPOCHS = 2
-_SHARED = 2  # the number of the model by which it is measured what sharing a core costs: sage, 256
+_SMALLER = 16
+_SHARED = 1  # the number of the model by which it is measured what sharing a core costs, and the memory: sage, 64
 _BYTES_OF_CALL = 1 << 16
 _EDGES = 1 << 18
 _FRESH_BYTES = 1 << 24
@@ -74,20 +76,24 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     reading = _reading(*_caches(), comm)
     say("reading rows at random: measured")
     samples: dict[Operation, list[tuple[np.ndarray, float]]] = {}
-    beside: list[float] = []
+    beside: list[tuple[float, float]] = []  # seconds of a call of a kernel, and of a layer, that are in no operation
     for options, experiment in zip([*MODELS, *(options for options, _ in FEW)], experiments):
         for degree in DEGREES:
             comm.barrier()
-            beside.append(_run(experiment, degree, page, samples))
+            few = _run(experiment, degree, page, samples)
+            if degree == DEGREES[0]:
+                with tiles_of(TILE_ROWS // _SMALLER):  # calls that do little, and count for nothing else
+                    beside.append(_besides(few, _run(experiment, degree, page, {}), experiment.spec.layers))
         say(f"{' '.join(str(value) for value in options.values())}: measured")
-    sharing = sharing_factor(_steps(experiments[_SHARED]), comm)
-    say("two processes on each core: measured")
-    call = float(np.median(beside))
+    step = _steps(experiments[_SHARED])
+    sharing, alone = sharing_factor(step, comm), alone_factor(step, comm)
+    say("two processes on each core, and one rank alone: measured")
+    call, layer = np.median(beside, axis=0).tolist()
     # What an operation takes for a byte does not show where it moves a few of them.
     by_torch = [(op, each) for op, found in samples.items() if op.name == "torch" for each in found]
     many = [(op, each) for op, each in by_torch if _moves_much(each)]
-    few = {op for op, _ in by_torch} - {op for op, _ in many}
-    rates = [Rate(*op, *_per_unit(op, found)) for op, found in samples.items() if op not in few]
+    little = {op for op, _ in by_torch} - {op for op, _ in many}
+    rates = [Rate(*op, *_per_unit(op, found)) for op, found in samples.items() if op not in little]
     mine = Machine(
         name=platform.node(),
         source=f"measured by `hpcgnn bench machine` with {comm.size} ranks on {platform.machine()}; not the network "
@@ -99,9 +105,11 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         libraries=libraries,
         shared=shared,
         call=call,
+        layer=layer,
         torch_byte=sum(each[1] for _, each in many) / sum(float(each[0][2]) for _, each in many),
         second_thread=0.9,
         shared_core=sharing,
+        alone=alone,
         page=sum(page),
         network=network_of(comm),
         reading=reading,
@@ -132,9 +140,10 @@ def _run(
     degree: int,
     page: tuple[float, float],
     samples: dict[Operation, list[tuple[np.ndarray, float]]],
-) -> float:
-    """Add what an experiment's operations take besides fresh pages, (amounts, seconds). page: as of `_page`. Returns,
-    of a call of a kernel, the seconds that are in no operation; what torch's calls take is in their rates.
+) -> tuple[float, float]:
+    """Add what an experiment's operations take besides fresh pages, (amounts, seconds). page: as of `_page`. Returns
+    the seconds of an epoch that are in no operation, and its calls of kernels; what torch's calls take is in their
+    rates.
     """
     prepared = _prepared(experiment, degree)
     trainer = prepared.trainer
@@ -152,7 +161,15 @@ def _run(
         handed_out = found.work[PAGES][1]
         inside.append(sum(found.seconds.values()) + page[1] * handed_out)
         calls = sum(float(amounts[0]) for operation, amounts in found.work.items() if operation.name != "torch")
-    return max(0.0, min(plain) - min(inside)) / calls
+    return max(0.0, min(plain) - min(inside)), calls
+
+
+def _besides(few: tuple[float, float], many: tuple[float, float], layers: int) -> tuple[float, float]:
+    """(seconds of a call of a kernel, seconds of a layer) that are in no operation. few, many: what `_run` returns of
+    epochs with few calls and with many.
+    """
+    call = max(0.0, many[0] - few[0]) / max(1.0, many[1] - few[1])
+    return call, max(0.0, few[0] - call * few[1]) / layers
 
 
 def _steps(experiment: Experiment) -> Callable[[], float]:
@@ -263,6 +280,7 @@ def _mean(machines: list[Machine]) -> Machine:
     return replace(
         first,
         call=mean(each.call for each in machines),
+        layer=mean(each.layer for each in machines),
         shared_core=mean(each.shared_core for each in machines),
         page=mean(each.page for each in machines),
         torch_byte=mean(each.torch_byte for each in machines),

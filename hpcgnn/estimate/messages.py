@@ -4,6 +4,7 @@ All ranks do the same at once, as in training. Each sends to the rank that is `a
 a node has ranks, every message leaves the node. A time is the median of several, the slowest rank's each time.
 """
 
+import itertools
 import resource
 import time
 from collections.abc import Callable
@@ -26,6 +27,8 @@ _REPEATS = {8: 40, 1 << 10: 40, 1 << 16: 20, MESSAGE: 8, 1 << 24: 1}
 _BATCHES, _SUMS = 5, 5
 _HALO_REPEATS = 7
 _KIND = "bench"
+# Bytes that a core has in no cache once it has gone through them.
+_FAR = 1 << 25
 
 
 def network_of(comm: Communicator, apart: int = 1, ranks_on_node: int | None = None) -> Network:
@@ -34,7 +37,8 @@ def network_of(comm: Communicator, apart: int = 1, ranks_on_node: int | None = N
         return Network(1e-6, 1e10, 1.0, 1e-10, 1e-6)
     ring(comm, MESSAGE, apart)
     latency, cpu = ring(comm, 8, apart)
-    seconds, cpu_long = ring(comm, MESSAGE, apart)
+    seconds, _ = ring(comm, MESSAGE, apart)
+    _, cpu_long = ring(comm, MESSAGE, apart, _FAR // MESSAGE)  # rows of a halo are in no cache
     slower = max(seconds - latency, seconds / 2)  # on a busy machine a small message may take as long by chance
     bandwidth = MESSAGE / slower * (ranks_on_node or comm.size)
     to_all = all_to_all(comm, MESSAGE) - latency
@@ -44,16 +48,20 @@ def network_of(comm: Communicator, apart: int = 1, ranks_on_node: int | None = N
     return Network(latency, bandwidth, min(1.0, share) if comm.size > 2 else 1.0, cpu_byte, cpu, summed)
 
 
-def ring(comm: Communicator, size: int, apart: int = 1) -> tuple[float, float]:
-    """(seconds, processor seconds) of a message of so many bytes to one rank, and one from another. Collective."""
+def ring(comm: Communicator, size: int, apart: int = 1, places: int = 1) -> tuple[float, float]:
+    """(seconds, processor seconds) of a message of so many bytes to one rank, and one from another. places: from and to
+    so many places of memory, in turn. Collective.
+    """
     before, after = (comm.rank - apart) % comm.size, (comm.rank + apart) % comm.size
-    sent, received = torch.ones(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8)
-    repeats = _REPEATS.get(size, 8)
+    sent, received = torch.ones(places, size, dtype=torch.uint8), torch.ones(places, size, dtype=torch.uint8)
+    repeats, place = max(places, _REPEATS.get(size, 8)), itertools.cycle(range(places))
 
     def once() -> None:
-        comm.exchange([(after, sent)], [(before, received)], _KIND).finish()
+        at = next(place)
+        comm.exchange([(after, sent[at])], [(before, received[at])], _KIND).finish()
 
-    once()
+    for _ in range(places):
+        once()
     taken = np.empty((_BATCHES, 2))
     for batch in range(_BATCHES):
         comm.barrier()

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcgnn.estimate.forecast import Forecast
+from hpcgnn.estimate.forecast import Forecast, Rank
 from hpcgnn.estimate.machine import ROWS, Machine
 from hpcgnn.estimate.operations import COLUMNS, EDGE_KERNELS, ENTRIES, PAGES, Operation
-from hpcgnn.estimate.shares import Shares
 from hpcgnn.estimate.traffic import Traffic
 
 PRODUCTS = {"multiply", "product", "project", "project_elu", "project_backward", "project_backward_elu"}
@@ -39,26 +38,39 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     # Threads that are more than the cores take turns; further ones of a rank add less than the first.
     threads = 1 + (machine.threads - 1) * machine.second_thread
     crowd = max(1.0, on_node * machine.threads / machine.cores)
-    speed, slower = threads / crowd, machine.shared_core ** math.log2(crowd)
-    busiest = _times(slower, _computing(forecast.busiest.work, shares, machine, unknown))
-    mean = _times(slower, _computing(forecast.mean.work, shares, machine, unknown))
+    # A thread that has its turn finds 1 - 1 / crowd of the core's caches full of what others have left there.
+    speed, slower = threads / crowd, 1 + (machine.shared_core - 1) * 2 * (1 - 1 / crowd)
+    # Rates are of all cores at work, which share caches, memory and heat; the fewer are, the faster each is.
+    idle = max(0.0, machine.cores - on_node * machine.threads) / max(1, machine.cores - 1)
+    slower *= 1 - (1 - machine.alone) * idle
+    layers = slower * machine.layer * forecast.experiment.spec.layers
+
+    def of_rank(rank: Rank) -> dict[str, float]:
+        parts = _times(slower, _computing(rank.work, forecast, machine, unknown))
+        return parts | {"others": parts["others"] + layers}
+
+    mean = of_rank(forecast.mean)
     messages = _message_cpu(forecast.halo, machine) + _reductions_cpu(forecast, machine)
-    work, slowest = sum(mean.values()), sum(busiest.values())
-    # Ranks that share cores share them evenly enough: who is done leaves its core to the others.
-    slowest = work if crowd > 1 else max(slowest, work)
+    work = sum(mean.values())
+    slowest = max(work, *(sum(of_rank(rank).values()) for rank in (forecast.busiest, forecast.largest)))
+    others = max(0.0, ranks * work - slowest) / max(1, ranks - 1)
     network, hidden = _wire_seconds(forecast.halo, machine, nodes, on_node), work / speed
     parts = {name: value / speed for name, value in mean.items()}
     rounds = sum(max(0, each.turns - each.turns_tried) for each in forecast.halo.values())
     parts["others"] += rounds * CALLS_OF_TURN * machine.call / speed
-    parts["imbalance"] = (slowest - work) / speed
+    # Ranks that share cores share them evenly, until the others are done and the slowest has one for itself.
+    parts["imbalance"] = (slowest - others) / threads * (1 - 1 / ranks if crowd == 1 else 1 - crowd / on_node)
     parts["messages"] = float(messages.mean()) / speed + max(0.0, network - hidden)
     parts["reduction"] = _reduction(forecast, machine, nodes)
-    evaluation = slower * sum(_computing(forecast.mean.evaluation, shares, machine, unknown).values()) / speed
+    evaluation = slower * sum(_computing(forecast.mean.evaluation, forecast, machine, unknown).values()) / speed
     evaluation += max(0.0, _wire_seconds(forecast.evaluation, machine, nodes, on_node) - evaluation)
+    epoch, processor = sum(parts.values()), work * ranks + float(messages.sum())
+    if crowd == 1 and forecast.experiment.config.run.comm != "torch":  # a thread that waits for MPI takes its core
+        processor = max(processor, ranks * (epoch + work * (1 - 1 / machine.threads)))
     return Seconds(
-        sum(parts.values()),
+        epoch,
         parts,
-        work * ranks + float(messages.sum()),
+        processor,
         evaluation,
         sorted(unknown),
     )
@@ -69,7 +81,7 @@ def _times(factor: float, parts: dict[str, float]) -> dict[str, float]:
 
 
 def _computing(
-    work: dict[Operation, np.ndarray], shares: Shares, machine: Machine, unknown: set[str]
+    work: dict[Operation, np.ndarray], forecast: Forecast, machine: Machine, unknown: set[str]
 ) -> dict[str, float]:
     """{part: processor seconds} of a rank."""
     parts = {"gather": 0.0, "products": 0.0, "others": 0.0}
@@ -82,7 +94,7 @@ def _computing(
             unknown.add(operation.name)
             continue
         if operation.name in EDGE_KERNELS:
-            part, total = "gather", edges * each[0] * _relative(operation, shares, machine) + rows * each[1]
+            part, total = "gather", edges * each[0] * _relative(operation, forecast, machine) + rows * each[1]
         elif operation.name == "torch":
             parts["others"] += edges * each[0] + calls * each[1]
             continue
@@ -92,16 +104,21 @@ def _computing(
     return parts
 
 
-def _relative(operation: Operation, shares: Shares, machine: Machine) -> float:
+def _relative(operation: Operation, forecast: Forecast, machine: Machine) -> float:
     """How much longer reading a row takes than where the machine was measured: in random order on ROWS rows."""
-    row = max(1, operation.width) * SIZES[operation.type]
+    row, shares = max(1, operation.width) * SIZES[operation.type], forecast.shares
     rows, missed = {ENTRIES: shares.entry_locality, COLUMNS: shares.column_locality}.get(
         operation.name, shares.locality
     )
     # An edge whose source was among the last r different ones costs what a row of a matrix of r rows does.
     share = np.append(-np.diff(missed), missed[-1])
     costs = machine.reading.of(row, np.append(rows[1:], 4 * rows[-1]) * row)
-    return float(share @ costs) / float(machine.reading.of(row, np.array([ROWS * row]))[0])
+    each, remote = float(share @ costs), float(shares.remote.sum() / max(1, (shares.own + shares.remote).sum()))
+    if operation.name not in (ENTRIES, COLUMNS) and remote:
+        # Rows of a turn lie in one of three parts of the halo buffers, and nothing tells in which order they are read.
+        part = np.array([min(forecast.experiment.limit / 3, float(shares.inward.received.mean()) * row)])
+        each = (1 - remote) * each + remote * float(machine.reading.of(row, part)[0])
+    return each / float(machine.reading.of(row, np.array([ROWS * row]))[0])
 
 
 def _message_cpu(halo: dict[str, Traffic], machine: Machine) -> np.ndarray:

@@ -53,13 +53,18 @@ def test_rates_of_the_nearest_shapes():
 
 def test_products_with_a_column_are_of_their_own():
     """Each of many small ones is a call of its own, which says nothing of large ones, nor these of them."""
-    rates = [Rate("product", "fp32", 1, 64, 4e-8, 0.0), Rate("product", "fp32", 4, 4, 9e-8, 0.0)]
+    rates = [Rate("product", "fp32", 1, 64, 4e-8, 0.0), Rate("product", "fp32", 32, 32, 9e-8, 0.0)]
     both, plain = made_up(rates=rates), made_up(rates=rates[1:])
     assert both.seconds_per_unit(Operation("product", "fp32", 1, 16))[0] == pytest.approx(1e-8)
-    assert both.seconds_per_unit(Operation("product", "fp32", 4, 8))[0] == pytest.approx(18e-8)
-    assert plain.seconds_per_unit(Operation("product", "fp32", 1, 16))[0] == pytest.approx(9e-8), (
-        "nothing else is known"
-    )
+    assert both.seconds_per_unit(Operation("product", "fp32", 32, 64))[0] == pytest.approx(18e-8)
+    assert plain.seconds_per_unit(Operation("product", "fp32", 1, 32))[0] == pytest.approx(9e-8 / 2), "the only ones"
+
+
+def test_few_columns_of_a_product_take_as_long_as_some_more():
+    machine = made_up(rates=[Rate("multiply", "fp32", 16, 64, 4e-8, 0.0)])
+    for width in (2, 4, 16):
+        assert machine.seconds_per_unit(Operation("multiply", "fp32", width, 64))[0] == pytest.approx(4e-8)
+    assert machine.seconds_per_unit(Operation("multiply", "fp32", 32, 64))[0] == pytest.approx(8e-8)
 
 
 def test_what_older_files_do_not_say(folder):

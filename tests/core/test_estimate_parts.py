@@ -3,6 +3,7 @@ shares.
 """
 
 import contextlib
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -117,8 +118,26 @@ def test_locality_of_reads():
     rows, shares = locality_of(np.arange(1024))
     assert rows.tolist() == [1, 256, 512, 1024] and shares.tolist() == [1, 1, 1, 1]
     rows, shares = locality_of(np.zeros(1024, np.int64))
-    assert rows.tolist() == [1, 1, 1, 1] and shares.tolist() == [1, 1 / 256, 1 / 512, 1 / 1024]
+    assert rows.tolist() == [1, 1, 1, 1] and shares.tolist() == [1, 1 / 1024, 1 / 1024, 1 / 1024]
     assert [each.tolist() for each in locality_of(np.zeros(0, np.int64))] == [[1], [1]]
+
+
+@pytest.mark.parametrize("skew", [0.0, 1.2])
+def test_locality_is_that_of_a_cache(skew):
+    """The share of reads that miss in a cache of the last r different rows, counted read by read."""
+    weights = np.arange(1, 2001) ** -skew
+    reads = np.random.default_rng(1).choice(2000, 20_000, p=weights / weights.sum())
+    for size, share in zip(*locality_of(reads)):
+        if not 100 < size < 1500:
+            continue
+        cache, missed = OrderedDict(), 0
+        for read in reads.tolist():
+            missed += read not in cache
+            cache[read] = None
+            cache.move_to_end(read)
+            if len(cache) > round(size):
+                cache.popitem(last=False)
+        assert share == pytest.approx(missed / len(reads), rel=0.25, abs=0.02)
 
 
 ATEN = torch.ops.aten
