@@ -59,7 +59,8 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     rounds = sum(max(0, each.turns - each.turns_tried) for each in forecast.halo.values())
     parts["others"] += rounds * CALLS_OF_TURN * machine.call / speed
     # Ranks that share cores share them evenly, until the others are done and the slowest has one for itself.
-    parts["imbalance"] = (slowest - others) / threads * (1 - 1 / ranks if crowd == 1 else 1 - crowd / on_node)
+    alone = 1 - 1 / ranks if crowd == 1 else max(0.0, 1 - crowd / on_node)
+    parts["imbalance"] = (slowest - others) / threads * alone
     parts["messages"] = float(messages.mean()) / speed + max(0.0, network - hidden)
     parts["reduction"] = _reduction(forecast, machine, nodes)
     evaluation = slower * sum(_computing(forecast.mean.evaluation, forecast, machine, unknown).values()) / speed

@@ -38,13 +38,12 @@ class Limit:
 
 @dataclass(frozen=True)
 class Portion:
-    """What a rank may take of the limit of its node, in bytes. node_least: what the ranks of the node cannot do
-    without, most_least: the same of the node that needs most; fits: whether all ranks of all nodes have what they
-    cannot do without; refused: whether those of this node do not, and this is the largest of them.
+    """What a rank may take of the limit of its node, in bytes. most_least: what the ranks of the node that needs most
+    cannot do without; fits: whether all ranks of all nodes have that; refused: whether those of this node do not, and
+    this is the largest of them.
     """
 
     nbytes: int
-    node_least: int
     most_least: int
     fits: bool
     refused: bool
@@ -68,7 +67,7 @@ def portion(limit: Limit, comm: Communicator, least: int, wanted: int = 0) -> Po
     shares = divided(total, [said[rank][2] for rank in near], [said[rank][3] for rank in near])
     largest = max(near, key=lambda rank: said[rank][2])
     refused = needs[limit.node] > total and comm.rank == largest
-    return Portion(shares[near.index(comm.rank)], needs[limit.node], max(needs.values()), fits, refused)
+    return Portion(shares[near.index(comm.rank)], max(needs.values()), fits, refused)
 
 
 def divided(total: int, least: Sequence[int], wanted: Sequence[int]) -> list[int]:

@@ -51,6 +51,13 @@ def test_ranks_that_share_cores_share_them_evenly():
     assert of(1).epoch == pytest.approx(RANKS * MEAN * EACH), "one core is never idle"
 
 
+def test_one_rank_waits_for_nobody_however_many_threads_it_has():
+    one = replace(forecast(), shares=replace(forecast().shares, nodes=np.array([2000])))
+    assert one.shares.ranks == 1
+    found = seconds(one, made_up(cores=2, ranks=1, threads=8, second_thread=1.0))
+    assert found.parts["imbalance"] == 0 and found.epoch == pytest.approx(MEAN * EACH / 2)
+
+
 def test_cores_that_have_nothing_to_do_leave_their_memory_to_others():
     assert of(RANKS, alone=0.5).epoch == of(RANKS).epoch
     assert of(2 * RANKS - 1, alone=0.5).epoch == pytest.approx(of(RANKS).epoch * 0.75)
