@@ -36,24 +36,17 @@ def measure_disk(folder: str, nbytes: int, comm: Communicator) -> Disk:
         piece.view(torch.int64).random_()  # a file system may keep nothing of zeros
     places = [scratch.place(_PIECE) for _ in range(count)]
     sums: list[list[int]] = []
-
-    def write_one(number: int) -> Future:
-        piece = pieces[number % 2]
-        return scratch.write(piece, piece.data_ptr(), _PIECE, places[number], True)
-
-    def read_one(number: int) -> Future:
-        piece = pieces[number % 2]
-        return scratch.fill(piece, piece.data_ptr(), _PIECE, places[number], sums[number])
-
     comm.barrier()
     with comm.together("writing to the scratch file"):
         begun = time.perf_counter()
-        for done in _in_turn(count, write_one):
+        for done in _in_turn(count, lambda number: scratch.write(pieces[number % 2], _PIECE, places[number], True)):
             sums.append(scratch.result(done) or [])
         write = time.perf_counter() - begun
     with comm.together("reading the scratch file"):
         begun = time.perf_counter()
-        for done in _in_turn(count, read_one):
+        for done in _in_turn(
+            count, lambda number: scratch.fill(pieces[number % 2], _PIECE, places[number], sums[number])
+        ):
             scratch.result(done)
         read = time.perf_counter() - begun
     slowest = comm.allreduce_(torch.tensor([read, write], dtype=torch.float64), "plan", "max")

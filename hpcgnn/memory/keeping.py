@@ -173,8 +173,7 @@ class Keeper:
             store = each()
             if store is not None and store.storage is not None and store.place is None and not store.asked:
                 store.place = self.scratch.place(store.size)
-                address = store.storage.data_ptr()
-                store.flight = self.scratch.write(store.storage, address, store.nbytes, store.place, not store.outside)
+                store.flight = self.scratch.write(store.storage, store.nbytes, store.place, not store.outside)
                 store.writing = True
                 self._flights.append(store)
                 self._going += store.nbytes
@@ -209,8 +208,8 @@ class Keeper:
         store.storage = self._make(store.size)
         store.outside = False
         self.away -= store.nbytes
-        store.writing, address = False, store.storage.data_ptr()
-        store.flight = self.scratch.fill(store.storage, address, store.size, store.place, store.sums)
+        store.writing = False
+        store.flight = self.scratch.fill(store.storage, store.size, store.place, store.sums)
         self._flights.append(store)
 
     def _land(self, store: Store) -> None:

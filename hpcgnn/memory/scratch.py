@@ -14,7 +14,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,9 +22,18 @@ import numpy as np
 GRAIN = 4096
 # Bytes of a request, and threads that make requests: enough to keep a disk busy.
 REQUEST, THREADS = 8 << 20, 2
-#: What is under way, and the memory that it goes by.
-Flights = dict["Future[Any]", object]
-# Of files that are gone: memory must stay until nobody writes to it or reads it any more.
+
+
+class Memory(Protocol):
+    """A tensor, or a storage."""
+
+    def data_ptr(self) -> int:
+        """Its address."""
+
+
+#: What is under way, and the memory that is written or filled meanwhile.
+Flights = dict["Future[Any]", Memory]
+# Of files that are gone: their memory stays until nothing is under way any more.
 _LEFT: list[Flights] = []
 
 
@@ -52,7 +61,8 @@ class Scratch:
         self._end, self._flights = 0, Flights()
         self._helpers = ThreadPoolExecutor(THREADS, "hpcgnn-scratch")  # ends its threads once it is gone
         _LEFT[:] = [each for each in _LEFT if not all(flight.done() for flight in each)]
-        # Nothing waits here: this may be called while some thread begins or ends, which waits for that in turn.
+        # Nothing is waited for: the collector of garbage may call this inside a thread that is just beginning and holds
+        # a lock that the end of the helper threads needs.
         weakref.finalize(self, _LEFT.append, self._flights).atexit = False
 
     @property
@@ -72,25 +82,25 @@ class Scratch:
         """What was written there is not needed any more."""
         self._free.setdefault(size, []).append(place)
 
-    def write(self, held: object, address: int, nbytes: int, place: int, aligned: bool) -> "Future[list[int]]":
-        """Begin to write memory, which must stay as it is meanwhile; the sums of its pieces come of it. held: whose the
-        memory is. aligned: whether it begins at a multiple of GRAIN, and the memory up to the next one after it may be
-        read. `result` or `wait` must follow.
+    def write(self, memory: Memory, nbytes: int, place: int, aligned: bool) -> "Future[list[int]]":
+        """Begin to write memory, which must stay as it is meanwhile; the sums of its pieces come of it. aligned:
+        whether it begins at a multiple of GRAIN, and the memory up to the next one after it may be read. `result` or
+        `wait` must follow.
         """
-        size = rounded(nbytes)
+        size, address = rounded(nbytes), memory.data_ptr()
         self.written += size
         if aligned:
             flight = self._helpers.submit(_write, self._file, self.direct, address, size, place)
         else:
             flight = self._helpers.submit(_write_copy, self._file, self.direct, address, nbytes, place)
-        self._flights[flight] = held
+        self._flights[flight] = memory
         return flight
 
-    def fill(self, held: object, address: int, size: int, place: int, sums: list[int]) -> "Future[None]":
-        """Begin to read what was written to a place, whose sums these are. held: as of `write`."""
+    def fill(self, memory: Memory, size: int, place: int, sums: list[int]) -> "Future[None]":
+        """Begin to read what was written to a place, whose sums these are. `result` or `wait` must follow."""
         self.read += size
-        flight = self._helpers.submit(_read, self._file, self.direct, address, size, place, sums)
-        self._flights[flight] = held
+        flight = self._helpers.submit(_read, self._file, self.direct, memory.data_ptr(), size, place, sums)
+        self._flights[flight] = memory
         return flight
 
     def wait(self, flight: "Future[Any]") -> None:
@@ -119,9 +129,6 @@ class _File:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-
-    def fileno(self) -> int:
-        return self.descriptor
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         close(self.descriptor)

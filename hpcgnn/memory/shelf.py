@@ -98,7 +98,7 @@ class OnDisk:
             self._landed(blocks[-2])
         scratch, rows = self.shelf.scratch, rows.contiguous()
         place = scratch.place(rounded(rows.nbytes))
-        flight = scratch.write(rows, rows.data_ptr(), rows.nbytes, place, False)
+        flight = scratch.write(rows, rows.nbytes, place, False)
         blocks.append(_Block(place, rounded(rows.nbytes), flight, rows))
 
     def _landed(self, block: _Block) -> None:
@@ -206,7 +206,7 @@ class Reading:
             return []
         blocks = [blocks[number] for _, blocks in self._groups]
         return [
-            self._shelf.scratch.fill(memory, memory.data_ptr(), block.size, block.place, block.sums)
+            self._shelf.scratch.fill(memory, block.size, block.place, block.sums)
             for memory, block in zip(self._memory[number % 2], blocks)
         ]
 

@@ -36,8 +36,8 @@ def scratch(request, tmp_path):
     if not request.param:  # as on a file system that cannot be written past the page cache
         import fcntl
 
-        flags = fcntl.fcntl(found._file, fcntl.F_GETFL)
-        fcntl.fcntl(found._file, fcntl.F_SETFL, flags & ~getattr(os, "O_DIRECT", 0))
+        flags = fcntl.fcntl(found._file.descriptor, fcntl.F_GETFL)
+        fcntl.fcntl(found._file.descriptor, fcntl.F_SETFL, flags & ~getattr(os, "O_DIRECT", 0))
         found.direct = False
     return found
 
@@ -55,11 +55,11 @@ def test_what_is_written_comes_back(scratch, whole):
             data = draw.integers(0, 256, size - 5, np.uint8)[3:]
         place = scratch.place(rounded(len(data)))
         written.append(
-            (data.copy(), place, scratch.result(scratch.write(data, address(data), len(data), place, whole)))
+            (data.copy(), place, scratch.result(scratch.write(torch.from_numpy(data), len(data), place, whole)))
         )
     for data, place, sums in reversed(written):
         back = aligned(rounded(len(data)))
-        scratch.result(scratch.fill(back, address(back), len(back), place, sums))
+        scratch.result(scratch.fill(torch.from_numpy(back), len(back), place, sums))
         np.testing.assert_array_equal(back[: len(data)], data)
     assert scratch.written == scratch.read == sum(rounded(len(data)) for data, _, _ in written)
 
@@ -73,23 +73,23 @@ def test_places_are_used_again(scratch):
 def test_other_bytes_are_never_used(scratch):
     data, place = aligned(REQUEST), scratch.place(REQUEST)
     data[:] = 1
-    sums = scratch.result(scratch.write(data, address(data), REQUEST, place, True))
+    sums = scratch.result(scratch.write(torch.from_numpy(data), REQUEST, place, True))
     page = aligned(GRAIN)
     page[:] = 0
-    os.pwrite(scratch._file.fileno(), memoryview(page), place + GRAIN)
+    os.pwrite(scratch._file.descriptor, memoryview(page), place + GRAIN)
     back = aligned(REQUEST)
     with pytest.raises(ScratchError, match="other bytes came back than were written"):
-        scratch.result(scratch.fill(back, address(back), REQUEST, place, sums))
+        scratch.result(scratch.fill(torch.from_numpy(back), REQUEST, place, sums))
 
 
 def test_a_file_that_was_cut(scratch):
     data, place = aligned(REQUEST), scratch.place(REQUEST)
     data[:] = 1
-    sums = scratch.result(scratch.write(data, address(data), REQUEST, place, True))
-    os.ftruncate(scratch._file.fileno(), GRAIN)
+    sums = scratch.result(scratch.write(torch.from_numpy(data), REQUEST, place, True))
+    os.ftruncate(scratch._file.descriptor, GRAIN)
     back = aligned(REQUEST)
     with pytest.raises(ScratchError, match="shorter than it was"):
-        scratch.result(scratch.fill(back, address(back), REQUEST, place, sums))
+        scratch.result(scratch.fill(torch.from_numpy(back), REQUEST, place, sums))
 
 
 def test_nobody_waits_for_a_file_that_goes(tmp_path):
@@ -97,12 +97,12 @@ def test_nobody_waits_for_a_file_that_goes(tmp_path):
     wait for. Memory stays until it is written all the same, and then the file is closed.
     """
     gone, going = Scratch(str(tmp_path)), threading.Event()
-    file = gone._file.fileno()
+    file = gone._file.descriptor
     data = np.ones(REQUEST, np.uint8)
     held = weakref.ref(data)
     for _ in range(2):  # both threads are busy
         gone._helpers.submit(going.wait)
-    gone.write(data, address(data), REQUEST, gone.place(REQUEST), False)
+    gone.write(torch.from_numpy(data), REQUEST, gone.place(REQUEST), False)
     threads = list(gone._helpers._threads)
     del data, gone
     with threading._shutdown_locks_lock:
