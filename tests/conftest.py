@@ -29,7 +29,7 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item, nextitem):
-    """Nor through what is there after the last test of a file, which stays as well: mostly what pytest has to say."""
+    """Nor need they go through what is left after the last test of a file: mostly what pytest keeps for its report."""
     result = yield
     if nextitem is None or nextitem.path != item.path:
         gc.collect()

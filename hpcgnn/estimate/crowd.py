@@ -1,8 +1,9 @@
-"""What it costs ranks to share a core, where another's rows push one's own out of the core's caches in turn, and what
-it saves a rank that others share neither memory nor heat with it.
+"""What ranks cost each other: on a core that they share, where another's rows push one's own out of the caches in
+turn, and on cores of their own, which share memory and heat.
 
-Beside each rank a process of its own reads rows at random, on the cores of the rank, while the rank makes the steps of
-a model that it has made alone. How many times the processor seconds these then take is a number of the machine file.
+All ranks make the steps of a model. They make them again while beside each rank a process of its own reads rows at
+random on the cores of the rank. At last one rank makes them while the others sleep. How many times the processor
+seconds they take in each of these two cases is a number of the machine file.
 """
 
 import contextlib
@@ -19,25 +20,21 @@ _STEPS = 5
 _READY = "ready"
 
 
-def sharing_factor(step: Callable[[], object], comm: Communicator) -> float:
-    """How many times the processor seconds `step` takes where two processes share each core; at least 1. Collective."""
-    alone = _least(step, comm)
+def sharing_factors(step: Callable[[], object], comm: Communicator) -> tuple[float, float]:
+    """How many times the processor seconds `step` takes where two processes share each core, at least 1; and on rank 0
+    while the others sleep, at most 1. Collective.
+    """
+    usual = _least(step, comm)
     with _neighbour():
         shared = _least(step, comm)
-    return max(1.0, shared / alone)
-
-
-def alone_factor(step: Callable[[], object], comm: Communicator) -> float:
-    """How many times the processor seconds `step` takes on rank 0 while the others sleep; at most 1. Collective."""
-    together = _least(step, comm)
-    longest = max(comm.allgather_object(together))
+    longest = max(comm.allgather_object(usual))
     comm.barrier()
-    alone = together
+    alone = usual
     if comm.rank > 0:
         time.sleep(2 * (_STEPS + 1) * longest)  # a rank that waits for a message may take its core
     elif comm.size > 1:
         alone = min(_seconds(step) for _ in range(_STEPS))
-    return comm.broadcast_object(min(1.0, alone / together))
+    return max(1.0, shared / usual), comm.broadcast_object(min(1.0, alone / usual))
 
 
 def _least(step: Callable[[], object], comm: Communicator) -> float:

@@ -21,7 +21,7 @@ from hpcgnn.config import Choices, make_config
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.assumed import assumed_meta
 from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.crowd import alone_factor, sharing_factor
+from hpcgnn.estimate.crowd import sharing_factors
 from hpcgnn.estimate.machine import ROWS, Machine, Rate, Reading
 from hpcgnn.estimate.messages import network_of
 from hpcgnn.estimate.operations import EDGE_KERNELS, PAGES, Operation
@@ -55,7 +55,7 @@ FEW: list[tuple[dict[str, object], bool]] = [
 ]
 FEW_CLASSES = 4
 EPOCHS = 2
-_SMALLER = 16
+_SMALLER = 16  # times fewer rows are worked on at a time where calls of kernels are to be many
 _SHARED = 1  # the number of the model by which it is measured what sharing a core costs, and the memory: sage, 64
 _BYTES_OF_CALL = 1 << 16
 _EDGES = 1 << 18
@@ -85,8 +85,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
                 with tiles_of(TILE_ROWS // _SMALLER):  # calls that do little, and count for nothing else
                     beside.append(_besides(few, _run(experiment, degree, page, {}), experiment.spec.layers))
         say(f"{' '.join(str(value) for value in options.values())}: measured")
-    step = _steps(experiments[_SHARED])
-    sharing, alone = sharing_factor(step, comm), alone_factor(step, comm)
+    sharing, alone = sharing_factors(_steps(experiments[_SHARED]), comm)
     say("two processes on each core, and one rank alone: measured")
     call, layer = np.median(beside, axis=0).tolist()
     # What an operation takes for a byte does not show where it moves a few of them.

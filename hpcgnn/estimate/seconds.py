@@ -59,8 +59,8 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     rounds = sum(max(0, each.turns - each.turns_tried) for each in forecast.halo.values())
     parts["others"] += rounds * CALLS_OF_TURN * machine.call / speed
     # Ranks that share cores share them evenly, until the others are done and the slowest has one for itself.
-    alone = 1 - 1 / ranks if crowd == 1 else max(0.0, 1 - crowd / on_node)
-    parts["imbalance"] = (slowest - others) / threads * alone
+    waiting = 1 - 1 / ranks if crowd == 1 else max(0.0, 1 - crowd / on_node)
+    parts["imbalance"] = (slowest - others) / threads * waiting
     parts["messages"] = float(messages.mean()) / speed + max(0.0, network - hidden)
     parts["reduction"] = _reduction(forecast, machine, nodes)
     evaluation = slower * sum(_computing(forecast.mean.evaluation, forecast, machine, unknown).values()) / speed
@@ -68,13 +68,7 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     epoch, processor = sum(parts.values()), work * ranks + float(messages.sum())
     if crowd == 1 and forecast.experiment.config.run.comm != "torch":  # a thread that waits for MPI takes its core
         processor = max(processor, ranks * (epoch + work * (1 - 1 / machine.threads)))
-    return Seconds(
-        epoch,
-        parts,
-        processor,
-        evaluation,
-        sorted(unknown),
-    )
+    return Seconds(epoch, parts, processor, evaluation, sorted(unknown))
 
 
 def _times(factor: float, parts: dict[str, float]) -> dict[str, float]:

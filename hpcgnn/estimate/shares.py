@@ -283,15 +283,15 @@ def locality_of(reads: np.ndarray) -> Locality:
     What a stretch has of different rows grows with its length by the share of reads that are of none of those before:
     the miss rate of a working set (Denning, 1968). At the least each row is read once from afar.
     """
+    if len(reads) < 2:
+        return NONE
     lengths, rows, length = [1.0], [1.0], 256
-    while len(reads) and length < 2 * len(reads):
+    while length < 2 * len(reads):
         firsts = np.linspace(0, max(0, len(reads) - length), 8 if length < len(reads) else 1, dtype=np.int64)
         different = np.mean([len(np.unique(reads[first : first + length])) for first in firsts])
         rows.append(max(rows[-1], float(different)))
         lengths.append(float(min(length, len(reads))))
         length *= 2
-    if len(rows) == 1 or lengths[-1] == lengths[-2]:
-        return np.array(rows[:1]), np.ones(1)
     grown = np.gradient(rows, lengths)
     grown[0] = 1.0
     shares = np.minimum.accumulate(np.clip(grown, rows[-1] / lengths[-1], 1.0))

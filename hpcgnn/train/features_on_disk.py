@@ -177,7 +177,7 @@ def _check_pruned(limit: Limit, comm: Communicator, lasting: int, at_work: int, 
     """Raise ConfigError, on all ranks, where what pruned layers see of the graph has no room on one of them: making it
     would go over the limit. Whether there is room for training besides is seen when it is there. Collective.
     """
-    given = portion(limit, comm, lasting + pruned.making)
-    with refusing(limit, comm, lasting, at_work, pruned.held) as refuse:
-        if pruned.held and given.refused:
+    given, making = portion(limit, comm, lasting + at_work), portion(limit, comm, lasting + pruned.making)
+    with refusing(limit, comm, given, lasting, at_work, pruned.held) as refuse:
+        if pruned.held and making.refused:
             refuse()

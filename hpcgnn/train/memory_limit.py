@@ -71,9 +71,9 @@ def portion(limit: Limit, comm: Communicator, least: int, wanted: int = 0) -> Po
 
 
 def divided(total: int, least: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    """`total` bytes for some ranks: each has its least, and of the rest so much of what it wants as all others have of
-    theirs. What nobody wants is shared alike; where there is not enough for what each cannot do without, all have the
-    same part of it.
+    """`total` bytes for some ranks: each has its least, and of the rest a part in proportion to what it wants. What
+    nobody wants is shared alike. Where there is not enough for what they cannot do without, each has a part in
+    proportion to that.
     """
     needs, wants = sum(least), sum(wanted)
     if needs > total:

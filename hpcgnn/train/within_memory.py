@@ -27,7 +27,7 @@ from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.train.loop import Trainer, layers_to_prune
-from hpcgnn.train.memory_limit import SCHEDULES, Limit, portion
+from hpcgnn.train.memory_limit import SCHEDULES, Limit, Portion, portion
 from hpcgnn.train.toy import NODES, toy_step
 
 log = logging.getLogger("hpcgnn")
@@ -124,7 +124,7 @@ def _hold_within(trainer: Trainer, toy: "Toy", config: Config, session: Session,
         for share in trainer.shares
         if share and share.inward is not trainer.local.inward
     )
-    with refusing(limit, comm, lasting, at_work, pruned) as refuse:
+    with refusing(limit, comm, given, lasting, at_work, pruned) as refuse:
         if given.refused:
             refuse()
         if not isinstance(features, OnDisk):  # else it has been looked at
@@ -160,13 +160,12 @@ def without_limit_if_it_must(limit: Limit, session: Session) -> Iterator[None]:
 
 @contextlib.contextmanager
 def refusing(
-    limit: Limit, comm: Communicator, lasting: int, at_work: int, pruned: int
+    limit: Limit, comm: Communicator, given: Portion, lasting: int, at_work: int, pruned: int
 ) -> Iterator[Callable[[], NoReturn]]:
     """For a body that all ranks go through: what the largest rank of a node calls where the limit is too little for its
-    ranks. lasting: bytes that are there all the time; at_work: what else there must be room for; pruned: those of the
-    former for what pruned layers see. Collective.
+    ranks. lasting: bytes that are there all the time; at_work: what else there must be room for; given: what the rank
+    has, which cannot do without both; pruned: bytes of the former for what pruned layers see. Collective.
     """
-    needs = portion(limit, comm, lasting + at_work).most_least
     seen = f" ({pruned / 2**30:.2f} GiB of it for what pruned layers see: --prune none goes without)" if pruned else ""
     others = f", the largest of {limit.ranks} on its node" if limit.ranks > 1 else ""
 
@@ -174,7 +173,8 @@ def refusing(
         raise ConfigError(
             f"{limit} is too little for rank {comm.rank}{others}, whose graph, libraries and "
             f"parameters take {lasting / 2**30:.2f} GiB{seen}, and a layer at work {at_work / 2**30:.2f} GiB; "
-            f"expected at least {needs / 2**30 + 0.01:.2f}G for the {limit.ranks} ranks of a node, or more nodes"
+            f"expected at least {given.most_least / 2**30 + 0.01:.2f}G for the {limit.ranks} ranks of a node, or more "
+            "nodes"
         )
 
     with comm.together("looking for room for what training keeps"):
@@ -189,7 +189,7 @@ def check_room(trainer: Trainer, toy: "Toy", config: Config, session: Session, l
         return
     lasting, at_work = _needs(trainer, toy, config, limit)
     given = portion(limit, trainer.comm, lasting + at_work)
-    with refusing(limit, trainer.comm, lasting, at_work, 0) as refuse:
+    with refusing(limit, trainer.comm, given, lasting, at_work, 0) as refuse:
         if given.refused:
             refuse()
 
