@@ -283,9 +283,10 @@ def locality_of(reads: np.ndarray) -> Locality:
     What a stretch has of different rows grows with its length by the share of reads that are of none of those before:
     the miss rate of a working set (Denning, 1968). At the least each row is read once from afar.
     """
-    if len(reads) < 2:
+    length = 256
+    if 2 * len(reads) <= length:  # too few to tell
         return NONE
-    lengths, rows, length = [1.0], [1.0], 256
+    lengths, rows = [1.0], [1.0]
     while length < 2 * len(reads):
         firsts = np.linspace(0, max(0, len(reads) - length), 8 if length < len(reads) else 1, dtype=np.int64)
         different = np.mean([len(np.unique(reads[first : first + length])) for first in firsts])

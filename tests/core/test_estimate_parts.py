@@ -119,7 +119,9 @@ def test_locality_of_reads():
     assert rows.tolist() == [1, 256, 512, 1024] and shares.tolist() == [1, 1, 1, 1]
     rows, shares = locality_of(np.zeros(1024, np.int64))
     assert rows.tolist() == [1, 1, 1, 1] and shares.tolist() == [1, 1 / 1024, 1 / 1024, 1 / 1024]
-    assert [each.tolist() for each in locality_of(np.zeros(0, np.int64))] == [[1], [1]]
+    for few in (0, 1, 2, 128):
+        assert [each.tolist() for each in locality_of(np.arange(few))] == [[1], [1]]
+    assert locality_of(np.arange(129))[0].tolist() == [1, 129]
 
 
 @pytest.mark.parametrize("skew", [0.0, 1.2])
