@@ -45,6 +45,11 @@ def pause():
     time.sleep(SECONDS)
 
 
+def pause_for(share):
+    """What a rank with this share of the graph takes, where a rank with half of it takes SECONDS."""
+    time.sleep(2 * SECONDS * share)
+
+
 def fault_pages():
     """Touch fresh memory, page by page, as a program that gives its memory back does in every epoch."""
     size = 20_000 * mmap.PAGESIZE
@@ -72,20 +77,23 @@ def slow_link(session):
 
 
 def bad_map(session):
-    """Rank 0 has nine tenths of the graph."""
+    """Rank 0 has nine tenths of the graph, and work takes as long as that of a larger one."""
     import hpcgnn.train.job as job
 
-    choose = job.choose_map
+    choose, share = job.choose_map, []
 
     def uneven(file, config, comm):
         name, ranks = choose(file, config, comm)
         ranks = ranks.copy()
         ranks[:] = 1
         ranks[: 9 * len(ranks) // 10] = 0
+        share[:] = [(ranks == comm.rank).mean()]
         return name, ranks
 
-    # With more to compute, so that it counts beside what a busy machine does to a rank.
-    return mock.patch.object(job, "choose_map", uneven), {"hidden": 512, "prune": "none", "epochs": 8}
+    slowed = contextlib.ExitStack()
+    slowed.enter_context(mock.patch.object(job, "choose_map", uneven))
+    slowed.enter_context(before(LOSS, lambda: pause_for(*share)))
+    return slowed, {"prune": "none"}
 
 
 SLOWDOWNS = {
