@@ -31,6 +31,11 @@ class Stats(NamedTuple):
     classes: int
     exponent: float = 0.0
 
+    def induced(self, share: float) -> "Stats":
+        """What so many of the nodes induce that are drawn by chance."""
+        nodes, edges = max(1, round(self.nodes * share)), max(1, round(self.edges * share**2))
+        return self._replace(nodes=nodes, edges=edges)
+
 
 def read_stats(text: str) -> Stats:
     """`nodes,edges,features,classes[,exponent]`."""

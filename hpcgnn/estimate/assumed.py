@@ -7,7 +7,8 @@ each rank.
 import numpy as np
 
 from hpcgnn.estimate.arguments import Stats
-from hpcgnn.estimate.shares import SAMPLE, HaloCounts, Shares
+from hpcgnn.estimate.halo_counts import HaloCounts
+from hpcgnn.estimate.shares import SAMPLE, Shares
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.schema import GraphMeta
 

@@ -36,18 +36,8 @@ PICTURES = ".png", ".pdf", ".svg"
 
 def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) -> int:
     """Print the table of an estimate, write what was asked for, and recommend a number of ranks."""
-    if config.task.task == LINKS:
-        raise ConfigError(
-            f"estimate: expected a task of labels, got --task {LINKS}, whose loss it does not know; leave --task out "
-            "for what the layers take"
-        )
     for path in filter(None, (arguments.json, arguments.plot)):
         check_folder(path)
-    if config.data.inductive:
-        raise ConfigError(
-            "estimate knows nothing of --inductive, which takes memory for a subgraph besides, and less time: leave it "
-            "out; what is foretold is then training on the whole graph"
-        )
     if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
         raise ConfigError(f"cannot draw {arguments.plot}: expected a name that ends in {', '.join(PICTURES)}")
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:
@@ -92,7 +82,7 @@ def _assumed(arguments: argparse.Namespace) -> tuple[float, float]:
 def forecasts(config: Config, rank_counts: Iterable[int]) -> Iterator[Forecast]:
     """A Forecast of the configuration's graph for each number of ranks."""
     with GraphFile(config.data.graph) as file:
-        source = CountedGraph(file)
+        source = CountedGraph(file, config.task.task != LINKS)
         for ranks in _shown(rank_counts):
             yield source.forecast(config, ranks)
 
@@ -108,7 +98,7 @@ def _source(config: Config, arguments: argparse.Namespace) -> Iterator[Source]:
             "--cut-share and --train-share belong to --stats: of a graph file both are counted; drop them"
         )
     with GraphFile(config.data.graph) as file:
-        yield CountedGraph(file)
+        yield CountedGraph(file, config.task.task != LINKS)
 
 
 def _shown(rank_counts: Iterable[int]) -> Iterable[int]:

@@ -4,18 +4,22 @@ Which edges there are is drawn by chance. What a step takes does not depend on t
 numbers, and work nearly so.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
 from hpcgnn.estimate.ghost import GhostCommunicator
+from hpcgnn.estimate.pair_counts import NEGATIVE, TURNED
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options.task import LINKS
 from hpcgnn.placement.order import FoundEdges, LocalOrder
 from hpcgnn.tasks.registry import TASKS
 
@@ -38,7 +42,9 @@ class Direction:
 @dataclass(frozen=True)
 class Size:
     """What one rank holds. outer: nodes with an edge from or to another rank; entries: stored features of a node, where
-    features are sparse; loops: nodes with an edge to themselves. outward: None for an undirected graph.
+    features are sparse; loops: nodes with an edge to themselves. outward: None for an undirected graph. seen: what
+    training sees of it, where that is a subgraph. held: held-out edges and what they are compared with, by their names
+    (see pair_counts.py). all_nodes: those of all ranks, of which no copy has fewer.
     """
 
     ranks: int
@@ -49,6 +55,9 @@ class Size:
     outward: Direction | None
     entries: float = 0.0
     loops: int = 0
+    seen: "Size | None" = None
+    held: Mapping[str, Direction] = field(default_factory=dict)
+    all_nodes: int = 0
 
     def scaled(self, factor: float) -> "Size":
         """The same rank, smaller."""
@@ -56,15 +65,22 @@ class Size:
         def part(value: int) -> int:
             return max(min(value, 1), round(value * factor))
 
-        def direction(of: Direction | None) -> Direction | None:
-            return None if of is None else Direction(*(part(value) for value in vars(of).values()))
+        def direction(of: Direction) -> Direction:
+            return Direction(*(part(value) for value in vars(of).values()))
 
-        inward, nodes = direction(self.inward), max(1, part(self.nodes))
-        assert inward is not None
+        nodes = max(1, part(self.nodes))
         # Others may have the training nodes that this one has not: a mean over none would not be a number.
-        numbers = (min(nodes, max(1, part(self.train))), min(nodes, part(self.outer)))
-        loops = min(nodes, part(self.loops))
-        return Size(self.ranks, nodes, *numbers, inward, direction(self.outward), self.entries, loops)
+        return replace(
+            self,
+            nodes=nodes,
+            train=min(nodes, max(1, part(self.train))),
+            outer=min(nodes, part(self.outer)),
+            inward=direction(self.inward),
+            outward=None if self.outward is None else direction(self.outward),
+            loops=min(nodes, part(self.loops)),
+            seen=None if self.seen is None else self.seen.scaled(factor),
+            held={name: direction(each) for name, each in self.held.items()},
+        )
 
 
 def make_copy(
@@ -76,9 +92,10 @@ def make_copy(
     self_loops: str,
     keep_edges: bool,
     comm: GhostCommunicator,
+    compared_with: str = "",
 ) -> LocalGraph:
     """The LocalGraph of a rank of this size. degrees: int, of a sample of nodes, by which edges are dealt to rows.
-    task: of its labels. Other arguments as of `load_local_graph`.
+    task: of its labels. compared_with: as a LocalGraph has it. Other arguments as of `load_local_graph`.
     """
     draw = np.random.default_rng(_SEED)
     n = size.nodes
@@ -94,6 +111,14 @@ def make_copy(
     if spec.edge_features:
         inward = carrying(inward, torch.ones(inward.num_edges, spec.edge_features, dtype=spec.dtype))
     outward = inward if size.outward is None else adjacency(size.outward)
+    held: dict[str, Adjacency] = {}
+    for name, of in size.held.items():
+        bare = replace(spec, weighted=False, edge_types=0)
+        edges = _edges(of, n, replace(size, outer=n, loops=0), share, bare, draw)
+        _let_want(comm, of, n)
+        held[name] = build_adjacency(edges, LocalOrder(), comm, _cap(of, cap), "keep", spec.dtype)
+    if compared_with:
+        held = {name: _numbered(each, held[name.split()[-1]].num_edges) for name, each in held.items()}
     comm.wanted.clear()
     features: torch.Tensor | SparseRows
     if spec.sparse_input:
@@ -112,14 +137,26 @@ def make_copy(
         labels=TASKS[task].blank(n, spec.classes),
         split=torch.from_numpy(split),
         original_id=torch.arange(n),
-        num_nodes=n,
+        num_nodes=size.all_nodes if task == LINKS else n,
         num_classes=spec.classes,
         task=task,
         node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
         compact=None
         if isinstance(features, SparseRows) or spec.changing
         else agree_on_compact(features, inward.plan, comm),
+        held={split: held[split] for split in HELD} if held else {},
+        negatives={split: held[NEGATIVE.format(split)] for split in HELD if NEGATIVE.format(split) in held},
+        known=tuple(held[TURNED.format(split)] for split in HELD if TURNED.format(split) in held),
+        compared_with=compared_with,
     )
+
+
+def _numbered(pairs: Adjacency, count: int) -> Adjacency:
+    """With numbers of held-out edges, of which there are so many, in `Block.edge`."""
+    ends = np.cumsum([block.num_edges for block in (pairs.own, *pairs.halo)])
+    numbers = (torch.arange(int(ends[-1])) % max(1, count)).split(np.diff(ends, prepend=0).tolist())
+    own, *halo = (replace(block, edge=each) for block, each in zip((pairs.own, *pairs.halo), numbers))
+    return replace(pairs, own=own, halo=halo)
 
 
 def _cap(of: Direction, cap: int) -> int:

@@ -9,7 +9,6 @@ from hpcgnn.errors import ConfigError, TrainingError
 from hpcgnn.estimate.command import forecasts
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.options.task import LINKS
 from hpcgnn.train.shortage import advice
 
 # Above so many edges counting takes minutes, and a dry run should not.
@@ -21,9 +20,6 @@ def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> It
     the last where the batch system says what memory a node of the job gives and how ranks lie on nodes, and some number
     of ranks does not fit.
     """
-    if config.task.task == LINKS:
-        yield f"memory: not estimated for --task {LINKS}"
-        return
     with GraphFile(config.data.graph) as file:
         if file.meta.num_edges > MOST_EDGES:
             yield f"memory: not estimated for {file.meta.num_edges:,} edges, which takes long; see `hpcgnn estimate`"

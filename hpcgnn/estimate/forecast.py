@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.estimate.copy import Direction, Size
+from hpcgnn.estimate.halo_counts import HaloCounts
 from hpcgnn.estimate.operations import Operation
-from hpcgnn.estimate.shares import HaloCounts, Shares
+from hpcgnn.estimate.shares import Shares
 from hpcgnn.estimate.traffic import Traffic, halo_traffic
-from hpcgnn.estimate.trial import Experiment, Place, Trial
+from hpcgnn.estimate.trial import SEEN, Experiment, Place, Trial
 from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.train.account import FREE_HEAP
@@ -105,15 +106,17 @@ class Forecaster:
             for index in _candidates(shares)
         }
         largest = max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded)
-        busiest = ranks.get(int((shares.own + shares.remote).argmax()), mean)
+        busiest = ranks.get(int(shares.in_training.edges.argmax()), mean)
         halos: dict[Place, HaloCounts] = {(None, "inward"): shares.inward, (None, "outward"): shares.outward}
+        if shares.seen is not None:
+            halos |= {(SEEN, "inward"): shares.seen.inward, (SEEN, "outward"): shares.seen.outward}
+        halos |= {(name, "inward"): pairs.inward for name, pairs in shares.held.items()}
         counted = True
         for place in trial.uses:
             if place not in halos and place in found:
                 halos[place] = found[place]
             elif place not in halos:  # as much smaller as the copy's
-                whole = halos[None, place[1]]
-                halos[place] = whole.scaled(trial.halo[place] / max(1, trial.halo[None, place[1]]))
+                halos[place] = halos[None, place[1]].scaled(trial.halo[place] / max(1, trial.halo[None, place[1]]))
                 counted = False
         assert trial.evaluation is not None
         wires = self.experiment.row_bytes, self.experiment.limit
@@ -121,11 +124,14 @@ class Forecaster:
         inward = shares.inward  # gradients go back to those whose rows were received
         there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
         for kind, (rows, peers), of_copy in zip(("halo_forward", "halo_backward"), (there, back), trial.boundary):
-            messages, sent = trial.sent.get(kind, (0, 0))
-            if kind not in halo and sent:  # not all of the halo is sent: as the copy had it
+            (messages, sent), sums = trial.sent.get(kind, (0, 0)), np.array(trial.summed.get(kind, (0, 0)))
+            if kind not in halo and sent > sums[1]:  # not all of the halo is sent: as the copy had it
                 size = np.rint(sent * (rows / max(1, of_copy))).astype(np.int64)
                 halo[kind] = Traffic(size, messages * peers, messages)
                 counted = False
+            if sums.any():  # rows of a pool of nodes, which all ranks have
+                whole = halo.setdefault(kind, Traffic(np.zeros_like(rows), np.zeros_like(rows)))
+                whole.messages, whole.bytes = whole.messages + sums[0], whole.bytes + sums[1]
         return Forecast(
             self.experiment,
             shares,
@@ -210,8 +216,8 @@ def _candidates(shares: Shares) -> list[int]:
     """Ranks of which one holds most or has most to do: with the most nodes, the most edges, the largest halo; without
     those that are hardly more than the mean.
     """
-    edges = shares.own + shares.remote
-    columns = (shares.nodes, edges, shares.inward.received)
+    parts = [shares] if shares.seen is None else [shares, shares.seen]
+    columns = [column for part in parts for column in (part.nodes, part.edges, part.inward.received)]
     return sorted({int(each.argmax()) for each in columns if each.max() > ALIKE * each.mean()})
 
 
@@ -227,4 +233,7 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
     inward = direction(shares.own, shares.remote, shares.inward)
     outward = direction(shares.own_out, shares.remote_out, shares.outward) if shares.directed else None
     nodes, train, outer = pick(shares.nodes), pick(shares.train), pick(shares.outer)
-    return Size(shares.ranks, nodes, train, outer, inward, outward, shares.entries, pick(shares.loops))
+    seen = None if shares.seen is None else _size(shares.seen, of)
+    held = {name: direction(each.own, each.remote, each.inward) for name, each in shares.held.items()}
+    parts = inward, outward, shares.entries, pick(shares.loops), seen, held
+    return Size(shares.ranks, nodes, train, outer, *parts, all_nodes=int(shares.nodes.sum()))

@@ -19,12 +19,13 @@ class GhostCommunicator(Communicator):
     """Rank 0 of `size`. Not collective, since there are no others.
 
     sums_apart: what `prepare_sums` says, of more ranks than one. wanted: {rank: int32 tensor}, the own rows that others
-    ask for when a halo plan is made, where that is not as many as this one asks for.
+    ask for when a halo plan is made, where that is not as many as this one asks for. summed: a Ledger of sums alone.
     """
 
     def __init__(self, size: int, sums_apart: bool = False) -> None:
         self.rank, self.size, self.ledger, self.pulse = 0, size, Ledger(), Pulse()
         self._sums_apart = sums_apart and size > 1
+        self.summed = Ledger()
         self.wanted: dict[int, torch.Tensor] = {}
         self._told: set[int] = set()  # who has said how many rows it wants, and not yet which
         self._columns = 1  # own nodes that have a number
@@ -65,7 +66,8 @@ class GhostCommunicator(Communicator):
     def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
         if tensor.numel():
             tensor.copy_(torch.empty_like(tensor).copy_(tensor))  # what a transport takes for it
-            self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
+            for ledger in (self.ledger, self.summed):
+                ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
         return tensor
 
     def prepare_sums(self) -> bool:

@@ -81,7 +81,7 @@ def as_values(
         "halo_rows_per_node": float(shares.map_rows / max(1, shares.nodes.sum())),
         "peers": {"max": int(shares.inward.peers.max()), "mean": float(shares.inward.peers.mean())},
         "imbalance_nodes": _imbalance(shares.nodes),
-        "imbalance_edges": _imbalance(shares.own + shares.remote),
+        "imbalance_edges": _imbalance(shares.edges),
         "parameters": forecast.parameters,
         "epochs": forecast.epochs,
         "epoch_seconds": None,

@@ -8,6 +8,7 @@ import numpy as np
 from hpcgnn.estimate.forecast import Forecast, Rank
 from hpcgnn.estimate.machine import ROWS, Machine
 from hpcgnn.estimate.operations import COLUMNS, EDGE_KERNELS, ENTRIES, PAGES, Operation
+from hpcgnn.estimate.shares import Shares
 from hpcgnn.estimate.traffic import Traffic
 
 PRODUCTS = {"multiply", "product", "project", "project_elu", "project_backward", "project_backward_elu"}
@@ -31,7 +32,7 @@ class Seconds:
 
 def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     """What an epoch takes, and an evaluation."""
-    shares, unknown = forecast.shares, set[str]()
+    shares, limit, unknown = forecast.shares, forecast.experiment.limit, set[str]()
     ranks = shares.ranks
     on_node = min(ranks, machine.ranks)
     nodes = -(-ranks // machine.ranks)
@@ -46,7 +47,7 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     layers = slower * machine.layer * forecast.experiment.spec.layers
 
     def of_rank(rank: Rank) -> dict[str, float]:
-        parts = _times(slower, _computing(rank.work, forecast, machine, unknown))
+        parts = _times(slower, _computing(rank.work, shares.in_training, limit, machine, unknown))
         return parts | {"others": parts["others"] + layers}
 
     mean = of_rank(forecast.mean)
@@ -63,7 +64,8 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     parts["imbalance"] = (slowest - others) / threads * waiting
     parts["messages"] = float(messages.mean()) / speed + max(0.0, network - hidden)
     parts["reduction"] = _reduction(forecast, machine, nodes)
-    evaluation = slower * sum(_computing(forecast.mean.evaluation, forecast, machine, unknown).values()) / speed
+    evaluated = _computing(forecast.mean.evaluation, shares, limit, machine, unknown)
+    evaluation = slower * sum(evaluated.values()) / speed
     evaluation += max(0.0, _wire_seconds(forecast.evaluation, machine, nodes, on_node) - evaluation)
     epoch, processor = sum(parts.values()), work * ranks + float(messages.sum())
     if crowd == 1 and forecast.experiment.config.run.comm != "torch":  # a thread that waits for MPI takes its core
@@ -76,9 +78,11 @@ def _times(factor: float, parts: dict[str, float]) -> dict[str, float]:
 
 
 def _computing(
-    work: dict[Operation, np.ndarray], forecast: Forecast, machine: Machine, unknown: set[str]
+    work: dict[Operation, np.ndarray], shares: Shares, limit: int, machine: Machine, unknown: set[str]
 ) -> dict[str, float]:
-    """{part: processor seconds} of a rank."""
+    """{part: processor seconds} of a rank. shares: of the graph that the work is done on; limit: bytes of the halo
+    buffers.
+    """
     parts = {"gather": 0.0, "products": 0.0, "others": 0.0}
     for operation, (calls, rows, edges) in work.items():
         if operation == PAGES:
@@ -89,7 +93,7 @@ def _computing(
             unknown.add(operation.name)
             continue
         if operation.name in EDGE_KERNELS:
-            part, total = "gather", edges * each[0] * _relative(operation, forecast, machine) + rows * each[1]
+            part, total = "gather", edges * each[0] * _relative(operation, shares, limit, machine) + rows * each[1]
         elif operation.name == "torch":
             parts["others"] += edges * each[0] + calls * each[1]
             continue
@@ -99,19 +103,19 @@ def _computing(
     return parts
 
 
-def _relative(operation: Operation, forecast: Forecast, machine: Machine) -> float:
+def _relative(operation: Operation, shares: Shares, limit: int, machine: Machine) -> float:
     """How much longer reading a row takes than where the machine was measured: in random order on ROWS rows."""
-    row, shares = max(1, operation.width) * SIZES[operation.type], forecast.shares
+    row = max(1, operation.width) * SIZES[operation.type]
     rows, missed = {ENTRIES: shares.entry_locality, COLUMNS: shares.column_locality}.get(
         operation.name, shares.locality
     )
     # An edge whose source was among the last r different ones costs what a row of a matrix of r rows does.
     share = np.append(-np.diff(missed), missed[-1])
     costs = machine.reading.of(row, np.append(rows[1:], 4 * rows[-1]) * row)
-    each, remote = float(share @ costs), float(shares.remote.sum() / max(1, (shares.own + shares.remote).sum()))
+    each, remote = float(share @ costs), float(shares.remote.sum() / max(1, shares.edges.sum()))
     if operation.name not in (ENTRIES, COLUMNS) and remote:
         # Rows of a turn lie in one of three parts of the halo buffers, and nothing tells in which order they are read.
-        part = np.array([min(forecast.experiment.limit / 3, float(shares.inward.received.mean()) * row)])
+        part = np.array([min(limit / 3, float(shares.inward.received.mean()) * row)])
         each = (1 - remote) * each + remote * float(machine.reading.of(row, part)[0])
     return each / float(machine.reading.of(row, np.array([ROWS * row]))[0])
 

@@ -4,17 +4,16 @@ Nothing is trained. In memory are the indices of one rank and some bytes for eac
 some rows only, a byte for each node of the graph and layer.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 
-from hpcgnn import kernels
-from hpcgnn.exchange.rounds import Rounds, Sides, cut, segments
+from hpcgnn.estimate.halo_counts import Covers, HaloCounts, Needs, PairCounts
 from hpcgnn.graph.least import saves
 from hpcgnn.graph.load import read_indptr
+from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.ranges import edge_rows
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.graphfile.storage import SLAB_ROWS, GraphFile
@@ -25,77 +24,9 @@ SAMPLE = 1 << 16
 
 
 Locality = tuple[np.ndarray, np.ndarray]
+#: taken(own ends, other ends), int64 (m,) in the order of the file -> bool (m,): which edges count.
+Taken = Callable[[np.ndarray, np.ndarray], np.ndarray]
 NONE: Locality = (np.array([1.0]), np.array([1.0]))
-
-
-@dataclass(frozen=True)
-class HaloCounts:
-    """How many rows each rank receives from each: of one direction of the edges, or of what a layer needs of it.
-
-    ranks: P. receiver, offset, rows: int64 (pairs,), of the pairs of ranks that have anything to send, by receiver; the
-    sender is receiver - offset (modulo P).
-    """
-
-    ranks: int
-    receiver: np.ndarray
-    offset: np.ndarray
-    rows: np.ndarray
-
-    @cached_property
-    def received(self) -> np.ndarray:
-        """int64 (P,): the halo rows of each rank."""
-        return np.bincount(self.receiver, self.rows, self.ranks).astype(np.int64)
-
-    @cached_property
-    def sent(self) -> np.ndarray:
-        """int64 (P,): the rows that each rank sends."""
-        return np.bincount((self.receiver - self.offset) % self.ranks, self.rows, self.ranks).astype(np.int64)
-
-    @cached_property
-    def peers(self) -> np.ndarray:
-        """int64 (P,): from how many ranks each receives."""
-        return np.bincount(self.receiver, minlength=self.ranks)
-
-    @cached_property
-    def takers(self) -> np.ndarray:
-        """int64 (P,): to how many ranks each sends."""
-        return np.bincount((self.receiver - self.offset) % self.ranks, minlength=self.ranks)
-
-    @cached_property
-    def most(self) -> np.ndarray:
-        """int64 (P - 1,): by ring offset, the most rows that any rank receives."""
-        found = np.zeros(self.ranks, np.int64)
-        np.maximum.at(found, self.offset, self.rows)
-        return found[1:]
-
-    @cached_property
-    def largest(self) -> int:
-        """The most rows that any rank receives, or sends."""
-        return int(max(self.received.max(initial=0), self.sent.max(initial=0)))
-
-    def scaled(self, factor: float) -> "HaloCounts":
-        """So much of each."""
-        rows = np.rint(self.rows * factor).astype(np.int64)
-        return HaloCounts(self.ranks, self.receiver[rows > 0], self.offset[rows > 0], rows[rows > 0])
-
-    @property
-    def adjoint(self) -> "HaloCounts":
-        """As many rows the other way."""
-        sender = (self.receiver - self.offset) % self.ranks
-        order = np.argsort(sender, kind="stable")
-        return HaloCounts(self.ranks, sender[order], (self.ranks - self.offset)[order], self.rows[order])
-
-    def rounds(self, cap: int) -> Rounds:
-        """The rounds that the ranks agree on for buffers of `cap` rows."""
-        stops = cut(self.sides.furthest, self.largest, cap, self.ranks)
-        return Rounds(segments(stops, self.most.tolist()), self.sides.sizes(stops).tolist())
-
-    @cached_property
-    def sides(self) -> Sides:
-        """What each rank receives, and what each sends."""
-        sender = (self.receiver - self.offset) % self.ranks
-        side = np.concatenate([self.receiver, self.ranks + sender])
-        return Sides(side, np.tile(self.offset, 2), np.tile(self.rows, 2), 2 * self.ranks, self.ranks)
 
 
 @dataclass(frozen=True)
@@ -109,6 +40,8 @@ class Shares:
     of a node in the mean, where features are sparse. locality: (rows (m,), shares (m,)) rising and falling: so large is
     the share of edges whose source is not among that many different sources before it. entry_locality,
     column_locality: the same of the columns of stored features, node by node, and of their nodes, column by column.
+    seen: what training sees of it, where that is a subgraph (`--inductive`). held: see `PairCounts`, held-out edges and
+    what they are compared with, by name.
     """
 
     nodes: np.ndarray
@@ -127,10 +60,22 @@ class Shares:
     locality: Locality = NONE
     entry_locality: Locality = NONE
     column_locality: Locality = NONE
+    seen: "Shares | None" = None
+    held: Mapping[str, PairCounts] = field(default_factory=dict)
 
     @property
     def ranks(self) -> int:
         return len(self.nodes)
+
+    @property
+    def edges(self) -> np.ndarray:
+        """int64 (P,): in-edges."""
+        return self.own + self.remote
+
+    @property
+    def in_training(self) -> "Shares":
+        """What training sees."""
+        return self if self.seen is None else self.seen
 
     @property
     def directed(self) -> bool:
@@ -149,13 +94,21 @@ class Counter:
         offsets = np.arange(nodes + 1) if single else file.read("clusters/offsets", dtype=np.int64)
         self.file, self.ranks, self.ownership = file, ranks, Ownership(offsets, cluster_to_rank, ranks)
         self._halo_option = halo
+        self._taken: Taken | None = None
 
-    def shares(self) -> Shares:
-        """Count all."""
+    def taking(self, taken: Taken) -> "Counter":
+        """One that counts these edges alone."""
+        found = copy.copy(self)
+        found._taken = taken
+        return found
+
+    def shares(self, among: np.ndarray | None = None) -> Shares:
+        """Count. among: bool (n,) in the order of the file, the nodes that count; None: all."""
         file, empty = self.file, np.zeros(self.ranks, np.int64)
+        nodes = self.ownership.counts if among is None else empty.copy()
         train, outer, loops, own, remote = (empty.copy() for _ in range(5))
         own_out, remote_out = (own, remote) if file.meta.undirected else (empty.copy(), empty.copy())
-        inward, outward = self._pairs(), _Pairs(self.ranks)
+        inward, outward = self._pairs(), Needs(self.ranks)
         directions = [("", own, remote, inward)]
         if not file.meta.undirected:
             directions.append(("_out", own_out, remote_out, outward))
@@ -172,16 +125,18 @@ class Counter:
                     mine[rank] += len(away) - int(np.count_nonzero(away))
                     pairs.add(rank, owner[away], indices[away], rows[away])
             outer[rank] = np.count_nonzero(there)
-            if ranges:
+            if among is not None:
+                nodes[rank] = train[rank] = np.count_nonzero(among[places])
+            elif ranges:
                 train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
         counted, back = self._travelling(inward, inward if file.meta.undirected else outward)
-        largest = int(self.ownership.counts.argmax())
+        largest = int(nodes.argmax())
         entries, features = 0.0, (NONE, NONE)
         if file.meta.sparse_features:
             entries = file.shape("nodes/features_csr/indices")[0] / max(1, file.meta.num_nodes)
             features = self._locality_of_features(largest)
         return Shares(
-            *(self.ownership.counts, train, outer, loops, own, remote, own_out, remote_out),
+            *(nodes, train, outer, loops, own, remote, own_out, remote_out),
             *(counted, counted if file.meta.undirected else back),
             int(inward.counts().rows.sum()),
             degrees=_degrees(file),
@@ -206,6 +161,14 @@ class Counter:
         nodes = edge_rows(indptr, 0, len(columns))
         return locality_of(columns), locality_of(nodes[np.argsort(columns, kind="stable")])
 
+    def trained_on(self) -> np.ndarray:
+        """bool (n,) in the order of the file: the training nodes that have a label."""
+        mask, kind = self.file.read("nodes/split", dtype=np.uint8) == SPLITS["train"], LABELS[self.file.meta.task]
+        for first in range(0, len(mask), SLAB_ROWS):
+            labels = self.file.read("nodes/labels", [(first, min(len(mask), first + SLAB_ROWS))])
+            mask[first : first + SLAB_ROWS] &= kind.labelled(labels)
+        return mask
+
     def needed(self, worthwhile: Sequence[float], prunable: int) -> list[np.ndarray]:
         """bool (n,) in the order of the file: the nodes that the last layers compute in training, the last first; see
         graph/pruning.py, which has the arguments.
@@ -214,9 +177,7 @@ class Counter:
         found: list[np.ndarray] = []
         while len(found) < prunable:
             if not found:
-                mask = file.read("nodes/split", dtype=np.uint8) == SPLITS["train"]
-                labels = file.read("nodes/labels")
-                mask &= labels >= 0 if labels.ndim == 1 else True
+                mask = self.trained_on()
             else:
                 mask = found[-1].copy()
                 for first in range(0, nodes, SLAB_ROWS):
@@ -230,9 +191,9 @@ class Counter:
 
     def layers(
         self, shares: Shares, keeps_input: bool, worthwhile: Sequence[float], prunable: int
-    ) -> dict[tuple[int | None, str], HaloCounts]:
+    ) -> dict[tuple[int | str | None, str], HaloCounts]:
         """{(layer, direction): HaloCounts} of the layers that compute some rows only; see graph/pruning.py."""
-        sets, found = self.needed(worthwhile, prunable), dict[tuple[int | None, str], HaloCounts]()
+        sets, found = self.needed(worthwhile, prunable), dict[tuple[int | str | None, str], HaloCounts]()
         for back, outputs in enumerate(sets):
             layer = len(worthwhile) - 1 - back
             inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else np.ones_like(outputs)
@@ -243,7 +204,7 @@ class Counter:
 
     def halo(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[HaloCounts, HaloCounts]:
         """(inward, outward) HaloCounts of the edges from nodes in inputs to nodes in outputs: bool (n,)."""
-        inward, outward = self._pairs(), _Pairs(self.ranks)
+        inward, outward = self._pairs(), Needs(self.ranks)
         for rank in range(self.ranks):
             ranges = self.ownership.ranges(rank)
             mine = np.concatenate([np.arange(*each) for each in ranges]) if ranges else np.zeros(0, np.int64)
@@ -255,25 +216,31 @@ class Counter:
                         pairs.add(rank, owner[taken], indices[taken], rows[taken])
         return self._travelling(inward, outward)
 
-    def _pairs(self) -> "_Pairs":
-        return _Pairs(self.ranks) if self._halo_option == "rows" else _Covers(self.ranks)
+    def _pairs(self) -> Needs:
+        return Needs(self.ranks) if self._halo_option == "rows" else Covers(self.ranks)
 
-    def _travelling(self, inward: "_Pairs", outward: "_Pairs") -> tuple[HaloCounts, HaloCounts]:
+    def _travelling(self, inward: Needs, outward: Needs) -> tuple[HaloCounts, HaloCounts]:
         """(inward, outward) of what travels: rows, or as in graph/least.py."""
         rows = inward.counts()
-        if isinstance(inward, _Covers):
+        if isinstance(inward, Covers):
             fewest = inward.fewest()
             if self._halo_option == "least" or saves(int(rows.rows.sum()), int(fewest.rows.sum())):
                 return fewest, fewest.adjoint
         return rows, outward.counts()
 
     def _edges(self, suffix: str, rank: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, ...]]:
+        """(the other ends in the order of the file, their owners, own rows) of a rank's edges that count."""
         if not ranges:
             return
         indptr, spans = read_indptr(self.file, f"topology{suffix}", ranges)
         indices = np.asarray(self.file.read(f"topology{suffix}/indices", spans))
         owner, _ = self.ownership.locate(indices)
-        yield indices, owner, edge_rows(indptr, 0, len(indices))
+        rows = edge_rows(indptr, 0, len(indices))
+        if self._taken is not None:
+            places = np.concatenate([np.arange(*each) for each in ranges])
+            taken = self._taken(places[rows], indices)
+            indices, owner, rows = indices[taken], owner[taken], rows[taken]
+        yield indices, owner, rows
 
 
 def locality_of(reads: np.ndarray) -> Locality:
@@ -297,60 +264,6 @@ def locality_of(reads: np.ndarray) -> Locality:
     grown[0] = 1.0
     shares = np.minimum.accumulate(np.clip(grown, rows[-1] / lengths[-1], 1.0))
     return np.array(rows), shares
-
-
-class _Pairs:
-    """Collects the different nodes that each rank receives, by the rank that they come from."""
-
-    def __init__(self, ranks: int) -> None:
-        self._ranks, self._found = ranks, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
-
-    def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
-        """Edges from nodes of these owners into rows of a rank: (E,) each."""
-        _, first = np.unique(nodes, return_index=True)
-        counts = np.bincount((rank - owner[first].astype(np.int64)) % self._ranks, minlength=self._ranks)
-        offsets = np.flatnonzero(counts)
-        self._found.append((np.full(len(offsets), rank), offsets, counts[offsets]))
-
-    def counts(self) -> HaloCounts:
-        """The rows, where all that are needed travel."""
-        return _joined(self._ranks, self._found)
-
-
-class _Covers(_Pairs):
-    """Collects the sizes of the least covers of the edges between each two ranks besides (see graph/least.py)."""
-
-    def __init__(self, ranks: int) -> None:
-        super().__init__(ranks)
-        self._fewest = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
-
-    def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
-        super().add(rank, owner, nodes, rows)
-        if len(nodes) == 0:
-            return
-        offset = (rank - owner.astype(np.int64)) % self._ranks
-        order = np.lexsort((rows, nodes, offset))
-        nodes, rows = nodes[order], rows[order]
-        offsets, firsts = np.unique(offset[order], return_index=True)
-        sizes = [_cover(*each) for each in zip(np.split(nodes, firsts[1:]), np.split(rows, firsts[1:]))]
-        self._fewest.append((np.full(len(offsets), rank), offsets, np.array(sizes, np.int64)))
-
-    def fewest(self) -> HaloCounts:
-        """The rows and sums of rows, where the fewest travel."""
-        return _joined(self._ranks, self._fewest)
-
-
-def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
-    """The size of a least cover of these edges (E,), which are ordered by nodes."""
-    _, firsts = np.unique(nodes, return_index=True)
-    ends, indices = np.unique(rows, return_inverse=True)
-    indptr = torch.from_numpy(np.append(firsts, len(nodes)).astype(np.int64))
-    return kernels.least_cover(indptr, torch.from_numpy(indices.astype(np.int32)), len(ends))[0]
-
-
-def _joined(ranks: int, found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> HaloCounts:
-    parts = zip(*found) if found else [[np.zeros(0, np.int64)]] * 3
-    return HaloCounts(ranks, *(np.concatenate(part) for part in parts))
 
 
 def _degrees(file: GraphFile) -> np.ndarray:

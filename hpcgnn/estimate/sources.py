@@ -1,16 +1,22 @@
 """Where estimates have a graph from: a file, whose halos are counted, or what is assumed of one."""
 
+from dataclasses import replace
 from typing import Protocol
 
 from hpcgnn.config import Config
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.assumed import assumed_meta, assumed_shares
 from hpcgnn.estimate.forecast import Forecast, Forecaster
+from hpcgnn.estimate.halo_counts import PairCounts
+from hpcgnn.estimate.pair_counts import drawn_pairs, given_pairs, sides_of
 from hpcgnn.estimate.shares import Counter, Shares
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options.link_split import GIVEN, link_shares
+from hpcgnn.options.task import LINKS
 from hpcgnn.schedules.schedule_registry import check_halo, halo_of
 from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.choosing_maps import map_of_one_process
@@ -26,10 +32,12 @@ class Source(Protocol):
 
 
 class CountedGraph:
-    """The graph of an open GraphFile. What was counted and tried out last is kept for the next call."""
+    """The graph of an open GraphFile. What was counted and tried out last is kept for the next call. labelled: whether
+    it must have labels.
+    """
 
-    def __init__(self, file: GraphFile) -> None:
-        check_trainable(file)
+    def __init__(self, file: GraphFile, labelled: bool = True) -> None:
+        check_trainable(file, labelled)
         self._file = file
         self._counted: tuple[object, Counter, Shares] | None = None
         self._forecaster = _Forecasters()
@@ -41,17 +49,36 @@ class CountedGraph:
         spec = model_spec(self._file.meta, config)
         check_halo(config, spec)
         counter, shares = self._count(config, ranks, halo_of(config, spec))
-        return self._forecaster(spec, config, self._file.meta.task).forecast(
+        given = config.task.task == LINKS and config.task.link_split == GIVEN
+        compared_with = self._file.meta.negatives if given else ""
+        return self._forecaster(spec, config, config.task.task, compared_with).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable)
         )
 
     def _count(self, config: Config, ranks: int, halo: str) -> tuple[Counter, Shares]:
-        key = config.data, config.schedule.assignment, config.run.seed, ranks, halo
+        key = config.data, config.schedule.assignment, config.run.seed, config.task, ranks, halo
         if self._counted is None or self._counted[0] != key:
             self._counted = None  # its memory goes before the next takes some
             counter = Counter(self._file, map_of_one_process(self._file, config, ranks)[1], ranks, halo)
-            self._counted = key, counter, counter.shares()
+            self._counted = key, *count(config, counter)
         return self._counted[1:]
+
+
+def count(config: Config, counter: Counter) -> tuple[Counter, Shares]:
+    """The Counter of the edges that messages go along, and the Shares of what ranks hold, of what training sees of it,
+    and of what is held out. config: resolved; counter: of all edges.
+    """
+    if config.data.inductive:
+        among = counter.trained_on()
+        induced = counter.taking(lambda ends, others: among[ends] & among[others])
+        return counter, replace(counter.shares(), seen=induced.shares(among))
+    if config.task.task != LINKS:
+        return counter, counter.shares()
+    sides = sides_of(config, counter.file)
+    if sides is None:
+        return counter, replace(counter.shares(), held=given_pairs(counter.file, counter.ownership, counter.ranks))
+    training = counter.taking(sides[0])
+    return training, replace(training.shares(), held=drawn_pairs(counter, sides))
 
 
 class AssumedGraph:
@@ -66,8 +93,25 @@ class AssumedGraph:
         check_lost_ranks(config, ranks)
         meta = assumed_meta(self._stats, config.task.task)
         config = resolve_task(config, meta)
-        forecaster = self._forecaster(model_spec(meta, config), config, meta.task)
-        return forecaster.forecast(assumed_shares(self._stats, ranks, *self._shares))
+        forecaster = self._forecaster(model_spec(meta, config), config, config.task.task)
+        shares = assumed_shares(self._stats, ranks, *self._shares)
+        if config.data.inductive:
+            cut_share, train_share = self._shares
+            seen = assumed_shares(self._stats.induced(train_share), ranks, cut_share, 1.0)
+            shares = replace(shares, seen=seen)
+        if config.task.task == LINKS:
+            shares = self._with_links(config, ranks)
+        return forecaster.forecast(shares)
+
+    def _with_links(self, config: Config, ranks: int) -> Shares:
+        """The Shares of the training edges, with those that are held out: the same share of each is cut."""
+        cut_share, train_share = self._shares
+        training, *held = (
+            assumed_shares(self._stats._replace(edges=round(share * self._stats.edges)), ranks, cut_share, train_share)
+            for share in link_shares(config.task.link_split)
+        )
+        pairs = {split: PairCounts(each.own, each.remote, each.inward) for split, each in zip(HELD, held)}
+        return replace(training, held=pairs)
 
 
 class _Forecasters:
@@ -76,7 +120,7 @@ class _Forecasters:
     def __init__(self) -> None:
         self._last: tuple[Config, Forecaster] | None = None
 
-    def __call__(self, spec: ModelSpec, config: Config, task: str) -> Forecaster:
+    def __call__(self, spec: ModelSpec, config: Config, task: str, compared_with: str = "") -> Forecaster:
         if self._last is None or self._last[0] != config:
-            self._last = config, Forecaster(Experiment.of(spec, config, task))
+            self._last = config, Forecaster(Experiment.of(spec, config, task, compared_with))
         return self._last[1]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcgnn.estimate.shares import HaloCounts
+from hpcgnn.estimate.halo_counts import HaloCounts
 from hpcgnn.estimate.trial import ROUNDS, Place
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.rounds import Rounds, Segment, coalesce, merge

@@ -9,7 +9,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +21,9 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.copy import Size, make_copy
 from hpcgnn.estimate.ghost import GhostCommunicator
 from hpcgnn.estimate.operations import PAGES, Operation, of_kernel, of_torch
+from hpcgnn.estimate.pair_counts import NEGATIVE
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.stream import Stream, Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.registry import MODELS
@@ -36,8 +38,10 @@ from hpcgnn.train.loop import Trainer, layers_to_prune
 from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory
 from hpcgnn.train.within_memory import Toy, toy_of
 
-#: (the layer whose share of the graph rows go along, None for all of it; 'inward' or 'outward').
-Place = tuple[int | None, str]
+#: (the layer whose share of the graph rows go along, None for all of it, SEEN for the subgraph that training sees, or
+#: the name of held-out pairs; 'inward' or 'outward').
+Place = tuple[int | str | None, str]
+SEEN = "seen"
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
 LR = 1e-9
 # A copy cuts its halo into so many rounds at most: very many take minutes, and no other work but their calls.
@@ -52,8 +56,8 @@ class Trial:
     """What a copy took. Of several stages, `work` is the mean epoch, uses and sent are those of the last stage.
 
     account: {(stage, phase): {item: bytes}}, see train/account.py; MAKING is the phase before the first epoch. loaded:
-    bytes of the graph, before the trainer is made. uses: {(layer or None, direction): {Use: times}} of streams in one
-    epoch. sent: {kind: (messages, bytes)} of the ledger.
+    bytes of the graph, before the trainer is made. uses: {Place: {Use: times}} of streams in one epoch. sent:
+    {kind: (messages, bytes)} of the ledger; summed: those of them that are sums over ranks.
     work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds};
     pages: {Operation: pages of memory that the system handed out meanwhile}.
     evaluation: uses, sent and work of one evaluation. halo: {place: rows} as uses. boundary: (rows sent, rows received)
@@ -65,6 +69,7 @@ class Trial:
     loaded: int = 0
     uses: dict[Place, Counter[Use]] = field(default_factory=dict)
     sent: dict[str, tuple[int, int]] = field(default_factory=dict)
+    summed: dict[str, tuple[int, int]] = field(default_factory=dict)
     work: dict[Operation, np.ndarray] = field(default_factory=dict)
     seconds: dict[Operation, float] = field(default_factory=dict)
     pages: dict[Operation, int] = field(default_factory=dict)
@@ -80,7 +85,8 @@ class Trial:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is tried out: a model and a configuration. toy: what a toy graph shows of it.
+    """What is tried out: a model and a configuration. toy: what a toy graph shows of it. compared_with: as a LocalGraph
+    has it.
 
     Threads of a rank are those of the configuration, one where it does not say: what a rank works on at a time, and so
     what it holds, depends on them.
@@ -90,6 +96,7 @@ class Experiment:
     config: Config
     task: str
     toy: Toy
+    compared_with: str = ""
 
     @property
     def row_bytes(self) -> int:
@@ -97,7 +104,7 @@ class Experiment:
         return self.toy.row_bytes
 
     @classmethod
-    def of(cls, spec: ModelSpec, config: Config, task: str) -> "Experiment":
+    def of(cls, spec: ModelSpec, config: Config, task: str, compared_with: str = "") -> "Experiment":
         """With the width of rows that a toy graph shows. Rounds that last for seconds have one step here, the copy is
         none of the ranks that are lost, and nothing is learned, which could end in numbers that are not finite.
         Raises ConfigError for what sends more than a copy shows.
@@ -110,7 +117,7 @@ class Experiment:
         config = config.replace(drop_ranks="", lr=LR, layer_lr="", halo="rows")
         if config.schedule.average_seconds:
             config = config.replace(average_steps=1, average_seconds=0.0)
-        return cls(spec, config, task, toy_of(spec, config, task))
+        return cls(spec, config, task, toy_of(spec, config, task), compared_with)
 
     @property
     def limit(self) -> int:
@@ -144,13 +151,17 @@ class Experiment:
         model, wanted = MODELS[self.spec.model], self.config.data.self_loops
         loops = model.self_loops if wanted == "auto" else wanted
         edges = model.edges(self.spec)
-        local = make_copy(small, degrees, self.spec, self.task, cap, loops, edges, comm)
+
+        def copy(of: Size) -> LocalGraph:
+            return make_copy(of, degrees, self.spec, self.task, cap, loops, edges, comm, self.compared_with)
+
+        local, seen = copy(small), None if small.seen is None else replace(copy(small.seen), compact=None)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         arguments = local, self.spec, self.config, comm, buffers, profile or unwatched
         making = LiveTensors()
         with making if profiled else contextlib.nullcontext():
-            trainer = Trainer(*arguments) if pruned is None else _Pruning(pruned, *arguments)
+            trainer = _OnCopy(seen, pruned, *arguments)
         return Prepared(trainer, local, profile, loaded + local.original_id.nbytes, making.height)
 
     @property
@@ -178,16 +189,22 @@ class Experiment:
         assert profile is not None
         whole, work = sum(stage.epochs for stage in trainer.plan), dict[Operation, np.ndarray]()
         account: dict[tuple[int, str], dict[str, int]] = {}
+        evaluates = self.config.run.eval_every > 0
         for number, stage in enumerate(trainer.plan):
             trainer.begin_stage(number, 0)
             trainer.step(0)
+            if evaluates and trainer.subgraph is not None:
+                trainer.evaluate()  # asks once for what it keeps of the whole graph
             with looking(trainer, local) as found:
                 trainer.step(1)
             for operation, amounts in found.work.items():
                 work[operation] = work.get(operation, 0) + amounts * (stage.epochs / whole)
+            held = make_account(trainer, local, profile)
             with looking(trainer, local) as evaluation:
                 trainer.evaluate()
-            account |= {(number, phase): items for phase, items in make_account(trainer, local, profile).items()}
+            if evaluates:
+                held = make_account(trainer, local, profile)
+            account |= {(number, phase): items for phase, items in held.items()}
             profile.taken.clear()
         nothing = dict.fromkeys(next(iter(account.values())), 0)
         account[0, MAKING] = nothing | {"graph structure and plan": prepared.loaded, MADE: prepared.made}
@@ -200,26 +217,30 @@ class Experiment:
         found.work, found.boundary = work, (local.inward.plan.num_boundary, local.inward.plan.num_halo)
         found.loaded, found.epochs = prepared.loaded, whole
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
-        for layer, share in [(None, local), *enumerate(trainer.shares)]:
-            if share is not None:
-                found.halo[layer, "inward"] = share.inward.plan.num_halo
-                found.halo[layer, "outward"] = share.outward.plan.num_halo
-        if prunes(self.config):
+        found.halo = {place: plan.num_halo for place, plan in _plans(trainer, local)}
+        if prunes(self.config) and trainer.subgraph is None:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
             found.pruned = sum(share is not None for share in trainer.shares)
         return found
 
 
-class _Pruning(Trainer):
-    """A Trainer of which so many of the last layers compute some rows only, whatever share of all rows that is."""
+class _OnCopy(Trainer):
+    """A Trainer that is told what it sees of a graph. seen: the subgraph of `--inductive`. pruned: so many of the last
+    layers compute some rows only, whatever share of all rows that is; None leaves it to the graph.
+    """
 
-    def __init__(self, pruned: int, *arguments: Any) -> None:
-        self._number = pruned
+    def __init__(self, seen: LocalGraph | None, pruned: int | None, *arguments: Any) -> None:
+        self._seen, self._number = seen, pruned
         super().__init__(*arguments)
 
+    def _training_subgraph(self, local: LocalGraph) -> LocalGraph:
+        assert self._seen is not None, "a size has one where the configuration does"
+        return self._seen
+
     def _pruned(self, local: LocalGraph, spec: ModelSpec) -> list[LocalGraph | None]:
-        for back, conv in enumerate(reversed(self.model.convs)):
-            cast(Any, conv).worthwhile = 1.0 if back < self._number else -1.0
+        if self._number is not None:
+            for back, conv in enumerate(reversed(self.model.convs)):
+                cast(Any, conv).worthwhile = 1.0 if back < self._number else -1.0
         return super()._pruned(local, spec)
 
 
@@ -239,8 +260,9 @@ class Prepared:
 @contextlib.contextmanager
 def looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
     """A Trial of what the body does: uses, sent, work, seconds and pages."""
-    found, before = Trial(), _uses(trainer)
-    trainer.comm.ledger.take()
+    found, before, comm = Trial(), _uses(trainer), cast(GhostCommunicator, trainer.comm)
+    comm.ledger.take()
+    comm.summed.take()
 
     def add(operation: Operation, amounts: tuple[float, ...], cost: "Cost") -> None:
         found.work[operation] = found.work.get(operation, 0) + np.array([1.0, *amounts])
@@ -251,7 +273,10 @@ def looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
     with kernels.watched(_Recorder(add, local.features)), _TorchOperations(add):
         yield found
     found.work[PAGES] = np.array([0.0, pages_of_process() - pages, 0.0])
-    found.sent = {kind: (each.messages, each.bytes_sent) for kind, each in trainer.comm.ledger.take().items()}
+    found.sent, found.summed = (
+        {kind: (each.messages, each.bytes_sent) for kind, each in ledger.take().items()}
+        for ledger in (comm.ledger, comm.summed)
+    )
     for stream, uses in _uses(trainer).items():
         place = _place(stream, trainer, local)
         used = uses - before.get(stream, Counter())
@@ -264,12 +289,20 @@ def _uses(trainer: Trainer) -> dict[Stream[Any], Counter[Use]]:
 
 
 def _place(stream: Stream[Any], trainer: Trainer, local: LocalGraph) -> Place | None:
-    """(the layer whose share of the graph a stream goes along, None for all of it; its direction)."""
-    for layer, share in [(None, local), *enumerate(trainer.shares)]:
-        for name in ("inward", "outward"):
-            if share is not None and getattr(share, name).plan is stream.plan:
-                return layer, name
-    return None
+    """What of the graph a stream goes along, None for what none of the plans is."""
+    return next((place for place, plan in _plans(trainer, local) if plan is stream.plan), None)
+
+
+def _plans(trainer: Trainer, local: LocalGraph) -> Iterator[tuple[Place, HaloPlan]]:
+    """The plans of all streams, those of the whole graph first."""
+    for layer, share in [(None, local), *enumerate(trainer.shares), (SEEN, trainer.subgraph)]:
+        if share is not None:
+            yield (layer, "inward"), share.inward.plan
+            yield (layer, "outward"), share.outward.plan
+    for split, pairs in local.held.items():
+        yield (split, "inward"), pairs.plan
+    for split, pairs in local.negatives.items():
+        yield (NEGATIVE.format(split), "inward"), pairs.plan
 
 
 def pages_of_process() -> int:

@@ -42,9 +42,9 @@ def make_account(
     seen: set[Any] = set()
     arena = trainer.buffers.arena
     roots = {
-        "features": (local.features, trainer.alone and trainer.alone.features),
+        "features": (local.features, *(each.features for each in (trainer.alone, trainer.subgraph) if each)),
         "labels, split and ids": (local.labels, local.split, local.original_id),
-        "graph structure and plan": (local.inward, local.outward, local.feature_rows, trainer.shares),
+        "graph structure and plan": (local.inward, local.outward, local.feature_rows, trainer.shares, trainer.subgraph),
         "kept input aggregate": trainer.constants,
         "halo buffers": trainer.buffers,
         MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, trainer.learned, trainer.averages),

@@ -75,7 +75,7 @@ class Trainer:
             # For layers that start as torch has it: the same on all ranks.
             torch.default_generator.manual_seed(config.run.seed)
             self.model = MODELS[spec.model].build(spec)
-            self.subgraph = training_subgraph(local, comm) if learns and config.data.inductive else None
+            self.subgraph = self._training_subgraph(local) if learns and config.data.inductive else None
             self.shares = self._pruned(local, spec) if learns and prunes(config) and self.subgraph is None else []
             if comm.size > 1 and config.schedule.intra_node == "shared":
                 local = self._read_in_place(local, spec)
@@ -140,6 +140,10 @@ class Trainer:
         scale = scale_of(local.labels[local.mask("train")], self.comm) if learns else Scale.blank(local.num_classes)
         self.model.add_module(TARGETS, scale)
         return scale
+
+    def _training_subgraph(self, local: LocalGraph) -> LocalGraph:
+        """What `--inductive` trains on. Collective."""
+        return training_subgraph(local, self.comm)
 
     def _pruned(self, local: LocalGraph, spec: ModelSpec) -> list[LocalGraph | None]:
         """For every layer what it computes in training: what the loss can see; None: all. Collective."""

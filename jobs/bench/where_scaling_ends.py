@@ -76,7 +76,7 @@ def replayed(forecast, machine, experiment, options):
     crowd = max(1.0, min(shares.ranks, machine.ranks) * machine.threads / machine.cores)
     speed = (1 + (machine.threads - 1) * machine.second_thread) / crowd
     # Gathers are shared out by edges, the rest by nodes.
-    edges, nodes = ((values / values.mean()) for values in (shares.own + shares.remote, shares.nodes))
+    edges, nodes = ((values / values.mean()) for values in (shares.edges, shares.nodes))
     work = parts["gather"] * edges + (parts["products"] + parts["others"]) * nodes
     streams = passages(forecast, experiment.row_bytes, experiment.limit)
     free = Links(latency=0.0, bandwidth=np.inf, ranks=machine.ranks, message=0.0, byte=0.0)

@@ -15,8 +15,9 @@ from hpcgnn import kernels
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.assumed import assumed_shares
 from hpcgnn.estimate.ghost import GhostCommunicator
+from hpcgnn.estimate.halo_counts import HaloCounts
 from hpcgnn.estimate.operations import Operation, of_kernel, of_torch
-from hpcgnn.estimate.shares import HaloCounts, locality_of
+from hpcgnn.estimate.shares import locality_of
 from hpcgnn.estimate.traffic import halo_traffic
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.narrow import NARROW

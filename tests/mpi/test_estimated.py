@@ -11,16 +11,22 @@ import torch
 
 from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.shares import Counter
+from hpcgnn.estimate.sources import count
 from hpcgnn.estimate.traffic import Traffic
 from hpcgnn.estimate.trial import Experiment
+from hpcgnn.graphfile.given_links import EACH
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.options.link_split import GIVEN
 from hpcgnn.schedules.schedule_registry import halo_of
+from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.epochs import costs_of_epoch
 from hpcgnn.train.model_spec import model_spec
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
+from .given import GRAPHS as GIVEN_GRAPHS
+from .given import written_with_links
 from .small import stored
 from .training import CLASSES, build_trainer, configure
 
@@ -38,10 +44,12 @@ def foretold(comm, config, map_name):
 
 def _foretold(config, map_name, ranks):
     with GraphFile(config.data.graph) as file:
+        config = resolve_task(config, file.meta)
         spec = model_spec(file.meta, config)
         counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, halo_of(config, spec))
-        shares = counter.shares()
-        return Forecaster(Experiment.of(spec, config, file.meta.task)).forecast(
+        counter, shares = count(config, counter)
+        against = file.meta.negatives if config.task.link_split == GIVEN else ""
+        return Forecaster(Experiment.of(spec, config, config.task.task, against)).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, spec.keeps_input, worthwhile, prunable)
         )
 
@@ -88,9 +96,16 @@ def check_evaluation(comm, forecast, trainer):
         trainer.evaluator.scores(torch.zeros(len(trainer.graph.ids), trainer.model.spec.classes))
     counting = of_ranks(comm, comm.ledger.take()).get("evaluation", (0, 0))
     comm.ledger.take()
+    trainer.evaluator.scores(torch.zeros(len(trainer.graph.ids), trainer.model.spec.classes))
+    rows_of_pairs = of_ranks(comm, comm.ledger.take()).get("halo_forward", (0, 0))
+    if trainer.local.compared_with == EACH:  # a score of every pair, and two numbers, are summed there
+        counts = [each for each in trainer.evaluator.counts.values() if each]
+        sums = sum(counts) * (4 + 2 * 8), 2 * len(counts)
+        rows_of_pairs = [found - each for found, each in zip(rows_of_pairs, sums)]
+    comm.ledger.take()
     for index, name in enumerate(("bytes", "messages")):
         expected = sum((getattr(each, name) for each in forecast.evaluation.values()), np.zeros(comm.size, np.int64))
-        assert (evaluation[index] - counting[index]).tolist() == expected.tolist(), name
+        assert (evaluation[index] - counting[index] + rows_of_pairs[index]).tolist() == expected.tolist(), name
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +205,74 @@ def test_pruned_layers(comm, paths, kind, graph):
     """Layers that compute some rows only: the estimate counts what they send from the file."""
     forecast, trainer = check(comm, configure(paths[graph], **{"prune": "auto", **PRUNED[kind]}), MAP)
     assert forecast.counted and any(trainer.shares) == (kind != "all rows")
+
+
+INDUCTIVE = {
+    "sage": {"model": "sage"},
+    "gat": {"model": "gat", "heads": 2, "hidden": 8},
+    "tiny buffer": {"model": "gcn", "halo_buffer": 0.01},
+    "raw": {"model": "sage", "input_dropout": "raw", "hidden": 32},
+    "fewest rows": {"model": "sage", "halo": "least"},
+    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
+}
+
+
+@pytest.mark.parametrize(
+    "graph, kind",
+    [("undirected", kind) for kind in INDUCTIVE]
+    + [("directed multi-label", kind) for kind in ("sage", "fewest rows")]
+    + [("few train", kind) for kind in ("sage", "gat")],
+)
+def test_inductive(comm, paths, kind, graph):
+    """Training sends rows of the subgraph, an evaluation those of the whole graph."""
+    forecast, trainer = check(comm, configure(paths[graph], inductive=True, **INDUCTIVE[kind]), MAP)
+    seen, shares = trainer.subgraph, forecast.shares.seen
+    assert shares.nodes[comm.rank] == seen.num_owned
+    if kind != "fewest rows":  # else some of the edges go into sums of others
+        assert shares.remote[comm.rank] == sum(block.num_edges for block in seen.inward.halo)
+
+
+LINKS = {
+    "sage": {"model": "sage", "scorer": "dot"},
+    "sage, tiny buffer": {"model": "sage", "halo_buffer": 0.01, "link_split": "0.5/0.3/0.2"},
+    "gat, mixed": {"model": "gat", "heads": 2, "hidden": 8, "scorer": "mlp", "norm": "batch"},
+    "few in the pool": {"model": "gcn", "negative_pool": 17, "link_negatives": 20, "negatives": 2},
+    "edge dropout": {"model": "gcn", "edge_dropout": 0.5},
+}
+
+
+def check_links(comm, config, map_name):
+    forecast, trainer = check(comm, config, map_name)
+    for split, pairs in trainer.local.held.items():
+        counted = forecast.shares.held[split]
+        assert counted.own[comm.rank] == pairs.own.num_edges
+        assert counted.remote[comm.rank] == sum(block.num_edges for block in pairs.halo)
+        assert counted.inward.received[comm.rank] == pairs.plan.num_halo
+        assert counted.inward.sent[comm.rank] == pairs.plan.num_boundary
+    return forecast, trainer
+
+
+@pytest.mark.parametrize(
+    "graph, kind", [("undirected", kind) for kind in LINKS] + [("directed multi-label", "sage"), ("few train", "sage")]
+)
+def test_links(comm, paths, kind, graph):
+    """Messages go along the training edges, and rows of the pool to all."""
+    forecast, trainer = check_links(comm, configure(paths[graph], task="links", **LINKS[kind]), MAP)
+    assert forecast.shares.edges[comm.rank] <= trainer.local.inward.num_edges
+
+
+@pytest.fixture(scope="module")
+def given_files(comm, session_path):
+    return written_with_links(comm, session_path, "estimated-given")
+
+
+@pytest.mark.parametrize("kind", ["none", "shared", "each"])
+@pytest.mark.parametrize("name", GIVEN_GRAPHS)
+def test_given_links(comm, given_files, name, kind):
+    """Held-out edges and their negatives that come with the file."""
+    _, path = given_files[name, kind]
+    _, trainer = check_links(comm, configure(path, model="sage", task="links"), "dealt")
+    assert trainer.local.compared_with == kind
 
 
 ODD = [(name, "one empty") for name in SMALL] + [("star", "all on last"), ("random directed weighted", "dealt")]

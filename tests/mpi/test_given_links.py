@@ -15,7 +15,7 @@ import torch
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.graph import given_pairs
-from hpcgnn.graphfile.storage import GraphFile, write_graph
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops import given_ranks
 from hpcgnn.tasks.registry import resolve_task
 from hpcgnn.train.job import train
@@ -25,47 +25,17 @@ from hpcgnn.train.predictions import Request, predict
 from hpcgnn.train.resuming import options_of_run
 from hpcgnn.train.scoring import evaluate
 from partition_tools.arrays import save_graph
-from partition_tools.links import as_links, canonical_links
 
+from .given import GRAPHS, written_with_links
 from .test_links import LINK_CANDIDATE, SEED, drawn_nodes, embeddings_of, oracle, scores_of
 from .training import CHOICES, build_trainer, configure
 
 KS = (1, 3, 10, 20, 50, 100)
-MADE = graphs.random_undirected(), graphs.random_directed(weighted=True)
-GRAPHS = {each.name: graphs.with_task(each) for each in MADE}
-
-
-def held(graph, kind):
-    """What comes with a graph: among the pairs and negatives are equal ones, so that scores tie."""
-    random, n, found = np.random.default_rng(3), graph.num_nodes, {}
-    for split, count in (("val", 31), ("test", 12)):
-        pairs = random.integers(0, n, (count, 2))
-        pairs[4:6] = pairs[3], pairs[2, ::-1]
-        if kind == "each":
-            targets = random.integers(0, n, (count, 9))
-            targets[::2, 3], targets[1, :] = pairs[::2, 1], pairs[1, 1]
-            found[split] = {"source_node": pairs[:, 0], "target_node": pairs[:, 1], "target_node_neg": targets}
-        else:
-            negatives = np.concatenate([random.integers(0, n, (140, 2)), pairs[:7], pairs[7:9, ::-1]])
-            found[split] = {"edge": pairs} | ({"edge_neg": negatives} if kind == "shared" else {})
-    return found
 
 
 @pytest.fixture(scope="module")
 def files(comm, session_path):
-    """{(graph, kind): (what is held out, file)} with maps that scatter the nodes, and leave a rank without any."""
-    found = {}
-    for name, graph in GRAPHS.items():
-        for kind in ("none", "shared", "each"):
-            path, given = session_path / f"given-{name}-{kind}.h5", held(graph, kind)
-            if comm.rank == 0:
-                where = graphs.layout(graph, comm.size)
-                data = graphs.graph_data(graph, where.order, where.offsets)
-                data.links = canonical_links(as_links(given), graph.num_nodes)
-                write_graph(path, data, [(each, comm.size, owner, {}) for each, owner in where.maps.items()])
-            found[name, kind] = given, path
-    comm.barrier()
-    return found
+    return written_with_links(comm, session_path, "given")
 
 
 def pairs_of(parts):

@@ -13,7 +13,7 @@ import torch
 from hpcgnn.comm import Communicator, Finished
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.pulse import Pulse
-from hpcgnn.estimate.shares import HaloCounts
+from hpcgnn.estimate.halo_counts import HaloCounts
 from hpcgnn.exchange.rounds import cut
 from hpcgnn.graph.load import read_edges
 from hpcgnn.graph.local import build_adjacency
