@@ -15,7 +15,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.graph.edge_tiles import edge_tiles
-from hpcgnn.ops.pair_ranks import Scorer
+from hpcgnn.ops.pair_ranks import Scorer, pairs_of
 from hpcgnn.ops.row_tiles import in_rows
 from hpcgnn.ops.tile_rows import picked
 
@@ -31,15 +31,17 @@ def pair_scores(stream: Stream, h: torch.Tensor, score: Scorer) -> Scored:
 
     h: (n_p, F) own rows; score: in float64.
     """
-    numbers, scores, h = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0)], in_rows(h)
+    numbers, h = [torch.zeros(0, dtype=torch.int64)], in_rows(h)
+    scores, done = torch.empty(pairs_of(stream)), 0
     edges = max(1, _TILE_BYTES // (16 * max(1, h.shape[1])))
     for block, rows, _, _ in stream(Rows(h), "halo_forward"):
         for tile in edge_tiles(block, edges, None, None):
             ends = picked(rows, tile.sources), picked(h, tile.owner.int())
-            scores.append(score(*(end.double() for end in ends)).float())
+            scores[done : done + len(ends[0])] = score(*(end.double() for end in ends)).float()
+            done += len(ends[0])
         assert block.edge is not None, "pairs are numbered"
         numbers.append(block.edge)
-    return torch.cat(numbers), torch.cat(scores)
+    return torch.cat(numbers), scores
 
 
 def ranks_among_all(scores: torch.Tensor, negatives: torch.Tensor, most: int, comm: Communicator) -> torch.Tensor:

@@ -66,8 +66,9 @@ def pair_ranks(
 
     h: (n_p, F) own rows; rows_of_pool: (M, F); score: in float64.
     """
-    pool, found = rows_of_pool.double(), [torch.zeros(0, dtype=torch.float64)]
-    h = in_rows(h)
+    pool, h = rows_of_pool.double(), in_rows(h)
+    # One tensor: many small ones that stay would lie between what tiles take and give back, and keep it from the next.
+    found, done = torch.empty(pairs_of(stream), dtype=torch.float64), 0
     edges = max(1, _TILE_BYTES // (pool.element_size() * max(1, len(pool), h.shape[1])))
     for block, rows, _, _ in stream(Rows(h), "halo_forward"):
         for tile in edge_tiles(block, edges, None, None):
@@ -76,5 +77,11 @@ def pair_ranks(
             known.leave_out(scores, tile.rows)
             own = score(picked(rows, tile.sources).double(), targets[tile.segment]).float()[:, None]
             others = scores[tile.segment]
-            found.append(1 + (others > own).sum(1) + (others == own).sum(1).double() / 2)
-    return torch.cat(found)
+            found[done : done + len(own)] = 1 + (others > own).sum(1) + (others == own).sum(1).double() / 2
+            done += len(own)
+    return found
+
+
+def pairs_of(stream: Stream) -> int:
+    """How many edges of a stream end at own nodes."""
+    return sum(block.num_edges for block in (stream.own, *stream.halo))
