@@ -21,6 +21,9 @@ from torch import nn
 from hpcgnn.nn.graph import Graph
 from hpcgnn.ops.row_tiles import row_tiles, tile_rows
 
+# What a thread sums at a time.
+_SUMMED_BYTES = 1 << 20
+
 
 class BatchNorm(nn.Module):
     """Normalise each column over all nodes of the graph. forward(graph, x (n_p, F)) -> (n_p, F). Collective in
@@ -47,14 +50,14 @@ class BatchNorm(nn.Module):
             return _scaled(x, scale, self.bias - self.running_mean.to(x.dtype) * scale, graph)
         count = graph.num_nodes
         with torch.no_grad():
-            memory = _of_a_tile(x, graph)
-            mean = graph.total(_summed(x, lambda part: part)) / count
+            memory, wide = _of_a_tile(x, graph), _wide(x, graph)
+            mean = graph.total(_summed(x, lambda part: part, wide)) / count
             near = mean.to(x.dtype)
 
             def squares(part: torch.Tensor) -> torch.Tensor:
                 return torch.sub(part, near, out=memory[: len(part)]).square_()
 
-            variance = graph.total(_summed(x, squares)) / count
+            variance = graph.total(_summed(x, squares, wide)) / count
             self.running_mean.lerp_(mean, self.momentum)
             self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
         return _Normalise.apply(
@@ -83,15 +86,15 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight, mean, inverse = ctx.saved_tensors
-        memory = _of_a_tile(x, ctx.graph)
+        memory, wide = _of_a_tile(x, ctx.graph), _wide(x, ctx.graph)
 
         def centred(rows: slice) -> torch.Tensor:
             return torch.sub(x[rows], mean, out=memory[: rows.stop - rows.start]).mul_(inverse)
 
         sums = torch.zeros(2, len(mean), dtype=torch.float64)
         for rows in row_tiles(len(x)):
-            sums[0] += gy[rows].sum(0, dtype=torch.float64)
-            sums[1] += centred(rows).mul_(gy[rows]).sum(0, dtype=torch.float64)
+            _add_rows(sums[0], gy[rows], wide)
+            _add_rows(sums[1], centred(rows).mul_(gy[rows]), wide)
         mean_gy, mean_gyc = (ctx.graph.total(sums) / ctx.graph.num_nodes).to(gy.dtype)
         gx = ctx.graph.arena.empty(*x.shape, dtype=x.dtype)
         for rows in row_tiles(len(x)):
@@ -105,12 +108,26 @@ def _of_a_tile(x: torch.Tensor, graph: Graph) -> torch.Tensor:
     return graph.arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
 
 
-def _summed(x: torch.Tensor, of: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """float64 (F,): the sum of of(x) by column. torch widens all that it sums, so it is given some rows at a time."""
+def _wide(x: torch.Tensor, graph: Graph) -> torch.Tensor:
+    """float64 memory for the rows that are summed at a time: of so few bytes that they stay in the caches."""
+    count = _SUMMED_BYTES * torch.get_num_threads() // (8 * max(1, x.shape[1]))
+    return graph.arena.empty(max(1, min(count, tile_rows(), len(x))), x.shape[1], dtype=torch.float64)
+
+
+def _summed(x: torch.Tensor, of: Callable[[torch.Tensor], torch.Tensor], wide: torch.Tensor) -> torch.Tensor:
+    """float64 (F,): the sum of of(x) by column."""
     total = torch.zeros(x.shape[1], dtype=torch.float64)
     for rows in row_tiles(len(x)):
-        total += of(x[rows]).sum(0, dtype=torch.float64)
+        _add_rows(total, of(x[rows]), wide)
     return total
+
+
+def _add_rows(total: torch.Tensor, part: torch.Tensor, wide: torch.Tensor) -> None:
+    """Add the rows of a tile to total (F,). torch makes a wide copy of all that it sums, of fresh memory where that is
+    large: this one is used again.
+    """
+    for each in part.split(len(wide)):
+        total += wide[: len(each)].copy_(each).sum(0)
 
 
 def _scaled(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, graph: Graph) -> torch.Tensor:
