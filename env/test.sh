@@ -26,7 +26,7 @@ ruff format --quiet --diff .
 # time, what is written and read of them, and what a training adds to operators that does not hang on the number of ranks: these files,
 # and tests of other files that are marked whole_job. (Serial tests have jobs of one rank, those of job scripts and faults more ranks.)
 whole_jobs="agreement bad_input batch_norm_runs empty_splits evaluate large_features lazy_runs nothing_of_size_n resume run_records stopping"
-whole_jobs+=" estimated label_reuse propagated recipes trace watching within_memory written_together"
+whole_jobs+=" estimated nothing_stays label_reuse propagated recipes trace watching within_memory written_together"
 whole_jobs+=" estimated_shares features features_on_disk inductive interface jumping large_memory mixed regression widths"
 schedules="edge_dropout given_links lazy links pipegcn spreading stale tma"
 # What goes between ranks, and what is counted and written of it. (In options_used, which runs at 1, every rank would do the same.)

@@ -19,6 +19,7 @@ from hpcgnn import kernels
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.copy import Size, make_copy
+from hpcgnn.estimate.fresh import Fresh
 from hpcgnn.estimate.ghost import GhostCommunicator
 from hpcgnn.estimate.operations import PAGES, Operation, of_kernel, of_torch
 from hpcgnn.estimate.pair_counts import NEGATIVE
@@ -47,8 +48,6 @@ LR = 1e-9
 # A copy cuts its halo into so many rounds at most: very many take minutes, and no other work but their calls.
 ROUNDS = 64
 MAKING = "making"
-# So often more is run what pages are counted of.
-RUNS = 2
 #: Told of an operation, its amounts, and the Cost of it.
 Add = Callable[[Operation, tuple[float, float], "Cost"], None]
 
@@ -61,7 +60,7 @@ class Trial:
     bytes of the graph, before the trainer is made. uses: {Place: {Use: times}} of streams in one epoch. sent:
     {kind: (messages, bytes)} of the ledger; summed: those of them that are sums over ranks.
     work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds};
-    pages: {Operation: pages of memory that the system handed out meanwhile}.
+    pages: {Operation: pages of memory that the system handed out to this process meanwhile}.
     evaluation: uses, sent and work of one evaluation. halo: {place: rows} as uses. boundary: (rows sent, rows received)
     in one pass. prunable, worthwhile: see graph/pruning.py; nothing where the schedule does not prune. pruned: how many
     of the last layers compute some rows only. parameters: numbers. epochs: of a run, all stages together.
@@ -197,15 +196,13 @@ class Experiment:
             trainer.step(0)
             if evaluates and trainer.subgraph is not None:
                 trainer.evaluate()  # asks once for what it keeps of the whole graph
-            with looking(trainer, local) as found:
+            with looking(trainer, local, self._fresh(trainer, factor)) as found:
                 trainer.step(1)
-            _again(found, lambda: trainer.step(1))
             for operation, amounts in found.work.items():
                 work[operation] = work.get(operation, 0) + amounts * (stage.epochs / whole)
             held = make_account(trainer, local, profile)
-            with looking(trainer, local) as evaluation:
+            with looking(trainer, local, self._fresh(trainer, factor)) as evaluation:
                 trainer.evaluate()
-            _again(evaluation, trainer.evaluate)
             if evaluates:
                 held = make_account(trainer, local, profile)
             account |= {(number, phase): items for phase, items in held.items()}
@@ -226,6 +223,9 @@ class Experiment:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
             found.pruned = sum(share is not None for share in trainer.shares)
         return found
+
+    def _fresh(self, trainer: Trainer, factor: float) -> Fresh:
+        return Fresh(len(trainer.training_graph.ids), factor, tile_rows(), self.tile)
 
 
 class _OnCopy(Trainer):
@@ -262,8 +262,9 @@ class Prepared:
 
 
 @contextlib.contextmanager
-def looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
-    """A Trial of what the body does: uses, sent, work, seconds and pages."""
+def looking(trainer: Trainer, local: LocalGraph, fresh: Fresh | None = None) -> Iterator[Trial]:
+    """A Trial of what the body does: uses, sent, work, seconds and pages. fresh: None for the rank as it is."""
+    fresh = fresh or Fresh(local.num_owned)
     found, before, comm = Trial(), _uses(trainer), cast(GhostCommunicator, trainer.comm)
     comm.ledger.take()
     comm.summed.take()
@@ -273,10 +274,9 @@ def looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
         found.seconds[operation] = found.seconds.get(operation, 0.0) + cost.seconds
         found.pages[operation] = found.pages.get(operation, 0) + cost.pages
 
-    pages = pages_of_process()
-    with kernels.watched(_Recorder(add, local.features)), _TorchOperations(add):
+    with kernels.watched(_Recorder(add, local.features)), _TorchOperations(add, fresh):
         yield found
-    found.work[PAGES] = np.array([0.0, pages_of_process() - pages, 0.0])
+    found.work[PAGES] = np.array([0.0, fresh.pages, 0.0])
     found.sent, found.summed = (
         {kind: (each.messages, each.bytes_sent) for kind, each in ledger.take().items()}
         for ledger in (comm.ledger, comm.summed)
@@ -286,16 +286,6 @@ def looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
         used = uses - before.get(stream, Counter())
         if place is not None and used:
             found.uses[place] = found.uses.get(place, Counter()) + used
-
-
-def _again(found: Trial, run: Callable[[], object]) -> None:
-    """Let the pages of a Trial be the fewest of some runs: those that are handed out in each. The heap takes and gives
-    back some now and then, which a rank of full size would be thought to do thousands of times.
-    """
-    for _ in range(RUNS):
-        before = pages_of_process()
-        run()
-        found.work[PAGES][1] = min(found.work[PAGES][1], pages_of_process() - before)
 
 
 def _uses(trainer: Trainer) -> dict[Stream[Any], Counter[Use]]:
@@ -352,11 +342,11 @@ class _Recorder:
 
 
 class _TorchOperations(Onlooker):
-    """Tells of torch's operations that read or write numbers."""
+    """Tells of torch's operations that read or write numbers. fresh: told of all."""
 
-    def __init__(self, add: Add) -> None:
+    def __init__(self, add: Add, fresh: Fresh) -> None:
         super().__init__()
-        self._add = add
+        self._add, self._fresh = add, fresh
 
     def __torch_dispatch__(
         self,
@@ -368,6 +358,7 @@ class _TorchOperations(Onlooker):
         cost = Cost()
         result = operation(*args, **(kwargs or {}))
         cost.end()
+        self._fresh.look((args, kwargs), result)
         told = of_torch(operation, args, result)
         if told is not None:
             self._add(*told, cost)

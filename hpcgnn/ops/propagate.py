@@ -203,5 +203,6 @@ class _Propagate(torch.autograd.Function):
         y, x_src, x_dst, edge = ctx.saved_tensors[:4]
         inputs = x_src, x_dst, edge
         parameters, wanted = ctx.saved_tensors[4:], ctx.needs_input_grad[3:]
-        gradients = ctx.operator.backward(ctx.rule, ctx.reducer, gy, y, inputs, parameters, wanted)
+        # The saved y knows of this node, and the node of the reducer: if that held it, none of them would ever go.
+        gradients = ctx.operator.backward(ctx.rule, ctx.reducer, gy, y.detach(), inputs, parameters, wanted)
         return None, None, None, *gradients
