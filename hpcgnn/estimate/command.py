@@ -18,6 +18,7 @@ from hpcgnn.estimate.alternatives import advice_on, alternatives, alternatives_t
 from hpcgnn.estimate.arguments import CUT_SHARE, TRAIN_SHARE
 from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.machine import Machine, read_machine
+from hpcgnn.estimate.measure import reference
 from hpcgnn.estimate.results import Place, as_values, draw, table
 from hpcgnn.estimate.seconds import seconds
 from hpcgnn.estimate.sources import AssumedGraph, CountedGraph, Source
@@ -43,6 +44,8 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:
         raise ConfigError("--plot needs matplotlib: pip install 'hpcgnn[plot]'")
     machine = None if arguments.machine is None else _machine(arguments, config)
+    if machine is not None:
+        reference(choices)  # its libraries are in the machine file; what the model takes besides is seen after it
     memory = said_memory(config.run.memory)
     if memory is not None:
         check_memory(config)

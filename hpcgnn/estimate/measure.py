@@ -25,7 +25,7 @@ from hpcgnn.estimate.crowd import sharing_factors
 from hpcgnn.estimate.machine import ROWS, Machine, Rate, Reading
 from hpcgnn.estimate.messages import network_of
 from hpcgnn.estimate.operations import EDGE_KERNELS, PAGES, Operation
-from hpcgnn.estimate.trial import Experiment, Prepared, looking, pages_of_process
+from hpcgnn.estimate.trial import CODE, Experiment, Prepared, looking, pages_of_process
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.ops.row_tiles import TILE_ROWS, tiles_of
 from hpcgnn.train.matmul import set_matmul
@@ -42,6 +42,9 @@ MODELS: list[dict[str, object]] = [
         ("gat", (16, 64, 256, 1024), {"heads": 4}),
         ("rgcn", (64, 256), {}),
         ("gin", (64,), {"norm": "batch"}),
+        ("sage", (64,), {"aggregator": "max"}),
+        ("pna", (64,), {}),
+        ("transformer", (256,), {"heads": 4}),
     )
     for hidden in widths
 ]
@@ -66,7 +69,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     """The Machine that the ranks run on. Collective. Rates are means over the ranks."""
     comm = session.comm
     torch.set_num_threads(1)
-    first = _experiment(MODELS[0], choices)  # which makes a step on a toy graph, as a job does before it loads its own
+    first = reference(choices)  # which makes a step on a toy graph, as a job does before it loads its own
     trim_heap()
     libraries, shared = resident_bytes(), file_bytes()
     experiments = [first, *(_experiment(options, choices) for options in MODELS[1:])]
@@ -115,6 +118,13 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         rates=rates,
     )
     return _mean(comm.allgather_object(mine))
+
+
+def reference(choices: Choices) -> Experiment:
+    """The model whose libraries are those of a machine file."""
+    experiment = _experiment(MODELS[0], choices)
+    CODE[experiment.spec.model] = 0
+    return experiment
 
 
 def _experiment(options: dict[str, object], choices: Choices, classes: int = 40, sparse: bool = False) -> Experiment:

@@ -30,7 +30,8 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job would run. libraries: bytes of a rank before it reads a graph; shared: those of them that the ranks
+    """Where a job would run. libraries: bytes of a rank before it reads a graph, besides those that its model takes
+    more than the reference model does (see `Experiment`); shared: those of them that the ranks
     of a node have together; memory: bytes of a node, if known.
     """
 
@@ -45,8 +46,9 @@ def as_values(
 ) -> dict[str, Any]:
     """One number of ranks. Bytes in full; seconds on the machine, and None without one."""
     shares, ranks = forecast.shares, forecast.shares.ranks
-    peak_max = place.libraries + forecast.largest.loaded + forecast.largest.growth
-    peak_mean = place.libraries + forecast.mean.loaded + forecast.mean.growth
+    libraries = place.libraries + forecast.experiment.code
+    peak_max = libraries + forecast.largest.loaded + forecast.largest.growth
+    peak_mean = libraries + forecast.mean.loaded + forecast.mean.growth
     per_node = min(ranks, place.ranks_per_node or ranks)
     on_node = (per_node - 1) * (peak_mean - place.shared) + peak_max
     nodes = -(-ranks // per_node)
@@ -57,7 +59,7 @@ def as_values(
         "training_growth_bytes": _spread(forecast.largest.growth, forecast.mean.growth, ranks),
         "loaded_bytes": _spread(forecast.largest.loaded, forecast.mean.loaded, ranks),
         "peak_rss_bytes": _spread(peak_max, peak_mean, ranks),
-        "libraries_rss_bytes": _spread(place.libraries, place.libraries, ranks),
+        "libraries_rss_bytes": _spread(libraries, libraries, ranks),
         "memory_parts": {
             "max": _parts(forecast.largest.parts, peak_max),
             "mean": _parts(forecast.mean.parts, peak_mean),

@@ -27,6 +27,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.stream import Stream, Use
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
@@ -36,7 +37,7 @@ from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import costs_of_epoch
 from hpcgnn.train.live_tensors import LiveTensors, Onlooker
 from hpcgnn.train.loop import Trainer, layers_to_prune
-from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory
+from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory, trim_heap
 from hpcgnn.train.within_memory import Toy, toy_of
 
 #: (the layer whose share of the graph rows go along, None for all of it, SEEN for the subgraph that training sees, or
@@ -48,6 +49,8 @@ LR = 1e-9
 # A copy cuts its halo into so many rounds at most: very many take minutes, and no other work but their calls.
 ROUNDS = 64
 MAKING = "making"
+#: {model: `code` of an Experiment}: a second one of the same model finds all of it there.
+CODE: dict[str, int] = {}
 #: Told of an operation, its amounts, and the Cost of it.
 Add = Callable[[Operation, tuple[float, float], "Cost"], None]
 
@@ -87,7 +90,7 @@ class Trial:
 @dataclass(frozen=True)
 class Experiment:
     """What is tried out: a model and a configuration. toy: what a toy graph shows of it. compared_with: as a LocalGraph
-    has it.
+    has it. code: bytes of libraries that this process first had in memory when it tried the model.
 
     Threads of a rank are those of the configuration, one where it does not say: what a rank works on at a time, and so
     what it holds, depends on them.
@@ -98,6 +101,7 @@ class Experiment:
     task: str
     toy: Toy
     compared_with: str = ""
+    code: int = 0
 
     @property
     def row_bytes(self) -> int:
@@ -118,7 +122,11 @@ class Experiment:
         config = config.replace(drop_ranks="", lr=LR, layer_lr="", halo="rows")
         if config.schedule.average_seconds:
             config = config.replace(average_steps=1, average_seconds=0.0)
-        return cls(spec, config, task, toy_of(spec, config, task), compared_with)
+        trim_heap()
+        before, toy = resident_bytes(), toy_of(spec, config, task)
+        trim_heap()
+        code = CODE.setdefault(spec.model, max(0, resident_bytes() - before))
+        return cls(spec, config, task, toy, compared_with, code)
 
     @property
     def limit(self) -> int:

@@ -31,7 +31,8 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     rows, columns = int(forecast.shares.nodes.max()), spec.d_in - spec.changing
     per_node = min(forecast.shares.ranks, place_.ranks_per_node or forecast.shares.ranks)
     kept, at_work = toy.per_node * rows, AT_WORK * toy.largest * rows
-    lasting = place_.libraries + rank.parts["structure"] + toy.beside + 2 * toy.parameters + experiment.limit
+    libraries = place_.libraries + experiment.code
+    lasting = libraries + rank.parts["structure"] + toy.beside + 2 * toy.parameters + experiment.limit
     sizes = bytes_on_disk(spec, rows, columns)
     shelf = Shelf(None, None, experiment.tile, columns)  # type: ignore[arg-type] # nothing is put there
     found, room = Placing(False, False, 1.0), memory // per_node - lasting - at_work
@@ -45,7 +46,7 @@ def within(forecast: Forecast, place_: Place, machine: Machine | None, config: C
     room -= bytes_of_constants((rows, columns), spec, spec.dtype, on_disk) if not spec.sparse_input else 0
     features, aggregate = sizes[0] * found.features, sizes[1] * found.aggregate
     # What a copy has shown beyond what the job foretells is of activations as well.
-    shown, foretold = place_.libraries + rank.loaded + rank.growth, memory // per_node - room + kept
+    shown, foretold = libraries + rank.loaded + rank.growth, memory // per_node - room + kept
     kept += max(0, shown - features - aggregate - foretold)
     over = min(kept, max(0, kept - room))
     again = reads_of_epoch(spec) * (features * toy.reads_input + aggregate)
