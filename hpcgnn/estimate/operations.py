@@ -151,6 +151,8 @@ def of_torch(operation: Any, args: tuple[Any, ...], result: Any) -> Told | None:
         return Operation("product", _type(left), width, depth), (rows, 0.0)
     if name in _SOME_ROWS:
         given, made = list(tensors_of(args[1:])), list(tensors_of(result))
+        if any(each.dtype == torch.bool for each in given):
+            name += "_mask"  # what is chosen is first counted
         inside = name.endswith("_")  # what is put there is read, and so is what was there
         moved = sum(each.nbytes for each in given) + sum(each.nbytes for each in (given if inside else 2 * made))
     else:

@@ -83,11 +83,11 @@ def test_a_smaller_copy_has_at_least_one_of_what_there_is(factor):
     assert SIZES["directed"].scaled(1.0) == SIZES["directed"]
 
 
-# Tensors of a quarter of it come from the arena, as those of the whole do: of smaller ones memory grows in no straight
-# line.
+# Tensors of a quarter of it come from the arena, as those of the whole do, and so does what batch norm sums in: of
+# smaller ones memory grows in no straight line.
 WHOLE = Size(4, 56_000, 18_700, 28_000, Direction(280_000, 112_000, 70_000, 70_000, 77_000), None)
 KINDS = {
-    "sage": {"model": "sage", "norm": "batch"},
+    "sage": {"model": "sage", "norm": "batch", "hidden": 32},
     "gat": {"model": "gat", "heads": 2, "hidden": 8, "dropout": 0.0},
     "gcn, mixed": {"model": "gcn", "precision": "mixed"},
 }
