@@ -68,14 +68,16 @@ class Size:
         def direction(of: Direction) -> Direction:
             return Direction(*(part(value) for value in vars(of).values()))
 
-        nodes = max(1, part(self.nodes))
-        # Others may have the training nodes that this one has not: a mean over none would not be a number.
+        nodes, inward = max(1, part(self.nodes)), direction(self.inward)
+        # Others may have the training nodes, or edges, that this one has not: a mean over none would not be a number.
+        if self.held and not inward.own + inward.remote:
+            inward = replace(inward, own=1)
         return replace(
             self,
             nodes=nodes,
             train=min(nodes, max(1, part(self.train))),
             outer=min(nodes, part(self.outer)),
-            inward=direction(self.inward),
+            inward=inward,
             outward=None if self.outward is None else direction(self.outward),
             loops=min(nodes, part(self.loops)),
             seen=None if self.seen is None else self.seen.scaled(factor),
@@ -117,7 +119,7 @@ def make_copy(
         edges = _edges(of, n, replace(size, outer=n, loops=0), share, bare, draw)
         _let_want(comm, of, n)
         held[name] = build_adjacency(edges, LocalOrder(), comm, _cap(of, cap), "keep", spec.dtype)
-    if compared_with:
+    if compared_with:  # the last word of a name is that of the split
         held = {name: _numbered(each, held[name.split()[-1]].num_edges) for name, each in held.items()}
     comm.wanted.clear()
     features: torch.Tensor | SparseRows

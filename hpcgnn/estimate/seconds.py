@@ -51,7 +51,8 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
         return parts | {"others": parts["others"] + layers}
 
     mean = of_rank(forecast.mean)
-    messages = _message_cpu(forecast.halo, machine) + _reductions_cpu(forecast, machine)
+    # Of ranks that share a core the other one must first have it.
+    messages = (2 - 1 / crowd) * _message_cpu(forecast.halo, machine) + _reductions_cpu(forecast, machine)
     work = sum(mean.values())
     slowest = max(work, *(sum(of_rank(rank).values()) for rank in (forecast.busiest, forecast.largest)))
     others = max(0.0, ranks * work - slowest) / max(1, ranks - 1)

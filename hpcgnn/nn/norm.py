@@ -50,14 +50,7 @@ class BatchNorm(nn.Module):
             return _scaled(x, scale, self.bias - self.running_mean.to(x.dtype) * scale, graph)
         count = graph.num_nodes
         with torch.no_grad():
-            memory, wide = _of_a_tile(x, graph), _wide(x, graph)
-            mean = graph.total(_summed(x, lambda part: part, wide)) / count
-            near = mean.to(x.dtype)
-
-            def squares(part: torch.Tensor) -> torch.Tensor:
-                return torch.sub(part, near, out=memory[: len(part)]).square_()
-
-            variance = graph.total(_summed(x, squares, wide)) / count
+            mean, variance = _statistics(x, graph, count)
             self.running_mean.lerp_(mean, self.momentum)
             self.running_var.lerp_(variance * (count / max(count - 1, 1)), self.momentum)
         return _Normalise.apply(
@@ -86,6 +79,7 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight, mean, inverse = ctx.saved_tensors
+        gx = ctx.graph.arena.empty(*x.shape, dtype=x.dtype)  # before small ones take some of the space that it fits
         memory, wide = _of_a_tile(x, ctx.graph), _wide(x, ctx.graph)
 
         def centred(rows: slice) -> torch.Tensor:
@@ -96,11 +90,22 @@ class _Normalise(torch.autograd.Function):
             _add_rows(sums[0], gy[rows], wide)
             _add_rows(sums[1], centred(rows).mul_(gy[rows]), wide)
         mean_gy, mean_gyc = (ctx.graph.total(sums) / ctx.graph.num_nodes).to(gy.dtype)
-        gx = ctx.graph.arena.empty(*x.shape, dtype=x.dtype)
         for rows in row_tiles(len(x)):
             torch.sub(gy[rows], mean_gy, out=gx[rows]).sub_(centred(rows).mul_(mean_gyc)).mul_(weight * inverse)
         # The gradients of weight and bias stay local: like all parameters' they are summed over ranks with the others.
         return gx, sums[1].to(gy.dtype), sums[0].to(gy.dtype), None, None, None
+
+
+def _statistics(x: torch.Tensor, graph: Graph, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(mean, variance), float64 (F,), over so many rows of all ranks. Collective."""
+    memory, wide = _of_a_tile(x, graph), _wide(x, graph)
+    mean = graph.total(_summed(x, lambda part: part, wide)) / count
+    near = mean.to(x.dtype)
+
+    def squares(part: torch.Tensor) -> torch.Tensor:
+        return torch.sub(part, near, out=memory[: len(part)]).square_()
+
+    return mean, graph.total(_summed(x, squares, wide)) / count
 
 
 def _of_a_tile(x: torch.Tensor, graph: Graph) -> torch.Tensor:

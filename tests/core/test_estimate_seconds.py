@@ -10,6 +10,7 @@ from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.operations import Operation
 from hpcgnn.estimate.seconds import seconds
 from hpcgnn.estimate.sources import AssumedGraph
+from hpcgnn.estimate.traffic import Traffic
 from hpcgnn.train.choices import registry_choices
 
 from .machines import made_up
@@ -39,6 +40,16 @@ def test_all_wait_for_the_slowest_of_them():
     assert found.epoch == pytest.approx(MOST * EACH) and found.cpu == pytest.approx(RANKS * MOST * EACH)
     assert found.parts["imbalance"] == pytest.approx((MOST - MEAN) * EACH)
     assert of(RANKS, forecast(comm="torch")).cpu == pytest.approx(RANKS * MEAN * EACH)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_message_waits_for_a_core(cores):
+    """Up to twice as long as where each rank has one."""
+    found, sent = forecast(), np.full(RANKS, 1000)
+    halo = {"halo_forward": Traffic(np.zeros(RANKS, np.int64), sent)}
+    each = made_up().network.cpu_seconds_per_message
+    more = of(cores, replace(found, halo=halo)).cpu - of(cores, found).cpu
+    assert each > 0 and more == pytest.approx(sent.sum() * each * (2 - cores / RANKS))
 
 
 def test_ranks_that_share_cores_share_them_evenly():

@@ -261,6 +261,12 @@ def test_links(comm, paths, kind, graph):
     assert forecast.shares.edges[comm.rank] <= trainer.local.inward.num_edges
 
 
+@pytest.mark.parametrize("name, map_name", [("star", "all on last"), ("random directed weighted", "one empty")])
+def test_links_of_odd_graphs(comm, session_path, name, map_name):
+    """Ranks without an edge to train on."""
+    check_links(comm, configure(stored(comm, session_path, name)[2], model="sage", task="links"), map_name)
+
+
 @pytest.fixture(scope="module")
 def given_files(comm, session_path):
     return written_with_links(comm, session_path, "estimated-given")

@@ -1,0 +1,40 @@
+"""Forecasts of graphs that are known by numbers, where training sees a part of them: some nodes, or some edges."""
+
+import pytest
+
+from hpcgnn.estimate.arguments import Stats
+from hpcgnn.estimate.halo_counts import HaloCounts
+from hpcgnn.estimate.sources import AssumedGraph
+
+from .test_estimate_copy import configure
+
+GRAPH, RANKS, CUT, TRAIN = Stats(20_000, 300_000, 16, 4), 4, 0.4, 0.25
+
+
+def forecast(**options):
+    return AssumedGraph(GRAPH, CUT, TRAIN).forecast(configure(model="sage", **options), RANKS)
+
+
+def sent(traffic):
+    return sum(int(each.bytes.sum()) for each in traffic.values())
+
+
+def test_training_nodes():
+    """As if they were drawn by chance: a quarter of the nodes has a sixteenth of the edges between them."""
+    whole, inductive = forecast(prune="none"), forecast(inductive=True)
+    seen = inductive.shares.seen
+    assert seen.nodes.sum() == pytest.approx(TRAIN * GRAPH.nodes, abs=RANKS)
+    assert seen.edges.sum() == pytest.approx(TRAIN**2 * GRAPH.edges, abs=2 * RANKS)
+    assert sent(inductive.halo) < sent(whole.halo) / 2
+    assert inductive.mean.parts["features"] == pytest.approx((1 + TRAIN) * whole.mean.parts["features"], rel=0.01)
+
+
+@pytest.mark.parametrize("split", ["0.8/0.15/0.05", "1/0/0"])
+def test_training_edges(split):
+    labels, links = forecast(prune="none"), forecast(task="links", link_split=split)
+    train, *held = (float(share) for share in split.split("/"))
+    assert links.shares.edges.sum() == pytest.approx(train * GRAPH.edges, abs=2 * RANKS)
+    for share, pairs in zip(held, links.shares.held.values()):
+        assert (pairs.own + pairs.remote).sum() == pytest.approx(share * GRAPH.edges, abs=2 * RANKS)
+        assert isinstance(pairs.inward, HaloCounts)
+    assert sent(links.halo) > sent(labels.halo) * train, "the rows of both ends, and of the pool, travel for the loss"
