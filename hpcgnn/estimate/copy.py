@@ -119,8 +119,10 @@ def make_copy(
         edges = _edges(of, n, replace(size, outer=n, loops=0), share, bare, draw)
         _let_want(comm, of, n)
         held[name] = build_adjacency(edges, LocalOrder(), comm, _cap(of, cap), "keep", spec.dtype)
-    if compared_with:  # the last word of a name is that of the split
-        held = {name: _numbered(each, held[name.split()[-1]].num_edges) for name, each in held.items()}
+    for kind in HELD if compared_with else ():
+        count = held[kind].num_edges
+        for name in {kind, NEGATIVE.format(kind), TURNED.format(kind)} & held.keys():
+            held[name] = _numbered(held[name], count)
     comm.wanted.clear()
     features: torch.Tensor | SparseRows
     if spec.sparse_input:

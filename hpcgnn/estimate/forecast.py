@@ -124,8 +124,9 @@ class Forecaster:
         inward = shares.inward  # gradients go back to those whose rows were received
         there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
         for kind, (rows, peers), of_copy in zip(("halo_forward", "halo_backward"), (there, back), trial.boundary):
-            (messages, sent), sums = trial.sent.get(kind, (0, 0)), np.array(trial.summed.get(kind, (0, 0)))
-            if kind not in halo and sent > sums[1]:  # not all of the halo is sent: as the copy had it
+            sums = np.array(trial.summed.get(kind, (0, 0)))
+            messages, sent = (np.array(trial.sent.get(kind, (0, 0))) - sums).tolist()
+            if kind not in halo and sent:  # not all of the halo is sent: as the copy had it
                 size = np.rint(sent * (rows / max(1, of_copy))).astype(np.int64)
                 halo[kind] = Traffic(size, messages * peers, messages)
                 counted = False

@@ -9,7 +9,9 @@ import numpy as np
 from hpcgnn.config import Config
 from hpcgnn.estimate.halo_counts import HaloCounts, PairCounts
 from hpcgnn.estimate.shares import Counter, Taken
+from hpcgnn.graph.given_pairs import PairReader
 from hpcgnn.graph.held_out import LinkSplit
+from hpcgnn.graph.load import read_original_id
 from hpcgnn.graphfile.given_links import EACH, EDGES, HELD, NEGATIVES, NONE, SHARED, TARGETS, name_of
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.ownership import Ownership
@@ -23,12 +25,13 @@ NEGATIVE, TURNED = "negatives of {}", "known of {}"
 
 def sides_of(config: Config, file: GraphFile) -> list[Taken] | None:
     """Which edges are on the sides of training, validation and test, where a run draws them; else None. config:
-    resolved. It takes eight bytes for each node of the graph.
+    resolved. It takes eight bytes for each node of the graph. Raises FormatError for damage.
     """
     split = link_split(config)
     if not isinstance(split, LinkSplit):
         return None
-    ids, nodes = file.read("nodes/original_id", dtype=np.int64), file.meta.num_nodes
+    nodes = file.meta.num_nodes
+    ids = read_original_id(file, [(0, nodes)]).numpy()
 
     def side(number: int) -> Taken:
         return lambda ends, others: split.sides(ids[ends], ids[others], nodes) == number
@@ -46,10 +49,12 @@ def drawn_pairs(counter: Counter, sides: list[Taken]) -> dict[str, PairCounts]:
 
 
 def given_pairs(file: GraphFile, ownership: Ownership, ranks: int) -> dict[str, PairCounts]:
-    """{split, or name of what its pairs are compared with: the pairs} that come with the file."""
+    """{split, or name of what its pairs are compared with: the pairs} that come with the file. Raises
+    FormatError for damage.
+    """
     nodes = file.meta.num_nodes
     place = np.empty(nodes, np.int64)
-    place[file.read("nodes/original_id", dtype=np.int64)] = np.arange(nodes)
+    place[read_original_id(file, [(0, nodes)]).numpy()] = np.arange(nodes)
     found, against = {}, {SHARED: NEGATIVES, EACH: TARGETS}.get(file.meta.negatives)
     for split in HELD:
         kinds = [(split, EDGES, False)]
@@ -58,24 +63,21 @@ def given_pairs(file: GraphFile, ownership: Ownership, ranks: int) -> dict[str, 
         if file.meta.negatives == NONE and file.meta.undirected:
             kinds.append((TURNED.format(split), EDGES, True))
         for name, part, turned in kinds:
-            pairs = ((place[source], place[target]) for source, target in _read(file, split, part))
-            found[name] = _counted(((b, a) if turned else (a, b) for a, b in pairs), ownership, ranks, nodes)
+            pairs = ((place[source], place[target]) for source, target in _read(file, split, part, turned))
+            found[name] = _counted(pairs, ownership, ranks, nodes)
     return found
 
 
-def _read(file: GraphFile, split: str, part: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(sources, targets) int64 (m,), original ids, some at a time."""
+def _read(file: GraphFile, split: str, part: str, turned: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(sources, targets) int64 (m,), original ids, some at a time. turned: with their ends exchanged."""
     if name_of(split, part) not in file:
         return
-    rows, width = file.shape(name_of(split, part))
+    (rows, width), reader = file.shape(name_of(split, part)), PairReader(file)
+    read = reader.targets(split, width) if part == TARGETS else reader.pairs(split, part, turned)
     step = max(1, _PIECE // max(1, width))
     for first in range(0, rows, step):
-        span = [(first, min(rows, first + step))]
-        ends = file.read(name_of(split, part), span, np.int64)
-        if part == TARGETS:
-            yield np.repeat(file.read(name_of(split), span, np.int64)[:, 0], width), ends.reshape(-1)
-        else:
-            yield ends[:, 0], ends[:, 1]
+        source, target, _ = read(first, min(rows, first + step))
+        yield source, target
 
 
 def _counted(

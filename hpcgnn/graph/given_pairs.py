@@ -49,7 +49,7 @@ def read_given(file: GraphFile, original_id: torch.Tensor, cap: int, comm: Commu
     """
     with comm.ledger.booked_as("plan"):
         places = _Places(original_id, file.meta.num_nodes, comm)
-        reader = _Reader(file)
+        reader = PairReader(file)
 
         def placed(split: str, part: str, read: _Read, each: int = 1) -> Adjacency:
             rows = file.shape(name_of(split, part))[0] if name_of(split, part) in file else 0
@@ -69,8 +69,8 @@ def read_given(file: GraphFile, original_id: torch.Tensor, cap: int, comm: Commu
         return GivenPairs(held, negatives, known)
 
 
-class _Reader:
-    """Rows of the datasets of a file, with nodes that there are."""
+class PairReader:
+    """Rows of the datasets of held-out pairs in a file. Raises FormatError for nodes that there are not."""
 
     def __init__(self, file: GraphFile) -> None:
         self._file = file

@@ -2,13 +2,16 @@
 shares that were counted from the file.
 """
 
+import shutil
 from dataclasses import replace
 
 import graphs
+import h5py
 import numpy as np
 import pytest
 import torch
 
+from hpcgnn.errors import FormatError
 from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.shares import Counter
 from hpcgnn.estimate.sources import count
@@ -279,6 +282,17 @@ def test_given_links(comm, given_files, name, kind):
     _, path = given_files[name, kind]
     _, trainer = check_links(comm, configure(path, model="sage", task="links"), "dealt")
     assert trainer.local.compared_with == kind
+
+
+def test_damaged_links(comm, given_files, shared_path):
+    """Held-out edges between nodes that there are not are said to be damage, as in a job."""
+    path = shared_path / "damaged.h5"
+    if comm.rank == 0:
+        shutil.copy(given_files[next(iter(GIVEN_GRAPHS)), "shared"][1], path)
+        with h5py.File(path, "r+") as file:
+            file["links/val/negatives"][3, 1] = file["nodes/split"].shape[0]
+        with pytest.raises(FormatError, match="links/val/negatives leave the nodes"):
+            _foretold(configure(path, model="sage", task="links"), "dealt", comm.size)
 
 
 ODD = [(name, "one empty") for name in SMALL] + [("star", "all on last"), ("random directed weighted", "dealt")]
