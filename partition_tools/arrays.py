@@ -21,9 +21,8 @@ from partition_tools.external.budget import memory_budget
 from partition_tools.external.scratch import Scratch
 from partition_tools.features import DTYPES
 from partition_tools.import_graph import check_target, write_with_bar
-from partition_tools.in_memory import as_array, as_rows, as_split
+from partition_tools.in_memory import as_array, as_rows, as_split, by_node, places, plain_ids
 from partition_tools.links import as_links
-from partition_tools.node_ids import alike
 from partition_tools.node_tables import label_numbers
 from partition_tools.partition_graph import partition_graph
 from partition_tools.progress import Reporter
@@ -139,19 +138,22 @@ def save_graph(
         raise FormatError(f"edge_index must have shape (2, E), got {tuple(ends.shape)}{turn}")
     src, dst = ends
     held = as_links(links)
-    per_node = {"features": as_rows(features), "labels": labels, "node_type": node_type}
-    per_node |= {name: as_array(per_node[name], name) for name in ("labels", "node_type") if per_node[name] is not None}
+    ids = None if node_ids is None else as_array(node_ids, "node_ids")
+    given = {"features": features, "labels": labels, "node_type": node_type}
+    given = {name: by_node(values, name, ids) for name, values in given.items()}
+    per_node: dict[str, Any] = {"features": as_rows(given["features"])}
+    for name in ("labels", "node_type"):
+        per_node[name] = None if given[name] is None else as_array(given[name], name)
     own_ids: np.ndarray | None = None
-    if node_ids is not None:
-        ids = as_array(node_ids, "node_ids")
+    if ids is not None:
         held = {
-            split: {part: _places(array, ids, f"{split}_{part}") for part, array in parts.items()}
+            split: {part: places(array, ids, f"{split}_{part}") for part, array in parts.items()}
             for split, parts in held.items()
         }
-        src, dst = _places(ends, ids, "edge_index")
+        src, dst = places(ends, ids, "edge_index")
         if num_nodes not in (None, len(ids)):
             raise GraphError(f"there are {len(ids)} node_ids, but num_nodes={num_nodes}")
-        num_nodes, own_ids = len(ids), _plain(ids)
+        num_nodes, own_ids = len(ids), plain_ids(ids)
     if num_nodes is None:
         num_nodes = _count(src, dst, per_node, reporter)
     values: np.ndarray | None = None
@@ -167,7 +169,7 @@ def save_graph(
         num_nodes,
         per_node["features"],
         values,
-        as_split(split),
+        as_split(split, ids),
         None,
         None if edge_weight is None else as_array(edge_weight, "edge_weight"),
         None if edge_type is None else as_array(edge_type, "edge_type"),
@@ -238,31 +240,3 @@ def _count(src: np.ndarray, dst: np.ndarray, per_node: Mapping[str, Any], report
         raise FormatError(f"edge_index must hold integers, got {src.dtype}; ids that are words need node_ids")
     warn_of_gaps((src, dst), largest(src, dst) + 1, RENUMBER, reporter)
     return largest(src, dst) + 1
-
-
-def _places(named: np.ndarray, ids: np.ndarray, what: str) -> np.ndarray:
-    """The rows of the ids that an array names, in its shape. Raises FormatError for an id that `ids` has twice, or not
-    at all.
-    """
-    same = alike({"node_ids": _plain(ids), what: _plain(named.reshape(-1))})
-    names, wanted = same["node_ids"], same[what]
-    order = np.argsort(names, kind="stable")
-    ordered = names[order]
-    if len(ordered) and (ordered[1:] == ordered[:-1]).any():
-        twice = ordered[1:][ordered[1:] == ordered[:-1]][0]
-        raise FormatError(f"node_ids has the id {twice} twice; expected each node once")
-    place = np.searchsorted(ordered, wanted)
-    unknown = place >= len(ordered)
-    unknown[~unknown] = ordered[place[~unknown]] != wanted[~unknown]
-    if unknown.any():
-        raise FormatError(
-            f"{what} names the id {wanted[np.argmax(unknown)]}, which node_ids does not have; it must name every node"
-        )
-    return order[place].reshape(named.shape)
-
-
-def _plain(ids: np.ndarray) -> np.ndarray:
-    """Ids as integers or text, which is what they can be compared as."""
-    if ids.ndim != 1 or ids.dtype.kind not in "iuOU":
-        raise FormatError(f"node ids must be a vector of integers or words, got {ids.dtype}{list(ids.shape)}")
-    return ids.astype(str) if ids.dtype.kind == "O" else ids

@@ -75,6 +75,8 @@ def canonical(
     reporter = reporter or Reporter()
     n = raw.num_nodes
     check_count(n)
+    if raw.ids is not None and len(raw.ids) != n:
+        raise GraphError(f"there are {n} nodes but {len(raw.ids)} ids of nodes; expected one for each, or none")
     reporter.stage(f"checking {n:,} nodes")
     features = canonical_features(raw.features, n, options.feature_dtype, options.row_normalize, reporter)
     split = canonical_split(raw.split, n, options.fractions, options.seed, options.resplit, raw.labels, options.task)
@@ -90,7 +92,7 @@ def canonical(
     links = canonical_links(raw.links, n)
     featured: Rows | None = None
     if raw.edge_features is not None:
-        featured = canonical_edge_features(raw.edge_features, raw.src.shape[0])
+        featured = canonical_edge_features(raw.edge_features, raw.src.shape[0], reporter)
     edges, edges_out, loops, edge_names = imported_edges(raw, options, names.get("edges", []), reporter, scratch)
     if featured is not None and edges.row is not None:
         buffer = EDGE_FEATURE_BUFFER if scratch is None else scratch.memory // 4

@@ -12,6 +12,8 @@ from partition_tools.progress import Reporter
 #: The square root of 2^63: edges are sorted by the number destination * nodes + source.
 MOST_NODES = 3_037_000_499
 BLOCK = 1 << 20
+#: So many ids are named in a message.
+FEW = 5
 
 
 def stated(value: np.typing.ArrayLike, where: str) -> int:
@@ -51,7 +53,7 @@ def check_count(num_nodes: int) -> None:
 
 
 def warn_of_gaps(ids: Collection[np.ndarray], num_nodes: int, remedy: str, reporter: Reporter) -> None:
-    """Warn if most of the node ids 0..num_nodes-1 never occur, or the first ones do not.
+    """Warn of the node ids 0..num_nodes-1 that never occur.
 
     The largest id has decided how many nodes there are. An id that never occurs makes an isolated node; many of them
     mean that the ids are no row numbers. ids: integer arrays.
@@ -63,13 +65,19 @@ def warn_of_gaps(ids: Collection[np.ndarray], num_nodes: int, remedy: str, repor
         for each in ids:
             for block in blocks(each):
                 used[block] = True
-        count, first = int(np.count_nonzero(used)), int(np.argmax(used))
+        count, missing = int(np.count_nonzero(used)), np.flatnonzero(~used)[:FEW]
     else:
         used = np.unique(np.concatenate([np.unique(each) for each in ids]))
-        count, first = len(used), int(used[0]) if len(used) else 0
-    if 0 < count < num_nodes - num_nodes // 2:
-        reporter.warn(
-            f"only {count:,} of the node ids 0..{num_nodes - 1:,} occur, and the others become isolated nodes; {remedy}"
-        )
-    elif first:
+        count = len(used)
+        missing = np.setdiff1d(np.arange(min(num_nodes, count + FEW)), used)[:FEW]
+    if not 0 < count < num_nodes:
+        return
+    first = min(int(each.min()) for each in ids if each.size)
+    if num_nodes - count == first:
         reporter.warn(f"the ids begin with {first}, and nodes 0..{first - 1} become isolated nodes; {remedy}")
+        return
+    some = ", ".join(f"{number:,}" for number in missing.tolist()) + (", ..." if num_nodes - count > FEW else "")
+    reporter.warn(
+        f"only {count:,} of the node ids 0..{num_nodes - 1:,} occur, and {num_nodes - count:,} become isolated nodes "
+        f"({some}); {remedy}"
+    )

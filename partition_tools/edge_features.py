@@ -11,6 +11,8 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS
 from partition_tools.features import RowMap, slabs
+from partition_tools.precision import PrecisionLoss
+from partition_tools.progress import Reporter
 
 
 class Counted:
@@ -86,7 +88,7 @@ class GatheredRows(WindowedRows):
                 self.window[order[low:high]] = self.source[first:last][index[low:high] - first]
 
 
-def canonical_edge_features(features: Rows, num_edges: int) -> Rows:
+def canonical_edge_features(features: Rows, num_edges: int, reporter: Reporter) -> Rows:
     """float32 (E, F) array-like of the features of the edges of a source, in its order. GraphError for any others.
 
     features: numbers (E,), which are one column, or (E, F), F at least 1, none of them NaN or infinite as float32.
@@ -99,21 +101,26 @@ def canonical_edge_features(features: Rows, num_edges: int) -> Rows:
         raise GraphError(f"edge features must be numbers, got {features.dtype}")
     if len(features.shape) == 2 and features.shape[1] == 0:
         raise GraphError("the edge features have no columns; leave them out, or give each edge at least one")
+    columns = features.shape[1] if len(features.shape) == 2 else 1
+    source, loss = features, PrecisionLoss("features of edges", "edge", columns, np.float32)
     if features.dtype != np.float32 or len(features.shape) == 1:
-        columns = features.shape[1] if len(features.shape) == 2 else 1
         features = RowMap(features, _as_float32, np.float32, columns)
     edge = 0
-    for slab in slabs(features):
+    for before in slabs(source):
+        slab = _as_float32(before)
         finite = np.isfinite(slab).all(axis=1)
         if not finite.all():
             raise GraphError(
                 f"edge {edge + int(np.argmin(finite))} has a feature that is NaN or infinite as float32; mend or "
                 "remove it first"
             )
+        loss.add(before.reshape(len(before), -1), slab)
         edge += len(slab)
+    for text in loss.warnings():
+        reporter.warn(text)
     return features
 
 
 def _as_float32(rows: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):  # what is too large becomes infinite
-        return rows.reshape(len(rows), -1).astype(np.float32)
+        return rows.reshape(len(rows), -1).astype(np.float32, copy=False)

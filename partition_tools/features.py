@@ -12,6 +12,7 @@ import scipy.sparse
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS, Csr
+from partition_tools.precision import PrecisionLoss
 from partition_tools.progress import Reporter
 
 DTYPES = {"fp32": np.float32, "fp16": np.float16}
@@ -56,7 +57,7 @@ def canonical_features(
     if isinstance(features, Csr):
         if dtype != "fp32":
             reporter.warn(f"sparse features are stored as fp32; --feature-dtype {dtype} is for dense ones")
-        return _sparse(features, num_nodes, row_normalize)
+        return _sparse(features, num_nodes, row_normalize, reporter)
     if len(features.shape) != 2 or features.shape[0] != num_nodes:
         raise GraphError(
             f"expected one row of features for each of {num_nodes} nodes, got shape {tuple(features.shape)}"
@@ -66,9 +67,13 @@ def canonical_features(
     if features.shape[1] == 0:
         raise GraphError("the features have no columns; leave them out, or give each node at least one")
     target = DTYPES[dtype]
+    loss = None if row_normalize else PrecisionLoss("features", "node", features.shape[1], target)
+    source = features
     if row_normalize or features.dtype != target:
         features = RowMap(features, lambda rows: _convert(rows, target, row_normalize), target)
-    _check_finite(features)
+    _check_finite(source, features, loss)
+    for text in () if loss is None else loss.warnings():
+        reporter.warn(text)
     return features
 
 
@@ -81,9 +86,10 @@ def _convert(rows: np.ndarray, dtype: np.typing.DTypeLike, row_normalize: bool) 
         return rows.astype(dtype)
 
 
-def _check_finite(features: Rows) -> None:
+def _check_finite(source: Rows, features: Rows, loss: PrecisionLoss | None) -> None:
     row = 0
-    for slab in slabs(features):
+    for before in slabs(source):
+        slab = features.function(before) if isinstance(features, RowMap) and features.source is source else before
         finite = np.isfinite(slab).all(axis=1)
         if not finite.all():
             hint = " (the largest fp16 number is 65504)" if features.dtype == np.float16 else ""
@@ -91,10 +97,12 @@ def _check_finite(features: Rows) -> None:
                 f"node {row + int(np.argmin(finite))} has a feature that is NaN or infinite as "
                 f"{features.dtype}{hint}; mend or remove it first"
             )
+        if loss is not None:
+            loss.add(before, slab)
         row += len(slab)
 
 
-def _sparse(features: Csr, num_nodes: int, row_normalize: bool) -> Csr:
+def _sparse(features: Csr, num_nodes: int, row_normalize: bool, reporter: Reporter) -> Csr:
     indptr, indices = np.asarray(features.indptr, np.int64), np.asarray(features.indices)
     columns = int(features.num_columns)
     data = np.ones(len(indices), np.float32) if features.data is None else np.array(features.data, np.float32)
@@ -107,6 +115,11 @@ def _sparse(features: Csr, num_nodes: int, row_normalize: bool) -> Csr:
     if not np.isfinite(data).all():
         node = int(np.searchsorted(indptr, np.argmin(np.isfinite(data)), side="right")) - 1
         raise GraphError(f"node {node} has a feature that is NaN or infinite; mend or remove it first")
+    if features.data is not None and not row_normalize:
+        loss = PrecisionLoss("sparse features", "entry", 1, np.float32)
+        loss.add(np.asarray(features.data)[:, None], data[:, None])
+        for text in loss.warnings():
+            reporter.warn(text)
     matrix = scipy.sparse.csr_matrix((data, indices, indptr), shape=(num_nodes, columns))
     matrix.sort_indices()
     data = matrix.data

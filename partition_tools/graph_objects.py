@@ -55,6 +55,8 @@ def named_of_dgl(graph: Any, reporter: Reporter) -> dict[str, Any]:
             **_of_dgl(graph.edata, True),
         }
     nodes = {kind: {"num_nodes": graph.num_nodes(kind), **_of_dgl(graph.nodes[kind].data)} for kind in graph.ntypes}
+    for of_type in nodes.values():
+        of_type.pop("n_id", None)  # ids within the types, which are not distinct
     edges = {
         relation: {"edge_index": np.stack([as_array(end, "edges") for end in graph.edges(etype=relation)])}
         | _of_dgl(graph.edges[relation].data, True)
@@ -69,7 +71,15 @@ def _of_dgl(data: Mapping[str, Any], of_edges: bool = False) -> dict[str, Any]:
         _EDGE_DATA.get(name, f"edge_{name}") if of_edges else name: value
         for name, value in data.items()
         if not name.startswith(_OF_DGL)
-    }
+    } | ({} if of_edges or "_ID" not in data else {"n_id": data["_ID"]})
+
+
+def entries_of(matrix: Any) -> Any:
+    """The entries of a sparse matrix of SciPy. The zeros that fill the blocks of BSR are none."""
+    entries = matrix.tocoo()
+    if matrix.format == "bsr":
+        entries.eliminate_zeros()
+    return entries
 
 
 def arrays_of_networkx(
@@ -90,12 +100,27 @@ def arrays_of_networkx(
     per_node = {name: [graph.nodes[node].get(name) for node in nodes] for name in (label, split)}
     return {
         "edge_index": ends,
+        "nodes": nodes,
         "features": _attributes(graph, nodes, features),
         "labels": _labels(per_node[label]),
         "split": _all_or_none(per_node[split]),
         "edge_weight": weights,
         "num_nodes": len(nodes),
     }
+
+
+def names_of_nodes(nodes: Sequence[Any]) -> np.ndarray | None:
+    """What nodes of NetworkX are called, integers or text (n,); None for 0, 1, 2, … in this order. FormatError for two
+    nodes of one name.
+    """
+    if nodes == list(range(len(nodes))):
+        return None
+    if all(isinstance(node, int) and not isinstance(node, bool) and -(2**63) <= node < 2**63 for node in nodes):
+        return np.array(nodes, np.int64)
+    names = np.array([str(node) for node in nodes])
+    if len(np.unique(names)) < len(names):
+        raise FormatError("two nodes have one name as text; give names that differ (networkx.relabel_nodes)")
+    return names
 
 
 def _attributes(graph: Any, nodes: Sequence[Any], names: str | Sequence[str]) -> np.ndarray | None:

@@ -30,7 +30,9 @@ _ABOUT_EDGES = ("edge", "link", "relation")
 _PAIR = re.compile(r"(.*?)[_\-. ]?([12]|[ab]|[01])$", re.IGNORECASE)
 _PAIRS = (("1", "2"), ("0", "1"), ("a", "b"))
 _NO_IDS = ("class", "label", "type", "category", "target", "split")
-_IDS = ("id", "node", "nodeid", "vertex", "vertexid")
+_IDS = set("id idid node nodeid nid vertex vertexid vid uid guid uuid idx index nodeidx nodeindex".split())
+# What ids are written of without a mark between: userid, paperid.
+_OF = set("user paper author item entity account person gene protein atom doc document page product customer".split())
 
 
 def role(name: object) -> str | None:
@@ -54,14 +56,26 @@ def _plain(name: object) -> str:
 
 
 def is_id(name: object, others: int = 1) -> bool:
-    """Whether a column of this name, beside `others`, holds the ids of nodes: id, node_id, paper_id, userId. Not
-    class_id.
+    """Whether a column of this name, beside `others`, holds the ids of nodes: id, node_id, nid, index, paper_id,
+    userId, id:ID. Not class_id.
     """
-    name = str(name).strip()
-    if _plain(name) in _IDS:
+    name, word = str(name).strip(), _plain(name)
+    if word in ("id", "node", "nodeid", "vertex", "vertexid"):
         return True
-    found = re.search(r"[_\-. ][iI][dD]$|[a-z]I[dD]$", name)
-    return found is not None and others > 0 and not _plain(name).startswith(_NO_IDS)
+    if others < 1 or word.startswith(_NO_IDS):
+        return False
+    marked = re.search(r"[_\-. :][iI][dD]$|[a-z]I[dD]$", name) is not None
+    return marked or word in _IDS or word.endswith("id") and word[:-2] in _OF
+
+
+def may_be_id(name: object) -> bool:
+    """Whether a column of this name may hold ids, if its values are distinct: names that end with id, and words for
+    what a node is called.
+    """
+    word = _plain(name)
+    return (
+        word.endswith(("id", "key")) or word in ("name", "node", "code", "uri", "url", "iri")
+    ) and not word.startswith(_NO_IDS)
 
 
 def all_known(names: Sequence[Any]) -> bool:

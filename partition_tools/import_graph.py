@@ -2,9 +2,9 @@
 
 import argparse
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graphfile.given_links import stored_links
@@ -18,9 +18,13 @@ from partition_tools.datasets.dataset import Dataset, Reader
 from partition_tools.external.scratch import fingerprint
 from partition_tools.features import DTYPES
 from partition_tools.progress import Reporter
+from partition_tools.row_keys import AUTO, ROWS
 from partition_tools.sources import SOURCES, guess
 from partition_tools.tables import TableOptions
+from partition_tools.text import check_readable_twice
 from partition_tools.working import add_memory_options, working
+
+Fields = TypeVar("Fields", ImportOptions, TableOptions)
 
 HELP = "convert a graph (npz, edge list, Matrix Market, OGB, SciPy, PyG, DGL and others) to a graph file"
 DESCRIPTION = """Read a graph and write it as one HDF5 graph file, nodes in the order of the source, not yet clustered.
@@ -180,6 +184,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
             f"in node order, or keyed by a first column with the heading id",
         )
     tables.add_argument(
+        "--rows",
+        choices=ROWS,
+        default=AUTO,
+        help="whose the rows of tables are: auto: of the ids in a first column that names nodes, else in node order; "
+        "id: of the ids in the first column; position: in node order",
+    )
+    tables.add_argument(
         "--relabel",
         action="store_true",
         help="node ids are any numbers or words; nodes are numbered in the sorted order of their ids. "
@@ -226,34 +237,8 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         raise ConfigError("--resplit needs the fractions of the new split: --train, --val or --test")
     if not 0 <= arguments.seed < 2**63:
         raise ConfigError(f"--seed must be from 0 to 2^63 - 1, got {arguments.seed}")
-    options = ImportOptions(
-        arguments.undirected,
-        arguments.self_loops,
-        arguments.drop_duplicates,
-        arguments.drop_weights,
-        arguments.row_normalize,
-        arguments.feature_dtype,
-        arguments.num_classes,
-        arguments.name,
-        fractions,
-        arguments.seed,
-        arguments.add_reverse,
-        arguments.resplit,
-        arguments.task,
-    )
-    tables = TableOptions(
-        arguments.features,
-        arguments.labels,
-        arguments.splits,
-        arguments.node_types,
-        arguments.edge_columns,
-        arguments.relabel,
-        arguments.node_ids,
-        arguments.heading,
-        arguments.ignore,
-        arguments.split_column,
-        arguments.edge_features,
-    )
+    options = _fields(ImportOptions, arguments, fractions=fractions)
+    tables = _fields(TableOptions, arguments)
     data = import_graph(
         arguments.root if arguments.input is None else arguments.input,
         arguments.output,
@@ -268,6 +253,13 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     )
     print(summary(arguments.output, data))
     return 0
+
+
+def _fields(kind: type[Fields], arguments: argparse.Namespace, **given: Any) -> Fields:
+    """A dataclass whose fields are those of `arguments` of their names, but for those that are given."""
+    return kind(
+        **{field.name: getattr(arguments, field.name) for field in fields(kind) if field.name not in given}, **given
+    )
 
 
 def _fractions(train: float | None, val: float | None, test: float | None) -> tuple[float, float, float]:
@@ -301,6 +293,8 @@ def import_graph(
     """
     path, output, reporter = Path(path), Path(output), reporter or Reporter()
     check_target(output, force)
+    for each in (path, *(value for value in asdict(tables).values() if isinstance(value, Path))):
+        check_readable_twice(each)
     with claimed(output):
         if dataset is None:
             name = _format(path, format)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graphfile.schema import Edges, count_types
+from hpcgnn.graphfile.schema import Edges, Rows, count_types
 from partition_tools.edges import BLOCK, canonical_edges, check_endpoints
 from partition_tools.external.edges import EdgeChunks, external_edges
 from partition_tools.external.scratch import Scratch
+from partition_tools.precision import PrecisionLoss
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.typed import REVERSED, canonical_types, with_reverse
@@ -33,7 +34,7 @@ def imported_edges(
     """
     if options.add_reverse and options.undirected:
         raise ConfigError("--undirected gives an edge and its reverse one type, --add-reverse two; choose one")
-    source = _chunks(raw, options, names)
+    source = _chunks(raw, options, names, reporter)
     given = source.num_types
     wanted = options.undirected, options.self_loops, options.drop_duplicates
     if scratch is not None and needed_bytes(source) * (2 if options.undirected else 1) > scratch.memory:
@@ -60,13 +61,22 @@ def imported_edges(
     return edges, edges_out, loops, names
 
 
+def of_edges(values: Rows | None, count: int, what: str) -> Rows | None:
+    """One value for each edge, (E,), of an array of shape (E,) or (E, 1). GraphError for any other shape."""
+    if values is None or tuple(values.shape) == (count,):
+        return values
+    if tuple(values.shape) == (count, 1) and isinstance(values, np.ndarray):
+        return values[:, 0]
+    raise GraphError(f"expected one {what} for each of {count} edges, got shape {tuple(values.shape)}")
+
+
 def needed_bytes(source: EdgeChunks) -> int:
     """Bytes that these edges take to be sorted in memory."""
     attributes = source.typed + source.weighted + 2 * source.featured
     return source.count * (EDGE_BYTES + ATTRIBUTE_BYTES * attributes) * (2 if source.add_reverse else 1)
 
 
-def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str]) -> EdgeChunks:
+def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str], reporter: Reporter) -> EdgeChunks:
     """The edges of `raw` as many at a time as are asked for, checked but for their ends."""
     src, dst, weight, kind, featured = raw.src, raw.dst, raw.weight, raw.type, raw.edge_features is not None
     count, n = src.shape[0], raw.num_nodes
@@ -74,12 +84,9 @@ def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str]) -> Ed
         raise GraphError(
             f"sources and destinations must be two vectors of one length, got shapes {src.shape} and {dst.shape}"
         )
-    if weight is not None and weight.shape[0] != count:
-        raise GraphError(f"there are {count} edges but {weight.shape[0]} values of edge weight")
+    weight, kind = of_edges(weight, count, "edge weight"), of_edges(kind, count, "edge type")
     if weight is not None and weight.dtype.kind not in "iufb":
         raise GraphError(f"edge weights must be numbers, got {weight.dtype}")
-    if kind is not None and kind.shape[0] != count:
-        raise GraphError(f"there are {count} edges but edge types of shape {kind.shape}; expected one of each")
     if kind is None and names:
         raise GraphError("there are names of edge types but no edge types")
     if kind is None and options.add_reverse:
@@ -100,6 +107,14 @@ def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str]) -> Ed
         kinds = None if kind is None else canonical_types(kind[there], stop - start, "edge", names, start)
         return np.asarray(src[there]), np.asarray(dst[there]), kinds, some
 
+    if weight is not None and weight.dtype != np.float32:
+        loss = PrecisionLoss("weights of edges", "edge", 1, np.float32)
+        for start, stop in _parts(count):
+            before = np.asarray(weight[start:stop])[:, None]
+            with np.errstate(over="ignore"):
+                loss.add(before, before.astype(np.float32))
+        for text in loss.warnings():
+            reporter.warn(text)
     num_types = 0 if kind is None else max((count_types(chunk(*part)[2], names) for part in _parts(count)), default=0)
     typed, weighted = kind is not None, weight is not None
     return EdgeChunks(count, n, chunk, typed, weighted, num_types, options.add_reverse, featured)

@@ -9,6 +9,8 @@ import scipy.sparse
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.schema import Csr
+from partition_tools.headings import is_id
+from partition_tools.node_ids import alike
 
 SPLIT_OF = {
     "train": "train",
@@ -37,19 +39,83 @@ def as_array(values: Any, what: str) -> np.ndarray:
     """A numpy array of an array, a tensor of torch or a list. what: its name, for errors. Raises FormatError."""
     if hasattr(values, "detach") and hasattr(values, "cpu"):  # a tensor, without loading torch for others
         values = values.detach().cpu()
-        if getattr(values, "is_sparse", False):
+        if not str(values.layout).endswith("strided"):
             values = values.to_dense()
         try:
             return values.numpy()
         except TypeError:
             return values.float().numpy()  # bfloat16, which numpy has not
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise FormatError(
+            f"{what} has masked entries, expected a value in each; fill them (values.filled) with what stands for "
+            "none, -1 or NaN for labels"
+        )
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise FormatError(f"{what} cannot be made an array: {error}") from error
+    if array.dtype.kind == "V":
+        raise FormatError(
+            f"{what} is a structured array with the fields {', '.join(array.dtype.names or ())}; give one"
+        )
     if array.dtype.kind == "O" and not all(isinstance(value, (str, type(None), float)) for value in array.flat):
         raise FormatError(f"{what} must be an array of numbers (or of words), got objects of several kinds")
     return array
+
+
+def by_node(values: Any, what: str, ids: np.ndarray | None) -> Any:
+    """Values with a row for each node, in node order: those of pandas go by their index, all others as they are.
+
+    ids: (n,) what the caller calls the nodes, in node order, or None. Raises FormatError for an index that is neither
+    the numbers of the rows nor names all nodes.
+    """
+    index = getattr(values, "index", None)
+    if index is None or callable(index) or not hasattr(values, "to_numpy"):
+        return values
+    columns = [str(name) for name in getattr(values, "columns", ())]
+    if columns and is_id(columns[0], len(columns) - 1):
+        raise FormatError(
+            f"{what} has a column {columns[0]}, which names nodes; make it the index (set_index), or take it out"
+        )
+    array, names = values.to_numpy(), np.asarray(index)
+    if np.array_equal(names, np.arange(len(names))):
+        return array
+    if ids is None and names.dtype.kind in "iu" and np.array_equal(np.sort(names), np.arange(len(names))):
+        return array[np.argsort(names)]
+    if ids is None:
+        raise FormatError(
+            f"{what} has an index ({', '.join(map(str, names[:3].tolist()))}, ...) that names nodes, and node_ids is "
+            "not given; give node_ids, or reset_index(drop=True) where the rows are in node order"
+        )
+    return array[places(ids, plain_ids(names), "node_ids", f"the index of {what}")]
+
+
+def places(named: np.ndarray, ids: np.ndarray, what: str, where: str = "node_ids") -> np.ndarray:
+    """The rows of the ids that an array names, in its shape. Raises FormatError for an id that `ids` has twice, or not
+    at all. what, where: names of the two, for errors.
+    """
+    same = alike({where: plain_ids(ids), what: plain_ids(named.reshape(-1))})
+    names, wanted = same[where], same[what]
+    order = np.argsort(names, kind="stable")
+    ordered = names[order]
+    if len(ordered) and (ordered[1:] == ordered[:-1]).any():
+        twice = ordered[1:][ordered[1:] == ordered[:-1]][0]
+        raise FormatError(f"{where} has the id {twice} twice; expected each node once")
+    place = np.searchsorted(ordered, wanted)
+    unknown = place >= len(ordered)
+    unknown[~unknown] = ordered[place[~unknown]] != wanted[~unknown]
+    if unknown.any():
+        raise FormatError(
+            f"{what} names the id {wanted[np.argmax(unknown)]}, which {where} does not have; it must name every node"
+        )
+    return order[place].reshape(named.shape)
+
+
+def plain_ids(ids: np.ndarray) -> np.ndarray:
+    """Ids as integers or text, which is what they can be compared as."""
+    if ids.ndim != 1 or ids.dtype.kind not in "iuOU":
+        raise FormatError(f"node ids must be a vector of integers or words, got {ids.dtype}{list(ids.shape)}")
+    return ids.astype(str) if ids.dtype.kind == "O" else ids
 
 
 def as_rows(features: Any) -> np.ndarray | Csr | None:
@@ -63,16 +129,26 @@ def as_rows(features: Any) -> np.ndarray | Csr | None:
     return as_array(features, "features")
 
 
-def as_split(split: Any) -> dict[str, np.ndarray | None]:
-    """{"train" | "val" | "test": mask or node numbers} of such a mapping, or of one word for each node."""
+def _mask(values: Any, what: str, ids: np.ndarray | None) -> Any:
+    """A mask by its index; what is no mask of pandas as it is."""
+    return by_node(values, what, ids) if str(getattr(values, "dtype", "")) in ("bool", "boolean") else values
+
+
+def as_split(split: Any, ids: np.ndarray | None = None) -> dict[str, np.ndarray | None]:
+    """{"train" | "val" | "test": mask or node numbers} of such a mapping, or of one word for each node. ids: see
+    `by_node`.
+    """
     if split is None:
         return {}
     if isinstance(split, Mapping):
         unknown = [name for name in split if name not in SPLIT_OF]
         if unknown:
             raise FormatError(f"split has {unknown[0]!r}; expected train, val and test")
-        return {SPLIT_OF[name]: None if one is None else as_array(one, f"split {name}") for name, one in split.items()}
-    words = as_array(split, "split")
+        return {
+            SPLIT_OF[name]: None if one is None else as_array(_mask(one, f"split {name}", ids), f"split {name}")
+            for name, one in split.items()
+        }
+    words = as_array(by_node(split, "split", ids), "split")
     if words.ndim != 1 or words.dtype.kind not in "OU":
         raise FormatError(
             "split must be {'train': …, 'val': …, 'test': …} of masks or node numbers, or one of the words train, val, "

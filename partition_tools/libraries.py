@@ -14,7 +14,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.schema import GraphData
 from partition_tools.arrays import Saving, save_graph, write_raw
-from partition_tools.graph_objects import arrays_of_networkx, named_of_dgl, named_of_pyg
+from partition_tools.graph_objects import arrays_of_networkx, entries_of, named_of_dgl, named_of_pyg, names_of_nodes
 from partition_tools.in_memory import InMemory
 from partition_tools.progress import Reporter
 from partition_tools.sources.named_arrays import graph_of
@@ -87,7 +87,7 @@ def from_scipy(
     rows, columns = matrix.shape
     if rows != columns:
         raise FormatError(f"expected a square matrix, with a row and a column for each node, got {rows} x {columns}")
-    entries = matrix.tocoo()
+    entries = entries_of(matrix)
     if entries.data.dtype.kind == "c":
         raise FormatError("the matrix is complex; expected real numbers")
     ends = (entries.col, entries.row) if transposed else (entries.row, entries.col)
@@ -107,7 +107,7 @@ def from_networkx(
     weight: str = "weight",
     **more: Any,
 ) -> GraphData:
-    """Write a graph of NetworkX as a graph file; the k-th of list(graph.nodes) is node k.
+    """Write a graph of NetworkX as a graph file; the k-th of list(graph.nodes) is node k, and the file keeps its name.
 
     features: the attribute of a node that holds its row of numbers, or the names of several that hold one number each.
     label, split, weight: attributes of nodes (class or word; train, val or test) and of edges. What no node has is left
@@ -115,4 +115,9 @@ def from_networkx(
     DiGraph directed; multigraphs likewise. The rest is as of `save_graph`.
     """
     arrays = arrays_of_networkx(graph, features, label, split, weight)
+    if "node_ids" in more:
+        raise FormatError("node_ids are the names of the nodes of the graph; leave the argument out")
+    names = names_of_nodes(arrays.pop("nodes"))
+    if names is not None:
+        arrays |= {"node_ids": names, "num_nodes": None, "edge_index": names[arrays["edge_index"]]}
     return save_graph(path, **arrays, **more)

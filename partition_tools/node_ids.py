@@ -17,9 +17,12 @@ from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.headings import is_id
 from partition_tools.relabel import Places, distinct
-from partition_tools.tables import exact_ids, layout, load_npy, read_frame
+from partition_tools.tables import layout, load_npy, read_frame
+from partition_tools.written_ids import exact_ids
 
-_INTEGER = re.compile(r"[+-]?\d+")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+# An integer in any spelling that pandas and spreadsheets give it; 1e2 is a word.
+_SPELLED = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
 
 
 def read_node_ids(path: Path) -> np.ndarray:
@@ -52,19 +55,23 @@ def alike(ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     ways (01 and 1) and for an empty id.
     """
     for where, each in ids.items():
+        if each.dtype.kind not in "iuU":
+            raise FormatError(f"{where}: expected node ids that are integers or words, got {each.dtype}")
         if each.dtype.kind == "U" and (each == "").any():
             raise FormatError(f"{where}: row {int(np.argmax(each == ''))} has an empty node id")
     if any(each.dtype.kind == "U" for each in ids.values()):
         texts = np.unique(np.concatenate([np.unique(each).astype(str) for each in ids.values()]))
         numbers: dict[int, str] = {}
-        for text in texts[[_INTEGER.fullmatch(text) is not None for text in texts]].tolist():
-            other = numbers.setdefault(int(text), text)
+        for text in texts.tolist():
+            spelled = _SPELLED.fullmatch(text)
+            other = numbers.setdefault(int(spelled[1]), text) if spelled else text
             if other != text:
                 raise FormatError(
                     f"the node ids {other} and {text} are one number but two texts; write it in one way in "
                     f"{', '.join(ids)}"
                 )
-        kind = _integers(list(numbers)) if len(numbers) == len(texts) else None
+        plain = len(numbers) == len(texts) and all(_INTEGER.fullmatch(text) for text in numbers.values())
+        kind = _integers(list(numbers)) if plain else None
         return {where: each.astype(str) if kind is None else _as_numbers(each, kind) for where, each in ids.items()}
     kind = _integers([limit for each in ids.values() if each.size for limit in (int(each.min()), int(each.max()))])
     if kind is None:

@@ -1,37 +1,15 @@
 """What lies beside an edge list, one row per node: features, labels, splits, types of nodes."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.progress import Reporter
-from partition_tools.tables import TableOptions, numeric, read_table
-
-SPLIT_WORDS = {
-    "train": 1,
-    "training": 1,
-    "val": 2,
-    "valid": 2,
-    "validation": 2,
-    "test": 3,
-    "testing": 3,
-    "": 0,
-    "none": 0,
-    "nan": 0,
-    "0": 0,
-    "1": 1,
-    "2": 2,
-    "3": 3,
-}
-_INDEX_FILE = re.compile(r"(?=.*(train|val|test))(?=.*(idx|index|indices|ids|nodes))", re.IGNORECASE)
-SPLIT_TABLE = (
-    "--splits takes one row per node: train, val, test or nothing. Lists of node ids make such a table with "
-    "(echo id,split; sed s/$/,train/ train.txt; sed s/$/,val/ val.txt; sed s/$/,test/ test.txt) > splits.csv"
-)
-
+from partition_tools.row_tables import Table, read_table
+from partition_tools.split_tables import SPLIT_WORDS, split_codes
+from partition_tools.tables import TableOptions, numeric
 
 # (the ids that key the rows or None, the rows)
 NodeTable = tuple[np.ndarray | None, np.ndarray]
@@ -43,18 +21,22 @@ def node_tables(
     """({"features" | "labels" | "splits" | "node types": (ids or None, values)} of the tables that were given, names of
     types and classes as `RawGraph` has them). Node types and labels that are words are numbered in their sorted order.
 
-    exact: leave ids as they are written (see `tables.exact_ids`).
+    exact: leave ids as they are written (see `written_ids.exact_ids`). One line says how each table was matched.
     """
     tables: dict[str, NodeTable] = {}
     names: dict[str, list[str]] = {}
+
+    def read(path: Path, data_words: Collection[str] = (), classes: bool = False) -> Table:
+        return read_table(path, exact, data_words, options.rows, reporter, classes)
+
     if options.features is not None:
-        ids, values, heading = read_table(options.features, exact=exact)
-        tables["features"] = ids, numeric(values, options.features)
-        _say(reporter, options.features, ids, heading, f"{values.shape[1]} features")
+        table = read(options.features)
+        tables["features"] = table.ids, numeric(table.values, options.features)
+        reporter.stage(f"{options.features}: {table.values.shape[1]} features, {table.how}")
     if options.labels is not None:
-        ids, values, heading = read_table(options.labels, exact=exact)
-        values, words = label_numbers(values, options.labels)
-        _check_heading(options.labels, ids, heading, words, reporter)
+        table = read(options.labels, classes=True)
+        values, words = label_numbers(table.values, options.labels)
+        _check_heading(options.labels, table, words, reporter)
         names |= {"classes": words} if words else {}
         nothing = np.count_nonzero(values != values) if words else 0
         if nothing:
@@ -62,53 +44,42 @@ def node_tables(
                 f"{options.labels}: {nothing:,} rows have no label: they are empty, or one of NA, NaN, None, "
                 "null and the like; a class of such a name needs another"
             )
-        tables["labels"] = ids, values
-        _say(
-            reporter,
-            options.labels,
-            ids,
-            heading,
-            f"{values.shape[1]} columns of labels"
-            if not words
-            else f"labels of {len(words)} classes, numbered in the order of their names; "
-            f"{np.count_nonzero(values != values):,} "
-            f"rows without",
-        )
+        tables["labels"] = table.ids, values
+        what = f"{values.shape[1]} columns of labels"
+        if words:
+            what = f"labels of {len(words)} classes, numbered in the order of their names; {nothing:,} rows without"
+        reporter.stage(f"{options.labels}: {what}, {table.how}")
     if options.splits is not None:
-        ids, values, heading = _split_table(options.splits, exact)
-        tables["splits"] = ids, _split_codes(values, options.splits, ids is not None or heading is not None)
+        table = read(options.splits, SPLIT_WORDS)
+        tables["splits"] = table.ids, split_codes(table, options.splits)
+        reporter.stage(f"{options.splits}: splits, {table.how}")
     if options.node_types is not None:
-        ids, values, heading = read_table(options.node_types, exact=exact)
-        values = _one_column(values, options.node_types, "node types")
+        table = read(options.node_types, classes=True)
+        values = _one_column(table.values, options.node_types, "node types")
         if values.dtype.kind not in "iuf":
             nothing = values != values
             if nothing.any():
                 raise FormatError(f"{options.node_types}: row {int(np.argmax(nothing))} has no node type")
             kinds, values = np.unique([str(value).strip() for value in values], return_inverse=True)
             names["nodes"] = kinds.tolist()
-            _check_heading(options.node_types, ids, heading, names["nodes"], reporter)
-        tables["node types"] = ids, values
+            _check_heading(options.node_types, table, names["nodes"], reporter)
+        tables["node types"] = table.ids, values
+        reporter.stage(f"{options.node_types}: types of nodes, {table.how}")
     return tables, names
 
 
-def _say(reporter: Reporter, path: Path, ids: np.ndarray | None, heading: list[str] | None, what: str) -> None:
-    rows = f"rows keyed by {heading[0]}" if ids is not None and heading else "rows in node order"
-    reporter.stage(f"{path}: {what}, {rows}")
-
-
-def _check_heading(
-    path: Path, ids: np.ndarray | None, heading: list[str] | None, words: Sequence[str], reporter: Reporter
-) -> None:
+def _check_heading(path: Path, table: Table, words: Sequence[str], reporter: Reporter) -> None:
     """A first line above words is a heading or one of them; which is clear where it names ids, or numbers follow."""
-    if not words or ids is not None or heading is None:
+    if not words or table.ids is not None or table.names is None:
         return
-    if heading[0] in words:
+    first = table.names[0]
+    if first in words:
         raise FormatError(
-            f"{path}: the first line, {heading[0]!r}, is taken for a heading but is one of the words below "
+            f"{path}: the first line, {first!r}, is taken for a heading but is one of the words below "
             "it; give the column a heading, such as label"
         )
-    if heading[0].lower() not in ("label", "labels", "class", "target", "type", "category", "kind", "y"):
-        reporter.warn(f"{path}: the first line, {heading[0]!r}, is taken for the heading")
+    if first.lower() not in ("label", "labels", "class", "target", "type", "category", "kind", "y"):
+        reporter.warn(f"{path}: the first line, {first!r}, is taken for the heading")
 
 
 def label_numbers(values: np.ndarray, where: str | Path) -> tuple[np.ndarray, list[str]]:
@@ -149,41 +120,6 @@ def _one_column(values: np.ndarray, path: Path, what: str) -> np.ndarray:
     return values[:, 0]
 
 
-def _split_table(path: Path, exact: bool) -> tuple[np.ndarray | None, np.ndarray, list[str] | None]:
-    """(ids, values (n,), heading); a first line that is a split is no heading."""
-    ids, values, heading = read_table(path, exact=exact, data_words=SPLIT_WORDS)
-    if values.ndim == 2 and values.shape[1] != 1:
-        raise FormatError(f"{path} must have one column of splits, got {values.shape[1]}; {SPLIT_TABLE}")
-    return ids, values[:, 0], heading
-
-
-def _split_codes(values: np.ndarray, path: Path, described: bool) -> np.ndarray:
-    """uint8 (n,): 0 for none, 1 train, 2 val, 3 test. described: the table has a heading."""
-    words = [str(value).strip().lower().removesuffix(".0") for value in values]
-    found = set(words)
-    unknown = sorted(found - set(SPLIT_WORDS))
-    numbers = found - {"", "nan"}
-    if (
-        numbers
-        and not described
-        and all(word.isdigit() for word in numbers)
-        and (unknown or _INDEX_FILE.match(path.name))
-    ):
-        raise FormatError(f"{path} looks like a list of node ids; {SPLIT_TABLE}")
-    if unknown:
-        raise FormatError(f"{path} has the split {unknown[0]!r}; expected train, val, test or nothing")
-    if len({word.isdigit() for word in numbers}) > 1:
-        raise FormatError(
-            f"{path} mixes words and numbers ({', '.join(sorted(numbers))}); write train, val, test or nothing"
-        )
-    if "0" in found and "3" not in found and found <= set("0123") | {"", "nan"}:
-        raise FormatError(
-            f"{path} has the splits {', '.join(sorted(numbers))}, which could be none, train, val or train, "
-            "val, test; write words: train, val, test or nothing"
-        )
-    return np.array([SPLIT_WORDS[word] for word in words], np.uint8)
-
-
 def place_rows(ids: np.ndarray | None, values: np.ndarray, num_nodes: int, what: str) -> np.ndarray:
     """Rows in node order. Keyed rows go to their node; nodes without a row have no label and no split.
 
@@ -207,7 +143,9 @@ def place_rows(ids: np.ndarray | None, values: np.ndarray, num_nodes: int, what:
             f"0..{num_nodes - 1}); if the ids have gaps, --relabel numbers those that occur, else give each node "
             f"a row"
         )
-    if values.dtype == np.uint8:
+    if present.all():
+        placed = np.empty_like(values)
+    elif values.dtype == np.uint8:
         placed = np.zeros((num_nodes, *values.shape[1:]), values.dtype)
     else:
         placed = np.full((num_nodes, *values.shape[1:]), np.nan)

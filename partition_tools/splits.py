@@ -45,6 +45,11 @@ def canonical_split(
             raise GraphError(
                 f"the {name} split must be a mask or a vector of node ids, got {members.dtype}{members.shape}"
             )
+        elif len(members) == n > 2 and np.isin(members, (0, 1)).all():
+            raise GraphError(
+                f"the {name} split has a 0 or 1 for each of {n} nodes, which may be a mask or a list of ids; give a "
+                "mask as booleans (split.astype(bool)), else name each node once"
+            )
         elif len(members) and (members.min() < 0 or members.max() >= n):
             raise GraphError(f"the {name} split names a node outside 0..{n - 1}")
         members = members.astype(np.int64)

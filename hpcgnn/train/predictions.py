@@ -118,10 +118,10 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
 def read_list(path: str | Path) -> list[str]:
     """The words of a file of ids, one in a line; a heading such as id is left out. Raises FormatError."""
     try:
-        words = [line.strip() for line in Path(path).read_text("utf-8").splitlines()]
+        text = Path(path).read_text("utf-8-sig")  # opened with any line end read as \n
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(f"--nodes {path}: expected a text file with an id of a node in each line: {error}") from error
-    words = [word for word in words if word]
+    words = [word for line in text.split("\n") if (word := line.strip())]
     words = words[1:] if words and words[0].lower() in _HEADINGS else words
     if not words:
         raise FormatError(f"--nodes {path} names no node; expected an id in each line")

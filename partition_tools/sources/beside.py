@@ -1,8 +1,11 @@
 """A graph whose edges come from one file and whose features, labels and splits come from tables beside it.
 
-Shared by edge lists and Matrix Market. The tables decide the number of nodes where they can, so that isolated nodes are
-kept and an edge beyond the last row is an error rather than a node without features.
+Shared by edge lists, matrices, METIS and GraphML. The tables decide the number of nodes where they can, so that
+isolated nodes are kept and an edge beyond the last row is an error rather than a node without features.
 """
+
+import re
+from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +16,7 @@ from partition_tools.node_ids import numbered, read_node_ids
 from partition_tools.node_tables import NodeTable, node_tables, place_rows
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
+from partition_tools.row_keys import POSITION
 from partition_tools.tables import TableOptions
 
 RELABEL = "if the ids have gaps or do not begin with 0, use --relabel"
@@ -30,17 +34,25 @@ def assemble(
     kind: np.ndarray | None = None,
     edge_features: np.ndarray | None = None,
     num_nodes: int | None = None,
+    names: np.ndarray | None = None,
+    first: int = 0,
 ) -> RawGraph:
     """The `RawGraph` of edges and the tables that `options` (TableOptions) names.
 
-    src, dst: (E,) of integers, or with options.relabel of integers or text. num_nodes: where the format states it.
+    src, dst: (E,) of integers, or with options.relabel or names of integers or text. num_nodes: where the format states
+    it. names: (n,) what the format calls its nodes, in its order; they are numbered in the sorted order of these.
+    first: the number that the format gives to the first node, 0 or 1.
     """
-    relabel = options.relabel or options.node_ids is not None
+    relabel = options.relabel or options.node_ids is not None or names is not None
     tables, type_names = node_tables(options, relabel, reporter)
     ids = None
     if relabel:
-        src, dst, tables, ids = _relabel(src, dst, tables, options, scratch)
+        src, dst, tables, ids = _relabel(src, dst, tables, options, source, names, scratch)
         num_nodes = len(ids)
+        if names is not None and np.array_equal(ids, np.arange(num_nodes)):
+            ids = None
+    elif first and num_nodes is not None:
+        tables = _counted_from(first, tables, num_nodes, reporter)
     lengths = {name: len(values) for name, (ids, values) in tables.items() if ids is None}
     if len(set(lengths.values())) > 1:
         raise FormatError(f"the tables have different numbers of rows: {lengths}")
@@ -90,14 +102,31 @@ def _check_ends(src: np.ndarray, dst: np.ndarray, num_nodes: int, name: str) -> 
 
 
 def _relabel(
-    src: np.ndarray, dst: np.ndarray, tables: dict[str, NodeTable], options: TableOptions, scratch: Scratch
+    src: np.ndarray,
+    dst: np.ndarray,
+    tables: dict[str, NodeTable],
+    options: TableOptions,
+    source: str,
+    names: np.ndarray | None,
+    scratch: Scratch,
 ) -> tuple[np.ndarray, np.ndarray, dict[str, NodeTable], np.ndarray]:
-    """Number the nodes by the sorted order of their ids, over edges, keyed tables and --node-ids. (…, all ids)."""
-    order = None if options.node_ids is None else read_node_ids(options.node_ids)
+    """Number the nodes by the sorted order of their ids, over edges, keyed tables and --node-ids or the names that the
+    format has. (…, all ids).
+    """
+    order, where = names, Path(source)
+    if order is None and options.node_ids is not None:
+        order, where = read_node_ids(options.node_ids), options.node_ids
+    by_position = [name for name, (ids, _) in tables.items() if ids is None]
+    if names is not None and by_position and options.rows != POSITION and not counts(names):
+        raise FormatError(
+            f"{source} names its nodes ({', '.join(map(str, names[:3]))}, ...), and the table of {by_position[0]} does "
+            "not say which node a row belongs to; give it a first column with the heading id, or say --rows position "
+            f"if its rows are in the order of the nodes of {source}"
+        )
     keyed = {name: ids for name, (ids, _) in tables.items() if ids is not None}
-    names, places, rows = numbered({"sources": src, "destinations": dst}, keyed, order, options.node_ids, scratch)
+    all_ids, places, rows = numbered({"sources": src, "destinations": dst}, keyed, order, where, scratch)
     for name, (ids, values) in tables.items():
-        if ids is None and rows is None and not np.array_equal(names, np.arange(len(values))):
+        if ids is None and rows is None and not np.array_equal(all_ids, np.arange(len(values))):
             raise FormatError(
                 f"with --relabel the table of {name} does not say which node a row belongs to; give it a "
                 "first column with the heading id, or the ids in the order of the rows, one per line, with "
@@ -105,8 +134,36 @@ def _relabel(
             )
         if ids is None and rows is not None and len(values) != len(rows):
             raise FormatError(
-                f"the table of {name} has {len(values)} rows but {options.node_ids} {len(rows)} ids; "
-                "expected one id for each row"
+                f"the table of {name} has {len(values)} rows but {where} {len(rows)} ids; expected one id for each row"
             )
     tables = {name: (places.get(name, rows), values) for name, (_, values) in tables.items()}
-    return places["sources"], places["destinations"], tables, names
+    return places["sources"], places["destinations"], tables, all_ids
+
+
+def counts(names: np.ndarray) -> bool:
+    """Whether names are 0, 1, 2, … or n1, n2, n3, … in this order, so that position and name say the same."""
+    parts = [re.fullmatch(r"(.*?)([0-9]+)", str(name)) for name in names.tolist()]
+    if not all(parts) or len({part[1] for part in parts if part}) > 1:
+        return False
+    numbers = [int(part[2]) for part in parts if part]
+    return numbers in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
+
+
+def _counted_from(first: int, tables: dict[str, NodeTable], num_nodes: int, reporter: Reporter) -> dict[str, NodeTable]:
+    """Tables whose ids count from 0. FormatError where they may count from 0, or from `first` as the format does."""
+    keyed = [ids for ids, _ in tables.values() if ids is not None and ids.dtype.kind in "iu" and len(ids)]
+    if not keyed:
+        return tables
+    low, high = min(int(ids.min()) for ids in keyed), max(int(ids.max()) for ids in keyed)
+    if low >= first and high < num_nodes:
+        raise FormatError(
+            f"the ids of the tables are {low} to {high}, and may count the {num_nodes} nodes from 0, or from {first} "
+            f"as this format does; give one table a row for the node 0 or for the node {num_nodes + first - 1}"
+        )
+    if low < first or high > num_nodes + first - 1:
+        return tables
+    reporter.stage(f"the ids of the tables count from {first}, as the format does")
+    return {
+        name: (ids if ids is None or ids.dtype.kind not in "iu" else ids - first, values)
+        for name, (ids, values) in tables.items()
+    }

@@ -20,7 +20,8 @@ from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
 from partition_tools.sources.feature_columns import feature_places, named_features, of_file_or_columns
 from partition_tools.sources.text_blocks import NotPlainNumbers, is_large_table, read_edges
-from partition_tools.tables import OF_TABLES, Layout, TableOptions, exact_ids, layout, numeric, read_frame
+from partition_tools.tables import OF_TABLES, Layout, TableOptions, layout, numeric, read_frame
+from partition_tools.written_ids import exact_ids
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +57,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     if shape.fields:
         reporter.stage(f"{path}: {said(names, heading)}")
     if columns is None:
-        columns = _at_once(path, shape, names, places, heading, tables, relabel)
+        columns = _at_once(path, shape, names, places, heading, tables, relabel, reporter)
     return assemble(
         columns["src"],
         columns["dst"],
@@ -83,9 +84,10 @@ def _at_once(
     heading: tuple[str, ...] | None,
     tables: TableOptions,
     relabel: bool,
+    reporter: Reporter,
 ) -> dict[str, np.ndarray]:
     """{name: (E,)} of all columns that are read, and {"features": (E, F)} of those at `places`, parsed in memory."""
-    frame = read_frame(path, shape=shape)
+    frame = read_frame(path, shape=shape, reporter=reporter)
     if (
         tables.edge_columns
         and shape.heading

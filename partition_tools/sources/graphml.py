@@ -1,10 +1,14 @@
-"""GraphML, read by NetworkX: the k-th node of the file is node k.
+"""GraphML, read by NetworkX. The file names its nodes, and they are numbered in the sorted order of the names, as those
+of an edge list are with --relabel. The graph file keeps the names.
 
-Attributes of nodes are single values, so that features come from tables. Of attributes those are read that are called
-as those of `hpcgnn.from_networkx`: `y` (or label, class) and `split` of nodes, `weight` of edges.
+Attributes of nodes are single values, so that features come from tables, matched by the names. Of attributes those are
+read that are called as those of `hpcgnn.from_networkx`: `y` (or label, class) and `split` of nodes, `weight` of edges.
+An attribute that is different in each node is what the node is called, and no class.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
@@ -13,10 +17,12 @@ from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.graph_objects import arrays_of_networkx
 from partition_tools.in_memory import as_split
+from partition_tools.node_ids import alike
 from partition_tools.node_tables import label_numbers
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
-from partition_tools.sources.beside import assemble
+from partition_tools.row_keys import FEW_ROWS
+from partition_tools.sources.beside import assemble, counts
 from partition_tools.tables import OF_TABLES, TableOptions
 
 NAME = "graphml"
@@ -29,7 +35,7 @@ def matches(path: Path) -> bool:
 
 
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
-    """The `RawGraph` of a file and its tables, whose rows are in the order of the file's nodes. Read at once."""
+    """The `RawGraph` of a file and its tables, matched by the names of the nodes. Read at once."""
     tables.refuse(NAME, OF_TABLES)
     try:
         import networkx
@@ -39,26 +45,57 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         graph = networkx.read_graphml(path)
     except (networkx.NetworkXException, ParseError, OSError, ValueError, KeyError, EOFError) as error:
         raise FormatError(f"{path} is not readable GraphML: {error}") from error
-    known = {name for _, data in graph.nodes(data=True) for name in data}
-    label = next((name for name in LABELS if name in known), LABELS[0])
+    nodes = dict(graph.nodes(data=True))
+    names = _names(nodes, path, reporter)
+    label = _label(nodes, path)
+    known = {name for data in nodes.values() for name in data}
     unread = sorted(known - {label, "split"} | {n for *_, d in graph.edges(data=True) for n in d} - {"weight", "id"})
     if unread:
         reporter.warn(f"{path}: not read: the attributes {', '.join(unread)}; features come from a table (--features)")
-    found = arrays_of_networkx(graph, label=label)
-    src, dst = found["edge_index"]
+    arrays = arrays_of_networkx(graph, label=label or "")
+    src, dst = names[arrays["edge_index"]]
     beside = assemble(
-        src,
-        dst,
-        tables,
-        path.name.split(".")[0],
-        reporter,
-        scratch,
-        weight=found["edge_weight"],
-        num_nodes=found["num_nodes"],
+        src, dst, tables, path.name, reporter, scratch, weight=arrays["edge_weight"], num_nodes=len(names), names=names
     )
-    if beside.labels is None and found["labels"] is not None:
-        beside.labels, words = label_numbers(np.asarray(found["labels"]), f"{path}: {label}")
+    beside.source = path.name.split(".")[0]
+    same = alike({str(path): names})[str(path)]
+    order = np.argsort(same, kind="stable")  # of the nodes of the file, as the graph has them
+    if beside.labels is None and arrays["labels"] is not None:
+        labels, words = label_numbers(np.asarray(arrays["labels"]), f"{path}: {label}")
+        beside.labels = labels[order]
         beside.type_names |= {"classes": words} if words else {}
     if not beside.split:
-        beside.split = as_split(found["split"])
+        beside.split = {
+            split: None if members is None else members[order] for split, members in as_split(arrays["split"]).items()
+        }
     return beside
+
+
+def _names(nodes: Mapping[str, Mapping[str, Any]], path: Path, reporter: Reporter) -> np.ndarray:
+    """What the nodes are called, integers or text (n,): the ids of the file, or where these only count the nodes an
+    attribute `name` or `id` that is different in each.
+    """
+    ids = np.array(list(nodes), dtype=str)
+    for attribute in ("name", "id") if counts(ids) else ():
+        values = [data.get(attribute) for data in nodes.values()]
+        if all(isinstance(value, str | int) and not isinstance(value, bool) for value in values):
+            texts = [str(value).strip() for value in values]
+            if len(set(texts)) == len(texts) and "" not in texts:
+                reporter.stage(f"{path}: nodes are called as their attribute {attribute} says")
+                return np.array(texts, dtype=str)
+    return ids
+
+
+def _label(nodes: Mapping[str, Mapping[str, Any]], path: Path) -> str | None:
+    """The attribute that is the label, or None. FormatError where two attributes may be."""
+    there = []
+    for name in LABELS:
+        values = [str(data[name]).strip() for data in nodes.values() if data.get(name) is not None]
+        if values and not (len(values) == len(nodes) == len(set(values)) >= FEW_ROWS):
+            there.append(name)
+    if len(there) > 1:
+        raise FormatError(
+            f"{path} has the attributes {' and '.join(there)} of nodes, and each may be the label; give the label in a "
+            "table (--labels), or take one of them out"
+        )
+    return there[0] if there else None

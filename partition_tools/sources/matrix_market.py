@@ -6,8 +6,11 @@ A matrix stored as symmetric is expanded to both directions, which makes the gra
 
 import zlib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import scipy.io
+import scipy.sparse
 
 from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
@@ -33,7 +36,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         )
     tables.refuse(NAME, OF_TABLES)
     try:
-        rows, columns, _, layout, field, _ = scipy.io.mminfo(path)
+        rows, columns, _, layout, field, symmetry = scipy.io.mminfo(path)
         matrix = scipy.io.mmread(path)
     except (ValueError, OSError, EOFError, OverflowError, zlib.error) as error:
         raise FormatError(f"{path} is not a readable Matrix Market file: {error}") from error
@@ -42,6 +45,9 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
             f"{path} holds a {layout} {field} matrix of {rows} x {columns}; expected a real or pattern "
             f"square coordinate matrix"
         )
+    matrix = scipy.sparse.coo_array(matrix)
+    if symmetry != "general":
+        _check_one_triangle(path, symmetry, matrix)
     return assemble(
         matrix.row,
         matrix.col,
@@ -51,4 +57,17 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         scratch,
         weight=None if field == "pattern" else matrix.data,
         num_nodes=rows,
+        first=1,
     )
+
+
+def _check_one_triangle(path: Path, symmetry: str, matrix: Any) -> None:
+    """FormatError for a file that holds an entry and its mirror image, both of which the reader has mirrored."""
+    key = np.sort(matrix.row.astype(np.int64) * matrix.shape[1] + matrix.col)
+    twice = np.flatnonzero(key[1:] == key[:-1])
+    if len(twice):
+        row, column = divmod(int(key[twice[0]]), matrix.shape[1])
+        raise FormatError(
+            f"{path} states that it is {symmetry}, so that each entry stands for two, but holds row {row + 1}, column "
+            f"{column + 1} twice or on both sides; write one triangle, or state general"
+        )

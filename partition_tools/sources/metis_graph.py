@@ -52,9 +52,31 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         raise FormatError(
             f"{path}: the first line states {edges} edges, so that {2 * edges} neighbours should follow, not {len(src)}"
         )
+    weight = weight if weighted else np.ones(len(src), np.int64)
+    _check_both_ends(path, src - 1, dst, weight)
     return assemble(
-        src - 1, dst, tables, path.stem, reporter, scratch, weight=weight if weighted else None, num_nodes=nodes
+        src - 1,
+        dst,
+        tables,
+        path.stem,
+        reporter,
+        scratch,
+        weight=weight if weighted else None,
+        num_nodes=nodes,
+        first=1,
     )
+
+
+def _check_both_ends(path: Path, src: np.ndarray, dst: np.ndarray, weight: np.ndarray) -> None:
+    """FormatError for an edge that stands at one of its ends only, or with another weight."""
+    here, there = np.lexsort([weight, src, dst]), np.lexsort([weight, dst, src])
+    differs = (src[here] != dst[there]) | (dst[here] != src[there]) | (weight[here] != weight[there])
+    if differs.any():
+        edge = here[int(np.argmax(differs))]
+        raise FormatError(
+            f"{path}: the edges at node {dst[edge] + 1} and at node {src[edge] + 1} differ; expected each edge at both "
+            "of its ends, with one weight, as METIS has it (a directed graph is imported as an edge list)"
+        )
 
 
 def _header(path: Path, line: bytes) -> tuple[int, int, int, bool]:

@@ -20,6 +20,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import Csr
 from partition_tools.counts import largest, stated, warn_of_gaps
+from partition_tools.in_memory import plain_ids
 from partition_tools.links import as_links
 from partition_tools.node_tables import label_numbers
 from partition_tools.progress import Reporter
@@ -35,6 +36,7 @@ RENUMBER = (
     "numpy.unique(edge_index, return_inverse=True)[1].reshape(2, -1)"
 )
 EDGE_FEATURES = ("edge_attr", "edge_feat", "edge_feats", "edge_features", "efeat")
+IDS = ("n_id", "node_ids", "node_id", "nid", "original_id", "original_ids", "ids", "id")
 LABELS = ("y", "label", "labels", "node_label")
 
 
@@ -92,6 +94,7 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
     edge_features = get(*EDGE_FEATURES)
     weight, kind, node_type = get("edge_weight"), get("edge_type"), get("node_type")
     type_names = {"nodes": get("node_type_names"), "edges": get("edge_type_names"), "classes": get("class_names")}
+    ids = get(*IDS)
     refuse_unread(path, [name for name in names if name not in used], reporter)
     type_names = {what: given.tolist() for what, given in type_names.items() if given is not None}
     if labels is not None:
@@ -101,8 +104,10 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
                 f"{path} holds class_names beside labels that are words; leave them out with --ignore class_names"
             )
         type_names |= {"classes": words} if words else {}
+    if ids is not None:
+        ids = _ids(path, ids, "n_id" not in used)
     masks = [array for name, array in members.items() if meaning_of(name)[1] == "mask" or array.dtype == bool]
-    n = _count_nodes(src, dst, features, (labels, node_type, *masks), num_nodes, reporter)
+    n = _count_nodes(src, dst, features, (labels, node_type, ids, *masks), num_nodes, reporter)
     return RawGraph(
         src,
         dst,
@@ -118,7 +123,29 @@ def graph_of(archive: Arrays, tables: TableOptions, reporter: Reporter) -> RawGr
         type_names=type_names,
         edge_features=edge_features,
         links=as_links(links, str(path)),
+        ids=ids,
     )
+
+
+def _ids(path: Path, ids: np.ndarray, doubtful: bool) -> np.ndarray | None:
+    """What the nodes are called, from an array of one id for each row. doubtful: the edges may name these ids, too.
+
+    The edges of these formats name rows. Where ids are the numbers of the rows in another order, both readings are a
+    graph, and FormatError asks.
+    """
+    ids = plain_ids(ids.reshape(-1) if ids.ndim == 2 and ids.shape[1] == 1 else ids)
+    if len(np.unique(ids)) < len(ids):
+        raise FormatError(f"{path}: the ids of the nodes have one twice; expected each node once")
+    if ids.dtype.kind in "iu" and np.array_equal(np.sort(ids), np.arange(len(ids))):
+        if np.array_equal(ids, np.arange(len(ids))):
+            return None
+        if doubtful:
+            raise FormatError(
+                f"{path} holds ids of nodes that are 0..{len(ids) - 1} in another order: it does not say whether the "
+                "edges name ids or rows. Give hpcgnn.save_graph the ids as node_ids if they name ids, else call the "
+                "array n_id"
+            )
+    return ids
 
 
 def _features(path: Path, get: Callable[..., Any]) -> np.ndarray | Csr | None:
@@ -133,6 +160,8 @@ def _features(path: Path, get: Callable[..., Any]) -> np.ndarray | Csr | None:
     shape = parts[3].reshape(-1)
     if len(shape) != 2:
         raise FormatError(f"{path}: x_shape must hold two numbers, rows and columns, got {len(shape)}")
+    if stated(shape[0], f"{path}: the first number of x_shape") != len(parts[0]) - 1:
+        raise FormatError(f"{path}: x_shape states {shape[0]} rows, but x_indptr has {len(parts[0]) - 1}")
     for name, part in zip(("x_indptr", "x_indices"), parts):
         if part.ndim != 1 or part.dtype.kind not in "iu":
             raise FormatError(f"{path}: {name} must be a vector of integers, got {part.dtype}{list(part.shape)}")

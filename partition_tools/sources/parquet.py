@@ -11,7 +11,7 @@ from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
 from partition_tools.sources.feature_columns import feature_places, named_features, of_file_or_columns
-from partition_tools.tables import OF_TABLES, TableOptions, numeric, read_parquet
+from partition_tools.tables import OF_TABLES, TableOptions, numeric, read_parquet, with_index
 
 NAME = "parquet"
 
@@ -25,6 +25,8 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     """The `RawGraph` of an edge list and its tables, read at once. FormatError naming the column that is wrong."""
     tables.refuse(NAME, (*OF_TABLES, "edge_columns", "edge_features", "relabel", "node_ids"))
     frame = read_parquet(path)
+    if any(name is not None for name in frame.index.names):  # src and dst may be there, as pandas groups edges
+        frame = with_index(frame)
     heading = tuple(str(name) for name in frame.columns)
     if tables.edge_columns and len(tables.edge_columns) != len(heading):
         raise FormatError(

@@ -53,6 +53,9 @@ _STANDING_IN = {
 }
 
 
+_SEVERAL = "{} holds several graphs, expected one: torch.save(dataset[0], 'one.pt')"
+
+
 def matches(path: Path) -> bool:
     """Whether a path looks like this format."""
     return path.suffix in (".pt", ".pth")
@@ -74,7 +77,9 @@ def _named(path: Path, found: Any, reporter: Reporter) -> dict[str, Any]:
     if isinstance(found, tuple | list) and found:  # a data set: the graphs one after another, and where each begins
         slices = found[1] if len(found) > 1 else None
         if isinstance(slices, Mapping) and any(len(ends) > 2 for ends in slices.values() if hasattr(ends, "__len__")):
-            raise FormatError(f"{path} holds several graphs, expected one: torch.save(dataset[0], 'one.pt')")
+            raise FormatError(_SEVERAL.format(path))
+        if any(isinstance(other, _Data | _Hetero) for other in found[1:]):
+            raise FormatError(_SEVERAL.format(path))
         found = found[0]
     if isinstance(found, _Hetero):
         stores = vars(found)

@@ -12,6 +12,7 @@ import scipy.sparse
 from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.foreign import of_scipy
+from partition_tools.graph_objects import entries_of
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
@@ -39,7 +40,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         raise FormatError(f"{path} is not a readable matrix of scipy.sparse.save_npz: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind == "c":
         raise FormatError(f"{path} holds a {matrix.dtype} matrix of {matrix.shape}; expected a real square one")
-    entries = matrix.tocoo()
+    entries = entries_of(matrix)
     weight = entries.data if (entries.data != 1).any() else None
     reporter.stage(f"{path}: an entry in row i and column j is an edge from i to j")
     return assemble(

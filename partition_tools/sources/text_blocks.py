@@ -5,7 +5,6 @@ by the way they are written, are left to it: the parser cannot know from a block
 """
 
 import contextlib
-import gzip
 import io
 import os
 from collections import deque
@@ -21,14 +20,16 @@ from partition_tools.external.scratch import Scratch
 from partition_tools.headings import ENDS
 from partition_tools.progress import Reporter
 from partition_tools.sources.scratch_arrays import key_of
-from partition_tools.tables import Layout, has_odd_numbers, in_words, layout, numeric, parse
+from partition_tools.tables import Layout, layout, numeric, parse, warn_of_comments
+from partition_tools.text import Comments, blocks, in_words
+from partition_tools.written_ids import has_odd_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # A parsed table takes about so many bytes for one of text, and text about so many for one of .gz.
 PARSED, UNPACKED = 3, 4
-_DTYPES = {"weight": np.float64, "features": np.float32}
+_DTYPES = {"weight": np.float64, "features": np.float64}
 SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 10, 1 << 25
 
 
@@ -52,7 +53,7 @@ def read_edges(
     reporter: Reporter,
 ) -> dict[str, np.ndarray]:
     """{"src" | "dst" | "weight" | "type": (E,) mapped array} of an edge list: ids and types int64, weights float64; and
-    {"features": float32 (E, F)} of the columns at `places`, if there are any.
+    {"features": float64 (E, F)} of the columns at `places`, if there are any.
 
     shape: the `Layout` of the file; names: what its columns are, of `headings.COLUMNS`. An array that is finished is
     not made again. Raises FormatError naming the edge that is wrong, and with `relabel` NotPlainNumbers.
@@ -75,7 +76,7 @@ def read_edges(
                         append[name](_checked(path, values, name, edges, relabel))
                 if places:
                     rows = [numeric(frame.iloc[:, place].to_numpy(), f"{path}: a feature of edges") for place in places]
-                    append["features"](np.stack(rows, 1).astype(np.float32).reshape(-1))
+                    append["features"](np.stack(rows, 1).astype(np.float64).reshape(-1))
                 edges += len(frame)
     columns = {name: scratch.load(f"{key}-{name}") for name in wanted}
     if places:
@@ -90,14 +91,14 @@ def _checked(path: Path, values: np.ndarray, name: str, first: int, relabel: boo
         return numeric(values, what)
     if values.dtype.kind == "i" or name == "type" and values.dtype.kind == "u":
         return values
+    if name in ENDS and relabel:
+        raise NotPlainNumbers  # how a number is written matters: 1e2 and 100 are two ids
     if values.dtype.kind == "f":
         finite = np.isfinite(values)
-        if not relabel and not finite.all():
+        if not finite.all():
             raise FormatError(f"{path}: line of edge {first + int(np.argmin(finite))} has no {name}")
         if finite.all() and (np.abs(values) < 2**53).all() and np.array_equal(values, np.rint(values)):
             return values.astype(np.int64)
-    if name in ENDS and relabel:
-        raise NotPlainNumbers
     remedy = "; --relabel numbers words and the like" if name in ENDS else ""
     raise FormatError(f"{what} has {'ids' if name in ENDS else 'types'} that are not integers{remedy}")
 
@@ -132,7 +133,7 @@ def frames(
     def parsed(block: bytes) -> tuple["pd.DataFrame", bool]:
         return _frame(path, block, shape), check is not None and check(b"\n" + block)
 
-    rows, columns = 0, 0
+    rows, columns, comments = 0, 0, Comments()
 
     def next_of(waiting: deque[Any]) -> tuple["pd.DataFrame", bool]:
         nonlocal rows, columns
@@ -153,12 +154,18 @@ def frames(
         in_words(path),
     ):
         waiting: deque[Any] = deque()
-        for block in blocks(path, size, shape.skip + shape.heading, progress):
+        skip = shape.skip + shape.heading
+        for block in blocks(path, size, comments, progress):
+            while skip and block:
+                block, skip = block[block.index(b"\n") + 1 :] if b"\n" in block else b"", skip - 1
+            if not block:
+                continue
             waiting.append(pool.submit(parsed, block))
             if len(waiting) > workers:
                 yield next_of(waiting)
         while waiting:
             yield next_of(waiting)
+    warn_of_comments(path, comments, reporter)
 
 
 def _frame(path: Path, block: bytes, shape: Layout) -> "pd.DataFrame":
@@ -170,25 +177,3 @@ def _frame(path: Path, block: bytes, shape: Layout) -> "pd.DataFrame":
     except pandas.errors.EmptyDataError:  # comments alone
         return pandas.DataFrame(columns=range(len(shape.fields)))
     return frame if frame.shape[1] >= len(shape.fields) else frame.reindex(columns=range(len(shape.fields)))
-
-
-def blocks(path: Path, size: int, skip: int, progress: Callable[[int], object]) -> Iterator[bytes]:
-    """Whole lines of a file, about `size` bytes at a time, after the first `skip` lines; .gz is unpacked.
-
-    progress: called with the number of bytes of the file that were read.
-    """
-    with open(path, "rb") as raw, contextlib.ExitStack() as stack:
-        file: Any = stack.enter_context(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
-        rest, seen = b"", 0
-        while block := file.read(size):
-            block = rest + block
-            end = block.rfind(b"\n") + 1
-            block, rest = block[:end], block[end:]
-            while skip and block:
-                block, skip = block[block.index(b"\n") + 1 :], skip - 1
-            if block:
-                yield block
-            progress(raw.tell() - seen)
-            seen = raw.tell()
-        if rest and not skip:
-            yield rest

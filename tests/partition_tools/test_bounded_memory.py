@@ -13,13 +13,14 @@ from partition_helpers import node_data, odd_graph, save_npz
 
 from hpcgnn.errors import FormatError
 from partition_tools import import_graph as module
-from partition_tools import tables
+from partition_tools import row_tables
 from partition_tools.external.scratch import Scratch
 from partition_tools.import_graph import import_graph
 from partition_tools.progress import Reporter
 from partition_tools.sources import SOURCES, text_blocks
 from partition_tools.sources.archives import open_arrays
 from partition_tools.tables import TableOptions
+from partition_tools.text import Comments, blocks
 
 N = 60
 # So little that the larger arrays of these graphs, and all their texts, are large.
@@ -164,7 +165,7 @@ def write_text(path, text):
 @pytest.mark.parametrize("name", ["e.txt", "e.txt.gz"])
 @pytest.mark.parametrize("weight", ["whole", "real"])
 def test_edge_list(tmp_path, monkeypatch, name, weight):
-    monkeypatch.setattr(tables, "MAPPED", 0)
+    monkeypatch.setattr(row_tables, "MAPPED", 0)
     src, dst = odd_graph(edges=2000)
     random = np.random.default_rng(5)
     weights = random.integers(1, 9, len(src)) if weight == "whole" else random.random(len(src)).round(4)
@@ -213,12 +214,21 @@ def test_flaws_of_a_large_edge_list(tmp_path, flaw):
         assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
 
 
-@pytest.mark.parametrize("end", ["\t", " ", " # a comment"])
+@pytest.mark.parametrize("end", ["\t", " "])
 @pytest.mark.parametrize("head", [(), ["# FromNodeId\tToNodeId"]])
 def test_what_may_follow_an_edge(tmp_path, end, head):
     src, dst = odd_graph(edges=2000)
     write_edges(tmp_path / "e.txt", [src, [f"{node}{end}" for node in dst]], head)
     both_ways(tmp_path / "e.txt", tmp_path)
+
+
+def test_a_comment_behind_an_edge(tmp_path):
+    """A comment is a line that begins with #: within a line # may be part of an id (C#), so that a row is not cut."""
+    src, dst = odd_graph(edges=2000)
+    write_edges(tmp_path / "e.txt", [src, [f"{node} # late" for node in dst]])
+    for memory in (TINY, 1 << 30):
+        with pytest.raises(FormatError, match="ids that are not integers"):
+            import_graph(tmp_path / "e.txt", tmp_path / "g.h5", memory=memory)
 
 
 def test_comments_between_edges(tmp_path):
@@ -258,14 +268,23 @@ def interrupt(*arguments, **options):
 @pytest.mark.parametrize("name", ["t.txt", "t.txt.gz"])
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_blocks_are_whole_lines(tmp_path, size, name, end):
-    text = "# one\n# two\n1 2\n\n33 44\n5 6" + end
-    write_text(tmp_path / name, text)
-    for skip in range(7):
-        read = []
-        found = list(text_blocks.blocks(tmp_path / name, size, skip, read.append))
-        assert b"".join(found).decode() == "".join(text.splitlines(keepends=True)[skip:])
+    rows = "1 2\n\n33 4#4\n5 6" + end
+    for ends in ("\n", "\r", "\r\n"):
+        text = "\ufeff# one\n# two\n" + rows.replace("33", "  %not a row\n33")
+        write_text(tmp_path / name, text.replace("\n", ends))
+        read, comments = [], Comments()
+        found = list(blocks(tmp_path / name, size, comments, read.append))
+        assert b"".join(found).decode() == rows and comments.below == 1
         assert all(block.endswith(b"\n") for block in found[:-1])
-    assert sum(read) == (tmp_path / name).stat().st_size
+        assert sum(read) == (tmp_path / name).stat().st_size
+
+
+def test_a_quoted_field_ends_on_its_line(tmp_path):
+    """The parser would take the lines up to the next quote for one field, and lose the rows between."""
+    write_text(tmp_path / "t.csv", 'id,label\n0,"big\n1,x\n2,"\n')
+    for size in (1, 1000):
+        with pytest.raises(FormatError, match="quoted field does not end on its line"):
+            list(blocks(tmp_path / "t.csv", size))
 
 
 @pytest.mark.parametrize("relabel", [False, True])

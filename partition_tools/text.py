@@ -1,0 +1,162 @@
+"""Text files as all readers see them: one set of rules for edges, features, labels, splits, ids and types.
+
+A text file is UTF-8, perhaps compressed by gzip. A byte order mark is no character of the first word, CR and CRLF end a
+line as LF does, and a comment is a line that begins with # or %. A # inside a line is data. A quoted field ends on its
+line. The parser knows none of these rules, so it is given what `blocks` yields, whether it reads a file at once or in
+blocks.
+"""
+
+import contextlib
+import gzip
+import io
+import re
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from hpcgnn.errors import FormatError
+
+COMMENTS = ("#", "%")
+BLOCK = 1 << 22
+_MARK = b"\xef\xbb\xbf"
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*(?:\n|\Z)", re.MULTILINE)
+_ROW = re.compile(rb"^[ \t]*[^#%\s]", re.MULTILINE)
+_OPEN_QUOTE = re.compile(rb'(?:^|[,\t ])"[^"\n]*\Z')
+
+
+def check_readable_twice(path: Path) -> None:
+    """Raise FormatError for a pipe, a socket or a terminal. Readers look at the first lines before they read a file."""
+    with contextlib.suppress(OSError):
+        kind = path.stat().st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise FormatError(
+                f"{path} can be read only once, expected a file: write it to a file first (cat {path} > input.csv), "
+                "and import that"
+            )
+
+
+@contextlib.contextmanager
+def in_words(path: str | Path) -> Iterator[None]:
+    """FormatError that names the table for what goes wrong with it in the body."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FormatError(f"no table at {path}") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"{path} is not a readable table, expected UTF-8: {error}; convert it, such as with "
+            "iconv -f latin1 -t utf-8"
+        ) from error
+    except (ValueError, OSError, EOFError, OverflowError, zlib.error) as error:
+        raise FormatError(f"{path} is not a readable table: {error}") from error
+
+
+def _open(raw: IO[bytes], path: Path) -> IO[bytes]:
+    """The bytes of an open file, unpacked, after its byte order mark. Raises FormatError for UTF-16."""
+    file: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+    start = file.read(len(_MARK))
+    if start.startswith(_WIDE_MARKS):
+        raise FormatError(f"{path} is text in UTF-16, expected UTF-8; convert it: iconv -f utf-16 -t utf-8")
+    if start != _MARK:
+        file.seek(0)
+    return file
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, comments among them, decoded."""
+    with open(path, "rb") as raw:
+        yield from io.TextIOWrapper(io.BufferedReader(_Reader(_open(raw, path))), encoding="utf-8", newline=None)
+
+
+class _Reader(io.RawIOBase):
+    """A binary file that the caller closes."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer`; returns the number of bytes."""
+        block = self.file.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+
+class Comments:
+    """Counts the comment lines below the first row, which may be rows whose first word begins with #."""
+
+    def __init__(self) -> None:
+        self.below = 0
+
+
+def blocks(
+    path: Path, size: int = BLOCK, comments: Comments | None = None, progress: Callable[[int], object] | None = None
+) -> Iterator[bytes]:
+    """Whole lines of a text file, about `size` bytes at a time, without comments; each line but the last ends with LF.
+
+    progress: called with the number of bytes of the file that were read. Raises FormatError for a quoted field that
+    goes on in the next line.
+    """
+    with open(path, "rb") as raw:
+        file = _open(raw, path)
+        rest, seen, rows = b"", 0, False
+        while block := file.read(size):
+            block = rest + block
+            cut = len(block) - block.endswith(b"\r")  # its LF may be in the next block
+            end = max(block.rfind(b"\n", 0, cut), block.rfind(b"\r", 0, cut)) + 1
+            block, rest = block[:end], block[end:]
+            if block := _clean(path, block, rows, comments):
+                rows = True
+                yield block
+            if progress is not None:
+                progress(raw.tell() - seen)
+                seen = raw.tell()
+        if rest := _clean(path, rest, rows, comments):
+            yield rest
+
+
+def _clean(path: Path, block: bytes, rows: bool, comments: Comments | None) -> bytes:
+    """Lines without comments, ended by LF. rows: whether a row stands above them."""
+    if b"\0" in block:
+        raise FormatError(f"{path} is no text, for it has a byte 0; expected text in UTF-8")
+    if b"\r" in block:
+        block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if b"#" in block or b"%" in block:
+        first = None if rows else _ROW.search(block)
+        above = 0 if rows else len(_COMMENT.findall(block, 0, first.start() if first else len(block)))
+        block, count = _COMMENT.subn(b"", block)
+        if comments is not None:
+            comments.below += count - above
+    if b'"' in block:
+        for line in block.split(b"\n"):
+            if line.count(b'"') % 2 and _OPEN_QUOTE.search(line):
+                raise FormatError(
+                    f"{path}: a quoted field does not end on its line ({line[:40].decode(errors='replace')}); expected "
+                    "a row on one line"
+                )
+    return block
+
+
+class CleanFile(io.RawIOBase):
+    """What `blocks` yields, as a binary file for a parser."""
+
+    def __init__(self, path: Path, comments: Comments | None = None) -> None:
+        self.blocks, self.rest = blocks(path, comments=comments), memoryview(b"")
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer`; returns the number of bytes, 0 at the end."""
+        if not self.rest:
+            self.rest = memoryview(next(self.blocks, b""))
+        length = min(len(buffer), len(self.rest))
+        buffer[:length], self.rest = self.rest[:length], self.rest[length:]
+        return length
