@@ -22,6 +22,7 @@ from partition_tools.written_ids import exact_ids
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 # An integer in any spelling that pandas and spreadsheets give it; 1e2 is a word.
+_FLOAT = re.compile(r"[+-]?[0-9]+\.0+")
 _SPELLED = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
 
 
@@ -51,14 +52,16 @@ def read_node_ids(path: Path) -> np.ndarray:
 def alike(ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same ids, all of one kind that sorts and compares as they mean: int64, uint64 or text.
 
-    ids: {where they come from: array of integers or of text}. Raises FormatError for a number that is written in two
-    ways (01 and 1) and for an empty id.
+    ids: {where they come from: array of integers or of text}. Columns of 1.0, 2.0, … throughout, as pandas writes
+    integers that have a gap, are of integers if all others are, too. Raises FormatError for a number that is written in
+    two ways (01 and 1, or 1.0 and 1 in one column) and for an empty id.
     """
     for where, each in ids.items():
         if each.dtype.kind not in "iuU":
             raise FormatError(f"{where}: expected node ids that are integers or words, got {each.dtype}")
         if each.dtype.kind == "U" and (each == "").any():
             raise FormatError(f"{where}: row {int(np.argmax(each == ''))} has an empty node id")
+    ids = _without_fractions(ids)
     if any(each.dtype.kind == "U" for each in ids.values()):
         texts = np.unique(np.concatenate([np.unique(each).astype(str) for each in ids.values()]))
         numbers: dict[int, str] = {}
@@ -77,6 +80,20 @@ def alike(ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     if kind is None:
         return {where: each.astype(str) for where, each in ids.items()}
     return {where: each.astype(kind, copy=False) for where, each in ids.items()}
+
+
+def _without_fractions(ids: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """The same ids; if each vector has integers alone or floats without a fraction alone, all as integers."""
+    texts = {where: np.unique(each).tolist() for where, each in ids.items() if each.dtype.kind == "U"}
+    floats = {where for where, each in texts.items() if each and all(map(_FLOAT.fullmatch, each))}
+    if not floats or not all(
+        all(map(_INTEGER.fullmatch, each)) for where, each in texts.items() if where not in floats
+    ):
+        return ids
+    return {
+        where: np.array([text.partition(".")[0] for text in each.tolist()]) if where in floats else each
+        for where, each in ids.items()
+    }
 
 
 def _integers(numbers: Sequence[int]) -> type[np.integer] | None:

@@ -1,7 +1,6 @@
 """Ids as they are written: 01 is not 1, and 1e2 is not 100, for predictions are joined by the ids of the source."""
 
 import gzip
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,25 +13,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_FLOATS = re.compile(r"[+-]?[0-9]+\.0+")
-
-
 def exact_ids(path: str | Path, shape: Layout, frame: "pd.DataFrame", column: int) -> np.ndarray:
     """A column of ids: integers where they are written as such, else the texts as they stand in the file, stripped.
 
     A parser makes one number of 01 and 1, or of 1e2 and 100, and no value of NA and null. Only where that can matter is
-    the column read again. A column of 1.0, 2.0, … throughout is of integers: pandas writes those so that have a gap.
+    the column read again.
     """
     values = frame.iloc[:, column].to_numpy()
     if values.dtype.kind in "iu" and not _file_has_odd_numbers(path):
         return values
     frame = read_frame(path, shape=shape, usecols=[column], dtype=str, keep_default_na=False)
-    texts = frame.iloc[:, 0].str.strip()
-    if len(texts) and texts.str.fullmatch(_FLOATS).all():
-        numbers = [int(text.partition(".")[0]) for text in texts]
-        if max(map(abs, numbers)) < 2**63:
-            return np.array(numbers, np.int64)
-    return texts.to_numpy().astype(str)
+    return frame.iloc[:, 0].str.strip().to_numpy().astype(str)
 
 
 def check_spelling(path: str | Path, values: np.ndarray) -> None:
