@@ -25,7 +25,7 @@ from partition_tools.in_memory import as_array, as_rows, as_split, by_node, plac
 from partition_tools.links import as_links
 from partition_tools.node_tables import label_numbers
 from partition_tools.partition_graph import partition_graph
-from partition_tools.progress import Reporter
+from partition_tools.progress import Reporter, ScriptReporter
 from partition_tools.raw import RawGraph
 from partition_tools.working import scratch_directory
 
@@ -131,7 +131,7 @@ def save_graph(
     FormatError for arrays that are not what they should be, ConfigError for options; then no file is changed.
     """
     how = _saving(saving)
-    reporter = how.reporter or Reporter()
+    reporter = how.reporter or ScriptReporter()
     ends = as_array(edge_index, "edge_index")
     if ends.ndim != 2 or ends.shape[0] != 2:
         turn = "; turn it: edge_index.T" if ends.ndim == 2 and ends.shape[1] == 2 else ""
@@ -193,7 +193,7 @@ def _saving(given: Mapping[str, Any]) -> Saving:
 
 def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
     """Write a `RawGraph` of arrays in memory as a graph file, and partition it if so many ranks are said."""
-    reporter, options = how.reporter or Reporter(), how.options()
+    reporter, options = how.reporter or ScriptReporter(), how.options()
     counts = None if how.ranks is None else rank_counts(how.ranks)
     if counts is not None and counts[-1] > raw.num_nodes:
         raise GraphError(f"{counts[-1]} ranks are more than the {raw.num_nodes} nodes of the graph; use fewer ranks")
@@ -233,7 +233,12 @@ def rank_counts(ranks: int | Iterable[int]) -> list[int]:
 
 def _count(src: np.ndarray, dst: np.ndarray, per_node: Mapping[str, Any], reporter: Reporter) -> int:
     """As many nodes as the first array of nodes that is there has rows, or one more than the largest id."""
+    labels = per_node["labels"]
+    if labels is not None and labels.ndim == 2 and len(labels) == 1 < labels.shape[1] and largest(src, dst) > 0:
+        raise FormatError(f"expected one label for each node, got labels of shape {labels.shape}; turn them: labels.T")
     for values in per_node.values():
+        if values is not None and not isinstance(values, Csr) and values.ndim == 0:
+            raise FormatError("features, labels and node_type have a value for each node, got a single value")
         if values is not None:
             return len(values.indptr) - 1 if isinstance(values, Csr) else len(values)
     if src.dtype.kind not in "iu":

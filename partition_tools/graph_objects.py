@@ -10,6 +10,7 @@ from partition_tools.in_memory import as_array
 from partition_tools.joined_types import joined
 from partition_tools.progress import Reporter
 
+MASKS = ("train_mask", "val_mask", "test_mask")
 #: What DGL itself keeps on nodes and edges, by names that begin like these.
 _OF_DGL = ("_ID", "_TYPE")
 _EDGE_DATA = {
@@ -76,7 +77,13 @@ def _of_dgl(data: Mapping[str, Any], of_edges: bool = False) -> dict[str, Any]:
 
 def entries_of(matrix: Any) -> Any:
     """The entries of a sparse matrix of SciPy. The zeros that fill the blocks of BSR are none."""
-    entries = matrix.tocoo()
+    try:
+        if matrix.format in ("csr", "csc", "bsr"):
+            matrix.check_format()
+        entries = matrix.tocoo(copy=True)
+    except ValueError as error:
+        raise FormatError(f"the sparse matrix is damaged: {error}") from error
+    entries.sum_duplicates()
     if matrix.format == "bsr":
         entries.eliminate_zeros()
     return entries
@@ -103,7 +110,7 @@ def arrays_of_networkx(
         "nodes": nodes,
         "features": _attributes(graph, nodes, features),
         "labels": _labels(per_node[label]),
-        "split": _all_or_none(per_node[split]),
+        "split": _all_or_none(per_node[split]) or _masks(graph, nodes),
         "edge_weight": weights,
         "num_nodes": len(nodes),
     }
@@ -142,6 +149,19 @@ def _all_or_none(values: list[Any]) -> list[Any] | None:
     return None if all(value is None for value in values) else values
 
 
+def _masks(graph: Any, nodes: Sequence[Any]) -> dict[str, np.ndarray] | None:
+    """Masks of the attributes train_mask, val_mask and test_mask of nodes, as PyG's to_networkx writes them."""
+    masks = {}
+    for mask in MASKS:
+        name = mask.removesuffix("_mask")
+        values = [graph.nodes[node].get(mask) for node in nodes]
+        if any(value is not None for value in values):
+            if any(value not in (0, 1) for value in values):
+                raise FormatError(f"the attribute {name}_mask must be True or False for each node")
+            masks[name] = np.array(values, bool)
+    return masks or None
+
+
 def _labels(values: list[Any]) -> Any:
     """Labels of nodes, of which some may have none."""
     given = [value for value in values if value is not None]
@@ -164,4 +184,21 @@ def _weights(values: list[Any], name: str) -> np.ndarray | None:
             f"{len(values) - len(given)} edges have no attribute {name!r} and {len(given)} have it; give it to all, or "
             "say weight='' to leave weights out"
         )
-    return np.array(values, np.float64)
+    try:
+        return np.array(values, np.float64)
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"the attribute {name!r} of edges must be a number: {error}") from error
+
+
+def unread_attributes(graph: Any, of_nodes: set[str], of_edges: set[str]) -> list[str]:
+    """The names of attributes that a graph of NetworkX has besides these, sorted."""
+    nodes = {str(name) for _, data in graph.nodes(data=True) for name in data} - of_nodes - set(MASKS)
+    return sorted(nodes | {str(name) for *_, data in graph.edges(data=True) for name in data} - of_edges)
+
+
+def warn_of_sums(matrix: Any, entries: Any, reporter: Reporter) -> None:
+    """Warn of entries of a sparse matrix that stood twice: they are summed, which is what they mean to SciPy."""
+    if matrix.nnz > entries.nnz and matrix.format != "bsr":
+        reporter.warn(
+            f"{matrix.nnz - entries.nnz:,} entries of the matrix stand more than once and are summed to weights"
+        )

@@ -30,7 +30,7 @@ _ABOUT_EDGES = ("edge", "link", "relation")
 _PAIR = re.compile(r"(.*?)[_\-. ]?([12]|[ab]|[01])$", re.IGNORECASE)
 _PAIRS = (("1", "2"), ("0", "1"), ("a", "b"))
 _NO_IDS = ("class", "label", "type", "category", "target", "split")
-_IDS = set("id idid node nodeid nid vertex vertexid vid uid guid uuid idx index nodeidx nodeindex".split())
+_IDS = set("id ids idid node nodeid nodeids nid vertex vertexid vid uid guid uuid idx index nodeidx nodeindex".split())
 # What ids are written of without a mark between: userid, paperid.
 _OF = set("user paper author item entity account person gene protein atom doc document page product customer".split())
 

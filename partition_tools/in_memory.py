@@ -38,13 +38,12 @@ class InMemory:
 def as_array(values: Any, what: str) -> np.ndarray:
     """A numpy array of an array, a tensor of torch or a list. what: its name, for errors. Raises FormatError."""
     if hasattr(values, "detach") and hasattr(values, "cpu"):  # a tensor, without loading torch for others
-        values = values.detach().cpu()
-        if not str(values.layout).endswith("strided"):
-            values = values.to_dense()
         try:
-            return values.numpy()
-        except TypeError:
-            return values.float().numpy()  # bfloat16, which numpy has not
+            values = values.detach().cpu()
+            values = values if str(values.layout).endswith("strided") else values.to_dense()
+            return values.float().numpy() if str(values.dtype) == "torch.bfloat16" else values.numpy()
+        except (TypeError, RuntimeError) as error:
+            raise FormatError(f"{what} is a tensor that is no array of numbers: {error}") from error
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise FormatError(
             f"{what} has masked entries, expected a value in each; fill them (values.filled) with what stands for "
@@ -58,9 +57,24 @@ def as_array(values: Any, what: str) -> np.ndarray:
         raise FormatError(
             f"{what} is a structured array with the fields {', '.join(array.dtype.names or ())}; give one"
         )
+    if array.dtype.kind == "O":
+        array = _numbers_or_words(array)
     if array.dtype.kind == "O" and not all(isinstance(value, (str, type(None), float)) for value in array.flat):
         raise FormatError(f"{what} must be an array of numbers (or of words), got objects of several kinds")
     return array
+
+
+def _numbers_or_words(array: np.ndarray) -> np.ndarray:
+    """An array of objects that are all numbers, or none, as an array of numbers; any other as it is."""
+    nothing = np.array([value is None or type(value).__name__ == "NAType" for value in array.flat], bool)
+    given = [value for value, none in zip(array.flat, nothing, strict=True) if not none]
+    if not given or not all(isinstance(value, int | float | np.number | np.bool_) for value in given):
+        return array
+    if not nothing.any():
+        return np.array(given).reshape(array.shape)
+    numbers = np.full(array.size, np.nan)
+    numbers[~nothing] = given
+    return numbers.reshape(array.shape)
 
 
 def by_node(values: Any, what: str, ids: np.ndarray | None) -> Any:
@@ -112,7 +126,11 @@ def places(named: np.ndarray, ids: np.ndarray, what: str, where: str = "node_ids
 
 
 def plain_ids(ids: np.ndarray) -> np.ndarray:
-    """Ids as integers or text, which is what they can be compared as."""
+    """Ids as integers or text, which is what they can be compared as. FormatError for none and for other types."""
+    if ids.dtype.kind == "O":
+        nothing = np.array([value is None or value != value for value in ids.flat], bool)
+        if nothing.any():
+            raise FormatError(f"node_ids has none for node {int(np.argmax(nothing))}; expected a number or a word")
     if ids.ndim != 1 or ids.dtype.kind not in "iuOU":
         raise FormatError(f"node ids must be a vector of integers or words, got {ids.dtype}{list(ids.shape)}")
     return ids.astype(str) if ids.dtype.kind == "O" else ids
@@ -123,15 +141,24 @@ def as_rows(features: Any) -> np.ndarray | Csr | None:
     if features is None:
         return None
     if scipy.sparse.issparse(features):
+        if features.dtype.kind not in "iufb":
+            raise FormatError(f"features must be real numbers, got {features.dtype}")
         matrix = features.tocsr()
         matrix.sum_duplicates()
         return Csr(matrix.indptr.astype(np.int64), matrix.indices, matrix.data.astype(np.float32), matrix.shape[1])
     return as_array(features, "features")
 
 
-def _mask(values: Any, what: str, ids: np.ndarray | None) -> Any:
-    """A mask by its index; what is no mask of pandas as it is."""
-    return by_node(values, what, ids) if str(getattr(values, "dtype", "")) in ("bool", "boolean") else values
+def _members(values: Any, what: str, ids: np.ndarray | None) -> np.ndarray | None:
+    """A mask in node order, or rows of the nodes that a list names: by `ids`, as the edges name them, if there are."""
+    if values is None:
+        return None
+    if str(getattr(values, "dtype", "")) in ("bool", "boolean"):
+        values = by_node(values, what, ids)
+    members = as_array(values, what)
+    if ids is None or members.dtype == bool or members.ndim != 1 or not len(members):
+        return members
+    return places(members, ids, what)
 
 
 def as_split(split: Any, ids: np.ndarray | None = None) -> dict[str, np.ndarray | None]:
@@ -144,10 +171,9 @@ def as_split(split: Any, ids: np.ndarray | None = None) -> dict[str, np.ndarray 
         unknown = [name for name in split if name not in SPLIT_OF]
         if unknown:
             raise FormatError(f"split has {unknown[0]!r}; expected train, val and test")
-        return {
-            SPLIT_OF[name]: None if one is None else as_array(_mask(one, f"split {name}", ids), f"split {name}")
-            for name, one in split.items()
-        }
+        if twice := [name for name in split if [SPLIT_OF[other] for other in split].count(SPLIT_OF[name]) > 1]:
+            raise FormatError(f"split has {' and '.join(map(repr, twice))}, which mean the same; leave one of them out")
+        return {SPLIT_OF[name]: _members(one, f"split {name}", ids) for name, one in split.items()}
     words = as_array(by_node(split, "split", ids), "split")
     if words.ndim != 1 or words.dtype.kind not in "OU":
         raise FormatError(

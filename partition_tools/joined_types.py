@@ -44,7 +44,8 @@ def joined(
         elif name in LABELS:
             arrays[name] = _labels(what, found, counts, starts)
         elif split_of(name):
-            arrays[name] = _members({kind: as_array(one, name) for kind, one in found.items()}, counts, starts)
+            masks = (split_of(name) or ("", ""))[1] == "mask"
+            arrays[name] = _members({kind: _of_split(one, name, masks) for kind, one in found.items()}, counts, starts)
         else:
             arrays[name] = next(iter(found.values()))
     pairs = [_ends(what, relation, of_edges, counts, starts) for relation, of_edges in edges.items()]
@@ -116,6 +117,12 @@ def _labels(what: str, found: Mapping[str, Any], counts: Mapping[str, int], star
     labels = np.full((sum(counts.values()), *known.shape[1:]), np.nan)
     labels[starts[kind] : starts[kind] + counts[kind]] = known
     return labels
+
+
+def _of_split(values: Any, name: str, is_mask: bool) -> np.ndarray:
+    """The members of a split; a mask of the integers 0 and 1 as booleans."""
+    array = as_array(values, name)
+    return array.astype(bool) if is_mask and array.dtype.kind in "iu" and np.isin(array, (0, 1)).all() else array
 
 
 def _members(found: Mapping[str, np.ndarray], counts: Mapping[str, int], starts: Mapping[str, int]) -> np.ndarray:

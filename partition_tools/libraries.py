@@ -11,12 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from hpcgnn.errors import FormatError
+from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graphfile.schema import GraphData
 from partition_tools.arrays import Saving, save_graph, write_raw
-from partition_tools.graph_objects import arrays_of_networkx, entries_of, named_of_dgl, named_of_pyg, names_of_nodes
+from partition_tools.graph_objects import (
+    arrays_of_networkx,
+    entries_of,
+    named_of_dgl,
+    named_of_pyg,
+    names_of_nodes,
+    unread_attributes,
+    warn_of_sums,
+)
 from partition_tools.in_memory import InMemory
-from partition_tools.progress import Reporter
+from partition_tools.progress import ScriptReporter
 from partition_tools.sources.named_arrays import graph_of
 from partition_tools.tables import TableOptions
 
@@ -34,7 +42,7 @@ def from_pyg(
     """
     if not hasattr(data, "to_dict"):
         raise FormatError(f"expected a Data object of PyG, got {type(data).__name__}; of a data set give dataset[0]")
-    arrays = named_of_pyg(data, saving.get("reporter") or Reporter())
+    arrays = named_of_pyg(data, saving.get("reporter") or ScriptReporter())
     return save_named("PyG data", arrays, path, ignore, split_column, saving)
 
 
@@ -46,7 +54,7 @@ def from_dgl(graph: Any, path: str | Path, *, ignore: Sequence[str] = (), **savi
     `save_graph`. A DGLGraph stores directed edges: one of an undirected graph has both directions. Raises what
     `save_graph` raises.
     """
-    arrays = named_of_dgl(graph, saving.get("reporter") or Reporter())
+    arrays = named_of_dgl(graph, saving.get("reporter") or ScriptReporter())
     return save_named("DGL graph", arrays, path, ignore, None, saving)
 
 
@@ -61,7 +69,7 @@ def save_named(
     """Write a graph of named arrays as a graph file. what: its name in errors. saving: fields of `Saving`."""
     how = Saving(**saving)
     tables = TableOptions(ignore=(ignore,) if isinstance(ignore, str) else tuple(ignore), split_column=split_column)
-    raw = graph_of(InMemory(what, arrays), tables, how.reporter or Reporter())
+    raw = graph_of(InMemory(what, arrays), tables, how.reporter or ScriptReporter())
     raw.source = Path(path).stem
     return write_raw(path, raw, how)
 
@@ -94,7 +102,16 @@ def from_scipy(
     if weighted is None:
         weighted = bool((entries.data != 1).any())
     weight = entries.data if weighted else None
+    _refuse_arguments(more, ("edge_index", "edge_weight", "num_nodes"))
+    reporter = more.get("reporter") or ScriptReporter()
+    warn_of_sums(matrix, entries, reporter)
     return save_graph(path, np.stack(ends), features, labels, split, edge_weight=weight, num_nodes=rows, **more)
+
+
+def _refuse_arguments(given: Mapping[str, Any], known: Sequence[str]) -> None:
+    """ConfigError for an argument of `save_graph` that an object of a library has itself."""
+    if wrong := [name for name in known if name in given]:
+        raise ConfigError(f"the graph says its {wrong[0]} itself; leave the argument out")
 
 
 def from_networkx(
@@ -115,8 +132,13 @@ def from_networkx(
     DiGraph directed; multigraphs likewise. The rest is as of `save_graph`.
     """
     arrays = arrays_of_networkx(graph, features, label, split, weight)
-    if "node_ids" in more:
-        raise FormatError("node_ids are the names of the nodes of the graph; leave the argument out")
+    _refuse_arguments(more, ("edge_index", "labels", "edge_weight", "num_nodes", "node_ids"))
+    known = {label, split, *([features] if isinstance(features, str) else features)}
+    if unread := unread_attributes(graph, known, {weight}):
+        reporter = more.get("reporter") or ScriptReporter()
+        reporter.warn(
+            f"not read: the attributes {', '.join(unread)}; label, split, features and weight name attributes"
+        )
     names = names_of_nodes(arrays.pop("nodes"))
     if names is not None:
         arrays |= {"node_ids": names, "num_nodes": None, "edge_index": names[arrays["edge_index"]]}

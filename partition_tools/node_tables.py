@@ -9,7 +9,8 @@ from hpcgnn.errors import FormatError
 from partition_tools.progress import Reporter
 from partition_tools.row_tables import Table, read_table
 from partition_tools.split_tables import SPLIT_WORDS, split_codes
-from partition_tools.tables import TableOptions, numeric
+from partition_tools.tables import TableOptions, is_number, numeric
+from partition_tools.written_ids import check_spelling
 
 # (the ids that key the rows or None, the rows)
 NodeTable = tuple[np.ndarray | None, np.ndarray]
@@ -101,17 +102,14 @@ def label_numbers(values: np.ndarray, where: str | Path) -> tuple[np.ndarray, li
             "classes, or several columns of 0 and 1: leave those that are meant"
         )
     if not _any_word(words):
+        check_spelling(where, words)
         return numeric(np.where(words == "", "nan", words).reshape(values.shape), where), []
     found = np.unique(words[words != ""])
     return np.where(words == "", np.nan, np.searchsorted(found, words)).reshape(values.shape), found.tolist()
 
 
 def _any_word(texts: np.ndarray) -> bool:
-    try:
-        np.where(texts == "", "nan", texts).astype(np.float64)
-    except ValueError:
-        return True
-    return False
+    return not all(map(is_number, np.unique(texts[texts != ""]).tolist()))
 
 
 def _one_column(values: np.ndarray, path: Path, what: str) -> np.ndarray:

@@ -7,6 +7,7 @@ decided here once, so that the working code only says what it is doing.
 import contextlib
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
@@ -48,6 +49,15 @@ class Reporter:
         else:
             self.stage(text)
             yield _Lines(self, total, text).update
+
+
+class ScriptReporter(Reporter):
+    """For a program that gave no reporter: silent but for warnings, which are Python's."""
+
+    def warn(self, text: str) -> None:
+        """Something that is allowed but probably not meant."""
+        super().warn(text)
+        warnings.warn(text, UserWarning, stacklevel=5)
 
 
 class _Lines:

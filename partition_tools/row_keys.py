@@ -5,7 +5,8 @@ position only where nothing names the nodes, or where the user says so (`--rows 
 them, but need not, is an error that asks.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,23 @@ def first_column(path: Path, names: Sequence[str] | None, values: np.ndarray, ot
             "does (or head it id), and --rows position if it is data"
         )
     return DATA
+
+
+def check_later_columns(path: Path, names: Sequence[str] | None, column: Callable[[int], np.ndarray]) -> None:
+    """Raise FormatError for a column behind the first that names the nodes as well.
+
+    names: the heading, or None. column: gives the values of one.
+    """
+    for place, name in enumerate(names or ()):
+        name = re.sub(r"\.\d+$", "", str(name))  # pandas numbers columns of one name
+        if not place or not (name == "" or is_id(name, 1)):
+            continue
+        values = column(place) if name == "" or not is_id(name, 0) else None
+        if values is None or (len(values) >= FEW_ROWS and (_numbers_all(values) if name == "" else _distinct(values))):
+            raise FormatError(
+                f"{path}: the column {name or place + 1} is not the first; expected the ids of the nodes in the first "
+                "column, before what is known of them (--rows position: no column names the nodes)"
+            )
 
 
 def _whole(values: np.ndarray) -> np.ndarray | None:

@@ -12,7 +12,7 @@ from hpcgnn.errors import FormatError
 from partition_tools.foreign import refuse_table
 from partition_tools.headings import is_id
 from partition_tools.progress import Reporter
-from partition_tools.row_keys import AUTO, IDS, ROW_NUMBERS, first_column
+from partition_tools.row_keys import AUTO, IDS, ROW_NUMBERS, check_later_columns, first_column
 from partition_tools.tables import layout, load_npy, read_frame, read_parquet, with_index
 from partition_tools.text import COMMENTS, lines
 from partition_tools.written_ids import check_spelling, exact_ids
@@ -52,10 +52,12 @@ def read_table(
     refuse_table(path)
     if path.suffix == ".npy":
         values = load_npy(path, MAPPED)
-        values = values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1)
+        if values.ndim not in (1, 2):
+            raise FormatError(f"{path} has shape {values.shape}, expected a row for each node: (n,) or (n, columns)")
+        values = values.reshape(len(values), -1)
         return _split_off(path, None, values, rows, lambda: values[:, 0])
     if path.suffix == ".parquet":
-        frame = with_index(read_parquet(path))
+        frame = with_index(read_parquet(path), 1)
         names = [str(name) for name in frame.columns]
         return _split_off(path, names, frame, rows, lambda: frame.iloc[:, 0].to_numpy())
     shape = layout(path)
@@ -76,7 +78,7 @@ def read_table(
             f"{path} begins with an empty line, which may be the row of the first node; write none or nan "
             "there, or take the line out"
         )
-    if classes and table.values.shape[1] == 1 and table.values.dtype.kind in "iu":
+    if classes and table.values.shape[1] == 1 and table.values.dtype.kind in "iuf":
         check_spelling(path, exact_ids(path, shape, frame, frame.shape[1] - 1))
     return table
 
@@ -92,14 +94,11 @@ def _split_off(path: Path, names: list[str] | None, values: Any, rows: str, ids_
     if not count:
         return Table(None, array(0), names, "no columns")
     first = values[:, 0] if isinstance(values, np.ndarray) else values.iloc[:, 0].to_numpy()
+    if rows == AUTO and not (names and names[0] == ""):
+        check_later_columns(path, names, lambda column: array(column)[:, 0])
     what = first_column(path, names, first, count - 1, rows)
-    if what == ROW_NUMBERS and count > 2 and names is not None and is_id(names[1], 0) and rows == AUTO:
+    if what == ROW_NUMBERS and count > 2 and names is not None and is_id(names[1], count - 2) and rows == AUTO:
         return _split_off(path, names[1:], values.iloc[:, 1:], rows, lambda: values.iloc[:, 1].to_numpy())
-    if what != IDS and rows == AUTO and (late := [name for name in (names or ())[1:] if is_id(name, 0)]):
-        raise FormatError(
-            f"{path}: the column {late[0]} is not the first; expected the ids of the nodes in the first "
-            "column, before what is known of them"
-        )
     if what == IDS:
         named = f"rows keyed by {names[0] or 'the first column'}" if names else "rows keyed by the first column"
         return Table(_as_ids(path, ids_of()), array(1), names, named)
@@ -117,7 +116,7 @@ def _as_ids(path: Path, ids: np.ndarray) -> np.ndarray:
     if ids.dtype.kind == "O":
         missing = np.array([value is None or value != value for value in ids], bool)
         if not missing.any():
-            return ids.astype(str)
+            return np.char.strip(ids.astype(str))
         raise FormatError(f"{path}: row {int(np.argmax(missing))} has an empty node id")
     raise FormatError(f"{path}: the ids of the nodes must be integers or words, got {ids.dtype} such as {ids[0]}")
 

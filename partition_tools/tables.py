@@ -111,7 +111,7 @@ def layout(
             f"{path}: the columns seem to be separated by {mark} ({fields[0][:40]}); expected a comma, a tab or blanks"
         )
     if header is None:
-        header = not any(_is_number(field) for field in fields) or (known is not None and known(fields))
+        header = not any(is_number(field) for field in fields) or (known is not None and known(fields))
     comment = comment.strip().lstrip("".join(COMMENTS)).strip()
     words = (_fields(comment, separator), _fields(comment, r"[\s,]+"))
     return Layout(
@@ -206,18 +206,22 @@ def _first_row(path: Path, blank_is_row: bool) -> tuple[int, str, str]:
     return 0, "", comment
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+_NUMBER = re.compile(r"\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf(inity)?)\s*", re.IGNORECASE | re.ASCII)
 
 
-def with_index(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """A DataFrame whose index, if it holds anything, is its first columns."""
-    if isinstance(frame.index, _pandas().RangeIndex) and frame.index.name is None:
+def is_number(text: str) -> bool:
+    """Whether a text is a number to all programs. To Python 1_000 is one too."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def with_index(frame: "pd.DataFrame", most: int = 99) -> "pd.DataFrame":
+    """A DataFrame whose index, if it holds anything, is its first columns. FormatError for more levels than `most`."""
+    if frame.index.names == [None] and frame.index.equals(_pandas().RangeIndex(len(frame))):
         return frame
+    if frame.index.nlevels > most:
+        raise FormatError(
+            f"the index has {frame.index.nlevels} levels, expected one that names the nodes (reset_index)"
+        )
     names = ["" if name is None else str(name) for name in frame.index.names]
     return frame.reset_index(names=names, allow_duplicates=True)
 
@@ -254,6 +258,11 @@ def numeric(values: np.ndarray, path: str | Path) -> np.ndarray:
     """Values as numbers; FormatError naming the table otherwise."""
     if values.dtype.kind in "iufb":
         return values
+    if values.dtype.kind not in "OU":
+        raise FormatError(f"{path} holds {values.dtype}, expected numbers")
+    for value in values.flat:
+        if isinstance(value, str) and not is_number(value):
+            raise FormatError(f"{path} has an entry that is not a number: {value!r}")
     try:
         return values.astype(np.float64)
     except (ValueError, TypeError) as error:

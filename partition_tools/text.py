@@ -23,6 +23,7 @@ BLOCK = 1 << 22
 _MARK = b"\xef\xbb\xbf"
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*(?:\n|\Z)", re.MULTILINE)
+_MARKS = re.compile(rb"^\xef\xbb\xbf", re.MULTILINE)
 _ROW = re.compile(rb"^[ \t]*[^#%\s]", re.MULTILINE)
 _OPEN_QUOTE = re.compile(rb'(?:^|[,\t ])"[^"\n]*\Z')
 
@@ -127,6 +128,8 @@ def _clean(path: Path, block: bytes, rows: bool, comments: Comments | None) -> b
         raise FormatError(f"{path} is no text, for it has a byte 0; expected text in UTF-8")
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if _MARK in block:  # files that were joined have one each
+        block = _MARKS.sub(b"", block)
     if b"#" in block or b"%" in block:
         first = None if rows else _ROW.search(block)
         above = 0 if rows else len(_COMMENT.findall(block, 0, first.start() if first else len(block)))

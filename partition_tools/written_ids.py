@@ -1,6 +1,8 @@
 """Ids as they are written: 01 is not 1, and 1e2 is not 100, for predictions are joined by the ids of the source."""
 
 import gzip
+import re
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,14 +32,17 @@ def check_spelling(path: str | Path, values: np.ndarray) -> None:
     """FormatError for integers of which one is written in two ways, such as the classes 01 and 1."""
     if values.dtype.kind != "U":
         return
-    texts = np.unique(values)
-    numbers: dict[str, str] = {}
-    for text in texts.tolist():
-        other = numbers.setdefault(text.lstrip("+").lstrip("0") or "0", text)
+    numbers: dict[Decimal, str] = {}
+    for text in np.unique(values).tolist():
+        if _WHOLE.fullmatch(text) is None:
+            continue
+        other = numbers.setdefault(Decimal(text), text)
         if other != text:
             raise FormatError(f"{path}: {other} and {text} are one number but two texts; write it in one way")
 
 
+# 1.0 beside 1 is left: a column of numbers that other programs have written.
+_WHOLE = re.compile(r"[+-]?[0-9]+(?:[eE][+-]?[0-9]+)?")
 # Bytes as what they are in a number: a zero, another digit, what may stand before one (white space, comma, quote,
 # minus), a plus.
 _KINDS = bytes.maketrans(bytes(range(256)), b"," * ord("+") + b"+,,xx" + b"0" + b"1" * 9 + b"x" * (256 - 58))

@@ -23,6 +23,7 @@ from partition_tools.external.scratch import Scratch
 from partition_tools.progress import Reporter
 from partition_tools.sources.scratch_arrays import PART, is_large
 from partition_tools.tables import load_npy
+from partition_tools.text import check_readable_twice
 
 BLOCK = 1 << 22
 # What numpy, zipfile and zlib say of an archive or a header that is damaged.
@@ -75,6 +76,8 @@ def map_npy(path: Path, scratch: Scratch) -> np.ndarray:
 class _Folder:
     def __init__(self, path: Path, scratch: Scratch) -> None:
         self.path, self.scratch = path, scratch
+        for file in path.glob("*.npy"):
+            check_readable_twice(file)
         self.files = sorted(file.stem for file in path.glob("*.npy"))
 
     def array(self, name: str) -> np.ndarray | None:

@@ -6,6 +6,7 @@ read that are called as those of `hpcgnn.from_networkx`: `y` (or label, class) a
 An attribute that is different in each node is what the node is called, and no class.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
-from partition_tools.graph_objects import arrays_of_networkx
+from partition_tools.graph_objects import arrays_of_networkx, unread_attributes
 from partition_tools.in_memory import as_split
 from partition_tools.node_ids import alike
 from partition_tools.node_tables import label_numbers
@@ -24,6 +25,7 @@ from partition_tools.raw import RawGraph
 from partition_tools.row_keys import FEW_ROWS
 from partition_tools.sources.beside import assemble, counts
 from partition_tools.tables import OF_TABLES, TableOptions
+from partition_tools.text import blocks
 
 NAME = "graphml"
 LABELS = ("y", "label", "labels", "class")
@@ -45,12 +47,12 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         graph = networkx.read_graphml(path)
     except (networkx.NetworkXException, ParseError, OSError, ValueError, KeyError, EOFError) as error:
         raise FormatError(f"{path} is not readable GraphML: {error}") from error
+    if (count := len(re.findall(rb"<graph[\s>]", b"".join(blocks(path))))) > 1:
+        raise FormatError(f"{path} holds {count} graphs, expected one")
     nodes = dict(graph.nodes(data=True))
     names = _names(nodes, path, reporter)
     label = _label(nodes, path)
-    known = {name for data in nodes.values() for name in data}
-    unread = sorted(known - {label, "split"} | {n for *_, d in graph.edges(data=True) for n in d} - {"weight", "id"})
-    if unread:
+    if unread := unread_attributes(graph, {label or "", "split"}, {"weight", "id"}):
         reporter.warn(f"{path}: not read: the attributes {', '.join(unread)}; features come from a table (--features)")
     arrays = arrays_of_networkx(graph, label=label or "")
     src, dst = names[arrays["edge_index"]]
@@ -91,7 +93,7 @@ def _label(nodes: Mapping[str, Mapping[str, Any]], path: Path) -> str | None:
     there = []
     for name in LABELS:
         values = [str(data[name]).strip() for data in nodes.values() if data.get(name) is not None]
-        if values and not (len(values) == len(nodes) == len(set(values)) >= FEW_ROWS):
+        if values and (name == "y" or not len(values) == len(nodes) == len(set(values)) >= FEW_ROWS):
             there.append(name)
     if len(there) > 1:
         raise FormatError(

@@ -4,6 +4,8 @@
 A matrix stored as symmetric is expanded to both directions, which makes the graph undirected.
 """
 
+import gzip
+import io
 import zlib
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
 from partition_tools.tables import OF_TABLES, TableOptions
+from partition_tools.text import lines
 
 NAME = "mtx"
 
@@ -36,8 +39,8 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         )
     tables.refuse(NAME, OF_TABLES)
     try:
-        rows, columns, _, layout, field, symmetry = scipy.io.mminfo(path)
-        matrix = scipy.io.mmread(path)
+        rows, columns, _, layout, field, symmetry = scipy.io.mminfo(_plain(path))
+        matrix = scipy.io.mmread(_plain(path))
     except (ValueError, OSError, EOFError, OverflowError, zlib.error) as error:
         raise FormatError(f"{path} is not a readable Matrix Market file: {error}") from error
     if layout != "coordinate" or rows != columns or field == "complex":
@@ -46,6 +49,9 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
             f"square coordinate matrix"
         )
     matrix = scipy.sparse.coo_array(matrix)
+    if symmetry == "skew-symmetric" and (matrix.row == matrix.col).any():
+        raise FormatError(f"{path} states that it is skew-symmetric, but has an entry on the diagonal")
+    _check_width(path, field)
     if symmetry != "general":
         _check_one_triangle(path, symmetry, matrix)
     return assemble(
@@ -59,6 +65,22 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         num_nodes=rows,
         first=1,
     )
+
+
+def _plain(path: Path) -> Any:
+    """The path, or its text where a byte order mark or line ends of CR would stop SciPy."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        start = file.read(1 << 10)
+    odd = start.startswith(b"\xef\xbb\xbf") or b"\r" in start and b"\n" not in start
+    return io.BytesIO("".join(lines(path)).encode()) if odd else path
+
+
+def _check_width(path: Path, field: str) -> None:
+    """FormatError for a matrix that states `pattern` and has values, which the reader leaves out."""
+    rows = (line.split() for line in lines(path) if line.strip() and not line.startswith("%"))
+    next(rows, None)  # the counts
+    if field == "pattern" and len(next(rows, ())) > 2:
+        raise FormatError(f"{path} states that it is a pattern, but its entries have values; state real")
 
 
 def _check_one_triangle(path: Path, symmetry: str, matrix: Any) -> None:

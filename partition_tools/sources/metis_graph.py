@@ -15,6 +15,7 @@ from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
 from partition_tools.tables import OF_TABLES, TableOptions
+from partition_tools.text import blocks
 
 NAME = "metis"
 SUFFIXES = (".graph", ".metis", ".chaco")
@@ -30,9 +31,7 @@ def matches(path: Path) -> bool:
 def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file of METIS and its tables. FormatError naming the line that is wrong."""
     tables.refuse(NAME, OF_TABLES)
-    with open(path, "rb") as file:
-        text = file.read().removesuffix(b"\n")
-    lines = [line for line in text.split(b"\n") if not line.lstrip().startswith(b"%")]
+    lines = b"".join(blocks(path)).removesuffix(b"\n").split(b"\n")
     nodes, edges, before, weighted = _header(path, lines[0] if lines else b"")
     rows = lines[1 : nodes + 1]
     if len(rows) < nodes or any(line.strip() for line in lines[nodes + 1 :]):
@@ -69,6 +68,8 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
 
 def _check_both_ends(path: Path, src: np.ndarray, dst: np.ndarray, weight: np.ndarray) -> None:
     """FormatError for an edge that stands at one of its ends only, or with another weight."""
+    if (loops := src == dst).any():
+        raise FormatError(f"{path}: node {dst[np.argmax(loops)] + 1} is its own neighbour; METIS has no self loops")
     here, there = np.lexsort([weight, src, dst]), np.lexsort([weight, dst, src])
     differs = (src[here] != dst[there]) | (dst[here] != src[there]) | (weight[here] != weight[there])
     if differs.any():

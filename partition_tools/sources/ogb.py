@@ -90,6 +90,9 @@ def _text(raw: Path, reporter: Reporter, scratch: Scratch) -> Parts:
     )
     reporter.stage(f"reading {raw / 'edge.csv.gz'}")
     src, dst = edge_columns(raw / "edge.csv.gz", scratch, reporter)
+    stored = table(raw / "num-edge-list.csv.gz")
+    if stored is not None and stored.size == 1 and stored.sum() != len(src):
+        raise FormatError(f"{raw / 'edge.csv.gz'} has {len(src)} edges, but num-edge-list states {int(stored.sum())}")
     reporter.stage("reading features and labels")
     features, labels = (rows(raw / f"node-{name}.csv.gz", scratch, reporter) for name in ("feat", "label"))
     return src, dst, _one(counts, raw), features, labels

@@ -92,7 +92,9 @@ def split_ids(folder: Path) -> dict[str, np.ndarray]:
         ids = table(folder / f"{file}.csv.gz")
         if ids is None:
             raise FormatError(f"{folder} has no {file}.csv.gz")
-        if ids.size and ids.dtype.kind not in "iu":
-            raise FormatError(f"{folder / f'{file}.csv.gz'} must have one node id per line, got {ids.dtype}")
+        if ids.size and (ids.dtype.kind not in "iu" or ids.shape[1] != 1):
+            raise FormatError(
+                f"{folder / f'{file}.csv.gz'} must have one node id per line, got {ids.dtype}{list(ids.shape)}"
+            )
         split[name] = ids.reshape(-1).astype(np.int64)
     return split

@@ -70,6 +70,8 @@ def _ids(values: np.ndarray, where: str, relabel: bool) -> np.ndarray:
         raise FormatError(f"{where}: edge {int(np.argmax(nothing))} has none")
     if values.dtype.kind in "iu":
         return values
+    if values.dtype.kind == "f" and (np.rint(values) == values).all() and (np.abs(values) < 2**53).all():
+        return values.astype(np.int64)
     if values.dtype.kind == "O" and relabel:
-        return values.astype(str)
+        return np.char.strip(values.astype(str))
     raise FormatError(f"{where} holds ids that are not integers; --relabel numbers words and the like")

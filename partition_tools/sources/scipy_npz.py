@@ -12,7 +12,7 @@ import scipy.sparse
 from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.foreign import of_scipy
-from partition_tools.graph_objects import entries_of
+from partition_tools.graph_objects import entries_of, warn_of_sums
 from partition_tools.progress import Reporter
 from partition_tools.raw import RawGraph
 from partition_tools.sources.beside import assemble
@@ -41,6 +41,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind == "c":
         raise FormatError(f"{path} holds a {matrix.dtype} matrix of {matrix.shape}; expected a real square one")
     entries = entries_of(matrix)
+    warn_of_sums(matrix, entries, reporter)
     weight = entries.data if (entries.data != 1).any() else None
     reporter.stage(f"{path}: an entry in row i and column j is an edge from i to j")
     return assemble(
