@@ -24,6 +24,7 @@ from hpcgnn.kernels.sources import NATIVE, fingerprint
 
 FOLDER = "HPCGNN_EMULATED_FOLDER"
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+PACKAGES = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 #: Where Debian's cross compiler has the libraries of the other architecture.
 ROOT = "/usr/aarch64-linux-gnu"
 SETUP = Path(__file__).parents[2] / "setup.py"
@@ -39,7 +40,7 @@ def missing():
     """Why nothing can be emulated here; None: it can be."""
     for program in (COMPILER, EMULATOR):
         if shutil.which(program) is None:
-            return f"there is no {program} (Debian: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)"
+            return f"there is no {program} (Debian: apt-get install {PACKAGES})"
     try:
         os.close(os.open("/proc/self/mem", os.O_RDWR))
     except OSError as error:
@@ -113,7 +114,9 @@ class Library:
 
     def call(self, name, result, integers, reals):
         """The result of a function, which is WHOLE, REAL or TEXT."""
-        integers, reals = (values + [0] * (size - len(values)) for values, size in ((integers, INTEGERS), (reals, REALS)))
+        integers, reals = (
+            values + [0] * (size - len(values)) for values, size in ((integers, INTEGERS), (reals, REALS))
+        )
         try:
             self._process.stdin.write(REQUEST.pack(name.encode(), result, *integers, *reals))
             self._process.stdin.flush()

@@ -72,7 +72,17 @@ def test_the_kernels_tests(built):
         "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
         emulated.FOLDER: str(built.parent),
     }
-    command = [sys.executable, "-m", "pytest", "-vx", "-p", "emulated", "-k", "baseline", *(HERE / name for name in TESTS)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-vx",
+        "-p",
+        "emulated",
+        "-k",
+        "baseline",
+        *(HERE / name for name in TESTS),
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, cwd=HERE.parents[1])
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     passed = [line for line in done.stdout.splitlines() if " PASSED" in line]
@@ -186,7 +196,10 @@ def test_narrow_rows_have_the_same_bits(same, bits, dtype):
     kind, of_factors, count = BITS[bits]
 
     def narrowed():
-        out, factors = torch.zeros(160, -(-x.shape[1] * bits // 8), dtype=kind), torch.zeros(160, count, dtype=of_factors)
+        out, factors = (
+            torch.zeros(160, -(-x.shape[1] * bits // 8), dtype=kind),
+            torch.zeros(160, count, dtype=of_factors),
+        )
         kernels.narrow(out, factors, x, IDS, 7, bits, None, None)
         wide = torch.zeros_like(x)
         kernels.widen(wide, out, factors, bits)
