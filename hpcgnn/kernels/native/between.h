@@ -78,7 +78,8 @@
     }
 #define HG_NORMALISE_STEP(type, vector, c, num)                                                                        \
     {                                                                                                                  \
-        const vector result = factor * load_##type(y, c, num);                                                         \
+        vector result = factor * load_##type(y, c, num);                                                               \
+        HG_ROUNDED(result);                                                                                            \
         store_##type(y, c, num, bias ? result + load_##type(bias, c, num) : result);                                   \
     }
 #define HG_NORMALISE_f32(c, num) HG_NORMALISE_STEP(f32, hg_exp_f32, c, num)

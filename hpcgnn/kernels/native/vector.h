@@ -22,6 +22,17 @@
 #define HG_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* A product (in a variable) that is rounded here. Else the compiler may make one instruction of it and of what is added to it,
+ * which rounds once; at one place it does and at another, of the same code, it does not. Results on x86-64 do without, and
+ * keep their bits. */
+#if defined(__x86_64__)
+#define HG_ROUNDED(product) (void)0
+#elif defined(__aarch64__)
+#define HG_ROUNDED(product) __asm__("" : "+w"(product))
+#else
+#define HG_ROUNDED(product) __asm__("" : "+m"(product))
+#endif
+
 HG_INLINE float hg_float_of_bf16(uint16_t h)
 {
     uint32_t bits = (uint32_t)h << 16;
