@@ -1,6 +1,6 @@
 """Arrays that a program or another library has in memory, as numpy has them. torch is not loaded for that."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,19 @@ def as_array(values: Any, what: str) -> np.ndarray:
     if array.dtype.kind == "O" and not all(isinstance(value, (str, type(None), float)) for value in array.flat):
         raise FormatError(f"{what} must be an array of numbers (or of words), got objects of several kinds")
     return array
+
+
+def mapped_files(values: Iterable[Any]) -> Iterator[str]:
+    """The files that arrays, or containers of arrays, are mapped from: what is written must not take their place."""
+    for value in values:
+        if isinstance(value, Csr):
+            yield from mapped_files((value.indptr, value.indices, value.data))
+        elif isinstance(value, Mapping):
+            yield from mapped_files(value.values())
+        while isinstance(value, np.ndarray):
+            if isinstance(value, np.memmap) and value.filename is not None:
+                yield str(value.filename)
+            value = value.base
 
 
 def as_rows(features: Any) -> np.ndarray | Csr | None:
