@@ -147,7 +147,8 @@ def _write_files(out: Path, files: Mapping[str, str | bytes]) -> None:
     """Write {name: text or bytes}, in order, and remove what an earlier report left that this one does not have."""
     earlier = _is_report(out)
     try:
-        for name, content in files.items():
+        # The text comes first: by it the folder of a report that was interrupted is known as one.
+        for name, content in sorted(files.items(), key=lambda item: item[0] != TEXT):
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             with replaced_by(out / name) as temporary, open(temporary, "wb") as file:
                 file.write(content if isinstance(content, bytes) else content.encode())
