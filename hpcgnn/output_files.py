@@ -54,7 +54,7 @@ def _check(what: str, path: str, target: str, inputs: Iterable[Name], force: boo
         raise ConfigError(f"{what} is {kind}; expected a plain file or a new name")
     if any(name.startswith(_SYSTEM) and not name.startswith(_MEMORY) for name in (os.path.abspath(path), target)):
         raise ConfigError(f"{what} is a name of the system's; expected a plain file or a new name")
-    run_dir = _run_of(Path(target))
+    run_dir = run_of(Path(target))
     if run_dir is not None:
         raise ConfigError(f"{what} is a file of the run {os.path.relpath(run_dir)}; choose another name")
     if there is not None:
@@ -98,8 +98,8 @@ def _is_at(path: str | int | os.PathLike[str], there: os.stat_result) -> bool:
         return False
 
 
-def _run_of(target: Path) -> Path | None:
-    """The run directory that a file is of, or would be; None if it is of none."""
+def run_of(target: Path) -> Path | None:
+    """The run directory that a file is of, or would be; None if it is of none. target: without links."""
     for folder in target.parents:
         if target.relative_to(folder).parts[0] in (*RUN_FILES, *RUN_FOLDERS) and _is_run(folder):
             return folder

@@ -2,13 +2,14 @@
 
 import datetime
 import itertools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcgnn import __version__
 from hpcgnn.errors import ConfigError
-from hpcgnn.output_files import check_outputs, files_of_run
+from hpcgnn.output_files import check_outputs, files_of_run, run_of
 from hpcgnn.records import replaced_by
 from hpcgnn.report.accuracy_table import accuracy_tables
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
@@ -124,8 +125,8 @@ def check_folder(out: Path, runs: Iterable[Path] = (), force: bool = False) -> N
     """Raise ConfigError unless a report of these runs may be written to a folder. Files of an earlier report are
     replaced; others with force alone.
     """
-    if any((out / mark).exists() for mark in MARKS):
-        raise ConfigError(f"--out {out} is a run directory; choose another folder for the report")
+    if any((out / mark).exists() for mark in MARKS) or run_of(Path(os.path.realpath(out)) / TEXT) is not None:
+        raise ConfigError(f"--out {out} is a run directory or in one; choose another folder for the report")
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} exists and is no directory; choose another name")
     names = [PAGE, TEXT, *_ours()]
