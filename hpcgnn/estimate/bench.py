@@ -18,7 +18,7 @@ from hpcgnn.terminal import tell
 def bench(session: Session, choices: Choices, arguments: argparse.Namespace) -> None:
     """`hpcgnn bench machine`: measure on all ranks of the session, and write the machine file. Collective."""
     comm = session.comm
-    with comm.together("looking for a place for the machine file"):
+    with comm.together("looking for a place for the machine file", on_one=True):
         if comm.rank == 0:
             check_outputs({"-o": arguments.output}, force=arguments.force)
 

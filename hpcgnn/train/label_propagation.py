@@ -51,7 +51,7 @@ def propagate_labels(config: Config, session: Session, request: Request) -> int:
     start_logging(comm.rank)
     agree(comm, facts_of_process(config) | {"what is asked for": str(request)})
     torch.set_num_threads(session.threads)
-    with comm.together("looking where classes go"):
+    with comm.together("looking where classes go", on_one=True):
         if request.output:
             check_results("--output", request.output, comm, files_read(config), request.force)
     with open_graph(config.data.graph, comm) as file:

@@ -80,7 +80,7 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
     """Write what the newest checkpoint of config.run.run_dir predicts on config.data.graph. Collective. Returns 0."""
     comm = session.comm
     start_logging(comm.rank)
-    with comm.together("looking where predictions go"):
+    with comm.together("looking where predictions go", on_one=True):
         request.check(config)
         check_results("--output", request.output, comm, [*files_read(config), request.nodes], request.force)
     with comm.together("reading the list of nodes", on_one=True):

@@ -88,7 +88,7 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
     start_logging(comm.rank)
     agree(comm, facts_of_process(config) | {"what is asked for": str(request)})
     torch.set_num_threads(session.threads)
-    with comm.together("looking where features go"):
+    with comm.together("looking where features go", on_one=True):
         check_results("--output", request.output, comm, files_read(config), request.force)
     started, loops = time.perf_counter(), "keep" if config.data.self_loops == "keep" else "add"
     with contextlib.ExitStack() as stack:

@@ -35,7 +35,7 @@ def evaluate(
     """
     comm = session.comm
     start_logging(comm.rank)
-    with comm.together("looking where predictions go"):
+    with comm.together("looking where predictions go", on_one=True):
         if predictions:
             check_results("--predictions", predictions, comm, files_read(config), force)
     trained = load_trained(config, session, weights, correction=correction)
