@@ -27,6 +27,7 @@ from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.estimate.arguments import add_bench, add_estimate
 from hpcgnn.report import command as report_command
+from hpcgnn.terminal import prepare_streams, tell
 from hpcgnn.train.choices import registry_choices
 from hpcgnn.train.commands import add_evaluate, add_predict
 from hpcgnn.train.labels_command import add_label_propagation
@@ -172,7 +173,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
         def check() -> None:
             check_training(config, arguments.dry_run, **remarks)
             for line in memory_lines(config, arguments.dry_run, place):
-                print(line)
+                tell(line)
 
         return dry_run(arguments.dry_run, check)
     with_advice = advising(lambda session: train(config, session, **remarks), config)
@@ -221,6 +222,7 @@ def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point; returns the exit code."""
+    prepare_streams()
     listen_to_signals()
     set_process_policies()
     files_only = (sys.argv[1:] if argv is None else argv)[:1] in [[name] for name in FILES_ONLY]
@@ -232,11 +234,11 @@ def main(argv: list[str] | None = None) -> int:
         return arguments.process(arguments, choices)
     except HpcgnnError as error:
         if files_only or _is_first_rank():
-            print(f"hpcgnn: error: {error}", file=sys.stderr)
+            tell(f"hpcgnn: error: {error}", sys.stderr)
         return 2
     except KeyboardInterrupt:  # of a run that trains `run` and train/stopping.py know more
         if files_only or _is_first_rank():
-            print("hpcgnn: interrupted", file=sys.stderr)
+            tell("hpcgnn: interrupted", sys.stderr)
         return 130
     except Exception:  # a broken installation on one node, a file system that fails
         from hpcgnn.comm.launch import fail_before_start

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hpcgnn.config import SECTION_OF, SECTIONS, Choices, read_toml
 from hpcgnn.errors import ConfigError
 from hpcgnn.suggestions import elsewhere, suggest
+from hpcgnn.terminal import tell
 
 if TYPE_CHECKING:
     from hpcgnn.comm.session import Means
@@ -85,7 +86,7 @@ def add_dry_run(command: argparse.ArgumentParser) -> None:
 def dry_run(ranks: list[int], check: Callable[[], None]) -> int:
     """Check, and say that all is well; returns the exit code."""
     check()
-    print(f"dry run: all is well for {', '.join(map(str, ranks))} rank{'s' if ranks != [1] else ''}")
+    tell(f"dry run: all is well for {', '.join(map(str, ranks))} rank{'s' if ranks != [1] else ''}")
     return 0
 
 

@@ -19,6 +19,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.listing import every
+from hpcgnn.terminal import tell
 from hpcgnn.train.matmul import bf16_instructions
 from hpcgnn.train.memory_profile import MMAP_THRESHOLD, set_allocator_policy
 from hpcgnn.train.summary import versions
@@ -65,14 +66,14 @@ def examine_without_mpi(error: HpcgnnError) -> int:
 
 def _report(title: str, findings: list[Finding]) -> int:
     """Print the findings and the remedies. Returns 0, or 1 if one of them is fatal."""
-    print(f"hpcgnn {__version__} on {title}\n")
+    tell(f"hpcgnn {__version__} on {title}\n")
     marks = [("ok" if not f.remedy else "WRONG" if f.fatal else "note", f.subject, f.found) for f in findings]
-    print(tabulate(marks, tablefmt="plain", maxcolwidths=[None, None, 100]))
+    tell(tabulate(marks, tablefmt="plain", maxcolwidths=[None, None, 100]))
     remedies = [f for f in findings if f.remedy]
     if remedies:
-        print("\nWhat to do:\n" + "\n".join(f"  {f.subject}: {f.remedy}" for f in remedies))
+        tell("\nWhat to do:\n" + "\n".join(f"  {f.subject}: {f.remedy}" for f in remedies))
     wrong = any(f.fatal for f in remedies)
-    print("\nsomething is wrong" if wrong else "\nall is well", flush=True)
+    tell("\nsomething is wrong" if wrong else "\nall is well")
     return int(wrong)
 
 

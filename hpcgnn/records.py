@@ -3,6 +3,7 @@ from where epochs count.
 """
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -19,9 +20,11 @@ FIRST_EPOCH = 1  # in all that a run writes; see counted_from_one
 @contextlib.contextmanager
 def replaced_by(path: str | Path) -> Iterator[str]:
     """Yield a temporary path beside `path`; when the body succeeds flush it to disk and rename it to `path`, else
-    remove it.
+    remove it. Of a link the file that it leads to is replaced. Raises OSError where `path` is no plain file.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():  # a rename would take a device from the system
+        raise OSError(errno.EEXIST, "it is no plain file", str(path))
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     os.close(handle)
     try:

@@ -14,14 +14,15 @@ import numpy as np
 from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import Csr, GraphData
+from hpcgnn.output_files import check_outputs
 from partition_tools.canonical import ImportOptions, canonical
 from partition_tools.claim import claimed
 from partition_tools.counts import largest, warn_of_gaps
 from partition_tools.external.budget import memory_budget
 from partition_tools.external.scratch import Scratch
 from partition_tools.features import DTYPES
-from partition_tools.import_graph import check_target, write_with_bar
-from partition_tools.in_memory import as_array, as_rows, as_split, by_node, places, plain_ids
+from partition_tools.import_graph import write_with_bar
+from partition_tools.in_memory import as_array, as_rows, as_split, by_node, mapped_files, places, plain_ids
 from partition_tools.links import as_links
 from partition_tools.node_tables import label_numbers
 from partition_tools.partition_graph import partition_graph
@@ -197,7 +198,7 @@ def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
     counts = None if how.ranks is None else rank_counts(how.ranks)
     if counts is not None and counts[-1] > raw.num_nodes:
         raise GraphError(f"{counts[-1]} ranks are more than the {raw.num_nodes} nodes of the graph; use fewer ranks")
-    check_target(path, how.force)
+    check_outputs({"": path}, mapped_files(vars(raw).values()), how.force)
     with claimed(path), claimed(scratch_directory(path, None)):
         # No other call has the same arrays, so that nothing of the directory is of use to one that goes on.
         scratch = Scratch(scratch_directory(path, None), ["arrays in memory", id(raw)], memory_budget(how.memory))

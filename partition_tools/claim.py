@@ -7,6 +7,7 @@ half-written.
 
 import contextlib
 import fcntl
+import glob
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from hpcgnn.errors import FormatError
 @contextlib.contextmanager
 def claimed(target: str | Path, shared: bool = False) -> Iterator[None]:
     """Hold the right to write `target`; shared: together with others that share. FormatError if another has it."""
-    target = Path(target)
+    target = Path(os.path.realpath(target))  # whichever link leads to it
     path = target.parent / f".{target.name}.lock"
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -29,7 +30,7 @@ def claimed(target: str | Path, shared: bool = False) -> Iterator[None]:
             yield
             return
         try:
-            for left in target.parent.glob(f".{target.name}.*.part"):
+            for left in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
                 left.unlink()
             yield
         finally:

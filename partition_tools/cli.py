@@ -9,6 +9,7 @@ import argparse
 import sys
 
 from hpcgnn.errors import HpcgnnError
+from hpcgnn.terminal import prepare_streams, tell
 from partition_tools import generate_graph, import_graph, inspect_graph, partition_graph, verify_graph
 from partition_tools.progress import Reporter
 
@@ -48,20 +49,21 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one sub-command; returns the exit code. argv: list of words without the program's name."""
+    prepare_streams()
     arguments = build_parser().parse_args(argv)
     try:
         return arguments.run(arguments, Reporter(sys.stderr))
     except HpcgnnError as error:
-        print("partition_tools: error: " + " ".join(str(error).split()), file=sys.stderr)
+        tell("partition_tools: error: " + " ".join(str(error).split()), sys.stderr)
         return 2
     except MemoryError as error:
-        print(
+        tell(
             "partition_tools: error: there is not enough memory "
             f"({' '.join(str(error).split()) or 'out of memory'}); look at the counts and node ids of the input, "
             "which are contiguous from 0, or use a machine with more memory",
-            file=sys.stderr,
+            sys.stderr,
         )
         return 2
     except KeyboardInterrupt:
-        print("partition_tools: interrupted; no file was changed", file=sys.stderr)
+        tell("partition_tools: interrupted; no file was changed", sys.stderr)
         return 130

@@ -8,13 +8,15 @@ from typing import Any
 
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphData
+from hpcgnn.output_files import check_outputs
+from hpcgnn.terminal import tell
 from partition_tools.canonical import ImportOptions, canonical, versions
 from partition_tools.claim import claimed
 from partition_tools.external.budget import memory_budget
 from partition_tools.external.scratch import Scratch
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
-from partition_tools.import_graph import check_target, summary, write_with_bar
+from partition_tools.import_graph import summary, write_with_bar
 from partition_tools.progress import Reporter
 from partition_tools.working import add_memory_options, scratch_directory, working
 
@@ -105,7 +107,7 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         scratch=arguments.scratch,
         options=_options(arguments),
     )
-    print(summary(arguments.output, data))
+    tell(summary(arguments.output, data))
     return 0
 
 
@@ -158,7 +160,7 @@ def generate_graph(
     memory, scratch: as for `import_graph`.
     """
     reporter = reporter or Reporter()
-    check_target(output, force)
+    check_outputs({"": output}, force=force)
     with claimed(output), working(output, scratch, _identity(model, spec, options), memory, reporter) as work:
         reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
         if spec.targets:

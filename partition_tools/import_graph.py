@@ -1,7 +1,7 @@
 """The sub-command `import`: a graph in someone else's format becomes a graph file, once."""
 
 import argparse
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +11,8 @@ from hpcgnn.graphfile.given_links import stored_links
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.graphfile.storage import Csr, Partitioning, write_graph
+from hpcgnn.output_files import check_outputs, files_below
+from hpcgnn.terminal import tell
 from partition_tools.canonical import ImportOptions, canonical, versions
 from partition_tools.claim import claimed
 from partition_tools.datasets import listing, named
@@ -251,7 +253,7 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         memory=arguments.memory,
         scratch=arguments.scratch,
     )
-    print(summary(arguments.output, data))
+    tell(summary(arguments.output, data))
     return 0
 
 
@@ -292,18 +294,19 @@ def import_graph(
     for input that cannot be read and GraphError for a graph that is not sound; then nothing is written.
     """
     path, output, reporter = Path(path), Path(output), reporter or Reporter()
-    check_target(output, force)
-    for each in (path, *(value for value in asdict(tables).values() if isinstance(value, Path))):
-        check_readable_twice(each)
+    known = None if dataset is None else named(dataset)
+    if known is not None:
+        path = known.find(path)
+    inputs = [path] if known is None else known.inputs(path)
+    check_outputs({"-o": output}, _files_read(inputs, tables), force)
+    for each in _files_read(inputs, tables):
+        check_readable_twice(Path(each))
     with claimed(output):
-        if dataset is None:
+        if known is None:
             name = _format(path, format)
             read: Reader = SOURCES[name].read
-            inputs = [path]
         else:
-            known = named(dataset)
-            name, read, path = known.name, known.load, known.find(path)
-            inputs, options = known.inputs(path), _as_published(known, options, reporter)
+            name, read, options = known.name, known.load, _as_published(known, options, reporter)
         identity = _identity(inputs, name, options, tables)
         with working(output, scratch, identity, memory, reporter) as work:
             reporter.stage(f"reading {path} as {name}")
@@ -335,6 +338,15 @@ def _format(path: Path, format: str | None) -> str:
     return format or guess(path)
 
 
+def _files_read(inputs: Iterable[Path], tables: TableOptions) -> Iterator[str | Path]:
+    """The files of an import: an input that is a folder has them in it. No folder format has HDF5 in its folder, which
+    is what an earlier import may have left there.
+    """
+    for path in inputs:
+        yield from files_below(path, (".h5", ".hdf5")) if path.is_dir() else [path]
+    yield from (value for name, value in vars(tables).items() if name != "rows" and isinstance(value, (str, Path)))
+
+
 def _identity(inputs: Iterable[Path], name: str, options: ImportOptions, tables: TableOptions) -> dict[str, Any]:
     """What the files of the scratch directory depend on. The memory is not among it: the next call may have less."""
     beside = [value for value in asdict(tables).values() if isinstance(value, Path) and value.exists()]
@@ -345,15 +357,6 @@ def _identity(inputs: Iterable[Path], name: str, options: ImportOptions, tables:
         "inputs": [fingerprint(each) for each in (*inputs, *beside)],
         "versions": versions(),
     }
-
-
-def check_target(output: str | Path, force: bool) -> None:
-    """FormatError before any work is done if the target exists or its directory does not."""
-    output = Path(output)
-    if output.exists() and not force:
-        raise FormatError(f"{output} exists; choose another name or overwrite it with --force")
-    if not output.absolute().parent.is_dir():
-        raise FormatError(f"cannot write {output}: there is no directory {output.parent}")
 
 
 def write_with_bar(

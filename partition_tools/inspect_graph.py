@@ -13,6 +13,7 @@ from hpcgnn.graphfile.given_links import EACH, SHARED, summary
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
+from hpcgnn.terminal import tell
 from partition_tools.forecast import LAYERS, WIDTH, balance, rank_forecast
 from partition_tools.loading import load_edges
 from partition_tools.progress import Reporter
@@ -51,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
     """The sub-command itself; returns the exit code."""
     info = inspect_graph(arguments.graph, arguments.width, arguments.layers)
-    print(json.dumps(info, indent=2) if arguments.json else describe(info))
+    tell(json.dumps(info, indent=2) if arguments.json else describe(info), needed=True)
     return 0
 
 

@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from hpcgnn.errors import ConfigError, FormatError, GraphError
+from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.graphfile.storage import GraphFile, add_partitionings
+from hpcgnn.output_files import check_outputs
 from hpcgnn.placement.clusters import economical_map
 from hpcgnn.placement.skew import is_skewed
+from hpcgnn.terminal import tell
 from partition_tools.canonical import versions
 from partition_tools.claim import claimed
 from partition_tools.clustering import clustered
 from partition_tools.external.budget import memory_budget
 from partition_tools.external.scratch import fingerprint
-from partition_tools.import_graph import check_target, write_with_bar
+from partition_tools.import_graph import write_with_bar
 from partition_tools.loading import load_graph
 from partition_tools.partitioners import METHODS
 from partition_tools.partitioners.choice import choose
@@ -105,7 +107,7 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         memory=arguments.memory,
         scratch=arguments.scratch,
     )
-    print(quality_table(results))
+    tell(quality_table(results))
     return 0
 
 
@@ -154,12 +156,7 @@ def partition_graph(
         raise ConfigError(f"the name of a partitioning must not contain a slash, got {name!r}")
     if maker is not None and maker.NEW_FILE and output is None:
         raise ConfigError(f"{method} reorders the nodes, so it needs a new file: say -o FILE")
-    if output is not None and Path(output).resolve() == Path(path).resolve():
-        raise FormatError(
-            f"-o {output} is the graph itself; leave -o out to change it in place, or choose another name"
-        )
-    if output is not None:
-        check_target(output, force)
+    check_outputs({"-o": output}, [path], force)
     GraphFile(path).file.close()  # what is no graph is not claimed
     with claimed(output or path):
         return _partition(

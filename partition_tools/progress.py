@@ -13,6 +13,8 @@ from typing import TextIO
 
 from tqdm import tqdm
 
+from hpcgnn.terminal import tell
+
 # In a log a long stage says how far it is after so many seconds, and after such a part of its work, whichever is later.
 SECONDS, PART = 30.0, 0.1
 
@@ -28,13 +30,13 @@ class Reporter:
     def stage(self, text: str) -> None:
         """Name the step that begins now."""
         if self.stream is not None:
-            print(f"[{time.monotonic() - self.started:7.1f} s] {text}", file=self.stream, flush=True)
+            tell(f"[{time.monotonic() - self.started:7.1f} s] {text}", self.stream)
 
     def warn(self, text: str) -> None:
         """Something that is allowed but probably not meant."""
         self.warnings.append(text)
         if self.stream is not None:
-            print(f"partition_tools: warning: {text}", file=self.stream, flush=True)
+            tell(f"partition_tools: warning: {text}", self.stream)
 
     @contextlib.contextmanager
     def bar(self, total: int, text: str, unit: str = "rows") -> Iterator[Callable[[int], object]]:

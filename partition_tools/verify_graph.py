@@ -19,6 +19,7 @@ from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, doubled_ids, kind_of_ids
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
+from hpcgnn.terminal import tell
 from partition_tools.edges import count_self_loops, rows, transpose
 from partition_tools.loading import load_edges
 from partition_tools.progress import Reporter
@@ -45,14 +46,16 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     failed = [check for check in checks if check.ok is False]
     if arguments.json:
         shown = [dataclasses.asdict(check) for check in checks]
-        print(json.dumps({"file": str(arguments.graph), "ok": not failed, "checks": shown}, indent=2))
+        tell(json.dumps({"file": str(arguments.graph), "ok": not failed, "checks": shown}, indent=2), needed=True)
     else:
         for check in checks:
-            print(
+            tell(
                 f"{ {True: 'ok', False: 'FAILED', None: 'skipped'}[check.ok]:8} {check.name}"
-                f"{': ' + check.detail if check.detail else ''}"
+                f"{': ' + check.detail if check.detail else ''}",
+                needed=True,
             )
-        print(f"{arguments.graph}: {f'{len(failed)} of {len(checks)} checks failed' if failed else 'sound'}")
+        verdict = f"{len(failed)} of {len(checks)} checks failed" if failed else "sound"
+        tell(f"{arguments.graph}: {verdict}", needed=True)
     return 1 if failed else 0
 
 

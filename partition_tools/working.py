@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,10 @@ def _memory(text: str) -> int:
 
 def scratch_directory(output: str | Path, place: str | Path | None) -> Path:
     """Where the scratch directory for an output file is. place: None for beside the output."""
-    output = Path(output)
+    output = Path(os.path.realpath(output))  # of a link the file that it leads to
     if place is None:
         return output.parent / f".{output.name}.work"
-    mark = hashlib.sha256(str(output.resolve()).encode()).hexdigest()[:8]  # of outputs of one name in several folders
+    mark = hashlib.sha256(os.fsencode(output)).hexdigest()[:8]  # of outputs of one name in several folders
     return Path(place) / f".{output.name}.{mark}.work"
 
 

@@ -7,6 +7,7 @@ others. Before MPI is started the ranks tell each other by a first collective ca
 the watchdog (`pulse.py`), for the ranks that are well may be anywhere.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -101,8 +102,9 @@ def end_lost(rank: int, watchdog: Watchdog | None, text: str) -> NoReturn:
 
 
 def say(text: str) -> None:
-    """Print on standard error, now."""
-    print(text, file=sys.stderr, flush=True)
+    """Print on standard error, now, if anybody is there to read it."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def abort(code: int) -> NoReturn:

@@ -110,6 +110,7 @@ def add_estimate(parser: argparse.ArgumentParser, ranks: object) -> None:
     )
     own.add_argument("--json", metavar="FILE", help="write the estimate: a list with an object per number of ranks")
     own.add_argument("--plot", metavar="FILE.png", help="draw memory and seconds over the number of ranks")
+    own.add_argument("--force", action="store_true", help="overwrite existing files of --json and --plot")
 
 
 def add_bench(parser: argparse.ArgumentParser) -> None:
@@ -127,6 +128,7 @@ is to have; what it finds goes into a machine file:
     srun -N 2 hpcgnn bench comm --graph graph.h5 --json comm.json -o cluster.toml --like node.toml"""
     parser.add_argument("what", choices=["machine", "comm"], help="what is measured")
     parser.add_argument("-o", "--output", metavar="FILE.toml", help="the machine file to be written (machine: needed)")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files of -o and --json")
     parser.add_argument("--name", default="", help="of the kind of machine (default: the host's)")
     machine = parser.add_argument_group("machine")
     machine.add_argument("--scratch", metavar="DIR", help="measure the local disk of this directory as well")

@@ -8,17 +8,19 @@ from dataclasses import replace
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.command import check_folder, write
+from hpcgnn.estimate.command import write
 from hpcgnn.estimate.disk import measure_disk
 from hpcgnn.estimate.measure import measure
+from hpcgnn.output_files import check_outputs
+from hpcgnn.terminal import tell
 
 
 def bench(session: Session, choices: Choices, arguments: argparse.Namespace) -> None:
     """`hpcgnn bench machine`: measure on all ranks of the session, and write the machine file. Collective."""
     comm = session.comm
-    with comm.together("looking for a place for the machine file"):
+    with comm.together("looking for a place for the machine file", on_one=True):
         if comm.rank == 0:
-            check_folder(arguments.output)
+            check_outputs({"-o": arguments.output}, force=arguments.force)
 
     if len(set(comm.allgather_object(socket.gethostname()))) > 1:
         error = ConfigError(
@@ -39,7 +41,4 @@ def bench(session: Session, choices: Choices, arguments: argparse.Namespace) -> 
     with comm.together("writing the machine file", on_one=True):
         if comm.rank == 0:
             write(arguments.output, replace(machine, name=arguments.name or machine.name).to_toml())
-            print(
-                f"{arguments.output}: {machine.ranks} ranks × {machine.threads} threads on {machine.cores} cores",
-                flush=True,
-            )
+            tell(f"{arguments.output}: {machine.ranks} ranks × {machine.threads} threads on {machine.cores} cores")

@@ -18,12 +18,14 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices, make_config
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.command import check_folder, write
+from hpcgnn.estimate.command import write
 from hpcgnn.estimate.machine import read_machine
 from hpcgnn.estimate.messages import MESSAGE, SIZES, halo, network_of, reduction, ring
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.opening import open_graph
+from hpcgnn.output_files import check_outputs
+from hpcgnn.terminal import tell
 from hpcgnn.train.choosing_maps import choose_map
 
 # One more backend is one more column. torch's `mpi` would start an MPI of its own.
@@ -58,7 +60,7 @@ def bench_comm(session: Session, choices: Choices, arguments: argparse.Namespace
         "transports": found,
         "missing": missing,
     }
-    print(_table(record), flush=True)
+    tell(_table(record))
     if arguments.json:
         write(arguments.json, json.dumps(record, indent=1) + "\n")
     if arguments.output:
@@ -66,8 +68,8 @@ def bench_comm(session: Session, choices: Choices, arguments: argparse.Namespace
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    for path in filter(None, (arguments.json, arguments.output)):
-        check_folder(path)
+    outputs = {"--json": arguments.json, "-o": arguments.output}
+    check_outputs(outputs, [arguments.graph, arguments.like], arguments.force)
     if bool(arguments.output) != bool(arguments.like):
         raise ConfigError(
             "bench comm -o FILE.toml needs --like NODE.toml, and the other way round: the machine file of a node, "

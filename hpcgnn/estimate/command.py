@@ -27,6 +27,8 @@ from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.options.memory_size import said_memory
 from hpcgnn.options.task import LINKS
+from hpcgnn.output_files import check_outputs
+from hpcgnn.terminal import tell
 from hpcgnn.train.shortage import advice
 from hpcgnn.train.within_memory import check_memory
 
@@ -37,8 +39,8 @@ PICTURES = ".png", ".pdf", ".svg"
 
 def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) -> int:
     """Print the table of an estimate, write what was asked for, and recommend a number of ranks."""
-    for path in filter(None, (arguments.json, arguments.plot)):
-        check_folder(path)
+    inputs = [config.data.graph, config.model.plugin, arguments.config, arguments.machine]
+    check_outputs({"--json": arguments.json, "--plot": arguments.plot}, inputs, arguments.force)
     if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
         raise ConfigError(f"cannot draw {arguments.plot}: expected a name that ends in {', '.join(PICTURES)}")
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:
@@ -58,17 +60,17 @@ def estimate(config: Config, arguments: argparse.Namespace, choices: Choices) ->
             rows.append(as_values(forecast, timed, machine, place, config))
             if memory is not None:
                 rows[-1]["within"] = within(forecast, place, machine, config, memory)
-        print(table(rows))
+        tell(table(rows), needed=True)
         if memory is not None:
-            print(f"\nwithin --memory {config.run.memory} of a node:\n{within_table(rows)}")
+            tell(f"\nwithin --memory {config.run.memory} of a node:\n{within_table(rows)}", needed=True)
         for line in _remarks(rows, config, machine, place, arguments):
-            print(line)
+            tell(line, needed=True)
         if arguments.alternatives:
             row = _to_vary(rows)
             others = row["alternatives"] = alternatives(source, config, row, machine, place, choices)
-            print(f"\nother options on {row['ranks']} ranks:\n{alternatives_table(others)}")
+            tell(f"\nother options on {row['ranks']} ranks:\n{alternatives_table(others)}", needed=True)
             for line in advice_on(others):
-                print(line)
+                tell(line, needed=True)
     if arguments.json:
         write(arguments.json, json.dumps(rows, indent=1) + "\n")
     if arguments.plot:
@@ -169,12 +171,6 @@ def _remarks(
         f"fewest node-hours: {cheapest['ranks']} ranks, {cheapest['node_hours']:.3g} for {cheapest['epochs']} epochs; "
         f"shortest epoch: {fastest['ranks']} ranks, {fastest['epoch_seconds']['median']:.3g} s"
     )
-
-
-def check_folder(path: str) -> None:
-    """Raise ConfigError if a file is to be written where there is no directory."""
-    if not Path(path).absolute().parent.is_dir():
-        raise ConfigError(f"cannot write {path}: there is no directory {Path(path).parent}; make it first")
 
 
 def write(path: str, text: str) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.terminal import tell
 
 ALL_GOOD, SOME_BROKEN = 0, 3
 
@@ -54,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", default="report", metavar="DIR", help="where to write (default: report)")
     parser.add_argument(
+        "--force", action="store_true", help="overwrite files in --out that an earlier report has not left there"
+    )
+    parser.add_argument(
         "--label-by",
         default="",
         metavar="KEY[,KEY]",
@@ -78,12 +82,13 @@ def report(arguments: argparse.Namespace) -> int:
             raise ConfigError(f"{library} is not installed; reports need it: pip install 'hpcgnn[plot]'")
     from hpcgnn.report.read import read_runs
     from hpcgnn.report.sections import make_sections
-    from hpcgnn.report.write import PAGE, TEXT, write_sections
+    from hpcgnn.report.write import PAGE, TEXT, check_folder, write_sections
 
+    check_folder(Path(arguments.out), force=arguments.force)
     runs, broken = read_runs(arguments.runs)
     alone = not runs and len(broken) == 1
     for one in broken[: 0 if alone else None]:
-        print(f"hpcgnn: warning: {one.path}: {one.reason}", file=sys.stderr)
+        tell(f"hpcgnn: warning: {one.path}: {one.reason}", sys.stderr)
     if not runs:
         why = f": {broken[0].path}: {broken[0].reason}" if alone else " (reasons above)"
         raise ConfigError(
@@ -93,14 +98,14 @@ def report(arguments: argparse.Namespace) -> int:
     keys = [key.strip().lstrip("-").replace("-", "_") for key in arguments.label_by.split(",") if key.strip()]
     sections, left_out = make_sections(runs, keys, arguments.scaling, arguments.baseline, arguments.mix)
     for title, reason in left_out:
-        print(f"hpcgnn: warning: left out: {title}: {reason}", file=sys.stderr)
+        tell(f"hpcgnn: warning: left out: {title}: {reason}", sys.stderr)
     problems = [*((one.name, one.reason) for one in broken), *left_out]
-    tables = write_sections(sections, problems, Path(arguments.out), arguments.title)
+    tables = write_sections(sections, problems, Path(arguments.out), arguments.title, arguments.force)
     for section, table in zip(sections, tables):
         if section.title:
-            print(f"## {section.title}, in {arguments.out}/{section.folder}/\n")
-        print(table.markdown())
+            tell(f"## {section.title}, in {arguments.out}/{section.folder}/\n")
+        tell(table.markdown())
     count = sum(len(section.study.runs) for section in sections)
     apart = f", {len(sections)} studies apart" if len(sections) > 1 else ""
-    print(f"report of {count} runs{apart} in {arguments.out}/: {PAGE}, {TEXT}, tables and figures")
+    tell(f"report of {count} runs{apart} in {arguments.out}/: {PAGE}, {TEXT}, tables and figures")
     return SOME_BROKEN if any(one.asked for one in broken) else ALL_GOOD

@@ -2,12 +2,14 @@
 
 import datetime
 import itertools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpcgnn import __version__
 from hpcgnn.errors import ConfigError
+from hpcgnn.output_files import check_outputs, files_of_run, run_of
 from hpcgnn.records import replaced_by
 from hpcgnn.report.accuracy_table import accuracy_tables
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from hpcgnn.report.tables import Table
 
 
+MADE = "Made by hpcgnn"  # in every report
 PAGE, TEXT, CAPTIONS = "report.html", "report.md", "captions.md"
 TABLES = (
     "scaling",
@@ -49,13 +52,14 @@ def write_report(study: "Study", broken: Iterable["Broken"], out: Path, title: s
 
 
 def write_sections(
-    sections: list[Section], problems: Sequence[tuple[str, str]], out: Path, title: str = ""
+    sections: list[Section], problems: Sequence[tuple[str, str]], out: Path, title: str = "", force: bool = False
 ) -> list["Table"]:
     """Write all files of a report into the folder `out`, made if need be; returns the first table of each section.
 
     sections: list of Section; the tables and figures of each go into its folder. problems: [(name, reason)] of what is
-    not in it. Raises ConfigError.
+    not in it. force: replace what no report has left there. Raises ConfigError.
     """
+    check_folder(out, [section_run.path for section in sections for section_run in section.study.runs], force)
     files: dict[str, str | bytes] = {}
     parts: list[Part] = []
     texts: list[str] = []
@@ -73,7 +77,7 @@ def write_sections(
     title = title or (TITLES[modes.pop()] if len(modes) == 1 else "Runs")
     made = [
         _about(sections, problems),
-        f"Made by hpcgnn {__version__} on {datetime.date.today()}, from run directories alone.",
+        f"{MADE} {__version__} on {datetime.date.today()}, from run directories alone.",
     ]
     files[TEXT] = "\n\n".join([f"# {title}", *made, *[table.markdown() for table in left_out], *texts])
     files[PAGE] = make_page(title, made, left_out, parts)
@@ -117,16 +121,39 @@ def _ours() -> set[str]:
     return {CAPTIONS, *(f"{name}.{kind}" for name, kind in itertools.chain(tables, figures))}
 
 
+def check_folder(out: Path, runs: Iterable[Path] = (), force: bool = False) -> None:
+    """Raise ConfigError unless a report of these runs may be written to a folder. Files of an earlier report are
+    replaced; others with force alone.
+    """
+    if any((out / mark).exists() for mark in MARKS) or run_of(Path(os.path.realpath(out)) / TEXT) is not None:
+        raise ConfigError(f"--out {out} is a run directory or in one; choose another folder for the report")
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} exists and is no directory; choose another name")
+    names = [PAGE, TEXT, *_ours()]
+    there = [folder / name for folder in [out, *out.glob("graph-*/")] for name in names if (folder / name).exists()]
+    read = [path for run in runs for path in files_of_run(run)]
+    for path in sorted(there):
+        check_outputs({"--out": path}, read, force or _is_report(out))
+
+
+def _is_report(out: Path) -> bool:
+    """Whether an earlier report lies in a folder."""
+    try:
+        return MADE in (out / TEXT).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _write_files(out: Path, files: Mapping[str, str | bytes]) -> None:
     """Write {name: text or bytes}, in order, and remove what an earlier report left that this one does not have."""
-    if any((out / mark).exists() for mark in MARKS):
-        raise ConfigError(f"--out {out} is a run directory; choose another folder for the report")
+    earlier = _is_report(out)
     try:
-        for name, content in files.items():
+        # The text comes first: by it the folder of a report that was interrupted is known as one.
+        for name, content in sorted(files.items(), key=lambda item: item[0] != TEXT):
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             with replaced_by(out / name) as temporary, open(temporary, "wb") as file:
                 file.write(content if isinstance(content, bytes) else content.encode())
-        for folder in [out, *out.glob("graph-*/")]:
+        for folder in [out, *out.glob("graph-*/")] if earlier else ():
             prefix = "" if folder == out else f"{folder.name}/"
             for name in (name for name in _ours() if prefix + name not in files):
                 (folder / name).unlink(missing_ok=True)

@@ -168,7 +168,7 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
     if arguments.dry_run is not None:
         from hpcgnn.train.precheck import check_use
 
-        about = ("--output", request.output, request.force, not request.other_graph)
+        about = ("--output", request.output, request.force, not request.other_graph, [request.nodes])
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
     with_advice = advising(lambda session: predict(config, session, arguments.weights, request), config)
     return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))

@@ -13,14 +13,16 @@ from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.nn.foreign import reason_against, to_foreign
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.output_files import check_outputs
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.registry import resolve_task
+from hpcgnn.terminal import tell
 from hpcgnn.train.checkpoint import check_identity, learned_path, read_checkpoint
 from hpcgnn.train.job import run_identity
 from hpcgnn.train.links import SCORER
 from hpcgnn.train.model_spec import model_spec
-from hpcgnn.train.result_files import check_place
+from hpcgnn.train.result_files import files_read
 from hpcgnn.train.summary import versions
 from hpcgnn.train.trained import chosen_weights, find_checkpoint
 
@@ -40,7 +42,7 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     save_file = safetensors().save_file
     if Path(output).suffix != SUFFIX:
         raise RunDirError(f"--output {output}: expected a name that ends with {SUFFIX}")
-    check_place("--output", output, force)
+    check_outputs({"--output": output}, files_read(config), force)
     path = find_checkpoint(config.run.run_dir)
     progress, last, best, _ = read_checkpoint(path)
     state, epoch = chosen_weights(path, progress, last, best, weights)
@@ -71,7 +73,7 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
         save_file({name: each.contiguous() for name, each in state.items()}, temporary, {ENTRY: to_json(about)})
     _show(spec, state, output, f"{weights}, of epoch {epoch}")
     if spec.learned:
-        print(
+        tell(
             f"learned features of the nodes are not in it, but in {learned_path(config.run.run_dir, progress['epoch'])}"
         )
     return 0
@@ -108,5 +110,5 @@ def safetensors(inner: str = "safetensors.torch") -> Any:
 
 def _show(spec: ModelSpec, state: dict[str, Any], output: str, weights: str) -> None:
     rows = [(name, " × ".join(map(str, each.shape)) or "1") for name, each in state.items()]
-    print(tabulate(rows, ("tensor", "shape"), tablefmt="rounded_outline", disable_numparse=True))
-    print(f"{spec.model}, weights {weights}, in {output}", flush=True)
+    tell(tabulate(rows, ("tensor", "shape"), tablefmt="rounded_outline", disable_numparse=True))
+    tell(f"{spec.model}, weights {weights}, in {output}")

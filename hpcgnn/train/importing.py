@@ -21,6 +21,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.options.task import LINKS
 from hpcgnn.tasks.base import TARGETS, Scale
 from hpcgnn.tasks.registry import resolve_task
+from hpcgnn.terminal import tell
 from hpcgnn.train.checkpoint import save_checkpoint
 from hpcgnn.train.exporting import SUFFIX, metadata_of, safetensors
 from hpcgnn.train.job import run_identity
@@ -90,8 +91,8 @@ def import_weights(path: str, config: Config) -> int:
         }
         save_checkpoint(run_dir.path, model, build_optimizer(model, config.optim), None, progress)
     numbers = sum(each.numel() for each in model.parameters())
-    print(f"{config.run.run_dir}: {spec.model} with {numbers:,} parameters of {path} ({kind}'s names)")
-    print(f"use them with `hpcgnn evaluate {config.run.run_dir}` or `hpcgnn predict {config.run.run_dir} -o FILE`")
+    tell(f"{config.run.run_dir}: {spec.model} with {numbers:,} parameters of {path} ({kind}'s names)")
+    tell(f"use them with `hpcgnn evaluate {config.run.run_dir}` or `hpcgnn predict {config.run.run_dir} -o FILE`")
     return 0
 
 

@@ -15,13 +15,14 @@ from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.options.inputs import Inputs
 from hpcgnn.records import shown_number
+from hpcgnn.terminal import tell
 from hpcgnn.train.agreement import agree, facts_of_process
 from hpcgnn.train.choosing_maps import choose_map
 from hpcgnn.train.evaluate import Evaluator
 from hpcgnn.train.job import make_buffers
 from hpcgnn.train.model_spec import DTYPES
 from hpcgnn.train.predictions import write_rows
-from hpcgnn.train.result_files import KINDS, check_results
+from hpcgnn.train.result_files import KINDS, check_results, files_read
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.spreading import Spreading, as_logits
 
@@ -50,9 +51,9 @@ def propagate_labels(config: Config, session: Session, request: Request) -> int:
     start_logging(comm.rank)
     agree(comm, facts_of_process(config) | {"what is asked for": str(request)})
     torch.set_num_threads(session.threads)
-    with comm.together("looking where classes go"):
+    with comm.together("looking where classes go", on_one=True):
         if request.output:
-            check_results("--output", request.output, comm, request.force)
+            check_results("--output", request.output, comm, files_read(config), request.force)
     with open_graph(config.data.graph, comm) as file:
         meta = file.meta
         if meta.task != CLASSIFICATION:
@@ -82,7 +83,7 @@ def propagate_labels(config: Config, session: Session, request: Request) -> int:
         shown = [("label propagation", f"alpha {request.alpha:g}, {request.steps} steps")]
         shown += [(f"{split} accuracy", shown_number(value)) for split, value in found.items() if split != "train"]
         shown += [("ranks × threads", f"{comm.size} × {session.threads}"), ("seconds", f"{seconds:.3f}")]
-        print(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
+        tell(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
         if request.output:
-            print(f"classes in {request.output}", flush=True)
+            tell(f"classes in {request.output}")
     return 0

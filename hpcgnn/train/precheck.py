@@ -18,14 +18,16 @@ from hpcgnn.graphfile.given_links import name_of
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN, link_shares
 from hpcgnn.options.task import LINKS
+from hpcgnn.output_files import check_outputs
 from hpcgnn.schedules.privacy import check_privacy
 from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.tasks.registry import TASKS, resolve_task
+from hpcgnn.terminal import tell
 from hpcgnn.train.choosing_maps import find_map
 from hpcgnn.train.job import check_lost_ranks, make_buffers, remarks_on_graph
 from hpcgnn.train.links import remarks_on_links
 from hpcgnn.train.model_spec import model_spec
-from hpcgnn.train.result_files import check_place
+from hpcgnn.train.result_files import files_read
 from hpcgnn.train.rundir import RunDir
 from hpcgnn.train.splits import check_patience, has_nodes
 from hpcgnn.train.toy import toy_step
@@ -47,7 +49,7 @@ def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable
             RunDir(run_dir, config.run.resume).close()
         _check_space(run_dir)
     for remark in (*remarks, *ignored):
-        print(f"hpcgnn: warning: {remark}", file=sys.stderr)
+        tell(f"hpcgnn: warning: {remark}", sys.stderr)
 
 
 def check_use(
@@ -57,9 +59,11 @@ def check_use(
     output: str = "",
     force: bool = False,
     labelled: bool = True,
+    inputs: Iterable[str] = (),
 ) -> None:
     """Raise an HpcgnnError if `hpcgnn evaluate` or `predict` could not run on any of so many ranks. option: that named
-    the output, if any; labelled: whether the graph must have classes.
+    the output, if any; labelled: whether the graph must have classes; inputs: files besides the graph's and the run's
+    that are read.
     """
     find_checkpoint(config.run.run_dir)
     check_memory(config, learns=False)
@@ -72,7 +76,7 @@ def check_use(
                 find_map(file, config, ranks)
     _check_space(Path(config.run.run_dir))
     if output:
-        check_place(option, output, force)
+        check_outputs({option: output}, [*files_read(config), *inputs], force)
         _check_space(Path(output).absolute().parent)
 
 

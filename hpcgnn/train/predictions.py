@@ -25,9 +25,10 @@ from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_i
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.tasks.registry import task_of_metric
+from hpcgnn.terminal import tell
 from hpcgnn.train.correction import CorrectAndSmooth
 from hpcgnn.train.result_arrays import write_arrays
-from hpcgnn.train.result_files import KINDS, Contents, check_results, written_parquet
+from hpcgnn.train.result_files import KINDS, Contents, check_results, files_read, written_parquet
 from hpcgnn.train.result_lines import write_lines
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.trained import Trained, hidden_state, load_trained
@@ -79,9 +80,9 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
     """Write what the newest checkpoint of config.run.run_dir predicts on config.data.graph. Collective. Returns 0."""
     comm = session.comm
     start_logging(comm.rank)
-    with comm.together("looking where predictions go"):
+    with comm.together("looking where predictions go", on_one=True):
         request.check(config)
-        check_results("--output", request.output, comm, request.force)
+        check_results("--output", request.output, comm, [*files_read(config), request.nodes], request.force)
     with comm.together("reading the list of nodes", on_one=True):
         nodes = None
         if request.nodes and comm.rank == 0:
@@ -110,8 +111,8 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
         shown = [("model", trained.spec.model), ("weights", f"{weights}, of epoch {trained.epoch}")]
         shown += [("nodes", f"{count:,}"), ("written", ", ".join(rows))]
         shown += [("ranks × threads", f"{comm.size} × {session.threads}"), ("seconds", f"{seconds:.3f}")]
-        print(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
-        print(f"predictions in {request.output}", flush=True)
+        tell(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
+        tell(f"predictions in {request.output}")
     return 0
 
 

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from tabulate import tabulate
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph, read_original_id
 from hpcgnn.graph.local import LocalGraph
@@ -34,11 +33,12 @@ from hpcgnn.memory.shelf import OnDisk
 from hpcgnn.ops.operators import Linear
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.terminal import tell
 from hpcgnn.train.agreement import agree, facts_of_process
 from hpcgnn.train.choosing_maps import choose_map
 from hpcgnn.train.job import make_buffers
 from hpcgnn.train.model_spec import DTYPES
-from hpcgnn.train.result_files import check_results
+from hpcgnn.train.result_files import check_results, files_read
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.weights import check_roots
 
@@ -88,10 +88,8 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
     start_logging(comm.rank)
     agree(comm, facts_of_process(config) | {"what is asked for": str(request)})
     torch.set_num_threads(session.threads)
-    with comm.together("looking where features go"):
-        check_results("--output", request.output, comm, request.force)
-        if Path(request.output).resolve() == Path(config.data.graph).resolve():
-            raise ConfigError(f"--output {request.output} is the graph itself; expected the name of another file")
+    with comm.together("looking where features go", on_one=True):
+        check_results("--output", request.output, comm, files_read(config), request.force)
     started, loops = time.perf_counter(), "keep" if config.data.self_loops == "keep" else "add"
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_graph(config.data.graph, comm, labelled=False))
@@ -129,8 +127,8 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
         shown += [("columns", f"{request.parts} × {meta.num_features}"), ("nodes", f"{meta.num_nodes:,}")]
         shown += [("ranks × threads", f"{comm.size} × {session.threads}")]
         shown += [("seconds", f"{time.perf_counter() - started:.3f}")]
-        print(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
-        print(f"graph in {request.output}", flush=True)
+        tell(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
+        tell(f"graph in {request.output}")
     return 0
 
 

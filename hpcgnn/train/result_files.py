@@ -8,7 +8,6 @@ import contextlib
 import csv
 import importlib
 import io
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.graphfile.storage import replacing
+from hpcgnn.output_files import check_outputs, files_of_run
 from hpcgnn.records import to_json
 
 KINDS = {".h5": "hdf5", ".hdf5": "hdf5", ".csv": "csv", ".parquet": "parquet", ".npy": "npy"}
@@ -74,29 +75,23 @@ def check_name(option: str, path: str | Path, kinds: int = 1) -> None:
         _pyarrow(f"{option} {path}")
 
 
-def check_place(option: str, path: str | Path, force: bool = False) -> None:
-    """Raise RunDirError unless a file can be written to `path`, as far as that can be known without doing it. On rank 0
-    alone: others may not see its directory.
-
-    force: an existing file is to be replaced.
-    """
-    path = Path(path)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        what = "is a directory" if path.is_dir() else "is in no directory that exists"
-        raise RunDirError(f"{option} {path} {what}; expected a file name in a directory that exists")
-    if path.exists() and not force:
-        raise RunDirError(f"{option} {path} exists; choose another name, or replace it with --force")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise RunDirError(f"{option} {path}: its directory cannot be written; choose another one")
+def files_read(config: Config) -> list[str | Path]:
+    """The files that a command reads which uses a graph, and a run if there is one."""
+    run = files_of_run(config.run.run_dir) if config.run.run_dir else ()
+    return [config.data.graph, config.model.plugin, *run]
 
 
-def check_results(option: str, path: str | Path, comm: Communicator, force: bool = False) -> None:
-    """`check_place` for all ranks of a job, who bring results into order by messages. Raises ConfigError on all of them
-    where their transport cannot carry that.
+def check_results(
+    option: str, path: str | Path, comm: Communicator, inputs: Iterable[str | Path], force: bool = False
+) -> None:
+    """`check_outputs` for all ranks of a job, who bring results into order by messages. Rank 0 alone looks: others may
+    not see the directory. Raises ConfigError on all of them where their transport cannot carry that.
+
+    inputs: files that the command reads; force: an existing file is to be replaced.
     """
     comm.check_pairwise(f"{option} {path}: results are sent")
     if comm.rank == 0:
-        check_place(option, path, force)
+        check_outputs({option: path}, inputs, force)
 
 
 def _table(

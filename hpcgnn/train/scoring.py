@@ -11,9 +11,10 @@ from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import shown_number, to_json, write_atomically
 from hpcgnn.report.measures import named
+from hpcgnn.terminal import tell
 from hpcgnn.train.correction import CorrectAndSmooth
 from hpcgnn.train.predictions import write_results
-from hpcgnn.train.result_files import check_results
+from hpcgnn.train.result_files import check_results, files_read
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.summary import versions
 from hpcgnn.train.trained import load_trained
@@ -34,9 +35,9 @@ def evaluate(
     """
     comm = session.comm
     start_logging(comm.rank)
-    with comm.together("looking where predictions go"):
+    with comm.together("looking where predictions go", on_one=True):
         if predictions:
-            check_results("--predictions", predictions, comm, force)
+            check_results("--predictions", predictions, comm, files_read(config), force)
     trained = load_trained(config, session, weights, correction=correction)
     logits, seconds = trained.logits()
     evaluator = trained.trainer.evaluator
@@ -73,6 +74,6 @@ def _show(record: dict[str, Any], spec: ModelSpec, run_dir: str | Path) -> None:
         )
     rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]
     rows += [("seconds", f"{record['seconds']:.3f}")]
-    print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True))
+    tell(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True))
     also = f"; predictions in {record['predictions']}" if record["predictions"] else ""
-    print(f"results in {run_dir}/evaluation.json{also}", flush=True)
+    tell(f"results in {run_dir}/evaluation.json{also}")

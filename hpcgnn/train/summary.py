@@ -1,12 +1,13 @@
 """The result of a run: `summary.json`, one record per rank, the table on the screen and the picture of the curves."""
 
+import contextlib
 import logging
 import os
 import platform
 import socket
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from hpcgnn.report.curves import draw_curves
 from hpcgnn.report.energy import energy_line
 from hpcgnn.report.losses import find_losses, loss_lines
 from hpcgnn.report.measures import named
+from hpcgnn.terminal import tell
 from hpcgnn.train.epochs import Progress
 from hpcgnn.train.matmul import bf16_instructions
 
@@ -258,7 +260,35 @@ def _learned(summary: dict[str, Any]) -> str:
 
 
 def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
-    """Print the result as a table and draw the curves. Rank 0."""
+    """Print the result as a table and draw the curves. Rank 0. What cannot be shown is told in the log, for the run is
+    done and its files are written.
+    """
+    with _without_harm("table of the result"):
+        tell(_result_table(summary))
+    with _without_harm("lines about losses"):
+        if reason := (summary.get("energy") or {}).get("reason"):
+            log.info("energy: %s", reason)
+        for line in loss_lines(losses) if (losses := summary.get("losses")) else ():
+            log.info("%s", line)
+    picture = None
+    with _without_harm("curves.png"):
+        picture = draw_curves(run_dir.path)
+        if picture is None:
+            log.warning("no curves.png: matplotlib is not installed (pip install 'hpcgnn[plot]')")
+    tell(f"results in {run_dir.path}/: summary.json, metrics.jsonl" + (f", {picture.name}" if picture else ""))
+
+
+@contextlib.contextmanager
+def _without_harm(what: str) -> Iterator[None]:
+    """What goes wrong in the body is a warning."""
+    try:
+        yield
+    except Exception as error:
+        log.warning("no %s: %s: %s", what, type(error).__name__, " ".join(str(error).split()))
+
+
+def _result_table(summary: dict[str, Any]) -> str:
+    """The result for people."""
     mib = 2**20
     metric = named(summary)
     rows = [
@@ -307,15 +337,4 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     ]
     if (energy := summary.get("energy") or {}).get("joules") is not None:
         rows.append(("energy", energy_line(energy)))
-    print(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True), flush=True)
-    if energy.get("reason"):
-        log.info("energy: %s", energy["reason"])
-    for line in loss_lines(losses) if (losses := summary.get("losses")) else ():
-        log.info("%s", line)
-    picture = draw_curves(run_dir.path)
-    print(
-        f"results in {run_dir.path}/: summary.json, metrics.jsonl" + (f", {picture.name}" if picture else ""),
-        flush=True,
-    )
-    if picture is None:
-        log.warning("no curves.png: matplotlib is not installed (pip install 'hpcgnn[plot]')")
+    return tabulate(rows, tablefmt="rounded_outline", disable_numparse=True)

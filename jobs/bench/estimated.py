@@ -63,7 +63,7 @@ def compare(graph, model, precision, ranks, machine, cores, options, folder):
     path, run_dir = folder / "estimate.json", folder / f"run-{len(list(folder.iterdir()))}"
     quietly(
         [sys.executable, "-m", "hpcgnn", "estimate", *chosen, "--ranks", ranks, "--machine", machine]
-        + ["--ranks-per-node", ranks, "--threads", 1, "--json", path]
+        + ["--ranks-per-node", ranks, "--threads", 1, "--json", path, "--force"]
     )
     # Without a limit: what has no room would go to disk, as it does by itself where ranks have little.
     train = ["train", "--memory", "none", *chosen, "--threads", 1, "--auto-partition", "--run-dir", run_dir]

@@ -44,6 +44,11 @@ class Scratch:
             self.resumed = mark.is_file() and mark.read_text() == text
             if not self.resumed and self.done(PARTS):
                 raise _of_another(self.directory)
+            if not self.resumed and not mark.is_file() and self.directory.is_dir() and any(self.directory.iterdir()):
+                raise FormatError(
+                    f"{self.directory} is no scratch directory of ours, and has files in it; move it, or choose "
+                    "another place with --scratch"
+                )
             if not self.resumed:
                 shutil.rmtree(self.directory, ignore_errors=True)
                 self.directory.mkdir(parents=True)

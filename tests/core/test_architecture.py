@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
     ["declaring", "errors", "listing", "memory", "offering", "suggestions"],
-    ["comm", "kernels", "options", "records"],
+    ["comm", "kernels", "options", "output_files", "records", "terminal"],
     ["config", "effects", "exchange", "graphfile", "report"],
     ["arguments", "placement"],
     ["graph"],

@@ -93,7 +93,7 @@ def test_other_options_are_estimates_of_their_own(capsys, graph, machine, tmp_pa
     path = tmp_path / "o.json"
 
     def rows_of(*more):
-        out = estimate(capsys, "--graph", graph, "--machine", machine, "--json", path, *more)
+        out = estimate(capsys, "--graph", graph, "--machine", machine, "--json", path, "--force", *more)
         return out, json.loads(path.read_text())
 
     out, (one, four) = rows_of("--ranks", "1,4", "--alternatives")
@@ -132,6 +132,7 @@ def test_other_options_of_one_rank_and_of_attention(capsys, graph, tmp_path):
         "--alternatives",
         "--json",
         str(path),
+        "--force",
         "--model",
         "gat",
     )
@@ -191,7 +192,7 @@ def test_the_fewest_ranks_are_named_in_whatever_order_they_were_asked_for(capsys
 
 def test_what_fits(capsys, tmp_path):
     """Of ranks of which a few hold too much for a node, the fewest that fit are recommended."""
-    run = (*STATS, "--ranks", "1,2,16", "--ranks-per-node", "1", "--json", tmp_path / "o.json")
+    run = (*STATS, "--ranks", "1,2,16", "--ranks-per-node", "1", "--json", tmp_path / "o.json", "--force")
     (tmp_path / "m.toml").write_text(made_up().to_toml())
     estimate(capsys, *run, "--machine", tmp_path / "m.toml")
     needed = [row["node_bytes"] for row in json.loads((tmp_path / "o.json").read_text())]

@@ -46,8 +46,8 @@ def test_a_table_and_an_array_say_the_same(run_dir, tmp_path):
     [
         ("p.txt", "ends with .h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array), got '.txt'"),
         ("p", "got 'none of them'"),
-        ("here.csv", "exists; choose another name, or replace it with --force"),
-        ("absent/p.h5", "is in no directory that exists"),
+        ("here.csv", "exists; choose another name or overwrite it with --force"),
+        ("absent/p.h5", "there is no directory"),
         ("folder.csv", "is a directory"),
     ],
 )

@@ -13,7 +13,7 @@ import torch
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.config import make_config
-from hpcgnn.errors import ConfigError, GraphError, RunDirError
+from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.train.job import train
 from hpcgnn.train.predictions import Request as Prediction
@@ -163,9 +163,9 @@ def test_what_does_not_go_together_is_refused(comm, planted, shared_path):
             configure(path, model="sign", **options)
     with pytest.raises(ConfigError, match="sign has no layers to see"):
         build_trainer(comm, configure(path, model="sign", jumping="cat"))
-    with pytest.raises(RunDirError, match=r"exists.*--force"):
+    with pytest.raises(ConfigError, match="is the input itself"):
         propagate_features(configure(path, partition="metis"), session, Request(str(path)))
-    with pytest.raises(ConfigError, match="is the graph itself"):
+    with pytest.raises(ConfigError, match="is the input itself"):
         propagate_features(configure(path, partition="metis"), session, Request(str(path), force=True))
     negative = graphs.with_task(graphs.random_directed(weighted=True))
     negative = graphs.replace(negative, weight=-abs(negative.weight), name="negative")

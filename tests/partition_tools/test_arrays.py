@@ -154,7 +154,7 @@ def test_mistakes_are_said_and_nothing_is_written(tmp_path, arguments, options, 
 
 def test_a_file_is_replaced_by_intent_alone(tmp_path):
     hpcgnn.save_graph(tmp_path / "g.h5", [[0], [1]])
-    with pytest.raises(FormatError, match="exists"):
+    with pytest.raises(ConfigError, match="exists"):
         hpcgnn.save_graph(tmp_path / "g.h5", [[0], [1]])
     hpcgnn.save_graph(tmp_path / "g.h5", [[0, 1], [1, 0]], force=True)
     assert view(tmp_path / "g.h5").meta.undirected

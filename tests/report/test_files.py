@@ -9,6 +9,7 @@ import matplotlib.image
 import pandas as pd
 import pytest
 
+from hpcgnn.errors import ConfigError
 from hpcgnn.report.figures import FIGURES
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
@@ -148,6 +149,9 @@ def test_an_earlier_report_is_replaced(runs, tmp_path):
     out.mkdir(parents=True)
     for name in ("notes.txt", "speedup.png", "baseline.tex"):
         (out / name).write_text("earlier")
+    with pytest.raises(ConfigError, match="baseline.tex exists"):  # whose it is nothing tells
+        write_report(build_study(runs("p1-a")), [], out)
+    (out / "report.md").write_text("# Runs\n\nMade by hpcgnn 0.1.0 on 2026-01-01")
     write_report(build_study(runs("p1-a")), [], out)
     assert not (out / "speedup.png").exists() and not (out / "baseline.tex").exists()
     assert (out / "notes.txt").read_text() == "earlier" and (out / "runs.tex").read_text() != "earlier"

@@ -1,0 +1,83 @@
+"""What a program prints: a terminal or a pipe that takes less than it should never costs a finished job its exit code.
+
+A terminal may know no box characters (Latin-1, ASCII). Whoever reads the pipe may have gone, and the disk under a log
+may be full. What is printed is shown as well as can be, and what is left to be written to files is written.
+"""
+
+import codecs
+import contextlib
+import os
+import sys
+from typing import TextIO
+
+from hpcgnn.errors import ConfigError
+
+ERRORS = "hpcgnn.plain"
+_PLAIN = {
+    **dict.fromkeys("─━═–—−", "-"),
+    **dict.fromkeys("│┃║", "|"),
+    **dict.fromkeys("╭╮╰╯├┤┬┴┼┌┐└┘╞╡╪", "+"),
+    **{"×": "x", "…": "...", "→": "->", "≤": "<=", "≥": ">=", "·": ".", "µ": "u"},
+}
+
+
+def _in_plain_letters(error: UnicodeError) -> tuple[str | bytes, int]:
+    """The error handler of our streams: a character that the encoding lacks becomes one that is like it."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letter = error.object[error.start]
+    if "\udc80" <= letter <= "\udcff":  # a byte of a file's name that is no text: as it is
+        return bytes([ord(letter) - 0xDC00]), error.start + 1
+    return _PLAIN.get(letter, "?"), error.start + 1
+
+
+codecs.register_error(ERRORS, _in_plain_letters)
+
+
+def prepare_streams() -> None:
+    """Have standard output and standard error show what they can of every text, in the encoding that they have.
+
+    An error handler that the user has chosen stays. File descriptors that were closed are taken, so that no file of
+    ours is opened under their number and written to by a library that prints.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    while null <= 2:
+        null = os.dup(null)
+    os.close(null)
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", None) in ("strict", "surrogateescape") and hasattr(stream, "reconfigure"):
+            with contextlib.suppress(OSError, ValueError):  # one that cannot be written, which is found when it matters
+                stream.reconfigure(errors=ERRORS)
+
+
+def tell(text: str, stream: TextIO | None = None, needed: bool = False) -> None:
+    """Print a text, now, on standard output or another stream. Where that cannot be, go on without it.
+
+    needed: the text is all that a command is for; raise ConfigError where it cannot be written, except where its reader
+    has gone.
+    """
+    stream = sys.stdout if stream is None else stream
+    if stream is None:  # closed before Python began
+        return
+    try:
+        try:
+            print(text, file=stream, flush=True)
+        except UnicodeEncodeError:  # a stream that is not prepared, such as a script's own
+            print(text.encode(stream.encoding, ERRORS).decode(stream.encoding, "replace"), file=stream, flush=True)
+    except (OSError, ValueError) as error:
+        _leave(stream)
+        if isinstance(error, BrokenPipeError):
+            return
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if needed:
+            raise ConfigError(f"cannot print the result: {reason}; choose another place for standard output") from error
+        if stream is not sys.stderr and sys.stderr is not None:
+            tell(f"hpcgnn: warning: what was to be printed is lost: {reason}", sys.stderr)
+
+
+def _leave(stream: TextIO) -> None:
+    """Write nothing more to what a stream leads to: what is in its buffer would fail again at the end of Python."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        number, null = stream.fileno(), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, number)
+        os.close(null)

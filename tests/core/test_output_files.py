@@ -1,0 +1,255 @@
+"""Where a command may write: every kind of clash, in the one function that all commands ask, and in the commands."""
+
+import os
+import socket
+import stat
+
+import pytest
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.output_files import check_outputs, files_below, files_of_run
+from hpcgnn.records import replaced_by
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
+
+from .forked import start, train
+
+
+def refusal(path, inputs=(), force=True, option="-o"):
+    """The one line of the refusal; nothing at the path has changed."""
+    before = os.lstat(path) if os.path.lexists(path) else None
+    with pytest.raises(ConfigError) as caught:
+        check_outputs({option: path}, inputs, force)
+    assert (os.lstat(path) if os.path.lexists(path) else None) == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    """A folder with an input in it, which is also the current one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.csv").write_text("0,1\n")
+    return tmp_path
+
+
+def test_new_names_and_files_of_nobody(there):
+    (there / "old.json").write_text("{}")
+    check_outputs({"-o": "new.json", "--json": there / "other.json", "--plot": None, "--csv": ""}, ["in.csv", None, ""])
+    check_outputs({"-o": "old.json"}, ["in.csv", "absent.toml"], force=True)
+    check_outputs({})
+    assert refusal("old.json", force=False) == (
+        "expected a new name; -o old.json exists; choose another name or overwrite it with --force"
+    )
+    assert "expected a new name; old.json exists" in refusal("old.json", force=False, option="")
+
+
+@pytest.mark.parametrize("force", [True, False], ids=["--force", "without"])
+def test_an_input_by_any_of_its_names(there, force):
+    os.link("in.csv", "hard.csv")
+    os.symlink("in.csv", "soft.csv")
+    os.symlink("hard.csv", "both.csv")
+    os.mkdir("folder")
+    os.symlink("..", "folder/back")
+    for name in ("in.csv", there / "in.csv", "./in.csv", "folder/../in.csv", "folder/back/in.csv"):
+        assert "is the input" in refusal(name, ["absent", "in.csv"], force)
+    for name in ("hard.csv", "soft.csv", "both.csv"):
+        assert f"-o {name} is the input in.csv itself; choose another name" == refusal(name, ["in.csv"], force)
+        assert f"is the input {name} itself" in refusal("in.csv", [name], force), "or the input is the link"
+    assert "is the input " in refusal("hard.csv", files_below(there, (".h5",)), force)
+
+
+def test_what_is_no_plain_file(there):
+    os.mkfifo("pipe")
+    os.mkdir("folder")
+    os.symlink("folder", "to-folder")
+    os.symlink("/dev/null", "to-null")
+    os.symlink("circle", "circle")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        kinds = {"pipe": "a pipe", "folder": "a directory", "to-folder": "a directory", "socket": "a socket"}
+        for name, kind in (kinds | {"/dev/null": "a device", "to-null": "a device"}).items():
+            assert f"-o {name} is {kind}; expected a plain file or a new name" == refusal(name)
+    assert "symbolic links; choose another name" in refusal("circle")
+    for name in ("/dev/new", "/dev/fd/1", "/proc/self/new", "/dev/stdout"):
+        with pytest.raises(ConfigError, match="expected a plain file or a new name"):
+            check_outputs({"-o": name}, force=True)
+    with pytest.raises(OSError, match="no plain file"), replaced_by("/dev/null"):
+        pass
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_the_file_that_standard_output_goes_to(there, capfd):
+    done = start(
+        0,
+        "-c",
+        "from hpcgnn.output_files import check_outputs; check_outputs({'-o': 'out.txt'}, force=True)",
+        cwd=there,
+    )
+    assert done.code == 0, done.err
+    with open("out.txt", "w") as file:
+        saved = os.dup(1)
+        os.dup2(file.fileno(), 1)
+        try:
+            reason = refusal("out.txt")
+        finally:
+            os.dup2(saved, 1)
+            os.close(saved)
+    assert "is the file that this command prints to" in reason
+
+
+def test_names_of_one_command_differ(there):
+    os.symlink("one.json", "two.json")
+    with pytest.raises(ConfigError, match="--plot ./one.json is also named by --json"):
+        check_outputs({"--json": "one.json", "--plot": "./one.json"})
+    with pytest.raises(ConfigError, match="--plot two.json is also named by --json"):
+        check_outputs({"--json": "one.json", "--plot": "two.json"})
+
+
+def test_folders(there):
+    (there / "file").write_text("")
+    assert refusal("absent/p.h5") == "cannot write -o absent/p.h5: there is no directory absent; make it first"
+    assert "there is no directory file" in refusal("file/p.h5")
+    assert "cannot write" in refusal("n" * 300)
+
+
+def test_a_link_stays_a_link(there):
+    (there / "disk").mkdir()
+    (there / "disk" / "old.csv").write_text("old")
+    os.symlink("disk/old.csv", "old.csv")
+    os.symlink("disk/new.csv", "new.csv")
+    for name in ("old.csv", "new.csv"):
+        check_outputs({"-o": name}, force=True)
+        with replaced_by(name) as temporary:
+            assert os.path.dirname(temporary) == str(there / "disk"), "on the disk that it is to lie on"
+            with open(temporary, "w") as file:
+                file.write("written")
+        assert os.path.islink(name) and (there / "disk" / name).read_text() == "written"
+    assert "there is no directory" in refusal_of_link("absent/new.csv")
+
+
+def refusal_of_link(target):
+    os.symlink(target, "leads-away")
+    return refusal("leads-away")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """(folder, its files) with a graph g.h5, a run r that has all that a run may leave, a configuration and a list of
+    nodes.
+    """
+    folder = tmp_path_factory.mktemp("outputs")
+    generate_graph("planted", folder / "g.h5", Spec(nodes=200, degree=5, features=6, classes=3, seed=1))
+    partition_graph(folder / "g.h5", [1, 2], num_clusters=8)
+    (folder / "plug.py").write_text("")
+    (folder / "nodes.txt").write_text("1\n2\n")
+    (folder / "c.toml").write_text('[data]\ngraph = "g.h5"\n')
+    options = ("--epochs", 2, "--hidden", 4, "--checkpoint-every", 1, "--trace", "1-2", "--features", "file+learned:2")
+    done = train(0, "--graph", "g.h5", "--run-dir", "r", "--plugin", "plug.py", *options, cwd=folder)
+    assert done.code == 0, done.err
+    done = start(0, "-m", "hpcgnn", "evaluate", "r", cwd=folder)
+    assert done.code == 0, done.err
+    return folder
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_all_that_a_run_leaves_is_known_as_its_own(run, monkeypatch):
+    monkeypatch.chdir(run)
+    files = [path for path in (run / "r").rglob("*") if path.is_file()]
+    names = {path.relative_to(run / "r").parts[0] for path in files}
+    assert {"config.toml", "plugin.py", "curves.png", "evaluation.json", "checkpoints", "ranks", "trace"} <= names
+    assert set(files) == {path for path in files_of_run(run / "r") if path.exists()}
+    for path in [*files, run / "r" / "checkpoints" / "epoch-000009.h5", run / "r" / "tensorboard" / "new"]:
+        for force in (True, False):
+            with pytest.raises(ConfigError, match="is a file of the run r; choose another name"):
+                check_outputs({"-o": path}, force=force)
+    check_outputs({"-o": run / "r" / "predictions.csv"})
+    os.symlink(run / "r", run / "link")
+    assert "is a file of the run" in refusal("link/config.toml")
+    (run / "link").unlink()
+
+
+# (the command, the option that names its output, what it reads)
+COMMANDS = {
+    "predict": (("predict", "r", "--nodes", "nodes.txt"), "-o", ("g.h5", "nodes.txt", "r/checkpoints/epoch-000002.h5")),
+    "evaluate": (("evaluate", "r"), "--predictions", ("g.h5", "r/evaluation.json")),
+    "label-propagation": (("label-propagation", "--graph", "g.h5"), "-o", ("g.h5",)),
+    "propagate": (("propagate", "--graph", "g.h5"), "-o", ("g.h5",)),
+    "export": (("export", "r"), "-o", ("g.h5", "r/checkpoints/epoch-000002.h5")),
+    "json": (("estimate", "--config", "c.toml", "--ranks", "2"), "--json", ("g.h5", "c.toml")),
+    "plot": (("estimate", "--graph", "g.h5", "--ranks", "2"), "--plot", ("g.h5",)),
+    "bench": (("bench", "comm", "--graph", "g.h5"), "--json", ("g.h5",)),
+}
+# A name that the command accepts for its output.
+SUFFIXES = {
+    "predict": ".h5",
+    "evaluate": ".h5",
+    "label-propagation": ".h5",
+    "propagate": ".h5",
+    "export": ".safetensors",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_does_not_replace_what_it_reads(run, command):
+    words, option, inputs = COMMANDS[command]
+    clash = run / f"clash{SUFFIXES.get(command, '.png' if command == 'plot' else '.json')}"
+    for number, name in enumerate(inputs):
+        (os.symlink if number else os.link)(run / name, clash)
+        before = contents(run)
+        try:
+            done = start(0, "-m", "hpcgnn", *words, option, clash.name, "--force", cwd=run)
+            assert done.code == 2 and len(done.errors) == 1, done.err
+            assert "is the input" in done.err or "is a file of the run" in done.err, done.err
+            assert contents(run) == before
+        finally:
+            clash.unlink()
+
+
+@pytest.mark.parametrize("command", ["json", "export"])
+def test_what_exists_is_replaced_with_force_alone(run, command):
+    words, option, _ = COMMANDS[command]
+    old = run / f"old{SUFFIXES.get(command, '.json')}"
+    old.write_text("mine")
+    done = start(0, "-m", "hpcgnn", *words, option, old.name, cwd=run)
+    wanted = "choose another name or overwrite it with --force"
+    assert done.code == 2 and "expected a new name" in done.err and wanted in done.err
+    assert old.read_text() == "mine"
+    done = start(0, "-m", "hpcgnn", *words, option, old.name, "--force", cwd=run)
+    assert done.code == 0 and old.read_bytes() != b"mine", done.err
+    old.unlink()
+
+
+def test_two_ranks_refuse_together(run):
+    before = contents(run)
+    for name, words in (("g.h5", "is the input itself"), ("absent/x.h5", "no directory"), (".", "ends with")):
+        done = start(2, "-m", "hpcgnn", "predict", "r", "-o", name, "--force", cwd=run)
+        assert done.code == 2 and len(done.errors) == 1 and words in done.errors[0], done.err
+    assert contents(run) == before
+
+
+def test_a_report_replaces_a_report_and_nothing_else(run):
+    out = run / "out"
+    out.mkdir()
+    for name in ("loss.png", "scaling.csv", "memory.md"):  # the second is one that it writes
+        (out / name).write_text("mine")
+    words = ("-m", "hpcgnn", "report", "r", "--out", "out")
+    done = start(0, *words, cwd=run)
+    assert done.code == 2 and "--out out/loss.png exists" in done.err, done.err
+    assert {path.name for path in out.iterdir()} == {"loss.png", "scaling.csv", "memory.md"}
+    assert start(0, *words, "--force", cwd=run).code == 0
+    assert (out / "memory.md").read_text() == "mine", "which this report does not have"
+    assert start(0, *words, cwd=run).code == 0, "files of a report are replaced"
+    (out / "report.md").unlink()
+    os.link(run / "r" / "summary.json", out / "report.md")
+    before = contents(run / "r")
+    done = start(0, *words, "--force", cwd=run)
+    assert done.code == 2 and "is the input" in done.err, done.err
+    assert contents(run / "r") == before
+    for name in ("r", "r/ranks", "g.h5"):
+        assert start(0, *words[:-1], name, "--force", cwd=run).code == 2
+    assert contents(run / "r") == before

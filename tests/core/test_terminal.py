@@ -1,0 +1,141 @@
+"""Terminals that lack characters, readers that have gone, full disks: a finished job keeps its exit code."""
+
+import io
+import logging
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from hpcgnn.errors import ConfigError
+from hpcgnn.terminal import ERRORS, prepare_streams, tell
+from hpcgnn.train import summary
+from partition_tools.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.partition_graph import partition_graph
+
+from .launching import LIMIT_SECONDS, command_and_environment
+from .test_result_table import RESULT
+
+TABLE = "╭─────┬───╮\n│ a×b │ – │\n╰─────┴───╯"
+
+
+def stream(encoding, errors="strict"):
+    return io.TextIOWrapper(io.BytesIO(), encoding, errors)
+
+
+def written(text):
+    return text.buffer.getvalue()
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_a_table_degrades_to_one_of_plain_letters(monkeypatch, prepared):
+    for encoding, sign in (("latin-1", b"\xd7"), ("ascii", b"x")):
+        out = stream(encoding)
+        monkeypatch.setattr(sys, "stdout", out)
+        if prepared:
+            prepare_streams()
+            assert (out.errors, out.encoding) == (ERRORS, encoding)
+        tell(TABLE)
+        assert written(out) == b"+-----+---+\n| a%sb | - |\n+-----+---+\n" % sign
+    out = stream("utf-8")
+    monkeypatch.setattr(sys, "stdout", out)
+    prepare_streams()
+    print(TABLE + "\udce9", flush=True)
+    assert written(out) == TABLE.encode() + b"\xe9\n", "the bytes of a name that is no text come out as they are"
+
+
+def test_a_choice_of_the_user_stays(monkeypatch):
+    out = stream("ascii", "xmlcharrefreplace")
+    monkeypatch.setattr(sys, "stdout", out)
+    prepare_streams()
+    print("×", flush=True)
+    assert written(out) == b"&#215;\n"
+
+
+def test_a_reader_that_has_gone(tmp_path):
+    for needed in (True, False):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with open(writing, "w") as out:
+            tell("text", out, needed)
+            tell("more", out, needed)
+            print("and what others print", file=out)
+
+
+def test_a_full_disk(capsys):
+    with open("/dev/full", "w") as out:
+        with pytest.raises(ConfigError, match="cannot print the result: No space left on device"):
+            tell("text", out, needed=True)
+    with open("/dev/full", "w") as out:
+        tell("text", out)
+    assert "what was to be printed is lost: No space left on device" in capsys.readouterr().err
+
+
+def test_nothing_to_print_to(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    tell("text")
+    prepare_streams()
+    closed = stream("utf-8")
+    closed.close()
+    tell("text", closed)
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("terminal") / "g.h5"
+    generate_graph("planted", path, Spec(nodes=60, degree=4, features=4, classes=3))
+    partition_graph(path, [1], num_clusters=4)
+    return path
+
+
+def words(graph, run_dir):
+    options = ("--epochs", 2, "--hidden", 4, "--layers", 2)
+    return ("-m", "hpcgnn", "train", "--graph", graph, "--run-dir", run_dir, *options)
+
+
+@pytest.mark.parametrize("ending", ["latin-1", "reader gone", "full, no home"])
+def test_a_run_ends_well_whatever_takes_its_output(graph, tmp_path, ending):
+    """Started without the process that other tests fork their ranks from: the streams are Python's own."""
+    command, environment = command_and_environment(0, *words(graph, tmp_path / "r"))
+    environment |= {"PYTHONIOENCODING": "latin-1"} if ending == "latin-1" else {}
+    environment |= {"HOME": "/nonexistent", "MPLCONFIGDIR": "/proc/none"} if ending == "full, no home" else {}
+    done = redirected(command, environment, {"reader gone": "| true", "latin-1": ""}.get(ending, "> /dev/full"))
+    assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr
+    assert {"summary.json", "curves.png", "metrics.jsonl"} <= {path.name for path in (tmp_path / "r").iterdir()}
+    if ending == "latin-1":
+        assert b"+---" in done.stdout and b"| ranks \xd7 threads" in done.stdout
+
+
+def redirected(command, environment, redirect):
+    """What became of a command whose standard output a shell has led elsewhere."""
+    shell = ["bash", "-c", f'"$@" {redirect}; exit ${{PIPESTATUS[0]}}', "bash", *command]
+    return subprocess.run(shell, env=environment, capture_output=True, timeout=LIMIT_SECONDS)
+
+
+def test_the_result_of_a_command_that_only_prints(graph):
+    command, environment = command_and_environment(0, "-m", "partition_tools", "inspect", graph)
+    for redirect, code in (("> /dev/full", 2), ("| true", 0)):
+        done = redirected(command, environment, redirect)
+        assert done.returncode == code and b"Traceback" not in done.stderr, done.stderr
+        assert (b"cannot print the result: No space left" in done.stderr) == (code == 2)
+
+
+def test_what_cannot_be_shown_costs_nothing_else(monkeypatch, capsys, caplog):
+    """The table fails: the picture is drawn. The picture fails: the rest is told."""
+    drawn = []
+    monkeypatch.setattr(summary, "draw_curves", lambda path: drawn.append(path) or SimpleNamespace(name="curves.png"))
+    monkeypatch.setattr(logging.getLogger("hpcgnn"), "propagate", True)
+    summary.show_result({name: value for name, value in RESULT.items() if name != "epochs"}, SimpleNamespace(path="r"))
+    assert drawn == ["r"] and "curves.png" in capsys.readouterr().out and "no table of the result" in caplog.text
+
+    def fail(path):
+        raise PermissionError("no cache\ndirectory")
+
+    monkeypatch.setattr(summary, "draw_curves", fail)
+    summary.show_result(RESULT, SimpleNamespace(path="r"))
+    out = capsys.readouterr().out
+    assert "final loss" in out and out.endswith("results in r/: summary.json, metrics.jsonl\n")
+    assert "no curves.png: PermissionError: no cache directory" in caplog.text

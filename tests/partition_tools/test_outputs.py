@@ -1,0 +1,150 @@
+"""What a command writes takes the place of nothing that it reads, and of nothing but a plain file."""
+
+import os
+import stat
+
+import networkx
+import numpy as np
+import pytest
+import scipy.sparse
+
+import hpcgnn
+from hpcgnn.errors import ConfigError, FormatError
+from partition_tools.external.scratch import Scratch
+
+GENERATE = ("generate", "planted", "--nodes", 60, "--degree", 4, "--features", 2, "--classes", 2)
+EDGES = "src,dst\n0,1\n1,2\n2,3\n3,0\n"
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """An edge list with all the tables that may lie beside it; {option: file}."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.csv").write_text(EDGES)
+    texts = {
+        "--features": "id,f\n0,1\n1,2\n2,3\n3,4\n",
+        "--labels": "id,label\n0,1\n1,0\n2,1\n3,0\n",
+        "--splits": "id,split\n0,train\n1,val\n2,test\n3,train\n",
+        "--node-types": "id,type\n0,a\n1,a\n2,b\n3,b\n",
+        "--node-ids": "0\n1\n2\n3\n",
+    }
+    for option, text in texts.items():
+        (tmp_path / f"{option[2:]}.csv").write_text(text)
+    np.save(tmp_path / "edge-features.npy", np.ones((4, 2), np.float32))
+    return {option: f"{option[2:]}.csv" for option in texts} | {"--edge-features": "edge-features.npy"}
+
+
+def by_all_names(name):
+    """An input under its own name, as a hard link, and as a symbolic link."""
+    os.link(name, "hard")
+    os.symlink(name, "soft")
+    return name, "./" + name, "hard", "soft"
+
+
+def test_import_keeps_its_edge_list_and_every_table(tables, fails, cli):
+    words = ["import", "e.csv", *(word for pair in tables.items() for word in pair)]
+    for name in ("e.csv", *tables.values()):
+        for output in by_all_names(name):
+            for force in ((), ("--force",)):
+                assert "is the input" in fails(*words, "-o", output, *force)
+        os.unlink("hard"), os.unlink("soft")
+    assert cli(*words, "-o", "g.h5")[0] == 0
+    assert "choose another name or overwrite it with --force" in fails(*words, "-o", "g.h5")
+    assert cli(*words, "-o", "g.h5", "--force")[0] == 0
+
+
+def test_import_keeps_the_files_of_a_folder(tmp_path, monkeypatch, fails, cli):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("graph")
+    np.save("graph/edge_index.npy", np.array([[0, 1, 2], [1, 2, 0]]))
+    np.save("graph/x.npy", np.ones((3, 2), np.float32))
+    for output in ("graph/x.npy", "graph/edge_index.npy"):
+        assert "is the input itself" in fails("import", "graph", "-o", output, "--force")
+    os.link("graph/x.npy", "beside")
+    assert "is the input graph/x.npy itself" in fails("import", "graph", "-o", "beside", "--force")
+    assert "is a directory" in fails("import", "graph", "-o", "graph", "--force")
+    for _ in range(2):
+        assert cli("import", "graph", "-o", "graph/g.h5", "--force")[0] == 0, "what an earlier import has left there"
+
+
+def test_partition_keeps_its_graph(tmp_path, monkeypatch, fails, cli):
+    monkeypatch.chdir(tmp_path)
+    assert cli(*GENERATE, "-o", "g.h5")[0] == 0
+    for output in by_all_names("g.h5"):
+        for force in ((), ("--force",)):
+            assert "is the input" in fails("partition", "g.h5", "--ranks", 2, "-o", output, *force)
+    assert "expected a new name; g.h5 exists" in fails(*GENERATE, "-o", "g.h5")
+
+
+def test_what_is_no_plain_file_is_refused_by_all(tables, fails, cli):
+    os.mkfifo("pipe")
+    os.mkdir("folder")
+    os.symlink("folder", "soft")
+    assert cli("import", "e.csv", "-o", "g.h5")[0] == 0
+    for words in (("import", "e.csv"), GENERATE, ("partition", "g.h5", "--ranks", 2)):
+        for name, kind in (("pipe", "pipe"), ("folder", "directory"), ("soft", "directory"), ("/dev/null", "device")):
+            for force in ((), ("--force",)):
+                assert f"{name} is a {kind}; expected a plain file" in fails(*words, "-o", name, *force)
+        assert "there is no directory absent" in fails(*words, "-o", "absent/g.h5")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_file_of_a_run_is_refused(tables, fails):
+    os.makedirs("r/checkpoints")
+    for name in ("config.toml", "metrics.jsonl", "checkpoints/epoch-000001.h5"):
+        with open(f"r/{name}", "w") as file:
+            file.write("of the run")
+    for name in ("metrics.jsonl", "checkpoints/epoch-000001.h5", "checkpoints/new.h5", "summary.json"):
+        assert "is a file of the run r; choose another name" in fails("import", "e.csv", "-o", f"r/{name}", "--force")
+
+
+def test_a_link_stays_a_link(tables, cli):
+    os.mkdir("disk")
+    for name in ("new.h5", "old.h5"):
+        os.symlink(f"disk/{name}", name)
+    with open("disk/old.h5", "w") as file:
+        file.write("old")
+    for name in ("new.h5", "old.h5"):
+        assert cli("import", "e.csv", "-o", name, "--force")[0] == 0
+        assert os.path.islink(name) and cli("verify", f"disk/{name}")[0] == 0
+        assert cli("partition", name, "--ranks", 1)[0] == 0, "in place"
+        assert os.path.islink(name)
+    assert sorted(os.listdir("disk")) == ["new.h5", "old.h5"], "no lock, no scratch"
+
+
+def test_arrays_that_are_mapped_from_the_output(tmp_path):
+    path = tmp_path / "x.npy"
+    ends, rows = np.array([[0, 1, 2], [1, 2, 0]]), np.ones((3, 2), np.float32)
+    np.save(path, rows)
+    np.save(tmp_path / "e.npy", ends)
+    before = path.read_bytes()
+    mapped, mapped_ends = np.load(path, mmap_mode="r"), np.load(tmp_path / "e.npy", mmap_mode="r")
+    for features in (mapped, mapped[:], np.asarray(mapped), mapped.reshape(3, 2)):
+        with pytest.raises(ConfigError, match="is the input"):
+            hpcgnn.save_graph(path, ends, features, force=True)
+    with pytest.raises(ConfigError, match="is the input"):
+        hpcgnn.save_graph(tmp_path / "e.npy", mapped_ends, rows, force=True)
+    assert path.read_bytes() == before
+    graph = networkx.cycle_graph(3)
+    for save in (
+        lambda output, **how: hpcgnn.save_graph(output, ends, mapped, **how),
+        lambda output, **how: hpcgnn.from_networkx(graph, output, **how),
+        lambda output, **how: hpcgnn.from_scipy(scipy.sparse.coo_array(np.eye(3)), output, **how),
+    ):
+        output = tmp_path / "g.h5"
+        save(output, force=True)
+        with pytest.raises(ConfigError, match="expected a new name; .*g.h5 exists"):
+            save(output)
+        with pytest.raises(ConfigError, match="is a device"):
+            save("/dev/null", force=True)
+        with pytest.raises(ConfigError, match="is a directory"):
+            save(tmp_path, force=True)
+
+
+def test_a_folder_that_is_no_scratch_directory_stays(tables, fails):
+    os.mkdir(".g.h5.work")
+    with open(".g.h5.work/mine", "w") as file:
+        file.write("mine")
+    assert "is no scratch directory of ours" in fails("import", "e.csv", "-o", "g.h5")
+    with pytest.raises(FormatError, match="is no scratch directory"):
+        Scratch(".g.h5.work", "other", 1 << 20)
