@@ -104,6 +104,9 @@ class MpiCommunicator(Transport):
         return result
 
     def _reduce_(self, numbers: torch.Tensor, kind: str, op: str) -> None:
+        """Not by the blocking call where a rank has cores of its own: libraries may sum in another order there, and the
+        bits of a run would depend on whether ranks share cores. Long sums begin during the backward pass anyway.
+        """
         result = torch.empty_like(numbers)
         for part, out in zip(numbers.split(mpi_buffers.MOST_COUNT), result.split(mpi_buffers.MOST_COUNT)):
             request = self._comm.Iallreduce(as_numbers(part), as_numbers(out), _OPS[op])

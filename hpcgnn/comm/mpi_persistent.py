@@ -13,6 +13,14 @@ from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.mpi_buffers import as_bytes
 
 
+class _Started(list[MPI.Request]):
+    """Requests that have been started. owner: stays as long as they are waited for, or watched by the helper thread:
+    they must not be freed under its hands, and what arrives needs its memory.
+    """
+
+    owner: "MpiPersistentRequests"
+
+
 class MpiPersistentRequests:
     """Persistent requests of messages, as of `exchange`. They are freed with this object, or before by `free`."""
 
@@ -30,7 +38,9 @@ class MpiPersistentRequests:
     def start(self) -> tuple[list[MPI.Request], list[MPI.Request]]:
         for batch in self._batches:
             MPI.Prequest.Startall(batch)
-        return list[MPI.Request](self._receives), list[MPI.Request](self._sends)
+        receives, sends = _Started(self._receives), _Started(self._sends)
+        receives.owner = sends.owner = self
+        return receives, sends
 
 
 def _in_order(ways: list[tuple[str, int]], requests: list[MPI.Prequest]) -> list[list[MPI.Prequest]]:

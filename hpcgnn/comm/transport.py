@@ -50,8 +50,8 @@ class PersistentRequests(Protocol):
     """Requests that a library keeps, and starts again and again."""
 
     def start(self) -> tuple[list[Any], list[Any]]:
-        """Start all of them: (requests of what comes, requests of what goes), lists for the caller to keep. None of
-        them may be under way.
+        """Start all of them: (requests of what comes, requests of what goes), lists that keep these requests alive.
+        None of them may be under way.
         """
 
 
@@ -140,14 +140,12 @@ class Transport(Communicator):
             )
         return tag
 
-    def _under_way(
-        self, receives: list[Any], sends: list[Any], traffic: Traffic, owner: PersistentRequests | None = None
-    ) -> "Requested":
-        """What has been handed to the library, counted. owner: of the requests, which ends them when it goes."""
+    def _under_way(self, receives: list[Any], sends: list[Any], traffic: Traffic) -> "Requested":
+        """What has been handed to the library, counted."""
         if traffic.any:
             self.ledger.add(*traffic[:-1])
             self.ledger.exchanges += 1
-        return Requested(self, receives, sends, traffic.kind if traffic.any else "", owner)
+        return Requested(self, receives, sends, traffic.kind if traffic.any else "")
 
     def wait(self, requests: list[Any], kind: str) -> None:
         """Complete these requests, and count the seconds. kind: "" where all ranks had to call, and this one has no
@@ -219,15 +217,8 @@ class Requested(Exchange):
     from them what is complete.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        receives: list[Any],
-        sends: list[Any],
-        kind: str,
-        owner: PersistentRequests | None = None,
-    ) -> None:
-        self._transport, self._kind, self._owner = transport, kind, owner
+    def __init__(self, transport: Transport, receives: list[Any], sends: list[Any], kind: str) -> None:
+        self._transport, self._kind = transport, kind
         # None: there are none, or they have been waited for.
         self._receives, self._sends = receives or None, sends or None
 
@@ -280,5 +271,5 @@ class _Prepared(PersistentExchange):
             requests = self._transport._begin(self._outgoing, self._incoming, self._tag)
         else:
             requests = self._requests.start()
-        self._last = self._transport._under_way(*requests, self._traffic, self._requests)
+        self._last = self._transport._under_way(*requests, self._traffic)
         return self._last

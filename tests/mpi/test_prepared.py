@@ -3,6 +3,7 @@ transfers of one kind under way at once.
 """
 
 import gc
+import time
 
 import numpy as np
 import pytest
@@ -95,17 +96,46 @@ def test_what_was_prepared_is_freed_with_it(comm, made):
         assert len(comm._prepared) == known and all(each == MPI.REQUEST_NULL for each in requests)
 
 
-def test_what_is_under_way_outlives_what_has_begun_it(comm, made):
-    outgoing, incoming = pair(comm)
+@pytest.mark.parametrize("watched", [True, False], ids=["helper-thread", "no-thread"])
+def test_what_is_under_way_outlives_what_has_begun_it(comm, made, watched):
+    """Its requests are freed when it has been waited for, and no earlier: the helper thread may look at them."""
+    known = len(comm._prepared)
+    outgoing, incoming = pair(comm, 300_000)
     messages = comm.prepare(outgoing, incoming, "rows")
     messages.begin().finish()
     for _, tensor in outgoing:
         tensor.fill_(comm.rank + 1.0)
     under_way = messages.begin()
+    if watched:
+        under_way.progress()
     del messages
     gc.collect()
+    assert len(comm._prepared) == known + 1
     under_way.finish()
     assert all(bool((tensor == rank + 1).all()) for rank, tensor in incoming)
+    gc.collect()
+    assert len(comm._prepared) == known
+
+
+def test_what_nobody_waits_for_stays_as_long_as_the_helper_thread_watches_it(comm, made):
+    """As letters at the end of a run do."""
+    known, peer = len(comm._prepared), peers(comm)[0]
+    messages = comm.prepare(*pair(comm), "rows")
+    messages.begin().finish()
+    outgoing, incoming = pair(comm, 300_000)
+    letters = comm.prepare(outgoing, incoming, "letters")
+    letters.begin().finish()
+    comm.barrier()
+    under_way = letters.begin()
+    under_way.progress()
+    del letters, under_way, messages, incoming
+    gc.collect()
+    end = time.monotonic() + 30
+    while len(comm._prepared) > known:  # the thread lets go of them when they are through
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    comm.barrier()
+    comm.exchange([(peer, torch.zeros(1))], [(peers(comm)[-1], torch.zeros(1))], "end").finish()
 
 
 def test_a_turn_is_not_begun_before_the_last_is_through(comm, made):
