@@ -1,12 +1,14 @@
 """The small set of verbs that the rest of the program speaks to other ranks with, and what each of them promises.
 
 Everything above this room receives a communicator as an argument and imports no MPI. A transport is a subclass that has
-`exchange`, `alltoall`, `allreduce_`, `broadcast_`, `allgather_object` and `close`; all else follows from these.
+`exchange`, `alltoall`, `allreduce_`, `broadcast_`, `allgather_object`, `gather_object` and `close`; all else follows
+from these.
 `solo.py` is that of one process by itself, `mpi.py` that over mpi4py, `torch_verbs.py` that over torch.distributed.
 tests/mpi/test_communicator.py holds what every transport must do.
 """
 
 import contextlib
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -67,6 +69,21 @@ class Finished(Exchange):
         pass
 
 
+class PersistentExchange:
+    """Messages that are sent again and again, from and into the same memory: peers, order, sizes never change.
+
+    `begin` is `exchange` of them, with the same promises, once those of the time before are through. A transport may
+    have them prepared; this one hands them over anew each time.
+    """
+
+    def __init__(self, comm: "Communicator", outgoing: list[Message], incoming: list[Message], kind: str) -> None:
+        self._comm, self._outgoing, self._incoming, self._kind = comm, outgoing, incoming, kind
+
+    def begin(self) -> Exchange:
+        """Begin to send and to receive them once more. Not collective, as `exchange` is not."""
+        return self._comm.exchange(self._outgoing, self._incoming, self._kind)
+
+
 class NodeMemory(Protocol):
     """Memory that the ranks of a node read and write together. ranks: their numbers, ascending; place: this rank's
     among them. Whatever it does is collective over the node.
@@ -114,6 +131,14 @@ class Communicator:
         """
         raise NotImplementedError
 
+    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> PersistentExchange:
+        """The same messages, to be begun many times. Arguments as of `exchange`, in whose order each `begin` stands.
+
+        Costs nothing before the second time, so that what is made anew for every epoch may be prepared, too. Not
+        collective, and the other end need not prepare its side.
+        """
+        return PersistentExchange(self, outgoing, incoming, kind)
+
     def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
         """One number for each rank: int64 (P,), by the rank that it goes to. Returns those that came, by the rank that
         they are from.
@@ -140,12 +165,20 @@ class Communicator:
         raise NotImplementedError
 
     def allgather_object(self, value: Any) -> list[Any]:
-        """The small Python values of all ranks, by rank."""
+        """The small Python values of all ranks, by rank; each rank reads P of them. See `gather_object`."""
+        raise NotImplementedError
+
+    def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
+        """The Python values of all ranks, by rank, on `root`, which alone reads them; None on the others."""
         raise NotImplementedError
 
     def broadcast_object(self, value: Any, root: int = 0) -> Any:
-        """The small Python value that `root` has."""
-        return self.allgather_object(value if self.rank == root else None)[root]
+        """The small Python value that `root` has, which the others read."""
+        data = bytearray(pickle.dumps(value, pickle.HIGHEST_PROTOCOL) if self.rank == root else b"")
+        length = int(self.broadcast_(torch.tensor([len(data)]), root, "control"))
+        message = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(length, dtype=torch.uint8)
+        self.broadcast_(message, root, "control")
+        return value if self.rank == root else pickle.loads(message.numpy().data)
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         """Overwrite a contiguous tensor with the root's. Returns the tensor."""
@@ -194,10 +227,10 @@ class Communicator:
                 raise
         # Anything else is a fault of the program: it leaves here at once and aborts the job with its traceback.
         self.pulse.at = what
+        if not self.allreduce_(torch.tensor([int(failure is not None)]), "control", "max").item():
+            return  # texts travel only when there is one
         messages = self.allgather_object(None if failure is None else (type(failure), str(failure)))
         failed = [rank for rank, message in enumerate(messages) if message is not None]
-        if not failed:
-            return
         kind, text = messages[failed[0]]
         where = (
             ""

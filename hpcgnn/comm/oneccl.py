@@ -150,6 +150,9 @@ class OneCclCommunicator(MpiCommunicator):
         )
         return Request(self._library, handle, given, result)
 
+    def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> None:
+        """There are none: an exchange is a call of all ranks."""
+
     def advance(self, requests: list[Any]) -> None:
         """Nothing to do: oneCCL has a thread for that."""
 

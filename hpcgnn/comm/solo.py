@@ -28,5 +28,11 @@ class SoloCommunicator(Communicator):
     def allgather_object(self, value: Any) -> list[Any]:
         return [value]
 
+    def gather_object(self, value: Any, root: int = 0) -> list[Any]:
+        return [value]
+
+    def broadcast_object(self, value: Any, root: int = 0) -> Any:
+        return value
+
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         return tensor

@@ -187,6 +187,19 @@ class TorchCommunicator(Transport):
         self._collective(requests, "control", data.numel())
         return [pickle.loads(memoryview(part.numpy())) for part in found]
 
+    def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
+        """As messages to the root: gathers of torch's take equal parts alone."""
+        data = torch.frombuffer(bytearray(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)), dtype=torch.uint8)
+        lengths = torch.empty(self.size, dtype=torch.int64)
+        self._collective([self._gather(lengths, torch.tensor([data.numel()]))], "control", 8)
+        if self.rank != root:
+            self.exchange([(root, data)], [], "control").finish()
+            return None
+        parts = [torch.empty(length, dtype=torch.uint8) for length in lengths.tolist()]
+        parts[root] = data
+        self.exchange([], [(rank, part) for rank, part in enumerate(parts) if rank != root], "control").finish()
+        return [pickle.loads(part.numpy().data) for part in parts]
+
     def _gather(self, everyone: torch.Tensor, mine: torch.Tensor) -> Request:
         """Equal parts of all ranks, one after another."""
         return self._all(self._group._allgather_base, everyone, mine)

@@ -8,11 +8,11 @@ import contextlib
 import time
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from hpcgnn.comm.communicator import Communicator, Exchange, Message
+from hpcgnn.comm.communicator import Communicator, Exchange, Message, PersistentExchange
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.comm.pulse import Pulse, make_board
 from hpcgnn.comm.watchdog import Watchdog
@@ -46,6 +46,33 @@ def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().view(-1)
 
 
+class PersistentRequests(Protocol):
+    """Requests that a library keeps, and starts again and again."""
+
+    def start(self) -> tuple[list[Any], list[Any]]:
+        """Start all of them: (requests of what comes, requests of what goes), lists that keep these requests alive.
+        None of them may be under way.
+        """
+
+
+class Traffic(NamedTuple):
+    """What an exchange moves. kind: the ledger's name; messages: that go; bytes: of what goes, and of what comes; any:
+    whether there is a message at all.
+    """
+
+    kind: str
+    messages: int
+    bytes_sent: int
+    bytes_received: int
+    any: bool
+
+    @classmethod
+    def of(cls, outgoing: list[Message], incoming: list[Message], kind: str) -> "Traffic":
+        """That of these messages."""
+        sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
+        return cls(kind, len(outgoing), sent, received, bool(outgoing or incoming))
+
+
 class Transport(Communicator):
     """A communicator over a library. Requests are what the library gives back for a message.
 
@@ -64,6 +91,10 @@ class Transport(Communicator):
     def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Any], list[Any]]:
         """Hand messages to the library: (requests of what comes, requests of what goes)."""
         raise NotImplementedError
+
+    def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> PersistentRequests | None:
+        """Requests of these messages that can be started again and again; None where the library has none."""
+        return None
 
     def advance(self, requests: list[Any]) -> None:
         """Let these requests advance while this rank computes."""
@@ -94,17 +125,27 @@ class Transport(Communicator):
     # --- what holds for all -------------------------------------------------------------------------------------------
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
-        tag = zlib.crc32(kind.encode()) & _MOST_TAG  # a message of another kind is not taken for this one
+        requests = self._begin(outgoing, incoming, self._tag(kind))
+        return self._under_way(*requests, Traffic.of(outgoing, incoming, kind))
+
+    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> PersistentExchange:
+        return _Prepared(self, outgoing, incoming, kind)
+
+    def _tag(self, kind: str) -> int:
+        """A message of another kind is not taken for one of this."""
+        tag = zlib.crc32(kind.encode()) & _MOST_TAG
         if self._kinds.setdefault(tag, kind) != kind:
             raise ValueError(
                 f"messages of kind {kind!r} would have the tag of {self._kinds[tag]!r}; give them another name"
             )
-        receives, sends = self._begin(outgoing, incoming, tag)
-        if outgoing or incoming:
-            sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
-            self.ledger.add(kind, messages=len(outgoing), bytes_sent=sent, bytes_received=received)
+        return tag
+
+    def _under_way(self, receives: list[Any], sends: list[Any], traffic: Traffic) -> "Requested":
+        """What has been handed to the library, counted."""
+        if traffic.any:
+            self.ledger.add(*traffic[:-1])
             self.ledger.exchanges += 1
-        return Requested(self, receives, sends, kind if outgoing or incoming else "")
+        return Requested(self, receives, sends, traffic.kind if traffic.any else "")
 
     def wait(self, requests: list[Any], kind: str) -> None:
         """Complete these requests, and count the seconds. kind: "" where all ranks had to call, and this one has no
@@ -172,10 +213,19 @@ class Transport(Communicator):
 
 
 class Requested(Exchange):
-    """An exchange of requests. The helper thread, where a library needs one, knows them by their lists."""
+    """An exchange of requests. The helper thread, where a library needs one, knows them by their lists, and may take
+    from them what is complete.
+    """
 
     def __init__(self, transport: Transport, receives: list[Any], sends: list[Any], kind: str) -> None:
-        self._transport, self._receives, self._sends, self._kind = transport, receives, sends, kind
+        self._transport, self._kind = transport, kind
+        # None: there are none, or they have been waited for.
+        self._receives, self._sends = receives or None, sends or None
+
+    @property
+    def finished(self) -> bool:
+        """Whether both have been waited for."""
+        return self._receives is self._sends is None
 
     def progress(self) -> None:
         for requests in (self._receives, self._sends):
@@ -183,15 +233,43 @@ class Requested(Exchange):
                 self._transport.advance(requests)
 
     def arrived(self) -> bool:
-        return self._transport.arrived([*self._receives, *self._sends])
+        return all([self._transport.arrived(each) for each in (self._receives, self._sends) if each])
 
     def finish_receiving(self) -> None:
-        self._receives = self._finish(self._receives)
+        if self._receives is not None:
+            self._transport.wait(self._receives, self._kind)
+            self._receives = None
 
     def finish_sending(self) -> None:
-        self._sends = self._finish(self._sends)
+        if self._sends is not None:
+            self._transport.wait(self._sends, self._kind)
+            self._sends = None
 
-    def _finish(self, requests: list[Any]) -> list[Any]:
-        if requests:
-            self._transport.wait(requests, self._kind)
-        return []
+
+class _Prepared(PersistentExchange):
+    """Persistent requests, made at the second time: of messages that are sent but once, preparing would be lost.
+
+    They stand in the order of all other messages, as MPI says: one that is started is matched as one that is sent at
+    that moment (MPI 4.1, 3.9), with whatever the other end has posted, prepared or not. So what `exchange` asks for is
+    enough: both ends begin in the same order for each pair of ranks and kind, however many transfers are under way.
+    """
+
+    def __init__(self, transport: Transport, outgoing: list[Message], incoming: list[Message], kind: str) -> None:
+        super().__init__(transport, outgoing, incoming, kind)
+        self._transport, self._tag = transport, transport._tag(kind)
+        self._traffic = Traffic.of(outgoing, incoming, kind)
+        self._times = 0
+        self._requests: PersistentRequests | None = None
+        self._last: Requested | None = None
+
+    def begin(self) -> Exchange:
+        assert self._last is None or self._last.finished, "the messages of the time before have been waited for"
+        self._times += 1
+        if self._times == 2 and self._traffic.any:
+            self._requests = self._transport._persistent(self._outgoing, self._incoming, self._tag)
+        if self._requests is None:
+            requests = self._transport._begin(self._outgoing, self._incoming, self._tag)
+        else:
+            requests = self._requests.start()
+        self._last = self._transport._under_way(*requests, self._traffic)
+        return self._last

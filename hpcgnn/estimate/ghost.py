@@ -81,6 +81,9 @@ class GhostCommunicator(Communicator):
         self.ledger.add("control", messages=2, bytes_sent=8 + len(pickle.dumps(value)))  # how long it is, and itself
         return [value] * self.size
 
+    def gather_object(self, value: Any, root: int = 0) -> list[Any]:
+        return self.allgather_object(value)
+
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
         return tensor
 

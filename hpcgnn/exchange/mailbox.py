@@ -9,16 +9,19 @@ from dataclasses import dataclass
 
 import torch
 
-from hpcgnn.comm import Communicator, Exchange, Finished
+from hpcgnn.comm import Communicator, Exchange, Finished, PersistentExchange
 from hpcgnn.exchange.buffers import Lease
 from hpcgnn.exchange.wire import Form, cut, read_rows
 
 
 @dataclass
 class Letter:
-    """What came, or is on its way, of one epoch. data: bytes of the messages of all peers."""
+    """What came, or is on its way, of one epoch. data: bytes of the messages of all peers; messages: those that come
+    there, and those that go, where they are prepared.
+    """
 
     data: torch.Tensor
+    messages: PersistentExchange | None = None
     under_way: Exchange | None = None
 
     def finish(self) -> None:
@@ -49,6 +52,7 @@ class Mailbox:
         self._letters: list[Letter] = []
         self._sent: Exchange = Finished()
         self._outgoing: torch.Tensor | None = None
+        self._outgoing_form: Form | None = None
         self._average: torch.Tensor | None = None
         self.num_rows = sum(rows for _, rows in sources)
 
@@ -62,21 +66,25 @@ class Mailbox:
         """The messages to be filled, one for each peer of `dests` that gets rows: [(bytes, rows)]. Before `post`."""
         self.form = form
         self._sent.finish_sending()
-        size = sum(form.message_bytes(rows) for _, rows in self._dests)
-        if self._outgoing is None or self._outgoing.nbytes != size:
-            self._outgoing = torch.empty(size, dtype=torch.uint8)
+        if self._outgoing is None or self._outgoing_form != form:
+            size = sum(form.message_bytes(rows) for _, rows in self._dests)
+            self._outgoing, self._outgoing_form = torch.empty(size, dtype=torch.uint8), form
+            for letter in self._letters:
+                letter.messages = None
         return [(part, rows) for _, part, rows in cut(self._outgoing, self._dests, self.form)]
 
     def post(self) -> None:
         """Send what `prepare` gave, now filled, and post the receives; forget the oldest letter."""
-        size, data = sum(self.form.message_bytes(rows) for _, rows in self._sources), None
-        if len(self._letters) > self._delay:
-            data = self._letters.pop(0).data
         assert self._outgoing is not None, "`prepare` comes first"
-        letter = Letter(torch.empty(size, dtype=torch.uint8) if data is None or data.nbytes != size else data)
-        outgoing = [(rank, part) for rank, part, _ in cut(self._outgoing, self._dests, self.form)]
-        incoming = [(rank, part) for rank, part, _ in cut(letter.data, self._sources, self.form)]
-        self._sent = letter.under_way = self._comm.exchange(outgoing, incoming, self._kind)
+        letter = self._letters.pop(0) if len(self._letters) > self._delay else None
+        if letter is None or letter.messages is None:
+            size = sum(self.form.message_bytes(rows) for _, rows in self._sources)
+            if letter is None or letter.data.nbytes != size:
+                letter = Letter(torch.empty(size, dtype=torch.uint8))
+            outgoing = [(rank, part) for rank, part, _ in cut(self._outgoing, self._dests, self.form)]
+            incoming = [(rank, part) for rank, part, _ in cut(letter.data, self._sources, self.form)]
+            letter.messages = self._comm.prepare(outgoing, incoming, self._kind)
+        self._sent = letter.under_way = letter.messages.begin()
         self._letters.append(letter)
         letter.under_way.progress()
 

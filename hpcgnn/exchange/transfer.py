@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator, Message
+from hpcgnn.comm import Communicator, Exchange, Message, PersistentExchange
 from hpcgnn.exchange.buffers import Lease
 from hpcgnn.exchange.narrow import squared_ranges
 from hpcgnn.exchange.plan import HaloPlan
@@ -82,6 +82,7 @@ class Transfer:
         self._given, self._taken = _to(self._giving, self.plan.source), _to(self._arriving, self.plan.dest)
         if form.row_bytes == 0:
             self._sent = self._received = []
+        self._messages: dict[tuple[bool, str], PersistentExchange] = {}  # by whether they return, and kind
 
     def describe(self, kind: str, stream: int, turns: int) -> dict[str, Any]:
         """What a trace says of this turn, one of `turns` of stream number `stream`."""
@@ -104,8 +105,7 @@ class Transfer:
         if self.form.row_bytes:
             self._pack(x, scale, within, draw)
             self._note(self._outgoing, self.form, 0)
-        self._under_way = self.comm.exchange(self._sent, self._received, kind)
-        self._under_way.progress()
+        self._under_way = self._exchange(False, kind)
 
     def _pack(self, x: torch.Tensor, scale: torch.Tensor | None, within: torch.Tensor | None, draw: int) -> None:
         if self._packed is not None:
@@ -115,6 +115,15 @@ class Transfer:
         for (segment, part, _), sent in zip(self._outgoing, self.turn.sent_by):
             place = self.plan.rank, self.turn.number, segment.offset
             self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place)
+
+    def _exchange(self, returns: bool, kind: str) -> Exchange:
+        """Begin to send and receive rows, or what returns for them; buffers, peers and sizes are always the same."""
+        if (returns, kind) not in self._messages:
+            outgoing, incoming = (self._given, self._taken) if returns else (self._sent, self._received)
+            self._messages[returns, kind] = self.comm.prepare(outgoing, incoming, kind)
+        under_way = self._messages[returns, kind].begin()
+        under_way.progress()
+        return under_way
 
     def _note(self, messages: Sequence[Cut], form: Form, which: int) -> None:
         """Tell the widths of `auto` how large the numbers are."""
@@ -146,8 +155,7 @@ class Transfer:
             self.wire.encode(part, form, self._back[first : first + count], None, None, key)
             first += count
         self._note(self._giving, form, 1)
-        self._returning = self.comm.exchange(self._given, self._taken, kind)
-        self._returning.progress()
+        self._returning = self._exchange(True, kind)
 
     def finish_returns(self, total: torch.Tensor) -> None:
         """Finish both and add what came to total (n_p, R), in the fixed order of the plan."""

@@ -90,16 +90,20 @@ def run_epochs(
                     if trainer.learned is not None:
                         trainer.learned.keep_best()
             last = _over(trainer, progress) and progress.stage + 1 == len(trainer.plan)
-            costs, stopping = costs_of_epoch(trainer, stop is not None and stop.is_due())
+            costs, stopping, failed = costs_of_epoch(
+                trainer, stop is not None and stop.is_due(), run_dir is not None and run_dir.failed
+            )
+            if failed:  # of an epoch before: no rank waits for the file of this one
+                with trainer.comm.together("writing the run directory"):
+                    if run_dir is not None:
+                        run_dir.settle()
             record.update(costs)
             due = last or stopping or bool(every.checkpoint_every and (epoch + 1) % every.checkpoint_every == 0)
             if due:
                 with tally.part("checkpoint"), tracer.span("checkpoint") if tracer else contextlib.nullcontext():
                     _write(trainer, config, progress, run_dir, record, best_state)
-            else:
-                with trainer.comm.together("writing the run directory"):
-                    if run_dir is not None:
-                        run_dir.append(record)
+            elif run_dir is not None:
+                run_dir.append(record)
         _show(record, bar, pace, trainer, progress, last or stopping)
         if tracer:
             tracer.finish(epoch + 1, last or stopping)
@@ -158,11 +162,13 @@ def _better(metric: Metric, value: float, best: dict[str, Any] | None) -> bool:
     return not math.isnan(value) and (best is None or metric.better(value, best["val"]))
 
 
-def costs_of_epoch(trainer: "Trainer", stop: bool = False) -> tuple[dict[str, dict[str, dict[str, float]]], bool]:
+def costs_of_epoch(
+    trainer: "Trainer", stop: bool = False, failed: bool = False
+) -> tuple[dict[str, dict[str, dict[str, float]]], bool, bool]:
     """({'seconds', 'cpu', 'bytes', 'messages'} of the epoch by phase or kind, each {max, mean, min, sum} over ranks;
-    whether any rank has to stop). Collective.
+    whether any rank has to stop; whether any has failed to write). Collective.
 
-    The wish to stop travels with the costs, so that it takes no message of its own.
+    The wish to stop and the failure of rank 0's file travel with the costs: neither takes a message of its own.
     """
     if trainer.within is not None:
         trainer.within.book()
@@ -179,8 +185,8 @@ def costs_of_epoch(trainer: "Trainer", stop: bool = False) -> tuple[dict[str, di
         values += [entry.seconds_waiting, entry.bytes_sent, entry.messages] if entry else [0.0, 0.0, 0.0]
     local = torch.tensor(values, dtype=torch.float64)
     total = trainer.comm.total(local)
-    wish = torch.tensor([float(stop)], dtype=torch.float64)
-    extremes = trainer.comm.allreduce_(torch.cat([local, -local, wish]), "metrics", "max")
+    flags = torch.tensor([stop, failed], dtype=torch.float64)
+    extremes = trainer.comm.allreduce_(torch.cat([local, -local, flags]), "metrics", "max")
     result: dict[str, dict[str, dict[str, float]]] = {"seconds": {}, "cpu": {}, "bytes": {}, "messages": {}}
     for index, (group, name) in enumerate(names):
         if group in ("seconds", "cpu") or total[index]:
@@ -191,7 +197,7 @@ def costs_of_epoch(trainer: "Trainer", stop: bool = False) -> tuple[dict[str, di
                 "min": exact(-extremes[index + len(names)]),
                 "sum": exact(total[index]),
             }
-    return result, bool(extremes[-1])
+    return result, bool(extremes[-2]), bool(extremes[-1])
 
 
 def _show(record: dict[str, Any], bar: tqdm, pace: Pace, trainer: "Trainer", progress: Progress, last: bool) -> None:

@@ -244,7 +244,7 @@ def _train(
         }
     ranks = gather_rank_records(trainer, local, memory, meter.reading)
     with comm.together("writing the results"):
-        if run_dir is not None:
+        if run_dir is not None and ranks is not None:
             energy = find_energy([rank["energy"] for rank in ranks], (begun + 1, progress.epoch))
             summary = summarise(
                 trainer, config, session, file.meta, spec, progress, quality, ranks, seconds_loading, energy, run_dir

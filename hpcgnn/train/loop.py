@@ -313,25 +313,29 @@ class Trainer:
         """The sum of the ranks' shares in float64. Raises TrainingError on all ranks if it or a gradient is not finite,
         or if a row was not on its way.
         """
-        bad = torch.zeros(3, self.comm.size, dtype=torch.float64)
-        overflowed = self.schedule.halo.overflowed
-        bad[:, self.comm.rank] = torch.tensor([not torch.isfinite(local_loss), not finite, overflowed])
-        totals = self.comm.total(torch.cat([torch.tensor([float(local_loss)], dtype=torch.float64), bad.flatten()]))
-        losses, gradients, overflows = totals[1:].view(3, -1)
+        bad = torch.tensor(
+            [not torch.isfinite(local_loss), not finite, self.schedule.halo.overflowed], dtype=torch.float64
+        )
+        totals = self.comm.total(torch.cat([local_loss.double().view(1), bad]))
+        if totals[1:].any():
+            raise self._failure(bad, epoch)
+        return float(totals[0])
+
+    def _failure(self, bad: torch.Tensor, epoch: int) -> TrainingError:
+        """What went wrong on which ranks. bad: (3,) of this rank, as of `_total_loss`. Collective."""
+        losses, gradients, overflows = torch.tensor(self.comm.allgather_object(bad.tolist())).T
         if overflows.any():
-            raise TrainingError.on_all(
+            return TrainingError.on_all(
                 f"a number left the range of --halo-dtype fp16 (65504) on its way from rank {_ranks(overflows)} in "
                 f"epoch {epoch + 1}; use --halo-dtype bf16, which has the range of fp32. The last checkpoint is kept"
             )
-        if totals[1:].any():
-            what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
-            seen = self.graph if self.subgraph is None else self.training_graph
-            where = first_not_finite(self.model, seen, self.comm, what)
-            raise TrainingError.on_all(
-                f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite "
-                f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
-            )
-        return float(totals[0])
+        what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
+        seen = self.graph if self.subgraph is None else self.training_graph
+        where = first_not_finite(self.model, seen, self.comm, what)
+        return TrainingError.on_all(
+            f"the {what} is not finite in epoch {epoch + 1} on rank {_ranks(flags)}: {where}; expected a finite "
+            f"{what}. Lower --lr, set --clip-norm, or look for extreme features; the last checkpoint is kept"
+        )
 
 
 def layers_to_prune(model: Any) -> tuple[list[float], int]:

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from hpcgnn.config import Config
 from hpcgnn.errors import RunDirError
 from hpcgnn.nn.plugin import COPY, plugin_source
 from hpcgnn.records import counted_from_one, to_json, write_atomically
+from hpcgnn.train.record_writer import RecordWriter
 from hpcgnn.train.watching import Watchers
 
 log = logging.getLogger("hpcgnn")
@@ -49,7 +51,7 @@ class RunDir:
             self._log = open(self.path / "log.txt", "a", encoding="utf-8")
             self._lock()
             self._sweep()
-            self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
+            self._metrics = RecordWriter(self.path / "metrics.jsonl")
         except OSError as error:
             raise RunDirError(
                 f"cannot write run directory {self.path}: {error.strerror}; choose a --run-dir that is writable "
@@ -80,6 +82,7 @@ class RunDir:
         """The epoch records written so far, up to the first damaged line, with epochs that count from 1 whatever wrote
         them.
         """
+        self.settle()
         result = []
         for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
             try:
@@ -106,29 +109,37 @@ class RunDir:
         self.write("config.toml", config.to_toml())
         self._metrics.close()
         self.write("metrics.jsonl", "".join(to_json(record) + "\n" for record in kept))
-        self._metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
+        self._metrics = RecordWriter(self.path / "metrics.jsonl")
         self._begun = True
 
     def append(self, record: dict[str, Any]) -> None:
-        """Write the record of one epoch, and tell the watchers."""
-        try:
-            self._metrics.write(to_json(record) + "\n")
-            self._metrics.flush()
-        except OSError as error:
-            raise self._unwritable(error) from error
+        """Have the record of one epoch written, and tell the watchers. An error is raised by `settle`."""
+        self._metrics.append(record)
         self._watchers.epoch(record)
 
-    def _unwritable(self, error: OSError) -> RunDirError:
-        return RunDirError(
-            f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume"
-        )
+    @property
+    def failed(self) -> bool:
+        """Whether a record could not be written; `settle` says why."""
+        return self._metrics.failed
+
+    def settle(self) -> None:
+        """Wait until all records are written. Raises RunDirError if one could not be."""
+        with self._writing():
+            self._metrics.settle()
 
     def flush_to_disk(self) -> None:
         """Make sure that a checkpoint never knows of epochs whose records a crash of the node can still take away."""
+        with self._writing():
+            self._metrics.flush_to_disk()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
-            os.fsync(self._metrics.fileno())
+            yield
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise RunDirError(
+                f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume"
+            ) from error
 
     def write(self, name: str, content: str | bytes) -> None:
         """Write a whole file, of text or of bytes, atomically."""
@@ -138,7 +149,7 @@ class RunDir:
         self._watchers.close()
         log.removeHandler(self._handler)
         for file in (self._metrics, self._log):
-            with contextlib.suppress(OSError):  # of a full disk `append` has told; this would hide its error
+            with contextlib.suppress(OSError):  # of a full disk `settle` has told; this would hide its error
                 file.close()
         if self._fresh and not self._begun:
             self._vanish()

@@ -94,9 +94,10 @@ def _version(package: str) -> str:
 
 def gather_rank_records(
     trainer: "Trainer", local: LocalGraph, memory: dict[str, Any], energy: dict[str, Any] | None
-) -> list[dict[str, Any]]:
-    """What each rank measured, by rank. Collective. memory: {baseline, growth, peak, libraries, code} in bytes, of this
-    rank; `profile` besides, where memory was profiled. energy: the reading of its Meter.
+) -> list[dict[str, Any]] | None:
+    """What each rank measured, by rank, on rank 0; None on the others. Collective. memory: {baseline, growth, peak,
+    libraries, code} in bytes, of this rank; `profile` besides, where memory was profiled. energy: the reading of its
+    Meter.
     """
     comm = trainer.comm
     parts = (local, *filter(None, trainer.shares))
@@ -130,7 +131,7 @@ def gather_rank_records(
         "losses": trainer.clock.tally.record(),
         "energy": energy,
     }
-    return comm.allgather_object(mine)
+    return comm.gather_object(mine)
 
 
 def summarise(

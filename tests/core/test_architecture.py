@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "mpi4py": {
         "comm/mpi.py",
         "comm/mpi_buffers.py",
+        "comm/mpi_persistent.py",
         "comm/node_memory.py",
         "comm/start_mpi.py",
         "comm/ending.py",
@@ -55,7 +56,7 @@ MAY_IMPORT = {
     },
 }
 # Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
-AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py", "comm/node_memory.py", "comm/oneccl.py"}
+AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py", "comm/mpi_persistent.py", "comm/node_memory.py", "comm/oneccl.py"}
 # What importing the package loads.
 OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
@@ -143,7 +144,8 @@ def test_mpi_is_not_loaded_by_importing():
     ]
     for path in FILES:
         if str(path.relative_to(ROOT)) not in AT_THE_TOP:
-            assert not {name for name, top in imports(path) if top} & {"hpcgnn.comm.mpi", "hpcgnn.comm.mpi_buffers"}
+            with_mpi = {f"hpcgnn.comm.mpi{more}" for more in ("", "_buffers", "_persistent")}
+            assert not {name for name, top in imports(path) if top} & with_mpi
 
 
 def test_the_environment_is_read_in_few_places():

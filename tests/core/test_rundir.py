@@ -37,6 +37,14 @@ def fill_the_disk_and_write(path):
     log.warning("this cannot be written")
     try:
         run_dir.append({"epoch": 1})
+        for wait in (run_dir.settle, run_dir.records, run_dir.flush_to_disk):
+            try:
+                wait()
+                os._exit(3)
+            except RunDirError:
+                assert run_dir.failed
+        run_dir.append({"epoch": 2})
+        run_dir.settle()
     except RunDirError as error:
         run_dir.close()
         os._exit(7 if "free space" in str(error) else 1)

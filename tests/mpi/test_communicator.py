@@ -481,3 +481,133 @@ def test_strided_messages_are_refused_before_anything_is_sent(among_ranks):
             among_ranks.exchange(outgoing, incoming, "rows")
     assert "rows" not in among_ranks.ledger.take()
     assert among_ranks.allgather_object(among_ranks.rank) == list(range(among_ranks.size))
+
+
+# --- prepared exchanges -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("background", [True, False], ids=["helper-thread", "no-thread"])
+def test_prepared_messages_are_begun_again_and_again(verbs, background):
+    """Each time with other numbers, two to each peer, in order; and each time counted as an exchange of them."""
+    to, source = ring(verbs)
+    sizes = (LARGE, 5, 0)
+    outgoing = [(rank, torch.zeros(size, dtype=torch.int64)) for rank in to for size in sizes]
+    incoming = [(rank, torch.zeros(size, dtype=torch.int64)) for rank in source for size in sizes]
+    messages = verbs.prepare(outgoing, incoming, "rows")
+    begun = verbs.ledger.exchanges
+    for turn in range(5):
+        for mark, (_, tensor) in enumerate(outgoing):
+            tensor.copy_(numbers(len(tensor), verbs.rank, 10 * turn + mark))
+        under_way = messages.begin()
+        if background:
+            under_way.progress()
+        under_way.finish()
+        assert under_way.arrived()
+        for mark, (rank, found) in enumerate(incoming):
+            assert torch.equal(found, numbers(len(found), rank, 10 * turn + mark)), (turn, mark)
+        entry = verbs.ledger.take().get("rows")
+        counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
+        assert counts == (len(outgoing), *[sum(tensor.nbytes for _, tensor in outgoing)] * 2)
+    assert verbs.ledger.exchanges - begun == (5 if to and hasattr(verbs, "wait") else 0)
+
+
+def test_prepared_and_other_messages_of_a_kind_keep_one_order(verbs):
+    """Two that are prepared, and one that is not, all of one kind and size, under way at once for the same peers. One
+    end prepares what the other sends one by one.
+    """
+    to, source = ring(verbs)
+
+    def made():
+        outgoing = [(rank, torch.zeros(7, dtype=torch.int64)) for rank in to for _ in range(2)]
+        return outgoing, [(rank, torch.zeros(7, dtype=torch.int64)) for rank in source for _ in range(2)]
+
+    pairs = [made() for _ in range(3)]
+    prepared = [verbs.prepare(*pair, "rows") for pair in pairs[: 2 if verbs.rank % 2 else 1]]
+    for turn in range(6):
+        under_way = []
+        for number, (outgoing, incoming) in enumerate(pairs):
+            for mark, (_, tensor) in enumerate(outgoing):
+                tensor.copy_(numbers(7, verbs.rank, 2 * (3 * turn + number) + mark))
+            whole = number < len(prepared)
+            under_way.append(prepared[number].begin() if whole else verbs.exchange(outgoing, incoming, "rows"))
+            under_way[-1].progress()
+        for each in reversed(under_way):
+            each.finish()
+        for number, (_, incoming) in enumerate(pairs):
+            for mark, (rank, found) in enumerate(incoming):
+                assert torch.equal(found, numbers(7, rank, 2 * (3 * turn + number) + mark)), (turn, number, mark)
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """An object that counts how often it is read in this process, and is so many bytes large."""
+
+    read = 0
+
+    def __init__(self, value, size=0):
+        self.value, self.filling = value, bytes(size)
+
+    def __setstate__(self, state):
+        Counted.read += 1
+        self.__dict__.update(state)
+
+
+def reads(call):
+    """(what it returns, how many objects this rank has read meanwhile)."""
+    Counted.read = 0
+    return call(), Counted.read
+
+
+def test_objects_are_read_where_they_are_wanted_alone(among_ranks):
+    """All of them on the root of a gather, one on the others of a broadcast, P on every rank of an all-gather; and the
+    bytes that a rank hands over are its own.
+    """
+    verbs, size = among_ranks, 50_000
+    for root in range(verbs.size):
+        mine = Counted(verbs.rank, size * verbs.rank)
+        verbs.ledger.take()
+        gathered, read = reads(lambda: verbs.gather_object(mine, root))
+        here, traffic = verbs.rank == root, verbs.ledger.take()["control"]
+        assert read == (verbs.size if here else 0)
+        assert ([each.value for each in gathered] == list(range(verbs.size))) if here else gathered is None
+        own = size * verbs.rank
+        assert own <= traffic.bytes_sent <= own + 1000 or (here and traffic.bytes_sent <= own + 1000)
+        given, read = reads(lambda: verbs.broadcast_object(mine if here else None, root))
+        assert given.value == root and read == (0 if here else 1)
+    everyone, read = reads(lambda: verbs.allgather_object(Counted(verbs.rank)))
+    assert [each.value for each in everyone] == list(range(verbs.size)) and read == verbs.size
+
+
+def test_together_sends_a_flag_and_texts_only_after_a_failure(among_ranks, monkeypatch):
+    verbs, texts, allgather = among_ranks, [], type(among_ranks).allgather_object
+
+    def counted(self, value):
+        texts.append(value)
+        return allgather(self, value)
+
+    monkeypatch.setattr(type(verbs), "allgather_object", counted)
+    verbs.ledger.take()
+    for _ in range(3):
+        with verbs.together("reading"):
+            pass
+    entry = verbs.ledger.take()["control"]
+    assert (entry.messages, entry.bytes_sent, texts) == (3, 3 * 8, [])
+    with pytest.raises(HpcgnnError, match="bad label"), verbs.together("reading"):
+        if verbs.rank == verbs.size - 1:
+            raise GraphError("bad label")
+    assert len(texts) == 1
+
+
+def test_waits_for_objects_are_seen(among_ranks):
+    """The watchdog learns of each of them: that this rank waits, and that it has got on."""
+    verbs, pulse = among_ranks, among_ranks.pulse
+    for call in (
+        lambda: verbs.gather_object(verbs.rank),
+        lambda: verbs.broadcast_object(verbs.rank),
+        lambda: verbs.allgather_object(verbs.rank),
+    ):
+        before = pulse.count
+        call()
+        assert pulse.count >= before + 4 and not pulse.waits

@@ -66,6 +66,9 @@ class SlowLink(Communicator):
     def allgather_object(self, value):
         return self._inner.allgather_object(value)
 
+    def gather_object(self, value, root=0):
+        return self._inner.gather_object(value, root)
+
     def broadcast_(self, tensor, root, kind):
         return self._inner.broadcast_(tensor, root, kind)
 
