@@ -196,7 +196,7 @@ def test_errors(fails, tmp_path):
     assert "more than the 200 nodes" in fails("partition", path, "--ranks", 2, "--clusters", 201)
     assert "at least 1" in fails("partition", path, "--ranks", 2, "--clusters", 0)
     assert "-o FILE" in fails("partition", path, "--ranks", 2, "--method", "random-nodes")
-    assert "graph itself" in fails("partition", path, "--ranks", 2, "--method", "random-nodes", "-o", path)
+    assert "input itself" in fails("partition", path, "--ranks", 2, "--method", "random-nodes", "-o", path)
     assert "slash" in fails("partition", path, "--ranks", 2, "--name", "a/b")
     assert "seed" in fails("partition", path, "--ranks", 2, "--seed", -1)
     assert "no graph file" in fails("partition", tmp_path / "none.h5", "--ranks", 2)
