@@ -108,7 +108,8 @@ def layout(
     fields = _fields(first, separator)
     if len(fields) == 1 and (mark := next((mark for mark in ";|" if mark in fields[0]), None)):
         raise FormatError(
-            f"{path}: the columns seem to be separated by {mark} ({fields[0][:40]}); expected a comma, a tab or blanks"
+            f"{path} has one column ({fields[0][:40]}), whose fields seem to be separated by {mark}; expected a comma, "
+            "a tab or blanks"
         )
     if header is None:
         header = not any(is_number(field) for field in fields) or (known is not None and known(fields))

@@ -35,7 +35,10 @@ BAD_ARRAYS = {
     "weights short": ({"edge_weight": np.ones(3)}, "edge weight"),
     "weight nan": ({"edge_weight": put(np.ones(len(SRC)), 5, np.nan)}, "edge 5"),
     "negative type": ({"edge_type": put(np.ones(len(SRC), int), 5, -1)}, "edge 5 has type -1"),
-    "types short": ({"edge_type": np.zeros(len(SRC) - 1, int)}, "types of shape (254,)"),
+    "types short": (
+        {"edge_type": np.zeros(len(SRC) - 1, int)},
+        "one edge type for each of 255 edges, got shape (254,)",
+    ),
     "type fraction": ({"edge_type": np.full(len(SRC), 0.5)}, "whole numbers"),
     "too many types": ({"edge_type": put(np.ones(len(SRC), int), 9, 1 << 16)}, "edge 9 has type 65536"),
     "type without a name": (
