@@ -52,6 +52,11 @@ def all_used() -> Iterator[None]:
                 os.sched_setaffinity(0, before)
 
 
+def online(root: Path = CPUS) -> frozenset[int]:
+    """The cores of this machine, whoever may use them. root: where the kernel describes them."""
+    return frozenset(numbers_in(root / "online")) or usable()
+
+
 def of_parent() -> int:
     """How many cores the process that started this one may run on, 0 if that is not known: a launcher binds the ranks
     that it starts, not itself.
