@@ -71,8 +71,10 @@ def test_how_idle_threads_wait(monkeypatch, ranks, spins):
     """Ranks with cores of their own spin for a moment. Others sleep at once; so do all if the user wants it."""
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
         monkeypatch.delenv(name, raising=False)
-    _, found, _ = doctor(ranks)
+    result, found, _ = doctor(ranks, OMP_DISPLAY_ENV="verbose")
     assert found["OpenMP"][1].endswith(f"OMP_WAIT_POLICY=passive, GOMP_SPINCOUNT={SPINS if spins else 'unset'}")
+    if "libgomp" in found["OpenMP"][1]:  # what the runtime itself says that it has read
+        assert f"GOMP_SPINCOUNT = '{SPINS if spins else 0}'" in result.err
     _, found, _ = doctor(0, OMP_WAIT_POLICY="passive")
     assert found["OpenMP"][1].endswith("OMP_WAIT_POLICY=passive, GOMP_SPINCOUNT=unset")
 
