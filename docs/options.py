@@ -127,7 +127,7 @@ def _need(other, values):
     """One of the needs of an option, in words."""
     if values == ("",):
         return f"no `{flag(other)}`"
-    return f"`{flag(other)} " + (" or ".join(values) if isinstance(values, tuple) else str(values)) + "`"
+    return f"`{flag(other)} " + (" or ".join(map(str, values)) if isinstance(values, tuple) else str(values)) + "`"
 
 
 def _written(action):

@@ -109,7 +109,7 @@ PropagateResourceLimits=NONE
 PartitionName=main Nodes=n[1-$nodes] Default=YES MaxTime=INFINITE State=UP
 CONF
     for node in $(seq "$nodes"); do
-        # Each CPU is a socket of its own, so that the scripts' default of one rank per socket starts several ranks on a node.
+        # Each CPU is a socket of its own, so that a node has several ranks where the scripts ask SLURM for sockets.
         echo "NodeName=n$node NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((base + node)) CPUs=$cpus Boards=1" \
             "SocketsPerBoard=$cpus CoresPerSocket=1 ThreadsPerCore=1 RealMemory=$memory State=UNKNOWN"
     done >> "$conf"
@@ -189,7 +189,11 @@ alive() { # PID...: whether any of them still runs
 case ${1:-} in
     up) up "${@:2}" ;;
     down) down ;;
-    env) [ -e "$conf" ] || fail "it is down; start it first: bash env/slurm-local.sh up"; echo "export SLURM_CONF=$conf" ;;
+    env)
+        [ -e "$conf" ] || fail "it is down; start it first: bash env/slurm-local.sh up"
+        echo "export SLURM_CONF=$conf"
+        # Jobs would count the NUMA domains of the machine, which are not those of a virtual node.
+        sed -n 's/^NodeName=n1 .* SocketsPerBoard=\([0-9]*\).*/export SITE_RANKS_PER_NODE=\1/p' "$conf" ;;
     status)
         is_up || { echo "slurm-local: it is down" >&2; exit 3; }
         export SLURM_CONF=$conf

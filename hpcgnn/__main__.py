@@ -1,7 +1,7 @@
 """The command line: `hpcgnn train`, `evaluate`, `predict`, `export`, `report`, `estimate`, `bench`, `doctor` …
 
-Sub-commands name one function each. torch is imported only after the allocator and the waiting policy of OpenMP are
-set, for both are read when its libraries load.
+Sub-commands name one function each. torch is imported only after the cores of the process are read, and the allocator
+and the waiting policy of OpenMP are set: its libraries bind the main thread, and read both, when they load.
 """
 
 import argparse
@@ -39,13 +39,16 @@ FILES_ONLY = ("report",)
 
 
 def set_process_policies() -> None:
-    """What must be decided before torch is loaded: how the allocator keeps memory, and how idle threads wait."""
+    """What must be read and decided before torch is loaded: the cores, how the allocator keeps memory, and how idle
+    threads wait.
+    """
+    from hpcgnn import cores
+    from hpcgnn.comm.launcher import waiting
     from hpcgnn.train.memory_profile import set_allocator_policy
 
     set_allocator_policy()
-    # Threads that spin while they wait take the cores from other ranks; sleeping costs a few microseconds per parallel
-    # region.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    usable = cores.usable()
+    os.environ.update(waiting(len(usable), cores.physical(usable), cores.of_parent()))
 
 
 def listen_to_signals() -> None:
@@ -177,7 +180,13 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
 
         return dry_run(arguments.dry_run, check)
     with_advice = advising(lambda session: train(config, session, **remarks), config)
-    return run(with_advice, config.run.threads or None, watchdog=config.run.watchdog, means=means_of(vars(config.run)))
+    return run(
+        with_advice,
+        config.run.threads or None,
+        watchdog=config.run.watchdog,
+        means=means_of(vars(config.run)),
+        spare_core=config.run.spare_core,
+    )
 
 
 def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:

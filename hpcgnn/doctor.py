@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import torch
 from tabulate import tabulate
 
-from hpcgnn import __version__
+from hpcgnn import __version__, cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
+from hpcgnn.cores.domains import domains_of, over_own_domains
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.listing import every
 from hpcgnn.terminal import tell
@@ -83,7 +84,7 @@ def _merge(everyone: list[tuple[str, list[Finding]]]) -> list[Finding]:
     result = list(first)
     for rank, (host, findings) in enumerate(everyone[1:], start=1):
         for mine, theirs in zip(first, findings):
-            if theirs != mine and not (mine.subject == "cores" and not theirs.remedy):
+            if theirs != mine and not (mine.subject in ("cores", "NUMA") and not theirs.remedy):
                 differs = "" if theirs.remedy else "use the same environment on all nodes"
                 result.append(
                     Finding(
@@ -129,15 +130,34 @@ def _ring(comm: Communicator) -> Finding:
 
 
 def _threads(session: Session) -> Iterator[Finding]:
-    cores = sorted(os.sched_getaffinity(0))
-    shared = session.shares_cores
+    usable, shared = cores.usable(), session.shares_cores
     yield Finding("threads", f"{session.threads} per rank, torch uses {torch.get_num_threads()}")
+    physical = cores.physical(usable)
+    siblings = f"; hardware threads of {physical} cores" if physical < len(usable) else ""
     yield Finding(
         "cores",
-        f"{len(cores)} usable of {os.cpu_count()}: {every(cores)}",
+        f"{len(usable)} usable of {os.cpu_count()}: {every(sorted(usable))}{siblings}",
         "ranks share cores: start fewer ranks per node, lower --threads, or bind ranks (srun --cpu-bind=cores)"
         if shared
         else "",
+        fatal=False,
+    )
+    yield _domains()
+
+
+def _domains() -> Finding:
+    domains = domains_of(cores.usable())
+    with over_own_domains() as reason:
+        pass
+    if len(domains) < 2:
+        found = f"cores of domain {domains[0]}" if domains else "the kernel does not tell"
+        return Finding("NUMA", found)
+    where = f"not spread over them ({reason})" if reason else "spread over them page by page"
+    return Finding(
+        "NUMA",
+        f"cores of {len(domains)} domains, {every(domains)}; what is loaded is {where}",
+        "a rank of several domains reads far memory: start one rank for each domain, bound to its cores (srun "
+        "--ntasks-per-node, --cpu-bind=cores)",
         fatal=False,
     )
 
@@ -170,7 +190,8 @@ def _kernels() -> Iterator[Finding]:
     runtimes = [os.path.basename(path) for path in found["openmp_runtimes"]]
     yield Finding(
         "OpenMP",
-        f"{', '.join(runtimes)}; OMP_WAIT_POLICY={os.environ.get('OMP_WAIT_POLICY', 'unset')}",
+        f"{', '.join(runtimes)}; "
+        + ", ".join(f"{name}={os.environ.get(name, 'unset')}" for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")),
         ""
         if len(runtimes) < 2
         else "two OpenMP runtimes in one process fight for the cores: install torch and hpcgnn from the "

@@ -84,4 +84,4 @@ def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], uses: Mapping[str,
 def _need(other: str, values: Container[Any]) -> str:
     if values == ("",):
         return f"no {flag(other)}"
-    return f"{flag(other)} " + (" or ".join(values) if isinstance(values, tuple) else str(values))
+    return f"{flag(other)} " + (" or ".join(map(str, values)) if isinstance(values, tuple) else str(values))

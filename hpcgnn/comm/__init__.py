@@ -1,7 +1,29 @@
-"""Messages between ranks: the launcher, the transport, the watchdog. The one room that imports mpi4py."""
+"""Messages between ranks: the launcher, the transport, the watchdog. The one room that imports mpi4py.
 
-from hpcgnn.comm.communicator import Communicator, Exchange, Finished, Message, PersistentExchange
-from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.solo import SoloCommunicator
+Its names are loaded when they are asked for: the launcher is asked before torch is loaded.
+"""
 
-__all__ = ["Communicator", "Exchange", "Finished", "Message", "PersistentExchange", "SoloCommunicator", "Ledger"]
+from typing import TYPE_CHECKING
+
+from hpcgnn.offering import lazily
+
+if TYPE_CHECKING:
+    from hpcgnn.comm.communicator import Communicator as Communicator
+    from hpcgnn.comm.communicator import Exchange as Exchange
+    from hpcgnn.comm.communicator import Finished as Finished
+    from hpcgnn.comm.communicator import Message as Message
+    from hpcgnn.comm.communicator import PersistentExchange as PersistentExchange
+    from hpcgnn.comm.ledger import Ledger as Ledger
+    from hpcgnn.comm.solo import SoloCommunicator as SoloCommunicator
+
+_HOMES = {
+    "Communicator": "hpcgnn.comm.communicator",
+    "Exchange": "hpcgnn.comm.communicator",
+    "Finished": "hpcgnn.comm.communicator",
+    "Message": "hpcgnn.comm.communicator",
+    "PersistentExchange": "hpcgnn.comm.communicator",
+    "Ledger": "hpcgnn.comm.ledger",
+    "SoloCommunicator": "hpcgnn.comm.solo",
+}
+__all__ = [*_HOMES]
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -63,16 +63,17 @@ def run(
     without_mpi: Callable[[HpcgnnError], int] | None = None,
     watchdog: float = WATCHDOG_SECONDS,
     means: Means = OVER_MPI,
+    spare_core: bool = False,
 ) -> int:
     """Call `function(session)` on every rank inside a started transport and return the exit code. Collective.
 
     function returns an exit code or None, the same on all ranks. watchdog: seconds after which a job that stands still
-    is ended; 0 never. means: of what the transport is made. without_mpi(error) -> exit code is called instead where it
-    cannot be started, for those who can say more about it.
+    is ended; 0 never. means: of what the transport is made. spare_core: as of Session. without_mpi(error) -> exit code
+    is called instead where it cannot be started, for those who can say more about it.
     """
     session = None
     try:
-        session = Session(threads, watchdog, means)
+        session = Session(threads, watchdog, means, spare_core)
         code = function(session) or 0
         rank = session.comm.rank
         session.finish()

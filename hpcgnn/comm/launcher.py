@@ -13,6 +13,13 @@ _NETWORK_VARIABLES = ("MPIR_CVAR_CH4_NETMOD", "MPICH_CH4_NETMOD", "MPIR_PARAM_CH
 _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 # SLURM's comes last: under mpiexec inside a job every rank inherits that of the batch script.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+# Turns in which an idle thread of libgomp looks for work before it sleeps: about as long as it takes to wake it
+# (docs/cluster.md has both).
+SPINS = "2000"
+# By these the user says how idle threads wait.
+_WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+# A core that is spared of fewer would cost more than helper threads take.
+FEWEST_TO_SPARE = 4
 # torchrun's names are so common that they count only beside this one.
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
 
@@ -152,10 +159,54 @@ def node_of_job(ranks: int) -> tuple[int | None, int | None]:
     return None if memory is None else memory << 20, on_node
 
 
-def threads_per_rank(cores: int, sharers: int) -> int:
-    """Threads for a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its cores divided by the ranks that share
-    them.
+def local_ranks() -> int | None:
+    """How many ranks the innermost launcher started on this node; None where it does not say."""
+    if _TORCHRUN in os.environ:
+        return _number("LOCAL_WORLD_SIZE")
+    for name in ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"):
+        if _number(name) is not None:
+            return _number(name)
+    if _number("SLURM_STEP_NUM_TASKS") is not None:
+        return _tasks_of_node(_word("SLURM_STEP_TASKS_PER_NODE"), _number("SLURM_NODEID") or 0)
+    return 1 if expected_ranks()[1] == 1 else None
+
+
+def _tasks_of_node(text: str, node: int) -> int | None:
+    """The number for a node in SLURM's list: 4 for the nodes 0 to 2 of `4(x3),2`, 2 for node 3."""
+    counts: list[int] = []
+    for part in text.split(","):
+        tasks, _, times = part.removesuffix(")").partition("(x")
+        if not tasks.isdigit():
+            return None
+        counts += [int(tasks)] * int(times or 1)
+    return counts[node] if node < len(counts) else None
+
+
+def waiting(cores: int, physical: int, outside: int) -> dict[str, str]:
+    """{variable: value} by which idle threads of OpenMP wait; to be set before the runtime is loaded, which is before
+    the ranks have met.
+
+    Threads of a rank that has its cores for itself look for work for a moment, and then sleep: waking them takes as
+    long. All others sleep at once, since another rank needs the core. What the user has set stays. cores: that this
+    rank may use; physical: without hardware threads; outside: that its launcher may use, 0 if that is not known.
     """
+    policy = {} if "OMP_WAIT_POLICY" in os.environ else {"OMP_WAIT_POLICY": "passive"}
+    local, node = local_ranks(), min(outside or cores, _number("SLURM_CPUS_ON_NODE") or cores + outside)
+    if local is None or any(name in os.environ for name in _WAIT_VARIABLES):
+        return policy
+    threads = threads_per_rank(physical, 1 if cores < node else local)  # bound to cores of its own, or not
+    return policy | ({"GOMP_SPINCOUNT": SPINS} if threads <= cores and threads * local <= node else {})
+
+
+def threads_per_rank(cores: int, sharers: int, spare: bool = False) -> int:
+    """Threads for a rank: SLURM_CPUS_PER_TASK, else OMP_NUM_THREADS, else its cores divided by the ranks that share
+    them. spare: one fewer where these would take all cores of a rank that has at least FEWEST_TO_SPARE.
+    """
+    threads, own = _threads_per_rank(cores, sharers), cores // sharers
+    return own - 1 if spare and threads >= own >= FEWEST_TO_SPARE else threads
+
+
+def _threads_per_rank(cores: int, sharers: int) -> int:
     for variable in ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"):
         if os.environ.get(variable, "").isdigit() and int(os.environ[variable]) > 0:
             return int(os.environ[variable])

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from hpcgnn import cores
+
 
 class Progress(threading.Thread):
     """Tests pending lists of requests until they are complete or released, and sleeps `pause` seconds between.
@@ -22,6 +24,7 @@ class Progress(threading.Thread):
         self.failure: BaseException | None = None
 
     def run(self) -> None:
+        cores.use_all()
         try:
             while self.awake.wait() and not self.stopping:
                 with self.lock:

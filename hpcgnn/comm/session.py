@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple, Union
 
+from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launcher import threads_per_rank
 from hpcgnn.comm.pulse import Pulse
@@ -45,14 +46,20 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
 
 class Session:
     """A started job on this rank. comm: Communicator; threads: per rank; ranks_on_node; node: the first of these;
-    shares_cores: more threads than cores; mpi_bytes: resident memory that loading and starting the transport's library
-    took.
+    crowding: threads for a core; shares_cores: whether these are more than one; mpi_bytes: resident memory that loading
+    and starting the transport's library took.
 
-    threads: None for what the launcher says; watchdog: seconds without any progress after which the job is ended, 0
-    never; means: of what the transport is made.
+    threads: None for what the launcher says, with `spare_core` as `threads_per_rank` has it; watchdog: seconds without
+    any progress after which the job is ended, 0 never; means: of what the transport is made.
     """
 
-    def __init__(self, threads: int | None = None, watchdog: float = WATCHDOG_SECONDS, means: Means = OVER_MPI) -> None:
+    def __init__(
+        self,
+        threads: int | None = None,
+        watchdog: float = WATCHDOG_SECONDS,
+        means: Means = OVER_MPI,
+        spare_core: bool = False,
+    ) -> None:
         self._started, self.means = start(means, watchdog), means
         started = self._started
         self.ranks_on_node, self.node, self.mpi_bytes = started.ranks_on_node, started.node, started.memory_bytes
@@ -61,11 +68,12 @@ class Session:
             several_nodes = started.ranks_on_node < started.size
             self.watchdog = Watchdog(started.rank, started.size, Pulse(), watchdog, started.board, several_nodes)
             self.watchdog.start()
-        self.threads = threads or threads_per_rank(len(started.cores), started.sharers)
-        crowding = self.threads * started.sharers / len(started.cores)
-        self.shares_cores = crowding > 1
-        self._crowding = crowding
-        self.comm = started.transport(crowding, self.watchdog)
+        own = started.binding
+        self.threads = threads or threads_per_rank(cores.physical(own.cores), own.sharers(started.near), spare_core)
+        self.crowding = own.crowding(self.threads, started.near)
+        self.shares_cores = self.crowding > 1
+        with cores.all_used():
+            self.comm = started.transport(self.crowding, self.watchdog)
 
     def describe(self) -> str:
         """For people: what carries the messages."""
@@ -76,8 +84,9 @@ class Session:
         from hpcgnn.comm.oneccl import oneccl_communicator
         from hpcgnn.comm.oneccl_library import load
 
-        cores = self._started.cores
-        return oneccl_communicator(load(), None, self.ranks_on_node, cores, self._crowding, self.watchdog)
+        own = self._started.binding.cores
+        with cores.all_used():
+            return oneccl_communicator(load(), None, self.ranks_on_node, own, self.crowding, self.watchdog)
 
     def finish(self) -> None:
         """End the job in order. Collective."""

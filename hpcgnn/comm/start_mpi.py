@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType
 
+from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.crowding import Binding
 from hpcgnn.comm.ending import meet
 from hpcgnn.comm.launcher import choose_network, chosen_network, expected_ranks
 from hpcgnn.comm.pulse import Board
@@ -30,16 +32,15 @@ def load_mpi() -> ModuleType:
 
 
 class StartedMpi:
-    """rank, size; ranks_on_node; node: the first of these; cores: that this rank may use; sharers: ranks of this node
-    that may run on one of them, itself among them; board: Board of the node; memory_bytes: what loading and starting
-    took.
+    """rank, size; ranks_on_node; node: the first of these; binding: this rank's; near: those of all ranks of the node;
+    board: Board of the node; memory_bytes: what loading and starting took.
 
     limit: seconds after which a start or an end that stands still shows where, and ends this process; 0 never. Raises
     ConfigError if there is no library, or one that does not belong to the launcher. failure: as of `start`.
     """
 
     def __init__(self, limit: float, failure: tuple[str, str] | None = None) -> None:
-        without_mpi = resident_bytes()
+        without_mpi, self.binding = resident_bytes(), Binding.of_this_rank()
         try:
             self._mpi = MPI = load_mpi()
         except (ImportError, RuntimeError) as error:
@@ -49,7 +50,7 @@ class StartedMpi:
                 "MPI4PY_LIBMPI=/path/to/libmpi.so; --comm torch needs none"
             ) from error
         self._limit = limit
-        with self._timed():
+        with self._timed(), cores.all_used():
             if failure is not None and MPI.Is_initialized():  # the others are past the first collective call
                 raise RuntimeError("failed after MPI was started")
             self._level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
@@ -59,9 +60,8 @@ class StartedMpi:
         self.rank, self.size = self._world.rank, self._world.size
         self._check()
         node = self._world.Split_type(MPI.COMM_TYPE_SHARED)
-        self.ranks_on_node, self.node, self.cores = node.size, node.bcast(self.rank), os.sched_getaffinity(0)
-        # Ranks bound to cores of their own share them with nobody; all others share what they may both run on.
-        self.sharers = sum(not self.cores.isdisjoint(theirs) for theirs in node.allgather(self.cores))
+        self.ranks_on_node, self.node = node.size, node.bcast(self.rank)
+        self.near: list[Binding] = node.allgather(self.binding)
         self.board = Board.of_node(node, self._world.size) if self._world.size > 1 else None
         node.Free()
 

@@ -31,7 +31,9 @@ class StartedOneCcl(StartedMpi):
         """The OneCclCommunicator of all ranks. Collective."""
         from hpcgnn.comm.oneccl import oneccl_communicator
 
-        return oneccl_communicator(self._library, self._world, self.ranks_on_node, self.cores, crowding, watchdog)
+        return oneccl_communicator(
+            self._library, self._world, self.ranks_on_node, self.binding.cores, crowding, watchdog
+        )
 
     def describe(self) -> str:
         """For people: what carries the messages."""

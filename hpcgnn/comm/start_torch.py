@@ -1,14 +1,15 @@
 """torch.distributed between its start and its end, on ranks that whatever launcher has started, without an MPI."""
 
-import os
 from datetime import timedelta
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 
+from hpcgnn import cores
 from hpcgnn.comm.addresses import LOOPBACK
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.crowding import Binding
 from hpcgnn.comm.ending import end_before_start
 from hpcgnn.comm.launcher import chosen_interface, launch
 from hpcgnn.comm.meeting import meet
@@ -33,27 +34,35 @@ class StartedTorch:
         self.rank, self.size, self._store = self._launch.rank, self._launch.size, cast(Any, None)
         self._pmi: Pmi | None = None
         self.board: Board | None = None
-        self.address, self.cores = LOOPBACK, os.sched_getaffinity(0)
+        self.address, self.binding = LOOPBACK, Binding.of_this_rank()
         self._timeout = timedelta(seconds=limit) if limit else FOREVER
+        with cores.all_used():
+            self._start(limit, failure)
+        self.memory_bytes = resident_bytes() - before
+
+    def _start(self, limit: float, failure: tuple[str, str] | None) -> None:
         mistake: str | None = None
         try:
-            load_backend(backend)
+            load_backend(self._backend)
         except ConfigError as error:
             mistake = str(error)
         if self.size == 1:
             if mistake is not None:
                 raise ConfigError(mistake)
-            self._store, self.ranks_on_node, self.node, self.sharers = dist.HashStore(), 1, 0, 1
+            self._store, self.ranks_on_node, self.node, self.near = dist.HashStore(), 1, 0, [self.binding]
         else:
             self._meet(mistake, failure, limit)
-        self.memory_bytes = resident_bytes() - before
 
     def _meet(self, mistake: str | None, failure: tuple[str, str] | None, limit: float) -> None:
         """Find the other ranks, and what they have in common with this one."""
         here = self._launch
         if here.pmi is not None:
             self._pmi = Pmi(here.pmi, limit)
-        mine = {"node": here.node, "cores": sorted(self.cores), "failure": failure and failure[0], "mistake": mistake}
+        mine: dict[str, Any] = {"node": here.node, "failure": failure and failure[0], "mistake": mistake}
+        mine |= {
+            "cores": sorted(self.binding.cores),
+            "main": sorted(self.binding.main if self.binding.by_openmp else ()),
+        }
         said, self.address, first, port = meet(here, self._pmi, mine, self._open_store, limit)
         lines = {rank: each["failure"] for rank, each in enumerate(said) if each["failure"] is not None}
         if lines:
@@ -66,8 +75,7 @@ class StartedTorch:
             self._store = dist.TCPStore(first, port, is_master=False, timeout=self._timeout)
         near = [rank for rank, each in enumerate(said) if each["node"] == here.node]
         self.ranks_on_node, self.node = len(near), near[0]
-        # Ranks bound to cores of their own share them with nobody; all others share what they may both run on.
-        self.sharers = sum(not self.cores.isdisjoint(said[rank]["cores"]) for rank in near)
+        self.near = [Binding.of_lists(said[rank]["cores"], said[rank]["main"]) for rank in near]
         self.board = Board.of_node(_Node(self._store, near, self.rank), self.size)
 
     def _open_store(self, address: str) -> int:

@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 
+from hpcgnn import cores
 from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.transport import Transport, bytes_of
 from hpcgnn.comm.watchdog import Watchdog
@@ -62,6 +63,7 @@ class Request:
 
 
 def _watch(requests: list[Request]) -> None:
+    cores.use_all()
     for each in requests:
         each.watch()
 

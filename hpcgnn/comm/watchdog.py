@@ -26,6 +26,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from hpcgnn import cores
 from hpcgnn.comm.pulse import Board, Line, Pulse, born, own_line
 
 # sysexits.h calls it a temporary failure: starting again with --resume may well succeed.
@@ -73,6 +74,7 @@ class Watchdog(threading.Thread):
         self._job = Board.open(path, self.size)
 
     def run(self) -> None:
+        cores.use_all()
         try:
             while not self._end.wait(self._pause):
                 self._look()

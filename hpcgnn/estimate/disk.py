@@ -7,6 +7,7 @@ from concurrent.futures import Future
 
 import torch
 
+from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import ScratchError
 from hpcgnn.estimate.machine import Disk
@@ -30,7 +31,7 @@ def measure_disk(folder: str, nbytes: int, comm: Communicator) -> Disk:
                 f"--scratch {folder}: expected a directory with {need / 2**30:.2f} GiB free to be measured with, got "
                 f"{free_bytes(folder) / 2**30:.2f} GiB; choose another one, or less (--scratch-size)"
             )
-        scratch = Scratch(folder, ScratchError)
+        scratch = Scratch(folder, ScratchError, cores.use_all)
     pieces = [Arena().pages(_PIECE) for _ in range(2)]
     for piece in pieces:
         piece.view(torch.int64).random_()  # a file system may keep nothing of zeros

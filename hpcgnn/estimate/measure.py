@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from hpcgnn import kernels
+from hpcgnn import cores, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices, make_config
@@ -100,7 +100,7 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         name=platform.node(),
         source=f"measured by `hpcgnn bench machine` with {comm.size} ranks on {platform.machine()}; not the network "
         "between nodes, nor second_thread",
-        cores=len(set().union(*comm.allgather_object(os.sched_getaffinity(0)))),
+        cores=cores.physical(frozenset().union(*comm.allgather_object(cores.usable()))),
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         ranks=comm.size,
         threads=session.threads,

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
+from hpcgnn.cores.domains import over_own_domains
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.edge_features import carrying, read_edge_features
@@ -185,6 +186,7 @@ def read_original_id(file: GraphFile, ranges: list[tuple[int, int]], number: np.
     return torch.from_numpy(ids)
 
 
+@over_own_domains()
 def load_local_graph(
     file: GraphFile,
     cluster_to_rank: np.ndarray,

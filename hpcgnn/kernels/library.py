@@ -28,6 +28,7 @@ from typing import Any, cast
 
 import torch
 
+from hpcgnn.cores import openmp_runtimes
 from hpcgnn.errors import HpcgnnError
 
 from . import reference
@@ -191,16 +192,6 @@ def describe() -> dict[str, Any]:
         "products": "own" if own else "torch",
         "rounded_products": "torch" if native is None or not native.multiplies else "own" if native.rounds else "none",
     }
-
-
-def openmp_runtimes() -> list[str]:
-    """Files of the OpenMP runtimes mapped into this process (empty where /proc is missing)."""
-    try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
-    except OSError:
-        return []
-    files = {line.split(maxsplit=5)[5] for line in lines if line.count("/")}
-    return sorted(file for file in files if Path(file).name.startswith(("libgomp", "libomp", "libiomp")))
 
 
 def _vector_path(library: ctypes.CDLL) -> str:

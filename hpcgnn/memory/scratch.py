@@ -44,10 +44,12 @@ def rounded(nbytes: int) -> int:
 
 class Scratch:
     """A file without a name in `folder`. written, read: bytes so far. error: made of a text, is raised where the file
-    cannot be made, written or read.
+    cannot be made, written or read. begin: what each helper thread calls first.
     """
 
-    def __init__(self, folder: str, error: Callable[[str], Exception] = OSError) -> None:
+    def __init__(
+        self, folder: str, error: Callable[[str], Exception] = OSError, begin: Callable[[], None] | None = None
+    ) -> None:
         self.folder, self.written, self.read, self._error = folder, 0, 0, error
         try:
             descriptor, self.direct = _nameless(folder)
@@ -59,7 +61,7 @@ class Scratch:
         self._file = _File(descriptor)
         self._free: dict[int, list[int]] = {}  # {size: places that are free again}
         self._end, self._flights = 0, Flights()
-        self._helpers = ThreadPoolExecutor(THREADS, "hpcgnn-scratch")  # ends its threads once it is gone
+        self._helpers = ThreadPoolExecutor(THREADS, "hpcgnn-scratch", begin)  # ends its threads once it is gone
         _LEFT[:] = [each for each in _LEFT if not all(flight.done() for flight in each)]
         # Nothing is waited for: the collector of garbage may call this inside a thread that is just beginning and holds
         # a lock that the end of the helper threads needs.

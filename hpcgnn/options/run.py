@@ -18,9 +18,16 @@ class RunConfig:
     seed: int = option(0, "seed of all randomness: initial parameters and dropout", least=-(2**63), most=2**63 - 1)
     threads: int = option(
         0,
-        "threads per rank (0: SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, or the node's cores divided by its ranks)",
+        "threads per rank (0: SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, or the rank's cores divided by the ranks that "
+        "share them; hardware threads of a core count once)",
         least=0,
         most=4096,
+    )
+    spare_core: bool = option(
+        False,
+        "let one thread fewer compute on a rank that has at least 4 cores for itself, and leave its core to the helper "
+        "threads that advance messages and watch the job",
+        needs={"threads": (0,)},
     )
     precision: str = option(
         "fp32",

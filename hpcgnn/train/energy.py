@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launcher import slurm_step
 from hpcgnn.train.powercap import ROOT, NotAvailable, find_domains
@@ -49,6 +50,7 @@ class Counters:
         self._thread.start()
 
     def _look_now_and_then(self) -> None:
+        cores.use_all()
         while not self._done.wait(self._pause):
             self._look()
 

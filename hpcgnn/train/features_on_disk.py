@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from hpcgnn import cores
 from hpcgnn.comm import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
@@ -156,7 +157,7 @@ def _shelve(
     folder, arena = config.run.scratch or tempfile.gettempdir(), buffers.arena
     with comm.together("making a scratch file"):
         check_folder(folder, limit)
-        shelf = Shelf(Scratch(folder, ScratchError), arena, tile_rows(), columns)
+        shelf = Shelf(Scratch(folder, ScratchError, cores.use_all), arena, tile_rows(), columns)
     read = bytes_read_at_a_time(shelf, spec, rows, columns)
     _check_pruned(limit, comm, lasting, at_work + read, pruned)
     given = portion(limit, comm, lasting + at_work, kept + sum(sizes))

@@ -139,11 +139,11 @@ def _train(
         comm.size,
         session.threads,
     )
-    places, crowded = describe_affinity(comm, session.threads)
+    places, warnings = describe_affinity(comm, session.threads)
     for place in places:
         log.info("%s", place)
-    if crowded and comm.rank == 0:
-        log.warning("ranks share cores: the times of this run say little; see `hpcgnn doctor`")
+    for warning in warnings:
+        log.warning("%s", warning)
     if config.run.matmul == "medium" and not bf16_instructions():
         log.warning(
             "--matmul medium changes nothing here: this processor has no bf16 instructions (see `hpcgnn doctor`)"

@@ -11,6 +11,7 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
+from hpcgnn.cores.domains import over_own_domains
 from hpcgnn.errors import TrainingError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
@@ -56,6 +57,7 @@ class Trainer:
     After that, `local` is the graph as it is trained on, which may send sums of rows where the given one sends rows.
     """
 
+    @over_own_domains()
     def __init__(
         self,
         local: LocalGraph,

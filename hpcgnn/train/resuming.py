@@ -22,7 +22,8 @@ from hpcgnn.options.task import LINKS
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
 # What belongs to the machine that trained, not to the model, and what the graph file says anew.
-_NOT_KEPT = ("threads", "partition", "assignment", "drop_ranks", "comm", "torch_backend", "task", "loss")
+_OF_THE_MACHINE = ("threads", "spare_core")
+_NOT_KEPT = (*_OF_THE_MACHINE, "partition", "assignment", "drop_ranks", "comm", "torch_backend", "task", "loss")
 _RULES = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 
@@ -44,7 +45,7 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
                 "or --graph and all other options, to begin one there"
             )
         return {}
-    saved = {name: value for name, value in read_toml(path).items() if name != "threads"}
+    saved = {name: value for name, value in read_toml(path).items() if name not in _OF_THE_MACHINE}
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
     if saved.get("plugin") and path.with_name(COPY).exists():  # runs of earlier versions have no copy
         saved["plugin"] = str(path.with_name(COPY))  # the directory may have been moved

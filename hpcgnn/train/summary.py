@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from tabulate import tabulate
 
-from hpcgnn import __version__, kernels
+from hpcgnn import __version__, cores, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
@@ -108,7 +108,7 @@ def gather_rank_records(
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "threads": torch.get_num_threads(),
-        "cores": sorted(os.sched_getaffinity(0)),
+        "cores": sorted(cores.usable()),
         "bf16_instructions": bf16_instructions(),
         "nodes": local.num_owned,
         "edges": local.inward.num_edges,

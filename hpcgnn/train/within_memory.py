@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from hpcgnn import cores
 from hpcgnn.comm import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
@@ -50,7 +51,9 @@ class Within:
     def __init__(self, trainer: Trainer, budget: int, folder: str, kept: int) -> None:
         self._trainer, self.folder, self.kept = trainer, folder, kept
         arena, features = trainer.buffers.arena, trainer.local.features
-        self._scratch = features.shelf.scratch if isinstance(features, OnDisk) else Scratch(folder, ScratchError)
+        self._scratch = (
+            features.shelf.scratch if isinstance(features, OnDisk) else Scratch(folder, ScratchError, cores.use_all)
+        )
         arena.keep_within(budget, self._scratch)
         assert arena.keeper is not None, "made a line above"
         self.keeper = arena.keeper

@@ -36,20 +36,34 @@ load_site() { # NAME: a file in jobs/sites, or a path
     python -P -c 'import hpcgnn' 2>/dev/null || fail "the python of site '$1' ($(command -v python)) has no hpcgnn: install it there (env/README.md)"
 }
 
-# The ranks of a node if nobody says otherwise: one for each NUMA domain, so that no rank computes on far memory. SLURM knows
-# sockets, which are domains unless the firmware splits them; then the site says so.
-default_ranks_per_node() {
-    local found=${SITE_RANKS_PER_NODE:-}
-    [ -n "$found" ] || found=$(sinfo -h -o %X ${1:+-p "$1"} 2>/dev/null | head -n 1 | tr -d '+')
-    [[ $found =~ ^[1-9][0-9]*$ ]] || fail "SLURM does not tell the sockets of its nodes (got '$found'); set SITE_RANKS_PER_NODE in $site_file"
-    echo "$found"
+# "DOMAINS CORES ALL" of the machine that this shell runs on: NUMA domains and cores that the shell may use, and cores that there are.
+# Hardware threads of a core count once. 0 domains where the system does not tell.
+this_machine() {
+    python -P -c 'from hpcgnn.cores import online, physical, usable
+from hpcgnn.cores.domains import domains_of
+print(len(domains_of(usable())), physical(usable()), physical(online()))'
 }
 
-# Cores of a node as SLURM counts them (hardware threads, where it is configured so).
-cpus_per_node() {
-    local found=${SITE_CPUS_PER_NODE:-}
-    [ -n "$found" ] || found=$(sinfo -h -o %c ${1:+-p "$1"} 2>/dev/null | head -n 1 | tr -d '+')
-    [[ $found =~ ^[1-9][0-9]*$ ]] || fail "SLURM does not tell the CPUs of its nodes (got '$found'); set SITE_CPUS_PER_NODE in $site_file"
+# Sets ranks_per_node where nobody says otherwise and this is no compute node: one rank for each socket. That is one for each NUMA
+# domain, so that no rank computes on far memory, unless the firmware splits sockets. A job counts the domains of its node itself.
+choose_ranks_per_node() { # [PARTITION]
+    ranks_per_node=${SITE_RANKS_PER_NODE:-}
+    if [ -z "$ranks_per_node" ]; then
+        ranks_per_node=$(sinfo -h -o %X ${1:+-p "$1"} 2>/dev/null | head -n 1 | tr -d '+')
+        echo "$script: ranks of a node: ${ranks_per_node:-?}, by the sockets that SLURM knows; NUMA domains may be more: SITE_RANKS_PER_NODE in $site_file"
+    fi
+    [[ $ranks_per_node =~ ^[1-9][0-9]*$ ]] ||
+        fail "SLURM does not tell the sockets of its nodes (got '$ranks_per_node'); set SITE_RANKS_PER_NODE in $site_file"
+}
+
+# Cores of a node. SLURM may count hardware threads as CPUs.
+cores_per_node() { # [PARTITION]
+    local found=${SITE_CPUS_PER_NODE:-} sockets="" cores="" cpus=""
+    if [ -z "$found" ]; then
+        read -r sockets cores cpus < <(sinfo -h -o '%X %Y %c' ${1:+-p "$1"} 2>/dev/null | head -n 1 | tr -d '+') || true
+        [[ $sockets$cores$cpus =~ ^[0-9]+$ ]] && found=$((sockets * cores < cpus ? sockets * cores : cpus))
+    fi
+    [[ $found =~ ^[1-9][0-9]*$ ]] || fail "SLURM does not tell the cores of its nodes (got '$found'); set SITE_CPUS_PER_NODE in $site_file"
     echo "$found"
 }
 

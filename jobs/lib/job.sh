@@ -10,18 +10,23 @@ require_job() {
     fi
 }
 
-# ranks, ranks_per_node, threads: as asked for with --ntasks, --ntasks-per-node, --cpus-per-task; else one rank per NUMA domain
+# ranks, ranks_per_node, threads: as asked for with --ntasks, --ntasks-per-node, --cpus-per-task; else one rank for each NUMA domain of
+# this node, and a thread for each core. whole_cores: of this node, if the job has it for itself; else 0
 count_ranks() {
-    local nodes=$SLURM_JOB_NUM_NODES
+    local nodes=$SLURM_JOB_NUM_NODES domains cores all cpus=${SLURM_CPUS_ON_NODE:-1} # SLURM may count hardware threads
+    read -r domains cores all < <(this_machine) || fail "cannot read the cores and NUMA domains of $(hostname); see the lines above"
+    [ "$cores" -ge "$cpus" ] || cpus=$cores
+    whole_cores=$((cores == all ? all : 0))
     if [ -n "${SLURM_NTASKS:-}" ]; then
         ranks=$SLURM_NTASKS
         ranks_per_node=${SLURM_NTASKS_PER_NODE:-$(((ranks + nodes - 1) / nodes))}
     else
-        ranks_per_node=$(default_ranks_per_node "${SLURM_JOB_PARTITION:-}")
+        ranks_per_node=${SITE_RANKS_PER_NODE:-$domains}
+        [ "$ranks_per_node" != 0 ] || choose_ranks_per_node "${SLURM_JOB_PARTITION:-}"
         ranks=$((nodes * ranks_per_node))
     fi
     [[ $ranks =~ ^[1-9][0-9]*$ ]] || fail "SLURM_NTASKS is '$ranks': expected at least one task (--ntasks)"
-    threads=${SLURM_CPUS_PER_TASK:-$((${SLURM_CPUS_ON_NODE:-1} / ranks_per_node))}
+    threads=${SLURM_CPUS_PER_TASK:-$((cpus / ranks_per_node))}
     [ "$threads" -ge 1 ] || threads=1
     # OMP_PROC_BIND is the site's to set: where srun does not bind, it would put the threads of all ranks on the same first cores.
     export SLURM_CPUS_PER_TASK=$threads OMP_NUM_THREADS=$threads
@@ -62,24 +67,33 @@ list_versions() {
 # The launcher that belongs to the MPI library that mpi4py will load: SITE_LAUNCHER, else srun if SLURM speaks the library's PMI, else
 # mpiexec of the environment that python is of; one from elsewhere would start ranks that do not find each other.
 choose_launcher() {
-    local library kind spread
+    local library kind spread bind=""
     launcher=${SITE_LAUNCHER:-}
     case $launcher in srun*) return 0 ;; esac
     library=$(python -P -c 'import mpi4py; mpi4py.rc.initialize = mpi4py.rc.finalize = False; from mpi4py import MPI; print(MPI.Get_library_version())' 2>&1) ||
         fail "no MPI library can be loaded: $(echo "$library" | tail -n 1); load the site's module in $site_file"
     case $library in
-        *"Open MPI"*) kind=pmix spread="--map-by ppr:$ranks_per_node:node" ;;
-        *) kind=pmi2 spread="-ppn $ranks_per_node" ;;
+        *"Open MPI"*) kind=pmix spread="--map-by ppr:$ranks_per_node:node" bind=":PE=$threads --bind-to core" ;;
+        *"CRAY MPICH"*) kind=cray_shasta spread="-ppn $ranks_per_node" ;;
+        "MPICH Version"*) kind=pmi2 spread="-ppn $ranks_per_node" bind=" -bind-to core:$threads" ;;
+        *) kind=pmi2 spread="-ppn $ranks_per_node" ;; # Intel MPI binds each rank to its share of the node
     esac
+    # These binders know the machine, not what the job has of it.
+    [ "${whole_cores:-0}" -lt $((ranks_per_node * threads)) ] || spread+=$bind
     if [ -z "$launcher" ] && srun --mpi=list 2>&1 | grep -qw "$kind"; then launcher="srun --mpi=$kind"; return; fi
     launcher=${launcher:-mpiexec}
     [ "$launcher" != mpiexec ] || [ ! -x "$(dirname "$(command -v python)")/mpiexec" ] || launcher=$(dirname "$(command -v python)")/mpiexec
     launcher+=" ${SITE_MPIEXEC_OPTIONS:-$spread}"
 }
 
-# Neighbouring ranks on neighbouring cores, each on its own, where SLURM can bind at all
+# Neighbouring ranks on neighbouring cores, each on its own, one thread for each core, where SLURM can bind at all
 binding() {
-    ! scontrol show config | grep -qE '^TaskPlugin .*(affinity|cgroup)' || echo "--distribution=block:block --cpu-bind=cores"
+    local plugins
+    plugins=$(scontrol show config | grep -E '^TaskPlugin ') || true
+    case $plugins in
+        *affinity*) echo "--distribution=block:block --cpu-bind=cores --hint=nomultithread" ;;
+        *cgroup*) echo "--distribution=block:block --cpu-bind=cores" ;; # it does not know hints
+    esac
 }
 
 # MPICH names a segment of shared memory after job and step, and killed ranks leave theirs behind. A requeued job has its old number, and
@@ -133,7 +147,11 @@ dry_run() {
     nodes=$(value_of --nodes N "${words[@]}")
     per_node=$(value_of --ntasks-per-node "" "${words[@]}")
     ranks=$(value_of --ntasks n "${words[@]}")
-    [ -n "$ranks" ] || ranks=$((${nodes:-1} * ${per_node:-$(default_ranks_per_node "$(value_of --partition p $1)")}))
+    if [ -z "$ranks" ]; then
+        # shellcheck disable=SC2086
+        [ -n "$per_node" ] || { choose_ranks_per_node "$(value_of --partition p $1)"; per_node=$ranks_per_node; }
+        ranks=$((${nodes:-1} * per_node))
+    fi
     # What the check of memory looks at, as a job would have it.
     SLURM_NTASKS_PER_NODE=${per_node:-$(((ranks + ${nodes:-1} - 1) / ${nodes:-1}))}
     SLURM_MEM_PER_NODE=$(mebibytes "$(value_of --mem "" "${words[@]}")")

@@ -34,8 +34,9 @@ parse_study() {
     load_site "$site"
     partition=$(value_of --partition p $sbatch_options)
     if [ -z "$launch" ]; then
-        site_ranks=$(default_ranks_per_node "$partition")
-        threads=$(($(cpus_per_node "$partition") / site_ranks))
+        choose_ranks_per_node "$partition"
+        site_ranks=$ranks_per_node
+        threads=$(($(cores_per_node "$partition") / site_ranks))
     fi
     declare -gA points=() # number of ranks -> lines of quoted arguments of train.sbatch
     declare -gA after=()  # number of ranks -> job that must have succeeded before

@@ -6,12 +6,12 @@ module load gcc intel-mpi
 
 export MPI4PY_LIBMPI=$I_MPI_ROOT/lib/libmpi.so
 export I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so           # SLURM's, so that srun can start the ranks
-export I_MPI_FABRICS=shm:ofi FI_PROVIDER=mlx             # InfiniBand through UCX
+export I_MPI_FABRICS=shm:ofi FI_PROVIDER=mlx             # InfiniBand through UCX, which chooses transports by the number of ranks
 export I_MPI_PIN=off                                     # srun binds; two binders fight
 # The halo exchange sends few large messages from a helper thread beside the computing ones.
 export I_MPI_ASYNC_PROGRESS=0
 
-export OMP_PLACES=cores OMP_PROC_BIND=close
+# export OMP_PLACES=cores OMP_PROC_BIND=close            # binds threads inside of ranks as well; only where srun binds ranks
 SITE_RANKS_PER_NODE=4
 SITE_CPUS_PER_NODE=96
 SITE_LAUNCHER="srun --mpi=pmi2"

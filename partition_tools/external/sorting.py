@@ -8,7 +8,6 @@ of one key (dropping duplicates, merging) is seen whole. (Knuth, "The Art of Com
 """
 
 import functools
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from hpcgnn import cores
 from partition_tools.external.records import Records, joined
 from partition_tools.external.scratch import Scratch
 
@@ -30,22 +30,17 @@ _Result = TypeVar("_Result")
 Advance = Callable[[int], object]
 
 
-def cores() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
 def in_order(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
     """function(item) for each item, in their order, worked out ahead by as many threads as there are cores.
 
     At most one result more than there are cores is held or under way. What a call raises is raised in its turn.
     """
     waiting: deque = deque()
-    with ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(len(cores.usable()), initializer=cores.use_all) as pool:
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) > cores():
+                if len(waiting) > len(cores.usable()):
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -56,7 +51,7 @@ def in_order(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> It
 
 def chunk_records(memory: int, most: int) -> int:
     """Records that may be worked on at a time by each thread, so that all of them keep within `memory` bytes."""
-    return max(1, min(most, memory // ((cores() + 2) * WORKING_BYTES)))
+    return max(1, min(most, memory // ((len(cores.usable()) + 2) * WORKING_BYTES)))
 
 
 class Runs:

@@ -6,12 +6,12 @@ take no part (`weights`); those that do are the dearer the more skewed it is. Th
 dissections; docs/preparing-measured.md says on which graphs, and how good they are.
 """
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hpcgnn import cores
 from hpcgnn.errors import GraphError
 from hpcgnn.placement.skew import skew
 from partition_tools.external.budget import available_memory
@@ -77,7 +77,7 @@ def choose(num_edges: int, degrees: np.ndarray, memory: int, reporter: Reporter)
 
 def num_cores() -> int:
     """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(cores.usable())
 
 
 def _time(seconds: float) -> str:

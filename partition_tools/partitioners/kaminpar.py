@@ -8,7 +8,6 @@ that METIS splits sooner than a process starts are left to METIS.
 The seed is set, but threads race: with one thread a result can be repeated, with several it cannot.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 
+from hpcgnn import cores
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.clusters import map_clusters
@@ -106,11 +106,12 @@ def kaminpar_split(
     answer = path.with_name(f"{path.name}.parts.npy")
     given = np.ones(num_parts) if shares is None else np.asarray(shares, np.float64)
     command = [sys.executable, "-m", "partition_tools.partitioners.kaminpar_process", str(path), str(answer)]
-    command += ["--seed", str(seed), "--threads", str(threads or len(os.sched_getaffinity(0)))]
+    command += ["--seed", str(seed), "--threads", str(threads or len(cores.usable()))]
     command += ["--context", "terapart" if num_parts < MANY_PARTS else "terapart-largek", "--epsilon", repr(epsilon)]
     command += ["--shares", *map(repr, (given / given.sum()).tolist())]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        with cores.all_used():  # it inherits them
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
         if done.returncode:
             lines = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()
             said = next((line for line in reversed(lines) if "rror" in line), lines[-1])

@@ -6,7 +6,6 @@ by the way they are written, are left to it: the parser cannot know from a block
 
 import contextlib
 import io
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpcgnn import cores
 from hpcgnn.errors import FormatError
 from partition_tools.external.scratch import Scratch
 from partition_tools.headings import ENDS
@@ -127,7 +127,7 @@ def frames(
 
     Raises FormatError for a table that is damaged.
     """
-    workers = len(os.sched_getaffinity(0))
+    workers = len(cores.usable())
     size = min(max(scratch.memory // (4 * (2 * workers + 1) * (1 + PARSED)), SMALLEST_BLOCK), LARGEST_BLOCK)
 
     def parsed(block: bytes) -> tuple["pd.DataFrame", bool]:
@@ -150,7 +150,7 @@ def frames(
 
     with (
         reporter.bar(path.stat().st_size, f"reading {path}", "B") as progress,
-        ThreadPoolExecutor(workers) as pool,
+        ThreadPoolExecutor(workers, initializer=cores.use_all) as pool,
         in_words(path),
     ):
         waiting: deque[Any] = deque()

@@ -26,9 +26,9 @@ class Result:
         return [line for line in self.err.splitlines() if line.startswith("hpcgnn: error")]
 
 
-def command_and_environment(ranks, *arguments, python=(sys.executable,), **environment):
-    """(words, variables) that run `python ARGUMENTS` on so many ranks (0: without launcher)."""
-    launcher = [str(LAUNCHER if LAUNCHER.exists() else "mpiexec"), "-n", str(ranks)] if ranks else []
+def command_and_environment(ranks, *arguments, python=(sys.executable,), options=(), **environment):
+    """(words, variables) that run `python ARGUMENTS` on so many ranks (0: without launcher, which has `options`)."""
+    launcher = [str(LAUNCHER if LAUNCHER.exists() else "mpiexec"), "-n", str(ranks), *options] if ranks else []
     # The tests themselves may have been started by a launcher, or by a batch system.
     clean = {
         name: value

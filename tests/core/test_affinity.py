@@ -6,8 +6,9 @@ import socket
 import pytest
 
 from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.crowding import Binding
 from hpcgnn.listing import every
-from hpcgnn.train.affinity import describe_affinity
+from hpcgnn.train.affinity import CROWDED, describe_affinity
 
 from .forked import start
 
@@ -22,32 +23,39 @@ from hpcgnn.train.affinity import describe_affinity
 threads, cores = int(sys.argv[1]), sys.argv[2 + launched_rank()].split(",")
 os.sched_setaffinity(0, map(int, cores))
 def show(session):
-    lines, crowded = describe_affinity(session.comm, threads)
+    lines, warnings = describe_affinity(session.comm, threads)
+    assert session.comm.rank == 0 or not lines + warnings
     if session.comm.rank == 0:
-        print(*lines, crowded, sep="\\n")
+        print(*lines, bool(warnings), sep="\\n")
 sys.exit(run(show, threads))
 """
 
 
 class Ranks(SoloCommunicator):
-    """Rank 0 of several, of which each has told its host and cores."""
+    """Rank 0 of several, of which each has told its host and cores; where more is told, the cores that OpenMP has bound
+    its main thread to, its NUMA domains, and why memory is not spread over them.
+    """
 
     def __init__(self, *told):
         super().__init__()
-        self.size, self.told = len(told), list(told)
+        self.size, self.told = len(told), [self._whole(*each) for each in told]
+
+    @staticmethod
+    def _whole(host, cores, main=(), domains=(0,), refusal=None):
+        return host, Binding.of_lists(cores, main), list(domains), refusal
 
     def allgather_object(self, value):
         return self.told
 
 
 def test_one_rank_is_on_the_cores_that_the_kernel_gives():
-    lines, crowded = describe_affinity(SoloCommunicator(), 1)
-    assert lines == [f"{HOST}: rank 0 on cores {every(CORES)}"] and not crowded
+    lines, warnings = describe_affinity(SoloCommunicator(), 1)
+    assert lines == [f"{HOST}: rank 0 on cores {every(CORES)}"] and not warnings
 
 
 @pytest.mark.parametrize("more, crowded", [(0, False), (1, True)])
 def test_more_threads_than_cores_are_a_crowd(more, crowded):
-    assert describe_affinity(SoloCommunicator(), len(CORES) + more)[1] is crowded
+    assert describe_affinity(SoloCommunicator(), len(CORES) + more)[1] == [CROWDED] * crowded
 
 
 def pinned(threads, *cores):
@@ -76,9 +84,9 @@ def test_two_ranks_on_cores_of_their_own_share_nothing(threads, crowded):
 
 
 def test_a_line_for_each_host_in_the_order_of_the_ranks():
-    lines, crowded = describe_affinity(Ranks(("b", [0, 1]), ("b", [2, 3]), ("a", [0, 1]), ("b", [0, 1])), 1)
+    lines, warnings = describe_affinity(Ranks(("b", [0, 1]), ("b", [2, 3]), ("a", [0, 1]), ("b", [0, 1])), 1)
     assert lines == ["b: rank 0,3 on cores 0-1, rank 1 on cores 2-3", "a: rank 2 on cores 0-1"]
-    assert not crowded
+    assert not warnings
 
 
 @pytest.mark.parametrize(
@@ -93,4 +101,29 @@ def test_a_line_for_each_host_in_the_order_of_the_ranks():
     ],
 )
 def test_who_shares_cores(told, threads, crowded):
-    assert describe_affinity(Ranks(*told), threads)[1] is crowded
+    assert describe_affinity(Ranks(*told), threads)[1] == [CROWDED] * crowded
+
+
+def test_a_main_thread_that_openmp_has_bound_does_not_make_a_crowd():
+    """24 threads of a rank on its 24 cores, the main one on the first."""
+    ranks = Ranks(("a", range(24), [0]), ("a", range(24, 48), [24]))
+    assert describe_affinity(ranks, 24) == (["a: rank 0 on cores 0-23, rank 1 on cores 24-47"], [])
+    assert describe_affinity(ranks, 25)[1] == [CROWDED]
+
+
+def test_main_threads_that_openmp_has_bound_to_one_core_are_named():
+    """Ranks that no launcher has bound: OpenMP takes the same first core for each."""
+    lines, warnings = describe_affinity(Ranks(*[("a", range(24), [0])] * 2, ("b", range(24), [0])), 12)
+    assert lines == ["a: rank 0-1 on cores 0-23", "b: rank 2 on cores 0-23"]
+    assert len(warnings) == 2 and warnings[1] == CROWDED
+    assert warnings[0].startswith("a: OpenMP binds the main threads of rank 0-1 to core 0: ")
+
+
+def test_a_rank_of_several_domains_is_told_so():
+    several = ("a", range(8), (), (0, 1))
+    lines, warnings = describe_affinity(Ranks(several, several, ("b", range(8), (), (0, 1), "not permitted")), 1)
+    assert not warnings and lines[:2] == ["a: rank 0-1 on cores 0-7", "b: rank 2 on cores 0-7"]
+    assert lines[2].startswith("rank 0-1 on cores of NUMA domains 0-1: what is loaded lies page by page in all of them")
+    assert lines[3].startswith(
+        "rank 2 on cores of NUMA domains 0-1: what is loaded lies where the system puts them (not"
+    )

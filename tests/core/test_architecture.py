@@ -13,7 +13,7 @@ ROOT = Path(hpcgnn.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
-    ["declaring", "errors", "listing", "memory", "offering", "suggestions"],
+    ["cores", "declaring", "errors", "listing", "memory", "offering", "suggestions"],
     ["comm", "kernels", "options", "output_files", "records", "terminal"],
     ["config", "effects", "exchange", "graphfile", "report"],
     ["arguments", "placement"],
@@ -53,6 +53,8 @@ MAY_IMPORT = {
         "comm/oneccl.py",
         "comm/oneccl_library.py",
         "comm/start_oneccl.py",
+        "cores/__init__.py",
+        "cores/domains.py",
     },
 }
 # Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.

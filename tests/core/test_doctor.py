@@ -7,6 +7,9 @@ import socket
 import pytest
 
 import hpcgnn
+from hpcgnn.comm.launcher import SPINS
+from hpcgnn.cores import physical
+from hpcgnn.cores.domains import domains_of
 from hpcgnn.listing import every
 
 from .launching import start
@@ -57,9 +60,33 @@ def test_what_is_looked_at(alone):
         "ok",
         "one rank, no neighbour; start it as `mpiexec -n 4 hpcgnn doctor` to test messages",
     )
-    assert found["cores"][1] == f"{len(CORES)} usable of {os.cpu_count()}: {every(CORES)}"
+    siblings = f"; hardware threads of {physical(CORES)} cores" if physical(CORES) < len(CORES) else ""
+    assert found["cores"][1] == f"{len(CORES)} usable of {os.cpu_count()}: {every(CORES)}{siblings}"
     assert found["threads"] == ("ok", "1 per rank, torch uses 1")
     assert found["packages"][1].startswith(f"hpcgnn {hpcgnn.__version__}, torch ")
+
+
+@pytest.mark.parametrize("ranks, spins", [(0, True), (1 + len(CORES), False)], ids=["own cores", "shared cores"])
+def test_how_idle_threads_wait(monkeypatch, ranks, spins):
+    """Ranks with cores of their own spin for a moment. Others sleep at once; so do all if the user wants it."""
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
+        monkeypatch.delenv(name, raising=False)
+    result, found, _ = doctor(ranks, OMP_DISPLAY_ENV="verbose")
+    assert found["OpenMP"][1].endswith(f"OMP_WAIT_POLICY=passive, GOMP_SPINCOUNT={SPINS if spins else 'unset'}")
+    if "libgomp" in found["OpenMP"][1]:  # what the runtime itself says that it has read
+        assert f"GOMP_SPINCOUNT = '{SPINS if spins else 0}'" in result.err
+    _, found, _ = doctor(0, OMP_WAIT_POLICY="passive")
+    assert found["OpenMP"][1].endswith("OMP_WAIT_POLICY=passive, GOMP_SPINCOUNT=unset")
+
+
+def test_domains_and_hardware_threads(alone):
+    _, found, _ = alone
+    own = domains_of(CORES)
+    mark, said = found["NUMA"]
+    if len(own) > 1:
+        assert mark == "note" and said.startswith(f"cores of {len(own)} domains, {every(own)}; ")
+    else:
+        assert (mark, said) == ("ok", f"cores of domain {own[0]}" if own else "the kernel does not tell")
 
 
 def test_several_ranks_pass_messages_and_make_one_report():

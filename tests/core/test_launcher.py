@@ -9,9 +9,11 @@ from hpcgnn.comm.launcher import (
     job_end_time,
     launch,
     launched_rank,
+    local_ranks,
     node_of_job,
     slurm_step,
     threads_per_rank,
+    waiting,
 )
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_NTASKS": "8"}
@@ -97,6 +99,95 @@ def test_job_end_time(environment, text, expected):
 def test_threads_per_rank(environment, variables, cores, sharers, expected):
     environment(variables)
     assert threads_per_rank(cores, sharers) == expected
+
+
+@pytest.mark.parametrize(
+    "variables, cores, sharers, expected",
+    [
+        ({}, 24, 1, 23),
+        ({}, 96, 4, 23),  # of 24 that are its own
+        ({}, 4, 1, 3),
+        ({}, 3, 1, 3),  # too few
+        ({}, 8, 4, 2),
+        ({"SLURM_CPUS_PER_TASK": "24"}, 24, 1, 23),
+        ({"OMP_NUM_THREADS": "20"}, 24, 1, 20),  # some are spare already
+        ({"OMP_NUM_THREADS": "48"}, 24, 1, 23),
+    ],
+    ids=str,
+)
+def test_a_core_is_spared(environment, variables, cores, sharers, expected):
+    environment(variables)
+    assert threads_per_rank(cores, sharers, spare=True) == expected
+
+
+MPICH = {**HYDRA, "MPI_LOCALNRANKS": "2"}
+STEP_OF_TWO = {**SRUN, "SLURM_STEP_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "1"}
+
+
+@pytest.mark.parametrize(
+    "variables, expected",
+    [
+        ({}, 1),
+        (HYDRA, None),
+        (MPICH, 2),
+        ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, 3),
+        ({"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}, 4),
+        (SRUN, None),
+        (STEP_OF_TWO, 2),
+        ({**STEP_OF_TWO, "SLURM_NODEID": "3"}, 1),
+        ({**STEP_OF_TWO, "SLURM_NODEID": "4"}, None),
+        ({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "8"}, 8),
+        ({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "many"}, None),
+        # Its daemons are started by srun, one on each node.
+        ({**MPICH, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, 2),
+    ],
+    ids=str,
+)
+def test_local_ranks(environment, variables, expected):
+    environment(variables)
+    assert local_ranks() == expected
+
+
+@pytest.mark.parametrize(
+    "variables, cores, physical, outside, spins",
+    [
+        ({}, 8, 8, 8, True),  # one rank without a launcher
+        ({}, 8, 8, 0, True),
+        (MPICH, 24, 24, 48, True),  # bound: its launcher may use more
+        (MPICH, 48, 48, 48, True),  # not bound: 24 threads each
+        (MPICH, 1, 1, 1, False),  # two ranks on one core
+        (MPICH, 48, 24, 48, True),  # two hardware threads a core: 12 threads each
+        ({**MPICH, "OMP_NUM_THREADS": "48"}, 48, 48, 48, False),
+        ({**MPICH, "OMP_NUM_THREADS": "24"}, 48, 48, 48, True),
+        ({**MPICH, "OMP_NUM_THREADS": "32"}, 24, 24, 48, False),  # more than its cores
+        (HYDRA, 24, 24, 48, False),  # how many ranks there are is not known
+        ({**STEP_OF_TWO, "SLURM_CPUS_PER_TASK": "24", "SLURM_CPUS_ON_NODE": "48"}, 24, 24, 96, True),
+        # The job has two cores of the node, for two ranks of two threads.
+        ({**STEP_OF_TWO, "SLURM_CPUS_PER_TASK": "2", "SLURM_CPUS_ON_NODE": "2"}, 2, 2, 96, False),
+        ({**STEP_OF_TWO, "SLURM_CPUS_PER_TASK": "1", "SLURM_CPUS_ON_NODE": "2"}, 2, 2, 96, True),
+    ],
+    ids=str,
+)
+def test_how_idle_threads_wait(environment, variables, cores, physical, outside, spins):
+    environment(variables)
+    found = waiting(cores, physical, outside)
+    assert found.pop("OMP_WAIT_POLICY") == "passive"
+    assert (found.keys() == {"GOMP_SPINCOUNT"}) is spins and bool(found) is spins
+
+
+@pytest.mark.parametrize(
+    "variables, expected",
+    [
+        ({"OMP_WAIT_POLICY": "active"}, {}),
+        ({"OMP_WAIT_POLICY": "passive"}, {}),
+        ({"GOMP_SPINCOUNT": "0"}, {"OMP_WAIT_POLICY": "passive"}),
+        ({"KMP_BLOCKTIME": "1"}, {"OMP_WAIT_POLICY": "passive"}),
+    ],
+    ids=str,
+)
+def test_what_the_user_says_of_waiting_stays(environment, variables, expected):
+    environment(variables)
+    assert waiting(8, 8, 8) == expected
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,20 @@ print("a plugin finds", tuple(shape))
 sys.modules["plugin_says"] = types.ModuleType("plugin_says")
 """
 
+POLICIES = """
+import os, sys
+from hpcgnn.__main__ import set_process_policies
+set_process_policies()
+print({"torch", "mpi4py"} & set(sys.modules), os.environ["OMP_WAIT_POLICY"])
+"""
+
+
+def test_policies_are_set_before_torch_is_loaded():
+    """Its libraries read them, and bind the main thread, when they load."""
+    done = start(0, "-c", POLICIES)
+    assert done.code == 0, done.err
+    assert done.out == "set() passive\n"
+
 
 def test_the_compilers_kernels_are_left_out_until_a_plugin_comes(tmp_path):
     (tmp_path / "shapes.py").write_text(PLUGIN)

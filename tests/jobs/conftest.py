@@ -7,8 +7,8 @@ from slurm_helpers import LOCAL, ROOT, Cluster, call
 
 
 @pytest.fixture(scope="session")
-def slurm_conf():
-    """The configuration file of a local SLURM. Skips, saying why, where none can be started."""
+def slurm():
+    """{variable: value} of who talks to a local SLURM. Skips, saying why, where none can be started."""
     started = False
     if call(["bash", LOCAL, "status"]).returncode:
         done = call(["bash", LOCAL, "up"], limit=300)
@@ -16,19 +16,20 @@ def slurm_conf():
             pytest.skip(f"NO SLURM HERE, the job scripts are not tested: {done.stderr.strip().splitlines()[-1]}")
         started = True
     try:
-        yield call(["bash", LOCAL, "env"]).stdout.strip().split("=", 1)[1]
+        lines = call(["bash", LOCAL, "env"]).stdout.strip().splitlines()
+        yield dict(line.removeprefix("export ").split("=", 1) for line in lines)
     finally:
         if started:
             call(["bash", LOCAL, "down"])
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_conf, tmp_path_factory):
+def cluster(slurm, tmp_path_factory):
     """A login node with the project's jobs/ and env/ in a directory of its own."""
     home = tmp_path_factory.mktemp("login")
     for name in ("jobs", "env"):
         (home / name).symlink_to(ROOT / name)
-    cluster = Cluster(slurm_conf, home)
+    cluster = Cluster(slurm, home)
     yield cluster
     cluster.run("scancel --user=$(id -un)", check=False)
     cluster.wait()

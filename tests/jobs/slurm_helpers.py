@@ -38,8 +38,8 @@ def call(command, cwd=ROOT, limit=LIMIT_SECONDS, **environment):
 class Cluster:
     """The local SLURM, seen from a login node whose current directory is `home`."""
 
-    def __init__(self, conf, home):
-        self.environment, self.home = {"SLURM_CONF": conf}, home
+    def __init__(self, environment, home):
+        self.environment, self.home = environment, home
 
     def run(self, command, check=True, **environment):
         """Run a command line; fails the test if it fails, unless check is False."""

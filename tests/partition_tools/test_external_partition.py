@@ -132,7 +132,7 @@ def test_a_graph_that_fits_has_the_clusters_of_memory(tmp_path, kind):
 def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kind):
     """With one thread KaMinPar repeats itself: the clusters are those of a dissection that starts with KaMinPar."""
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+    monkeypatch.setattr("hpcgnn.cores.usable", lambda: frozenset({0}))
     monkeypatch.setattr(kaminpar, "SMALL", 0)
     data = generated(kind=kind)
     whole = whole_graph(data.edges, None).graph

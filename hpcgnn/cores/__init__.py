@@ -1,0 +1,108 @@
+"""Which cores this process may run on, and which of them are hardware threads of one core.
+
+An OpenMP runtime that is told to bind threads (OMP_PLACES, OMP_PROC_BIND) binds the main thread too: libgomp does so
+when torch is imported. From then on the kernel names a single core if it is asked about the main thread, or about the
+threads and processes that the main thread starts. So the cores are read once, if possible before torch is imported.
+Otherwise the places of the runtime are added. Threads that help the main thread go back to all of the cores.
+
+The numbers of cores are the kernel's, which counts every hardware thread.
+"""
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Collection, Iterator
+from functools import cache
+from pathlib import Path
+
+CPUS = Path("/sys/devices/system/cpu")
+
+
+@cache
+def usable() -> frozenset[int]:
+    """The cores that the launcher gave this process: all later calls return what the first one found. To be called
+    before torch is imported, or by the main thread.
+    """
+    return bound_to() | _places_of_openmp()
+
+
+def bound_to() -> frozenset[int]:
+    """The cores that the calling thread may run on now."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))  # no Linux: reports are made there
+
+
+def use_all() -> None:
+    """Let the calling thread run on all cores of the process, whatever the thread that started it is bound to."""
+    with contextlib.suppress(OSError, AttributeError):  # a job's cores were taken away, or this is no Linux
+        os.sched_setaffinity(0, usable())
+
+
+@contextlib.contextmanager
+def all_used() -> Iterator[None]:
+    """`use_all` while the body runs: threads that a library starts in it inherit that."""
+    before = bound_to()
+    use_all()
+    try:
+        yield
+    finally:
+        if before != usable():
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, before)
+
+
+def online(root: Path = CPUS) -> frozenset[int]:
+    """The cores of this machine, whoever may use them. root: where the kernel describes them."""
+    return frozenset(numbers_in(root / "online")) or usable()
+
+
+def of_parent() -> int:
+    """How many cores the process that started this one may run on, 0 if that is not known: a launcher binds the ranks
+    that it starts, not itself.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        return len(os.sched_getaffinity(os.getppid()))
+    return 0
+
+
+def physical(cores: Collection[int], root: Path = CPUS) -> int:
+    """How many cores these are if hardware threads of one core count once. root: where the kernel describes them.
+
+    A core of which nothing is known counts as one.
+    """
+    siblings = (numbers_in(root / f"cpu{core}" / "topology" / "thread_siblings_list") or {core} for core in cores)
+    return len({min(each) for each in siblings})
+
+
+def numbers_in(path: Path) -> set[int]:
+    """{0, 1, 2, 5} of a file of the kernel's that holds '0-2,5'; nothing if it cannot be read."""
+    found: set[int] = set()
+    with contextlib.suppress(OSError, ValueError):
+        for part in filter(None, path.read_text().strip().split(",")):
+            first, _, last = part.partition("-")
+            found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def openmp_runtimes() -> list[str]:
+    """Files of the OpenMP runtimes mapped into this process (empty where /proc is missing)."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return []
+    files = {line.split(maxsplit=5)[5] for line in lines if line.count("/")}
+    return sorted(file for file in files if Path(file).name.startswith(("libgomp", "libomp", "libiomp")))
+
+
+def _places_of_openmp() -> set[int]:
+    """The cores of all places of the OpenMP runtimes that are loaded already; none if they bind no threads."""
+    found: set[int] = set()
+    for file in openmp_runtimes():
+        with contextlib.suppress(OSError, AttributeError):
+            runtime = ctypes.CDLL(file)
+            for place in range(runtime.omp_get_num_places()):
+                numbers = (ctypes.c_int * runtime.omp_get_place_num_procs(place))()
+                runtime.omp_get_place_proc_ids(place, numbers)
+                found |= set(numbers)
+    return found

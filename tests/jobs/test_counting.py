@@ -1,0 +1,109 @@
+"""Ranks and threads of a job, counted on a compute node: from what the kernel says of domains and hardware threads.
+
+The functions of the job scripts run as in a job; only the variables of SLURM are given. A machine may have one domain
+and no hardware threads: other files cover those of the kernel, in a namespace of mounts.
+"""
+
+import pytest
+from slurm_helpers import ROOT, call
+
+from hpcgnn import cores
+
+CORES = sorted(cores.usable())
+JOB = {"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "3", "SLURM_CPUS_ON_NODE": "2"}
+SCRIPTS = f"script=train.sbatch; site_file=site; . {ROOT}/jobs/lib/common.sh; . {ROOT}/jobs/lib/job.sh"
+SHOW = 'echo "$ranks ranks, $ranks_per_node of a node, $threads threads"'
+needs_two = pytest.mark.skipif(cores.physical(CORES) < 2, reason="needs two cores")
+
+
+def job(covers=(), then=SHOW, before="", **variables):
+    """What becomes of a job on two cores with these variables: `before`, count_ranks, `then`. covers: [(file or folder
+    of the kernel's, what covers it)].
+    """
+    words = [f"mount --bind {new} {old}" for old, new in covers]
+    words += [f"export {name}={value}" for name, value in {**JOB, **variables}.items()]
+    namespace = ["unshare", "--mount"] if covers else []
+    if covers and call([*namespace, "mount", "--bind", "/tmp", "/tmp"]).returncode:
+        pytest.skip("covering files of the kernel needs the right to a namespace of mounts")
+    line = "; ".join(["set -e", *words, SCRIPTS, *filter(None, [before]), "count_ranks", then])
+    return call([*namespace, "taskset", "-c", ",".join(map(str, CORES[:2])), "bash", "-c", line])
+
+
+def counted(*covers, **variables):
+    """What count_ranks has counted."""
+    done = job(covers, **variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def two_domains(tmp_path):
+    """One core in each of two domains."""
+    for number, core in enumerate(CORES[:2]):
+        (tmp_path / f"node{number}").mkdir()
+        (tmp_path / f"node{number}" / "cpulist").write_text(f"{core}\n")
+    return [("/sys/devices/system/node", tmp_path)]
+
+
+@pytest.fixture
+def one_core(tmp_path):
+    """Two hardware threads of one core."""
+    path = tmp_path / "siblings"
+    path.write_text(",".join(map(str, CORES[:2])) + "\n")
+    return [(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list", path) for core in CORES[:2]]
+
+
+@needs_two
+def test_a_rank_for_each_domain(two_domains):
+    assert counted(*two_domains) == "6 ranks, 2 of a node, 1 threads"
+    assert counted(*two_domains, SITE_RANKS_PER_NODE=1) == "3 ranks, 1 of a node, 2 threads"
+    assert counted(*two_domains, SLURM_NTASKS=3) == "3 ranks, 1 of a node, 2 threads"
+
+
+@needs_two
+def test_hardware_threads_are_no_cores(one_core):
+    assert counted(*one_core, SITE_RANKS_PER_NODE=1) == "3 ranks, 1 of a node, 1 threads"
+    assert counted(SITE_RANKS_PER_NODE=1) == "3 ranks, 1 of a node, 2 threads"
+    assert counted(*one_core, SITE_RANKS_PER_NODE=1, SLURM_CPUS_PER_TASK=2).endswith("2 threads"), "the user decides"
+
+
+@needs_two
+@pytest.mark.parametrize("sockets", ["", "2"])
+def test_a_system_that_tells_no_domains(tmp_path, sockets):
+    """SLURM's sockets are taken, and a line says so. Where SLURM does not know them either, the site has to."""
+    done = job([("/sys/devices/system/node", tmp_path)], before=f"sinfo() {{ echo {sockets}; }}")
+    assert "by the sockets that SLURM knows" in done.stdout
+    if sockets:
+        assert done.stdout.strip().endswith("6 ranks, 2 of a node, 1 threads"), done.stderr
+    else:
+        assert done.returncode == 2 and "set SITE_RANKS_PER_NODE in site" in done.stderr, done.stderr
+
+
+@pytest.mark.skipif(len(CORES) != 2 or cores.online() != set(CORES), reason="needs a machine of two cores for itself")
+@needs_two
+def test_mpiexec_binds_ranks_to_cores_of_their_own():
+    """As many threads as fit: with more than cores nobody is bound."""
+    variables = {"SITE_LAUNCHER": "mpiexec", "SLURM_NTASKS": 2, "SLURM_JOB_NUM_NODES": 1}
+    show, program = "choose_launcher; echo $launcher", "python -c 'import os; print(*os.sched_getaffinity(0))'"
+    if "MPICH" not in call("python -c 'from mpi4py import MPI; print(MPI.Get_library_version())'").stdout:
+        pytest.skip("the words are those of MPICH")
+    done = job(then=f"{show}; $launcher -n 2 {program}", SLURM_CPUS_PER_TASK=1, **variables)
+    assert done.returncode == 0, done.stderr
+    words, *places = done.stdout.strip().splitlines()
+    assert words.endswith("mpiexec -ppn 2 -bind-to core:1") and sorted(places) == list(map(str, CORES))
+    done = job(then=show, SLURM_CPUS_PER_TASK=2, **variables)
+    assert done.stdout.strip().endswith("mpiexec -ppn 2"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "plugins, options",
+    [
+        ("task/affinity,task/cgroup", "--distribution=block:block --cpu-bind=cores --hint=nomultithread"),
+        ("task/cgroup", "--distribution=block:block --cpu-bind=cores"),
+        ("task/none", ""),
+    ],
+)
+def test_how_srun_binds(plugins, options):
+    """By what SLURM says of its plugins. Hardware threads are left alone where it can do that."""
+    done = job(before=f"scontrol() {{ echo 'TaskPlugin              = {plugins}'; }}", then="binding", SLURM_NTASKS=3)
+    assert done.returncode == 0 and done.stdout.strip() == options, done.stderr
