@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.pulse import Pulse
 from hpcgnn.errors import ConfigError, HpcgnnError, RemoteError, memory_shortage
 from hpcgnn.listing import ranges
 
@@ -92,7 +92,7 @@ class NodeMemory(Protocol):
 class Communicator:
     """The verbs. Unless said otherwise every one is collective: all ranks call it, in the same order.
 
-    ledger: of this rank's traffic; pulse: to be told of long work; tape: while a trace is recorded, else None.
+    ledger: of this rank's traffic; heartbeat: to be told of long work; tape: while a trace is recorded, else None.
     pairwise: whether `exchange` concerns only ranks that have messages for each other; otherwise all ranks call it, in
     the same order.
     """
@@ -100,7 +100,7 @@ class Communicator:
     rank: int
     size: int
     ledger: Ledger
-    pulse: Pulse
+    heartbeat: Heartbeat
     tape: "Tape | None" = None
     pairwise: bool = True
 
@@ -193,7 +193,7 @@ class Communicator:
             if failure is None:
                 raise
         # Anything else is a fault of the program: it leaves here at once and aborts the job with its traceback.
-        self.pulse.at = what
+        self.heartbeat.at = what
         messages = self.allgather_object(None if failure is None else (type(failure), str(failure)))
         failed = [rank for rank, message in enumerate(messages) if message is not None]
         if not failed:
@@ -211,7 +211,7 @@ class Communicator:
         raise told from failure
 
     def show_heartbeats(self, folder: str | Path) -> None:
-        """Where the ranks of several nodes can see each other's signs of life from now on: a file in this folder."""
+        """Let ranks of several nodes see each other's signs of life from now on: in `heartbeats` of this folder."""
 
     def close(self) -> None:
         """Give up what the transport holds."""

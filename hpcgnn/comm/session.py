@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.launcher import threads_per_rank
-from hpcgnn.comm.pulse import Pulse
 from hpcgnn.comm.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ class Session:
         self.ranks_on_node, self.node, self.mpi_bytes = started.ranks_on_node, started.node, started.memory_bytes
         self.watchdog: Watchdog | None = None
         if started.size > 1:
-            several_nodes = started.ranks_on_node < started.size
-            self.watchdog = Watchdog(started.rank, started.size, Pulse(), watchdog, started.board, several_nodes)
+            self.watchdog = Watchdog(started.rank, started.size, Heartbeat(), watchdog, started.board)
             self.watchdog.start()
         self.threads = threads or threads_per_rank(len(started.cores), started.sharers)
         crowding = self.threads * started.sharers / len(started.cores)

@@ -9,8 +9,8 @@ from types import ModuleType
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.ending import meet
+from hpcgnn.comm.heartbeat import HeartbeatBoard
 from hpcgnn.comm.launcher import choose_network, chosen_network, expected_ranks
-from hpcgnn.comm.pulse import Board
 from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.errors import ConfigError
 from hpcgnn.memory.resident import resident_bytes
@@ -31,8 +31,8 @@ def load_mpi() -> ModuleType:
 
 class StartedMpi:
     """rank, size; ranks_on_node; node: the first of these; cores: that this rank may use; sharers: ranks of this node
-    that may run on one of them, itself among them; board: Board of the node; memory_bytes: what loading and starting
-    took.
+    that may run on one of them, itself among them; board: HeartbeatBoard of the node; memory_bytes: what
+    loading and starting took.
 
     limit: seconds after which a start or an end that stands still shows where, and ends this process; 0 never. Raises
     ConfigError if there is no library, or one that does not belong to the launcher. failure: as of `start`.
@@ -62,7 +62,7 @@ class StartedMpi:
         self.ranks_on_node, self.node, self.cores = node.size, node.bcast(self.rank), os.sched_getaffinity(0)
         # Ranks bound to cores of their own share them with nobody; all others share what they may both run on.
         self.sharers = sum(not self.cores.isdisjoint(theirs) for theirs in node.allgather(self.cores))
-        self.board = Board.of_node(node, self._world.size) if self._world.size > 1 else None
+        self.board = HeartbeatBoard.of_node(node) if self._world.size > 1 else None
         node.Free()
 
     def _check(self) -> None:

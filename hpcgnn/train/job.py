@@ -249,7 +249,7 @@ def _train(
             summary = summarise(
                 trainer, config, session, file.meta, spec, progress, quality, ranks, seconds_loading, energy, run_dir
             )
-            with comm.pulse.computing():
+            with comm.heartbeat.computing():
                 show_result(summary, run_dir)
     return 0
 

@@ -111,7 +111,7 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
                 record = request.record(loops)
                 name = hashlib.sha256(f"{meta.uuid} {record}".encode()).digest()
                 about = {"uuid": str(uuid.UUID(bytes=name[:16], version=5)), "propagated": record}
-                with comm.pulse.computing():
+                with comm.heartbeat.computing():
                     put = stack.enter_context(
                         with_other_features(file, request.output, meta.num_features, request.parts, **about)
                     )

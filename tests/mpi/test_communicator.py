@@ -234,11 +234,11 @@ def test_allgather_of_objects_of_unequal_size(verbs):
 
 
 def test_together_passes_when_all_are_well(verbs):
-    verbs.pulse.at = "before"
+    verbs.heartbeat.at = "before"
     times = 0
     with verbs.together("reading"):
         times += 1
-    assert times == 1 and verbs.pulse.at == "reading", "what a rank that is stuck is said to be at"
+    assert times == 1 and verbs.heartbeat.at == "reading", "what a rank that is stuck is said to be at"
     assert verbs.allgather_object(verbs.rank) == list(range(verbs.size)), "the ranks are still in step"
 
 
