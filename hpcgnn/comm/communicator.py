@@ -93,6 +93,7 @@ class Communicator:
     """The verbs. Unless said otherwise every one is collective: all ranks call it, in the same order.
 
     ledger: of this rank's traffic; heartbeat: to be told of long work; tape: while a trace is recorded, else None.
+    first_of_node: whether this rank is the first of its node, which does what is the same for all of them.
     pairwise: whether `exchange` concerns only ranks that have messages for each other; otherwise all ranks call it, in
     the same order.
     """
@@ -102,6 +103,7 @@ class Communicator:
     ledger: Ledger
     heartbeat: Heartbeat
     tape: "Tape | None" = None
+    first_of_node: bool = True
     pairwise: bool = True
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:

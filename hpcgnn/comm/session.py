@@ -65,6 +65,7 @@ class Session:
         self.shares_cores = crowding > 1
         self._crowding = crowding
         self.comm = started.transport(crowding, self.watchdog)
+        self.comm.first_of_node = started.rank == started.node
 
     def describe(self) -> str:
         """For people: what carries the messages."""

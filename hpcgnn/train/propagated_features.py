@@ -86,7 +86,7 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
     """Write a copy of config.data.graph whose features are hops side by side. Collective. Returns 0."""
     comm, dtype = session.comm, DTYPES[config.run.precision]
     start_logging(comm.rank)
-    agree(comm, facts_of_process(config) | {"what is asked for": str(request)})
+    agree(comm, facts_of_process(config, comm) | {"what is asked for": str(request)})
     torch.set_num_threads(session.threads)
     with comm.together("looking where features go"):
         check_results("--output", request.output, comm, request.force)
