@@ -9,7 +9,7 @@ import os
 import sys
 from typing import NoReturn
 
-from hpcgnn import __version__
+from hpcgnn import __version__, bytecode
 from hpcgnn.arguments import (
     RANK_OPTIONS,
     about_unknown,
@@ -38,10 +38,12 @@ from hpcgnn.train.weights_commands import add_export, add_import_weights
 FILES_ONLY = ("report",)
 
 
-def set_process_policies() -> None:
-    """What must be read and decided before torch is loaded: the cores, how the allocator keeps memory, and how idle
-    threads wait.
+def set_process_policies(from_one_file: bool = True) -> None:
+    """What must be read and decided before torch is loaded: where modules come from, the cores, how the allocator keeps
+    memory, and how idle threads wait. from_one_file: of which there may be one (`bytecode.py`).
     """
+    if from_one_file:
+        bytecode.serve()
     from hpcgnn import cores
     from hpcgnn.comm.launcher import waiting
     from hpcgnn.train.memory_profile import set_allocator_policy

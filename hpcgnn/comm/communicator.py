@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.pulse import Pulse
 from hpcgnn.errors import ConfigError, HpcgnnError, RemoteError, memory_shortage
 from hpcgnn.listing import ranges
 
@@ -109,7 +109,8 @@ class NodeMemory(Protocol):
 class Communicator:
     """The verbs. Unless said otherwise every one is collective: all ranks call it, in the same order.
 
-    ledger: of this rank's traffic; pulse: to be told of long work; tape: while a trace is recorded, else None.
+    ledger: of this rank's traffic; heartbeat: to be told of long work; tape: while a trace is recorded, else None.
+    first_of_node: whether this rank is the first of its node, which does what is the same for all of them.
     pairwise: whether `exchange` concerns only ranks that have messages for each other; otherwise all ranks call it, in
     the same order.
     """
@@ -117,8 +118,9 @@ class Communicator:
     rank: int
     size: int
     ledger: Ledger
-    pulse: Pulse
+    heartbeat: Heartbeat
     tape: "Tape | None" = None
+    first_of_node: bool = True
     pairwise: bool = True
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
@@ -226,7 +228,7 @@ class Communicator:
             if failure is None:
                 raise
         # Anything else is a fault of the program: it leaves here at once and aborts the job with its traceback.
-        self.pulse.at = what
+        self.heartbeat.at = what
         if not self.allreduce_(torch.tensor([int(failure is not None)]), "control", "max").item():
             return  # texts travel only when there is one
         messages = self.allgather_object(None if failure is None else (type(failure), str(failure)))
@@ -244,7 +246,7 @@ class Communicator:
         raise told from failure
 
     def show_heartbeats(self, folder: str | Path) -> None:
-        """Where the ranks of several nodes can see each other's signs of life from now on: a file in this folder."""
+        """Let ranks of several nodes see each other's signs of life from now on: in `heartbeats` of this folder."""
 
     def close(self) -> None:
         """Give up what the transport holds."""

@@ -3,8 +3,8 @@
 A fault in a user's plugin happens on every rank at the same moment. Each rank prints its traceback, a thousand times
 the same text, and the one that differs is lost among them. So a rank that fails says so to the others first, waits a
 moment for them to do the same, and only the lowest of those that failed prints its traceback, with the numbers of the
-others. Before MPI is started the ranks tell each other by a first collective call (`meet`), afterwards by the boards of
-the watchdog (`pulse.py`), for the ranks that are well may be anywhere.
+others. Before MPI is started the ranks tell each other by a first collective call (`meet`), afterwards by what the
+watchdog shows (`heartbeat.py`, `node_reports.py`), for the ranks that are well may be anywhere.
 """
 
 import contextlib

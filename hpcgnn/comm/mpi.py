@@ -49,7 +49,7 @@ class MpiCommunicator(Transport):
     """The verbs over a duplicate of an MPI communicator, so that nothing else can interfere with our messages.
 
     crowding: threads per core; above 1, ranks share cores and wait by sleeping instead of spinning. watchdog: that of
-    this rank's pulse, if there is one.
+    this rank's heartbeat, if there is one.
     """
 
     def __init__(self, communicator: MPI.Comm, crowding: float, watchdog: Watchdog | None = None) -> None:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 
 from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.launcher import threads_per_rank
-from hpcgnn.comm.pulse import Pulse
 from hpcgnn.comm.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class Session:
         self.ranks_on_node, self.node, self.mpi_bytes = started.ranks_on_node, started.node, started.memory_bytes
         self.watchdog: Watchdog | None = None
         if started.size > 1:
-            several_nodes = started.ranks_on_node < started.size
-            self.watchdog = Watchdog(started.rank, started.size, Pulse(), watchdog, started.board, several_nodes)
+            self.watchdog = Watchdog(started.rank, started.size, Heartbeat(), watchdog, started.board)
             self.watchdog.start()
         own = started.binding
         self.threads = threads or threads_per_rank(cores.physical(own.cores), own.sharers(started.near), spare_core)
@@ -74,6 +73,7 @@ class Session:
         self.shares_cores = self.crowding > 1
         with cores.all_used():
             self.comm = started.transport(self.crowding, self.watchdog)
+        self.comm.first_of_node = started.rank == started.node
 
     def describe(self) -> str:
         """For people: what carries the messages."""

@@ -5,15 +5,15 @@ from typing import Any
 import torch
 
 from hpcgnn.comm.communicator import Communicator, Exchange, Finished, Message
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.pulse import Pulse
 
 
 class SoloCommunicator(Communicator):
     """One rank without MPI. Nothing is ever sent, and the ledger stays empty."""
 
     def __init__(self) -> None:
-        self.rank, self.size, self.ledger, self.pulse = 0, 1, Ledger(), Pulse()
+        self.rank, self.size, self.ledger, self.heartbeat = 0, 1, Ledger(), Heartbeat()
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
         assert not outgoing and not incoming, "one rank has nobody to exchange with"

@@ -11,8 +11,8 @@ from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.crowding import Binding
 from hpcgnn.comm.ending import meet
+from hpcgnn.comm.heartbeat import HeartbeatBoard
 from hpcgnn.comm.launcher import choose_network, chosen_network, expected_ranks
-from hpcgnn.comm.pulse import Board
 from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.errors import ConfigError
 from hpcgnn.memory.resident import resident_bytes
@@ -33,7 +33,7 @@ def load_mpi() -> ModuleType:
 
 class StartedMpi:
     """rank, size; ranks_on_node; node: the first of these; binding: this rank's; near: those of all ranks of the node;
-    board: Board of the node; memory_bytes: what loading and starting took.
+    board: HeartbeatBoard of the node; memory_bytes: what loading and starting took.
 
     limit: seconds after which a start or an end that stands still shows where, and ends this process; 0 never. Raises
     ConfigError if there is no library, or one that does not belong to the launcher. failure: as of `start`.
@@ -62,7 +62,7 @@ class StartedMpi:
         node = self._world.Split_type(MPI.COMM_TYPE_SHARED)
         self.ranks_on_node, self.node = node.size, node.bcast(self.rank)
         self.near: list[Binding] = node.allgather(self.binding)
-        self.board = Board.of_node(node, self._world.size) if self._world.size > 1 else None
+        self.board = HeartbeatBoard.of_node(node) if self._world.size > 1 else None
         node.Free()
 
     def _check(self) -> None:

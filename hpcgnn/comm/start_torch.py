@@ -11,10 +11,10 @@ from hpcgnn.comm.addresses import LOOPBACK
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.crowding import Binding
 from hpcgnn.comm.ending import end_before_start
+from hpcgnn.comm.heartbeat import HeartbeatBoard
 from hpcgnn.comm.launcher import chosen_interface, launch
 from hpcgnn.comm.meeting import meet
 from hpcgnn.comm.pmi import Pmi
-from hpcgnn.comm.pulse import Board
 from hpcgnn.comm.torch_backends import FOREVER, load_backend, make_communicator
 from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.errors import ConfigError
@@ -33,7 +33,7 @@ class StartedTorch:
         before, self._backend, self._launch = resident_bytes(), backend, launch()
         self.rank, self.size, self._store = self._launch.rank, self._launch.size, cast(Any, None)
         self._pmi: Pmi | None = None
-        self.board: Board | None = None
+        self.board: HeartbeatBoard | None = None
         self.address, self.binding = LOOPBACK, Binding.of_this_rank()
         self._timeout = timedelta(seconds=limit) if limit else FOREVER
         with cores.all_used():
@@ -76,7 +76,7 @@ class StartedTorch:
         near = [rank for rank, each in enumerate(said) if each["node"] == here.node]
         self.ranks_on_node, self.node = len(near), near[0]
         self.near = [Binding.of_lists(said[rank]["cores"], said[rank]["main"]) for rank in near]
-        self.board = Board.of_node(_Node(self._store, near, self.rank), self.size)
+        self.board = HeartbeatBoard.of_node(_Node(self._store, near, self.rank))
 
     def _open_store(self, address: str) -> int:
         """On rank 0: torch's store, at a port that was free."""
@@ -86,10 +86,10 @@ class StartedTorch:
     def transport(self, crowding: float, watchdog: Watchdog | None) -> Communicator:
         """The communicator of all ranks. Collective. Ranks that wait sleep, whether they share cores or not."""
         if watchdog is not None:
-            watchdog.pulse.arrive("the first connections")
+            watchdog.heartbeat.arrive("the first connections")
         made = make_communicator(self._backend, self._store, self.rank, self.size, self.address, watchdog)
         if watchdog is not None:
-            watchdog.pulse.leave()
+            watchdog.heartbeat.leave()
         return made
 
     def describe(self) -> str:
@@ -107,10 +107,12 @@ class StartedTorch:
 
 
 class _Node:
-    """The ranks of a node, as Board.of_node wants them: what it asks of mpi4py's communicators, over torch's store."""
+    """The ranks of a node, as HeartbeatBoard.of_node wants them: what it asks of mpi4py's communicators, over torch's
+    store.
+    """
 
     def __init__(self, store: Any, ranks: list[int], rank: int) -> None:
-        self._store, self._first, self._size, self._steps = store, ranks[0], len(ranks), 0
+        self._store, self._first, self.size, self._steps = store, ranks[0], len(ranks), 0
         self.rank = ranks.index(rank)
 
     def _key(self) -> str:
@@ -127,6 +129,6 @@ class _Node:
     def barrier(self) -> None:
         """Return when all have come here."""
         key = self._key()
-        if self._store.add(f"{key}/count", 1) == self._size:
+        if self._store.add(f"{key}/count", 1) == self.size:
             self._store.set(key, "all")
         self._store.get(key)

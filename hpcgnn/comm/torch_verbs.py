@@ -77,7 +77,7 @@ def broken(error: RuntimeError, about: str) -> Exception:
 
 
 class TorchCommunicator(Transport):
-    """The verbs over a process group. group: torch's; watchdog: that of this rank's pulse, if there is one.
+    """The verbs over a process group. group: torch's; watchdog: that of this rank's heartbeat, if there is one.
 
     another: makes one more group of the same ranks, collectively; None where there can be one only.
     """
@@ -152,9 +152,9 @@ class TorchCommunicator(Transport):
         sums and others alike.
         """
         if self.size > 1 and self._sums is None and self._another is not None:
-            self.pulse.arrive("the connections for sums")
+            self.heartbeat.arrive("the connections for sums")
             self._sums = self._another()
-            self.pulse.leave()
+            self.heartbeat.leave()
         return self._sums is not None
 
     def _begin_sum(self, numbers: torch.Tensor) -> list[Request]:

@@ -5,6 +5,7 @@ them and how a request is waited for; what is counted, and what other ranks and 
 """
 
 import contextlib
+import shutil
 import time
 import zlib
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from hpcgnn.comm.communicator import Communicator, Exchange, Message, PersistentExchange
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.pulse import Pulse, make_board
 from hpcgnn.comm.watchdog import Watchdog
 
 # What every MPI library has at least.
@@ -76,14 +77,14 @@ class Traffic(NamedTuple):
 class Transport(Communicator):
     """A communicator over a library. Requests are what the library gives back for a message.
 
-    rank, size; watchdog: that of this rank's pulse, if there is one.
+    rank, size; watchdog: that of this rank's heartbeat, if there is one.
     """
 
     def __init__(self, rank: int, size: int, watchdog: Watchdog | None = None) -> None:
         self.rank, self.size = rank, size
         self.ledger, self._watchdog = Ledger(), watchdog
         self._heartbeats: Path | None = None
-        self.pulse = Pulse() if watchdog is None else watchdog.pulse
+        self.heartbeat = Heartbeat() if watchdog is None else watchdog.heartbeat
         self._kinds: dict[int, str] = {}  # by tag
 
     # --- what a library has to say ------------------------------------------------------------------------------------
@@ -163,11 +164,11 @@ class Transport(Communicator):
 
     def complete(self, requests: list[Any], kind: str) -> None:
         """Wait for these requests, while other ranks see it."""
-        self.pulse.arrive(self.pulse.at if kind == "control" else kind)
+        self.heartbeat.arrive(self.heartbeat.at if kind == "control" else kind)
         ran = time.thread_time()
         self._wait(requests)
         self.ledger.seconds_waited_on_core += time.thread_time() - ran
-        self.pulse.leave()
+        self.heartbeat.leave()
 
     def _collective(self, requests: list[Any], kind: str, size: int) -> None:
         """Wait for requests of all ranks that are one call, of so many bytes, and count it."""
@@ -198,18 +199,26 @@ class Transport(Communicator):
             return
         path = Path(folder) / "heartbeats"
         if self.rank == 0:
+            _remove(path)  # of a job that was ended
             with contextlib.suppress(OSError):
-                make_board(path, self.size)
+                path.mkdir()
                 self._heartbeats = path
         self.barrier()
         self._watchdog.share(path)
 
     def close(self) -> None:
         """Wait for all ranks, and remove what they shared. Collective."""
-        self.pulse.at = "the end"
+        self.heartbeat.at = "the end"
         self.barrier()
         if self._heartbeats is not None:
-            self._heartbeats.unlink(missing_ok=True)
+            _remove(self._heartbeats)
+
+
+def _remove(heartbeats: Path) -> None:
+    """Remove the files of the nodes, or the one file that earlier versions wrote."""
+    with contextlib.suppress(OSError):
+        heartbeats.unlink()
+    shutil.rmtree(heartbeats, ignore_errors=True)
 
 
 class Requested(Exchange):

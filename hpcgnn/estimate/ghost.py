@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from hpcgnn.comm.communicator import Communicator, Exchange, Finished, Message
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.pulse import Pulse
 
 
 class GhostCommunicator(Communicator):
@@ -23,7 +23,7 @@ class GhostCommunicator(Communicator):
     """
 
     def __init__(self, size: int, sums_apart: bool = False) -> None:
-        self.rank, self.size, self.ledger, self.pulse = 0, size, Ledger(), Pulse()
+        self.rank, self.size, self.ledger, self.heartbeat = 0, size, Ledger(), Heartbeat()
         self._sums_apart = sums_apart and size > 1
         self.summed = Ledger()
         self.wanted: dict[int, torch.Tensor] = {}

@@ -213,7 +213,7 @@ def load_local_graph(
     watch(phase): entered for the phases 'load' and 'plan'. Raises FormatError or GraphError, on all ranks together, for
     corrupted files and contents that cannot be trained on.
     """
-    file.progress = comm.pulse.beat
+    file.progress = comm.heartbeat.beat
     with watch("load"):
         offsets = read_clusters(file, comm)
         with comm.together("reading the graph"):

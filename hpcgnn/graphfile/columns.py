@@ -11,7 +11,8 @@ import h5py
 import numpy as np
 
 from hpcgnn.graphfile.attributes import write_attributes
-from hpcgnn.graphfile.storage import create_dataset, replacing
+from hpcgnn.graphfile.chunks import create_dataset
+from hpcgnn.graphfile.storage import replacing
 from hpcgnn.graphfile.writing import written_file
 
 

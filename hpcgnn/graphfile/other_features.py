@@ -9,7 +9,8 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
-from hpcgnn.graphfile.storage import CHUNK_BYTES, GraphFile, replacing
+from hpcgnn.graphfile.chunks import CHUNK_BYTES
+from hpcgnn.graphfile.storage import GraphFile, replacing
 from hpcgnn.graphfile.writing import written_file
 
 _FEATURES = "nodes/features"

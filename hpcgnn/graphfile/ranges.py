@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Chunks of a piece that is picked from: what is held besides the result.
+# Full chunks of a piece that is picked from: what is held besides the result. Of smaller ones it has as many more.
 MOST_CHUNKS = 2
 
 
@@ -71,11 +71,13 @@ def row_blocks(indptr: np.ndarray, most: int = 1 << 16) -> Iterator[tuple[int, i
         first = last
 
 
-def pieces(ranges: Iterable[tuple[int, int]], chunk_rows: int, most_rows: int) -> Iterator[Piece]:
+def pieces(
+    ranges: Iterable[tuple[int, int]], chunk_rows: int, most_rows: int, most_chunks: int = MOST_CHUNKS
+) -> Iterator[Piece]:
     """Yield the Pieces to read for `ranges` (list of (start, stop)), in this order; ranges that are empty are left out.
 
     chunk_rows: rows of a chunk; none is in two pieces where ranges ascend. most_rows: of a piece that is wanted as it
-    is; one that is picked from has MOST_CHUNKS chunks at most.
+    is; most_chunks: of one that is picked from.
     """
     taken: list[tuple[int, int]] = []
     limit = 0
@@ -90,11 +92,11 @@ def pieces(ranges: Iterable[tuple[int, int]], chunk_rows: int, most_rows: int) -
                 if start == stop:
                     continue
             yield from _cut(taken, chunk_rows, most_rows)
-        taken, limit = [(start, stop)], (start // chunk_rows + MOST_CHUNKS) * chunk_rows
+        taken, limit = [(start, stop)], (start // chunk_rows + most_chunks) * chunk_rows
         if stop > limit:  # a chunk at its end may have more that is wanted
             last = stop - stop % chunk_rows
             yield from _cut([(start, last)], chunk_rows, most_rows)
-            taken, limit = [(last, stop)] if last < stop else [], last + MOST_CHUNKS * chunk_rows
+            taken, limit = [(last, stop)] if last < stop else [], last + most_chunks * chunk_rows
     if taken:
         yield from _cut(taken, chunk_rows, most_rows)
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.attributes import read_attributes, write_attributes
+from hpcgnn.graphfile.chunks import CHUNK_BYTES, create_dataset, most_chunks
 from hpcgnn.graphfile.given_links import stored_links
 from hpcgnn.graphfile.labels import MULTILABEL, REGRESSION
 from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
@@ -39,7 +40,6 @@ FORMAT = "hpcgnn-graph"
 # which older programs read.
 READABLE = 2, 3, 4
 VERSION = READABLE[-1]
-CHUNK_BYTES = 1 << 20
 SLAB_ROWS = 1 << 16
 # What is read at a time: large enough for full speed, small enough to show that reading goes on.
 PIECE_BYTES = 64 << 20
@@ -56,22 +56,13 @@ def replacing(path: str | Path) -> Iterator[str]:
         yield temporary
 
 
-def create_dataset(group: Any, name: str, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Any:
-    """A chunked, checksummed dataset. One axis is resizable so that empty arrays can be chunked too. Texts are packed,
-    being padding for the most part.
-    """
-    row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
-    rows = max(1, min(max(shape[0], 1), CHUNK_BYTES // max(row_bytes, 1)))
-    chunks, packing = (rows, *(max(1, s) for s in shape[1:])), 1 if np.dtype(dtype).kind == "S" else None
-    return group.create_dataset(
-        name, shape, dtype, chunks=chunks, maxshape=(None, *shape[1:]), fletcher32=True, compression=packing
-    )
-
-
-def _write(group: Any, name: str, array: Rows, check: Callable[[], None], progress: Progress | None = None) -> Any:
-    """Write an array-like slab by slab, so that memory-mapped and lazily permuted sources never lie whole in memory."""
+def _write(
+    group: Any, name: str, array: Rows, check: Callable[[], None], progress: Progress | None = None, clusters: int = 1
+) -> Any:
+    """Write an array-like slab by slab, so that memory-mapped and lazily permuted sources never lie whole in memory.
+    clusters: as of `create_dataset`."""
     shape = tuple(array.shape)
-    dataset = create_dataset(group, name, shape, array.dtype)
+    dataset = create_dataset(group, name, shape, array.dtype, clusters)
     for start in range(0, shape[0], SLAB_ROWS):
         stop = min(start + SLAB_ROWS, shape[0])
         dataset[start:stop] = array[start:stop]
@@ -81,12 +72,11 @@ def _write(group: Any, name: str, array: Rows, check: Callable[[], None], progre
     return dataset
 
 
-def _write_csr(
-    group: Any, name: str, rows: Csr, last: str, check: Callable[[], None], progress: Progress | None = None
-) -> None:
+def _write_csr(group: Any, name: str, rows: Csr, last: str, *how: Any) -> None:
+    """how: as `_write` takes it."""
     for part, array in (("indptr", rows.indptr), ("indices", rows.indices), (last, rows.data)):
         assert array is not None, "what is written states its values"
-        _write(group, f"{name}/{part}", array, check, progress)
+        _write(group, f"{name}/{part}", array, *how)
 
 
 def write_graph(
@@ -101,7 +91,7 @@ def write_graph(
     progress: called with the number of rows just written. Memory: one slab of each array beyond what the caller holds.
     Raises FormatError where it cannot be written.
     """
-    n = data.num_nodes
+    n, clusters = data.num_nodes, len(data.cluster_offsets) - 1
     features = data.features
     width = 0 if features is None else features.num_columns if isinstance(features, Csr) else features.shape[1]
     with replacing(path) as temporary, written_file(temporary) as (file, check):
@@ -112,7 +102,7 @@ def write_graph(
             uuid=data.uuid,
             num_nodes=n,
             num_edges=int(data.edges.indptr[-1]),
-            num_clusters=len(data.cluster_offsets) - 1,
+            num_clusters=clusters,
             num_classes=data.num_classes,
             num_features=width,
             num_self_loops=data.num_self_loops,
@@ -134,22 +124,22 @@ def write_graph(
         )
         for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
             if edges is not None:
-                _write(file, f"topology{suffix}/indptr", np.asarray(edges.indptr, np.int64), check, progress)
-                _write(file, f"topology{suffix}/indices", edges.indices, check, progress)
+                _write(file, f"topology{suffix}/indptr", np.asarray(edges.indptr, np.int64), check, progress, clusters)
+                _write(file, f"topology{suffix}/indices", edges.indices, check, progress, clusters)
                 for name in ("weight", "type"):
                     if getattr(edges, name) is not None:
-                        _write(file, f"edges{suffix}/{name}", getattr(edges, name), check, progress)
+                        _write(file, f"edges{suffix}/{name}", getattr(edges, name), check, progress, clusters)
         if data.edge_features is not None:
-            _write(file, "edges/features", data.edge_features, check, progress)
+            _write(file, "edges/features", data.edge_features, check, progress, clusters)
         if isinstance(features, Csr):
-            _write_csr(file, "nodes/features_csr", features, "data", check, progress)
+            _write_csr(file, "nodes/features_csr", features, "data", check, progress, clusters)
         elif features is not None:
-            _write(file, "nodes/features", features, check, progress)
-        _write(file, "nodes/labels", data.labels, check, progress)
-        _write(file, "nodes/split", data.split, check, progress)
-        _write(file, "nodes/original_id", data.original_id, check, progress)
+            _write(file, "nodes/features", features, check, progress, clusters)
+        _write(file, "nodes/labels", data.labels, check, progress, clusters)
+        _write(file, "nodes/split", data.split, check, progress, clusters)
+        _write(file, "nodes/original_id", data.original_id, check, progress, clusters)
         if data.node_type is not None:
-            _write(file, "nodes/type", np.asarray(data.node_type, np.int32), check, progress)
+            _write(file, "nodes/type", np.asarray(data.node_type, np.int32), check, progress, clusters)
         if isinstance(data.ids, Words):
             _write(file, OFFSETS, np.asarray(data.ids.offsets, np.int64), check, progress)
             _write(file, TEXT, data.ids.text, check)
@@ -337,7 +327,7 @@ class GraphFile:
         chunk = dataset.chunks[0] if dataset.chunks else max(1, CHUNK_BYTES // row_bytes)
         most = max(1, (PIECE_BYTES if direct else MOST_CHUNKS * CHUNK_BYTES) // row_bytes)
         try:
-            for piece in pieces(ranges, chunk, most):
+            for piece in pieces(ranges, chunk, most, most_chunks(chunk * row_bytes)):
                 wanted = np.s_[row : row + piece.num_rows]
                 if direct and piece.whole:
                     dataset.read_direct(out, np.s_[piece.start : piece.stop], wanted)

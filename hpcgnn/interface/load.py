@@ -103,7 +103,7 @@ def load_graph(
     """`load` with a transport that is there. Collective. stated: whether the configuration's self loops are a choice of
     the user's.
     """
-    agree(comm, facts_of_process(config) | {"widest": widest, "edges": edges})
+    agree(comm, facts_of_process(config, comm) | {"widest": widest, "edges": edges})
     buffers = BoundedBuffers(int(config.schedule.halo_buffer * 2**20))
 
     def read(self_loops: str) -> tuple[LocalGraph, GraphMeta, str]:

@@ -68,12 +68,12 @@ _serving: Loaded | None = None
 _watched: Kernels | None = None
 
 
-def load() -> Loaded:
+def load(check_sources: bool = True) -> Loaded:
     """The kernels that serve: those that `choose` has found at the first call, or that `use` has put in their
-    place."""
+    place. check_sources: as of `choose`, at the first call."""
     found = _serving
     if found is None:
-        found = choose()
+        found = choose(check_sources=check_sources)
         use(found)
     return found
 
@@ -85,10 +85,11 @@ def use(loaded: Loaded | None) -> Loaded | None:
     return before
 
 
-def choose(file: Path | None = None) -> Loaded:
-    """The kernels that the environment asks for, compiled ones from this file (None: FILE). Raises ValueError for a
-    wrong environment variable and LibraryError if HPCGNN_KERNELS=native cannot be met, or the library is of other
-    sources. Warns if it falls back unasked."""
+def choose(file: Path | None = None, check_sources: bool = True) -> Loaded:
+    """The kernels that the environment asks for, compiled ones from this file (None: FILE). check_sources: read the
+    sources beside it, to see whether it was made of them; another rank of the node may have done that. Raises
+    ValueError for a wrong environment variable and LibraryError if HPCGNN_KERNELS=native cannot be met, or the library
+    is of other sources. Warns if it falls back unasked."""
     wanted = os.environ.get("HPCGNN_KERNELS", "auto")
     if wanted not in ("auto", "native", "reference"):
         raise ValueError(f"HPCGNN_KERNELS must be auto, native or reference, not {wanted!r}")
@@ -110,7 +111,7 @@ def choose(file: Path | None = None) -> Loaded:
             stacklevel=4,
         )
         return Loaded(reference, reason=str(error))
-    if difference := _difference(library):
+    if difference := _difference(library, check_sources):
         raise LibraryError(
             f"{path} {difference}; build it again with `pip install -e .` in the project's folder, or set "
             "HPCGNN_KERNELS=reference to do without it"
@@ -119,14 +120,13 @@ def choose(file: Path | None = None) -> Loaded:
     return Loaded(Native(library, vector_path), str(path), vector_path, None, library)
 
 
-def _difference(library: ctypes.CDLL) -> str | None:
+def _difference(library: ctypes.CDLL, check_sources: bool) -> str | None:
     """What the library has otherwise than the sources and the interface read here; None: nothing."""
     for name in ("hg_sources", "hg_value"):
         if not hasattr(library, name):
             return "is of an earlier version: it does not say what it was built from"
         getattr(library, name).restype, getattr(library, name).argtypes = INTERFACE.functions[name]
-    built, here = library.hg_sources().decode(), fingerprint()
-    if built != here:
+    if check_sources and (built := library.hg_sources().decode()) != (here := fingerprint()):
         return f"was built from other sources ({built}) than lie beside it ({here})"
     sizes = {name: ctypes.sizeof(kind) for name, kind in INTERFACE.structures.items()}
     for name, value in (INTERFACE.constants | sizes).items():

@@ -114,7 +114,7 @@ def find_losses(ranks: Records, summary: Mapping[str, Any]) -> dict[str, Any] | 
     """{'epochs': [first, last], 'seconds': of one, in the mean, 'parts': {name of `PARTS`: share}, 'inside': {name:
     share}, 'lines': Losses as dictionaries, those with the most to gain first}. None where no epoch was run.
 
-    ranks: records of all ranks (ranks/*.json), with `losses`; summary: `summary.json`.
+    ranks: records of all ranks (ranks.jsonl), with `losses`; summary: `summary.json`.
     """
     if not ranks[0]["losses"]["parts"]:
         return None

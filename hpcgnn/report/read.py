@@ -21,6 +21,7 @@ REQUIRED = (
     "epoch_seconds peak_rss_bytes training_growth_bytes partition graph graph_uuid seed versions hosts command config"
 ).split()
 PER_EPOCH = ("epoch", "loss", "seconds", "bytes")
+RANKS = "ranks.jsonl"  # a record for each rank
 PER_RANK = ("rank", "host", "nodes", "edges", "halo_rows", "peak_rss_bytes", "training_growth_bytes")
 
 
@@ -116,8 +117,20 @@ def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[s
         raise Unusable("no epoch was run")
     if not isinstance(summary["ranks"], int) or not isinstance(summary["config"], dict):
         raise Unusable("summary.json is not what a run leaves: ranks is no number, or config no table")
-    files = [path / "ranks" / f"rank-{rank:05d}.json" for rank in range(summary["ranks"])]
-    return summary, records, [_object(file, _text(file), PER_RANK) for file in files]
+    return summary, records, read_rank_records(path, summary["ranks"])
+
+
+def read_rank_records(path: str | Path, ranks: int) -> list[dict[str, Any]]:
+    """The records of so many ranks of a run directory, by rank. Raises Unusable. Earlier versions wrote a file for each
+    rank."""
+    file, before = Path(path) / RANKS, Path(path) / "ranks"
+    if not file.exists() and before.is_dir():
+        files = [before / f"rank-{rank:05d}.json" for rank in range(ranks)]
+        return [_object(file, _text(file), PER_RANK) for file in files]
+    records = [_object(file, line, PER_RANK, f"line {n} of ") for n, line in enumerate(_text(file).splitlines(), 1)]
+    if len(records) != ranks:
+        raise Unusable(f"summary.json tells of {ranks} ranks, {RANKS} of {len(records)}")
+    return records
 
 
 def read_summary(path: Path) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 A configuration file that one node sees in an older version, a package that was upgraded on some nodes only, a graph
 file that was made again while the job started: each gives a job that hangs in the middle or, worse, ends with a number.
-Two small all-reductions of hashes find it; only if they differ is anything else sent.
+Two small all-reductions of hashes find it; only if they differ is anything else sent. Of the ranks of a node one alone
+reads the files of the package, which are the same to the others: thousands of ranks would open a million files.
 """
 
 import functools
@@ -10,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,26 +27,40 @@ from hpcgnn.nn.plugin import plugin_hash
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.train.summary import versions
 
+# Of a digest that is not told: below all others, whose largest and least are asked for.
+_LEAST = -(1 << 62)
 # May differ between ranks: threads on nodes of other sizes; the directory, which rank 0 alone uses.
 MAY_DIFFER = ("threads", "run_dir")
+
+
+class FactOfNode(NamedTuple):
+    """What the first rank of a node tells for all of it. value: None on the others."""
+
+    value: Any
 
 
 def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
     """Raise ConfigError on all ranks, naming which ranks differ in what, unless all have the same facts. Collective.
 
-    facts: {name: value}; values are compared as JSON.
+    facts: {name: value}; values are compared as JSON. A FactOfNode is compared among the ranks that tell it.
     """
-    facts = {name: json.dumps(value, sort_keys=True, default=str) for name, value in facts.items()}
-    digest = int.from_bytes(hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()[:7], "big")
-    extremes = comm.allreduce_(torch.tensor([digest, -digest]), "control", "max")
-    if extremes[0] == -extremes[1]:
+    told = {name: fact for name, fact in facts.items() if not isinstance(fact, FactOfNode)}
+    digests: list[int | None] = [_digest(told)]
+    for name, fact in facts.items():
+        if isinstance(fact, FactOfNode):
+            digests.append(None if fact.value is None else _digest(fact.value))
+            told |= {} if fact.value is None else {name: fact.value}
+    ends = [end for digest in digests for end in ((_LEAST, _LEAST) if digest is None else (digest, -digest))]
+    extremes = comm.allreduce_(torch.tensor(ends), "control", "max")
+    if torch.equal(extremes[0::2], -extremes[1::2]):
         return
-    everyone = comm.allgather_object(facts)
+    everyone = comm.allgather_object({name: _as_json(value) for name, value in told.items()})
     parts = []
     for name in sorted({name for one in everyone for name in one}):
         ranks: dict[str, list[int]] = {}
         for rank, one in enumerate(everyone):
-            ranks.setdefault(one.get(name, "missing"), []).append(rank)
+            if name in one or not isinstance(facts.get(name), FactOfNode):
+                ranks.setdefault(one.get(name, "missing"), []).append(rank)
         if len(ranks) > 1:
             groups = sorted(ranks.items(), key=lambda item: -len(item[1]))
             parts.append(f"{name} is " + ", ".join(f"{value} on rank {ranges(where)}" for value, where in groups))
@@ -57,7 +72,15 @@ def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
     raise error
 
 
-def facts_of_process(config: Config) -> dict[str, Any]:
+def _as_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _digest(value: Any) -> int:
+    return int.from_bytes(hashlib.sha256(_as_json(value).encode()).digest()[:7], "big")
+
+
+def facts_of_process(config: Config, comm: Communicator) -> dict[str, Any]:
     """What must be the same before any file is read: the options, the plugin, the code, the packages."""
     options = {
         f"--{name.replace('_', '-')}": value
@@ -65,7 +88,9 @@ def facts_of_process(config: Config) -> dict[str, Any]:
         for name, value in section.items()
         if name not in MAY_DIFFER
     }
-    code = {"the plugin": plugin_hash(config.model.plugin), "hpcgnn's code": code_hash()}
+    first = comm.first_of_node
+    library.load(check_sources=first)
+    code = {"the plugin": plugin_hash(config.model.plugin), "hpcgnn's code": FactOfNode(code_hash() if first else None)}
     return options | code | versions()
 
 

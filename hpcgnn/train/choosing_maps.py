@@ -28,7 +28,7 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
             if made and comm.rank == 0:
                 seed = config.run.seed % 2**31  # what METIS and numpy take; ours may be any integer
                 graph = file.cluster_graph()
-                with comm.pulse.computing():
+                with comm.heartbeat.computing():
                     found = _made(file, graph, comm.size, seed)
     of_first = comm.broadcast_object((name, 0 if found is None else len(found)))
     if not file.shared and not any(comm.allgather_object(made)):

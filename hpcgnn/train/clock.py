@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from hpcgnn.comm.pulse import Pulse
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.train.tally import Tally
 
 PHASES = ("forward", "backward", "reduction", "step")
@@ -41,19 +41,21 @@ class Clock:
 
     `take_costs()` does the same for {user_seconds, system_seconds, minor_faults} of the phases of training together;
     the threads of the process all count. watch(phase) -> context manager: entered for every phase, outside of what is
-    timed. pulse: told of the phase, for those who ask where a rank stands. tally: to which all is added that a phase
-    took.
+    timed. heartbeat: told of the phase, for those who ask where a rank stands. tally: to which all is added that
+    a phase took.
     """
 
-    def __init__(self, watch: Watch = unwatched, pulse: Pulse | None = None, tally: Tally | None = None) -> None:
-        self._watch, self._pulse, self.tally = watch, pulse or Pulse(), tally or Tally()
+    def __init__(
+        self, watch: Watch = unwatched, heartbeat: Heartbeat | None = None, tally: Tally | None = None
+    ) -> None:
+        self._watch, self._heartbeat, self.tally = watch, heartbeat or Heartbeat(), tally or Tally()
         self._seconds = dict.fromkeys((*PHASES, "evaluation"), 0.0)
         self._costs: dict[str, float] = dict.fromkeys(COSTS, 0)
 
     @contextlib.contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        self._pulse.at = phase
-        self._pulse.beat()  # steps that send nothing are a way to get on, too
+        self._heartbeat.at = phase
+        self._heartbeat.beat()  # steps that send nothing are a way to get on, too
         with self._watch(phase):
             before = self.tally.read()
             try:

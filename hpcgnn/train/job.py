@@ -77,7 +77,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = ()) -> int:
     """
     comm = session.comm
     start_logging(comm.rank)
-    agree(comm, facts_of_process(config))
+    agree(comm, facts_of_process(config, comm))
     stop = StopRequest.of_this_process()
     stop.set_deadline(job_end_time(), config.run.stop_before)
     torch.set_num_threads(session.threads)
@@ -249,7 +249,7 @@ def _train(
             summary = summarise(
                 trainer, config, session, file.meta, spec, progress, quality, ranks, seconds_loading, energy, run_dir
             )
-            with comm.pulse.computing():
+            with comm.heartbeat.computing():
                 show_result(summary, run_dir)
     return 0
 

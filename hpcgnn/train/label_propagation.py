@@ -49,7 +49,7 @@ def propagate_labels(config: Config, session: Session, request: Request) -> int:
     """
     comm, dtype = session.comm, DTYPES[config.run.precision]
     start_logging(comm.rank)
-    agree(comm, facts_of_process(config) | {"what is asked for": str(request)})
+    agree(comm, facts_of_process(config, comm) | {"what is asked for": str(request)})
     torch.set_num_threads(session.threads)
     with comm.together("looking where classes go", on_one=True):
         if request.output:

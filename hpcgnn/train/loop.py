@@ -70,7 +70,7 @@ class Trainer:
     ) -> None:
         self.within: Within | None = None  # what lets it take less memory
         self.node_rows: NodeRows | None = None  # where ranks of the node read each other's rows
-        self.comm, self.clock, self.buffers = comm, Clock(watch, comm.pulse, Tally(comm.ledger)), buffers
+        self.comm, self.clock, self.buffers = comm, Clock(watch, comm.heartbeat, Tally(comm.ledger)), buffers
         self.random = Randomness(config.run.seed)
         self.constants: dict[str, torch.Tensor] = {}
         with torch.random.fork_rng(devices=[]):

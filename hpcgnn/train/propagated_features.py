@@ -86,7 +86,7 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
     """Write a copy of config.data.graph whose features are hops side by side. Collective. Returns 0."""
     comm, dtype = session.comm, DTYPES[config.run.precision]
     start_logging(comm.rank)
-    agree(comm, facts_of_process(config) | {"what is asked for": str(request)})
+    agree(comm, facts_of_process(config, comm) | {"what is asked for": str(request)})
     torch.set_num_threads(session.threads)
     with comm.together("looking where features go", on_one=True):
         check_results("--output", request.output, comm, files_read(config), request.force)
@@ -109,7 +109,7 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
                 record = request.record(loops)
                 name = hashlib.sha256(f"{meta.uuid} {record}".encode()).digest()
                 about = {"uuid": str(uuid.UUID(bytes=name[:16], version=5)), "propagated": record}
-                with comm.pulse.computing():
+                with comm.heartbeat.computing():
                     put = stack.enter_context(
                         with_other_features(file, request.output, meta.num_features, request.parts, **about)
                     )

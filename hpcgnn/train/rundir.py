@@ -3,7 +3,7 @@
 config.toml     the resolved configuration            summary.json   the result, with provenance
 plugin.py       the file of --plugin, as it was run
 metrics.jsonl   one record per epoch                   log.txt        what was said, with times
-ranks/          one record per rank                    curves.png     loss and metrics over the epochs
+ranks.jsonl     one record per rank                    curves.png     loss and metrics over the epochs
 checkpoints/    the last two                           trace/         what each rank did, with --trace (written by it)
 tensorboard/    for TensorBoard, with --tensorboard (written by it)
 """
@@ -47,7 +47,7 @@ class RunDir:
                     f"run directory {self.path} exists and is not empty; continue that run with --resume, or choose "
                     "another --run-dir"
                 )
-            (self.path / "ranks").mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
             self._log = open(self.path / "log.txt", "a", encoding="utf-8")
             self._lock()
             self._sweep()
@@ -74,7 +74,7 @@ class RunDir:
 
     def _sweep(self) -> None:
         """Remove what writers that were killed left half-written; nobody else writes here now."""
-        for folder in (self.path, self.path / "checkpoints", self.path / "ranks", self.path / "trace"):
+        for folder in (self.path, self.path / "checkpoints", self.path / "trace"):
             for left in folder.glob(".*.part"):
                 left.unlink()
 
@@ -159,7 +159,6 @@ class RunDir:
         with contextlib.suppress(OSError):
             for name in ("log.txt", "metrics.jsonl", "config.toml", COPY):
                 (self.path / name).unlink(missing_ok=True)
-            (self.path / "ranks").rmdir()
             if not self._existed:
                 self.path.rmdir()
 

@@ -1,4 +1,6 @@
-"""The result of a run: `summary.json`, one record per rank, the table on the screen and the picture of the curves."""
+"""The result of a run: `summary.json`, `ranks.jsonl` with a record for each rank, the table on the screen and the
+picture of the curves.
+"""
 
 import contextlib
 import logging
@@ -27,6 +29,7 @@ from hpcgnn.report.curves import draw_curves
 from hpcgnn.report.energy import energy_line
 from hpcgnn.report.losses import find_losses, loss_lines
 from hpcgnn.report.measures import named
+from hpcgnn.report.read import RANKS
 from hpcgnn.terminal import tell
 from hpcgnn.train.epochs import Progress
 from hpcgnn.train.matmul import bf16_instructions
@@ -147,12 +150,10 @@ def summarise(
     energy: dict[str, Any],
     run_dir: "RunDir",
 ) -> dict[str, Any]:
-    """Write the rank records and `summary.json`, and return the summary. Rank 0. ranks: from `gather_rank_records`;
-    energy: from `find_energy`.
+    """Write `summary.json`, then the records of the ranks, and return the summary. Rank 0. ranks: from
+    `gather_rank_records`; energy: from `find_energy`.
     """
     comm = trainer.comm
-    for record in ranks:
-        run_dir.write(f"ranks/rank-{record['rank']:05d}.json", to_json(record, indent=1))
     records = run_dir.records()
     told = progress.best["epoch"] if progress.best else progress.epoch
     summary = {
@@ -217,7 +218,9 @@ def summarise(
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # the result must not be lost with it
         log.warning("no loss report: %s: %s", type(error).__name__, error)
         summary["losses"] = None
-    run_dir.write("summary.json", to_json(summary, indent=1))
+    with comm.heartbeat.storing():
+        run_dir.write("summary.json", to_json(summary, indent=1))
+        run_dir.write(RANKS, "".join(to_json(record) + "\n" for record in ranks))  # one file of however many ranks
     return summary
 
 

@@ -118,7 +118,7 @@ def load_trained(
     there is no such model, or it does not fit.
     """
     comm = session.comm
-    agree(comm, facts_of_process(config))
+    agree(comm, facts_of_process(config, comm))
     torch.set_num_threads(session.threads)
     set_matmul(config.run.matmul)
     path, progress, state, epoch = _weights(config, comm, weights)

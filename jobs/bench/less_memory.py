@@ -18,8 +18,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measuring.launched import measured, parallel, quietly
-from tabulate import tabulate
+sys.path.insert(1, str(Path(__file__).resolve().parents[2]))
+from measuring.launched import measured, parallel, quietly  # noqa: E402
+from tabulate import tabulate  # noqa: E402
+
+from hpcgnn.report.read import read_rank_records, read_summary  # noqa: E402
 
 EPILOG = """example:
   python jobs/bench/less_memory.py --graph g1.h5 --share 4 --epochs 4 -- --model sage --layers 24 --hidden 256
@@ -82,7 +85,7 @@ def from_to(run):
 
 
 def records(run):
-    return [json.loads(path.read_text()) for path in sorted(Path(run, "ranks").iterdir())]
+    return read_rank_records(run, read_summary(Path(run))["ranks"])
 
 
 @contextlib.contextmanager

@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
-"""What an epoch costs that no further thread makes shorter, counted on any machine: two cores suffice.
+"""What many threads and ranks cost, counted on any machine: two cores suffice, for nothing here is wall time.
 
-    python jobs/bench/threads.py messages                    posting the messages of 1,023 peers
-    python jobs/bench/threads.py messages --peers 127        of fewer
+    python jobs/bench/threads.py messages        posting the messages of 1,023 peers
 
-Figures are processor time of a thread, calls and bytes, never wall time: they hold on a machine that is busy with other
-things, too.
+Each sub-command is a question of its own, in a module of threads_questions/.
 """
 
 import argparse
@@ -13,34 +11,29 @@ import importlib
 import sys
 from pathlib import Path
 
-sys.path.insert(1, str(Path(__file__).resolve().parents[2]))
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(1, str(HERE.parents[1]))
 from hpcgnn.__main__ import set_process_policies  # noqa: E402
 
 set_process_policies()
 
-#: Modules of `threads_`, each a sub-command of its name.
-QUESTIONS = ("messages",)
 
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    commands = parser.add_subparsers(metavar="question", required=True)
-    for name in QUESTIONS:
-        module = importlib.import_module(f"threads_.{name}")
-        command = commands.add_parser(
-            name,
-            help=module.HELP,
-            description=module.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+def main() -> int:
+    """Entry point; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    questions = parser.add_subparsers(dest="question", required=True)
+    for path in sorted((HERE / "threads_questions").glob("[a-z]*.py")):
+        module = importlib.import_module(f"threads_questions.{path.stem}")
+        text = module.__doc__ or ""
+        one = questions.add_parser(
+            path.stem, help=text.splitlines()[0], description=text, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        module.add_options(command)
-        command.set_defaults(run=module.run)
-    options = parser.parse_args()
-    options.run(options)
+        module.configure(one)
+        one.set_defaults(run=module.run)
+    arguments = parser.parse_args()
+    return arguments.run(arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

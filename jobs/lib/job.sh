@@ -1,5 +1,5 @@
 # Sourced by the *.sbatch scripts, after common.sh: what happens inside an allocation. Counts come from SLURM_* and from nowhere else.
-# Defines: require_job, count_ranks, provenance, launch; and dry_run, the check of such a script on a login node.
+# Defines: require_job, count_ranks, provenance, stage_environment, striped, launch; and dry_run, the check of such a script on a login node.
 
 require_job() {
     [ -n "${SLURM_JOB_ID:-}" ] && [ -n "${SLURM_JOB_NUM_NODES:-}" ] ||
@@ -62,6 +62,49 @@ provenance() {
 list_versions() {
     python --version
     python -P -c 'import importlib.metadata as m; print(*sorted({f"{d.name}=={d.version}" for d in m.distributions()}), sep="\n")'
+}
+
+# Where the site names a folder of each node (SITE_STAGE), the rest of the job runs from there: the environment is packed once, sent to all
+# nodes and unpacked, in place of some thousand files that every rank opens on the file system that all nodes share.
+stage_environment() {
+    local prefix source staged=${SITE_STAGE:-}/hpcgnn-$SLURM_JOB_ID
+    [ -n "${SITE_STAGE:-}" ] || return 0
+    # shellcheck disable=SC2016
+    for_each_node bash -c 'rm -rf "$1" && mkdir -p "$1" && [ -w "$1" ]' _ "$staged" ||
+        fail "SITE_STAGE in $site_file: expected a folder on each node's own disk or memory that can be written, got $SITE_STAGE"
+    trap 'for_each_node rm -rf "${SITE_STAGE}/hpcgnn-$SLURM_JOB_ID" || true' EXIT
+    prefix=$(python -P -c 'import sys; print(sys.prefix)')
+    source=$(python -P -c 'import hpcgnn, os; print(os.path.dirname(os.path.dirname(hpcgnn.__file__)))')
+    tar -C "$prefix" -cf "$staged/packed.tar" .
+    # Of an installation that refers to a checkout (pip install -e), the packages themselves.
+    case $source/ in "$prefix"/*) ;; *)
+        tar -C "$source" --transform 's,^,checkout/,' --exclude=__pycache__ -rf "$staged/packed.tar" hpcgnn partition_tools
+        export PYTHONPATH=$staged/checkout${PYTHONPATH:+:$PYTHONPATH} ;;
+    esac
+    sbcast --force "$staged/packed.tar" "$staged/sent.tar" && rm "$staged/packed.tar"
+    # shellcheck disable=SC2016
+    for_each_node bash -c 'cd "$1" && tar -xf sent.tar && rm sent.tar' _ "$staged"
+    export PATH=$staged/bin:$PATH VIRTUAL_ENV=$staged PYTHONDONTWRITEBYTECODE=1
+    hash -r
+    python -P -c 'import hpcgnn, sys; sys.exit(not hpcgnn.__file__.startswith(sys.argv[1]))' "$staged" ||
+        fail "the environment that was sent to $staged does not work there: leave SITE_STAGE out, or use a container"
+    echo "$script: the environment of $prefix runs from $staged on each node"
+}
+
+# for_each_node COMMAND...: once on every node of the job
+for_each_node() { srun --quiet --mpi=none --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=1 "$@"; }
+
+# striped FILE: where to make a large file that is then moved to FILE. On Lustre in a folder beside it whose files lie on all of its servers,
+# or all ranks would read from one; a file that is moved keeps its layout. Elsewhere FILE itself.
+striped() {
+    local folder
+    folder=$(dirname "$1")/.striped-$SLURM_JOB_ID
+    if command -v lfs >/dev/null && mkdir -p "$folder" && lfs setstripe -c -1 -S 1M "$folder" 2>/dev/null; then
+        echo "$folder/$(basename "$1")"
+    else
+        rmdir "$folder" 2>/dev/null || true
+        echo "$1"
+    fi
 }
 
 # The launcher that belongs to the MPI library that mpi4py will load: SITE_LAUNCHER, else srun if SLURM speaks the library's PMI, else

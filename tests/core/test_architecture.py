@@ -13,7 +13,7 @@ ROOT = Path(hpcgnn.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
-    ["cores", "declaring", "errors", "listing", "memory", "offering", "suggestions"],
+    ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "suggestions"],
     ["comm", "kernels", "options", "output_files", "records", "terminal"],
     ["config", "effects", "exchange", "graphfile", "report"],
     ["arguments", "placement"],
@@ -24,6 +24,7 @@ FLOORS = [
     ["train"],
     ["doctor", "estimate", "interface"],
     ["__main__"],
+    ["startup"],
 ]
 MAY_IMPORT = {
     "mpi4py": {

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.pulse import Pulse
 from hpcgnn.train.clock import PHASES, Clock, unwatched
 from hpcgnn.train.tally import Tally
 
@@ -25,7 +25,7 @@ def epochs(tally, clock, *numbers):
 
 def counted(*numbers):
     tally = Tally()
-    epochs(tally, Clock(unwatched, Pulse(), tally), *numbers)
+    epochs(tally, Clock(unwatched, Heartbeat(), tally), *numbers)
     return tally.record()
 
 

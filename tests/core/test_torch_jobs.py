@@ -50,7 +50,8 @@ def losses(run_dir):
 
 def traffic(run_dir):
     """[{kind: (messages, bytes sent, bytes received)}] of the ranks."""
-    records = [json.loads(path.read_text())["traffic"] for path in sorted((run_dir / "ranks").iterdir())]
+    lines = (run_dir / "ranks.jsonl").read_text().splitlines()
+    records = [json.loads(line)["traffic"] for line in lines]
     return [
         {kind: (entry["messages"], entry["bytes_sent"], entry["bytes_received"]) for kind, entry in record.items()}
         for record in records

@@ -1,79 +1,124 @@
-"""The watchdog without MPI: processes that share a board, one of which stops, dies, works on or reads on."""
+"""The watchdog without MPI: processes that share boards, one of which stops, dies, works on or reads on, on one node or
+on two.
+"""
 
+import contextlib
 import multiprocessing
 import os
+import select
 import signal
 import sys
 import time
 
 import pytest
 
-from hpcgnn.comm.pulse import Board, Line, Pulse, born, make_board, own_line
+from hpcgnn.comm.heartbeat import Heartbeat, HeartbeatBoard, HeartbeatHistory
+from hpcgnn.comm.node_reports import NodeReports, NodeSummary
+from hpcgnn.comm.processes import ProcessWatch, start_time
 from hpcgnn.comm.watchdog import EXIT_STALLED, Watchdog
 
 LIMIT = 4.0
 SIZE = 3
 
 
-def live(path, rank, deed, log):
-    """A rank that arrives and waits, unless it does something else."""
+def live(folder, nodes, rank, deed, log):
+    """A rank that arrives and waits, unless it does something else. nodes: ranks of each."""
     sys.stderr = open(log, "a", buffering=1)
-    pulse = Pulse()
-    dog = Watchdog(rank, SIZE, pulse, LIMIT, Board.open(path, SIZE))
+    node = next(each for each in nodes if rank in each)
+    heartbeat = Heartbeat()
+    board = HeartbeatBoard.open(folder / f"board-{node[0]}", node.index(rank), len(node))
+    dog = Watchdog(rank, sum(map(len, nodes)), heartbeat, LIMIT, board)
+    time.sleep(0.3)
+    dog.share(folder / "heartbeats")
     dog.start()
-    pulse.arrive("a message")
+    heartbeat.arrive("a message")
     time.sleep(1)
     if deed == "works":
-        pulse.leave()
-        pulse.at = "something long"
+        heartbeat.leave()
+        heartbeat.at = "something long"
     if deed == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
     if deed == "stops":
         os.kill(os.getpid(), signal.SIGSTOP)
     if deed == "reads":
-        pulse.leave()
+        heartbeat.leave()
     for _ in range(int(10 * 3 * LIMIT)):
         time.sleep(0.1)
         if deed == "reads":
-            pulse.beat()
+            heartbeat.beat()
     dog.finish()
 
 
-def job(tmp_path, deed):
-    """Exit codes of three ranks, the last of which does `deed`, and what they said."""
-    make_board(tmp_path / "board", SIZE)
+def job(tmp_path, deeds, nodes=(tuple(range(SIZE)),)):
+    """Exit codes of ranks that do `deeds`, what they said, and the seconds until the last of those that wait ended."""
+    begin = time.monotonic()
+    (tmp_path / "heartbeats").mkdir()
+    for node in nodes:
+        HeartbeatBoard.make(tmp_path / f"board-{node[0]}", len(node))
     fork = multiprocessing.get_context("fork")
-    deeds = ["waits"] * (SIZE - 1) + [deed]
     ranks = [
-        fork.Process(target=live, args=(tmp_path / "board", rank, deeds[rank], tmp_path / "log"))
-        for rank in range(SIZE)
+        fork.Process(target=live, args=(tmp_path, nodes, rank, deed, tmp_path / "log"))
+        for rank, deed in enumerate(deeds)
     ]
     for rank in ranks:
         rank.start()
-    for rank in ranks[:-1]:
-        rank.join(60)
-    ranks[-1].kill() if deed == "stops" else ranks[-1].join(60)
-    return [rank.exitcode for rank in ranks], (tmp_path / "log").read_text()
+    for rank, deed in zip(ranks, deeds, strict=True):
+        if deed != "stops":
+            rank.join(60)
+    seconds = time.monotonic() - begin
+    for rank, deed in zip(ranks, deeds, strict=True):
+        if deed == "stops":  # by the watchdog already, unless its node has nobody else
+            with contextlib.suppress(ProcessLookupError):
+                rank.kill()
+            rank.join(60)
+    return [rank.exitcode for rank in ranks], (tmp_path / "log").read_text(), seconds
 
 
 @pytest.mark.parametrize(
-    "deed, words",
+    "where, deed, words",
     [
-        ("stops", "Did not arrive: rank 2 (" + os.uname().nodename[:48]),
-        ("works", "works at something else"),
-        ("dies", "rank 2 (" + os.uname().nodename[:48]),
-        ("waits", "none: all wait, for different things"),
+        (SIZE - 1, "stops", "Did not arrive: rank {} ({host}"),
+        (0, "stops", "Did not arrive: rank {} ({host}"),
+        (SIZE - 1, "works", "rank {} ({host}, last at 'something long') works at something else"),
+        (SIZE - 1, "dies", "rank {} ({host}"),
+        (0, "dies", "rank {} ({host}"),
+        (0, "waits", "none: all wait, for different things"),
     ],
 )
-def test_a_job_that_stands_still_is_ended_by_all_ranks(tmp_path, deed, words):
-    codes, said = job(tmp_path, deed)
-    assert codes[:-1] == [EXIT_STALLED] * (SIZE - 1), said
-    assert words in said and "--resume" in said
+def test_a_job_that_stands_still_is_ended_by_all_ranks(tmp_path, where, deed, words):
+    """Also if the rank that looks after the node is the one that stops or dies."""
+    deeds = ["waits"] * SIZE
+    deeds[where] = deed
+    codes, said, seconds = job(tmp_path, deeds)
+    del codes[where]
+    assert codes == [EXIT_STALLED] * (SIZE - 1), said
+    assert words.format(where, host=os.uname().nodename) in said and "--resume" in said
+    assert said.count("the job ends") == 1, "one rank says it"
     assert "in live" in said, "and where each stands is shown"
+    assert deed != "dies" or seconds < LIMIT, "a death is seen long before a standstill is"
 
 
-def test_a_rank_that_shows_progress_is_waited_for(tmp_path):
-    codes, said = job(tmp_path, "reads")
+@pytest.mark.parametrize(
+    "deed, words, nodes",
+    [
+        ("stops", "Did not arrive: rank 3 (", ((0, 1), (2, 3))),
+        ("stops", "Did not arrive: rank 3 (", ((0, 1, 2), (3,))),
+        ("stops", "Did not arrive: rank 3 (", ((1, 2), (0,), (3,))),
+        ("works", "works at something else. Waiting: rank 0, 1, 2 for 'a message'", ((0, 1, 2), (3,))),
+    ],
+    ids=str,
+)
+def test_ranks_of_another_node_are_named(tmp_path, deed, words, nodes):
+    """A rank stops on a node where another one lives on, or one that is then lost altogether."""
+    codes, said, seconds = job(tmp_path, ["waits", "waits", "waits", deed], nodes)
+    assert codes[:3] == [EXIT_STALLED] * 3, said
+    assert words in said and said.count("the job ends") == 1, said
+    assert LIMIT <= seconds < 3 * LIMIT
+
+
+@pytest.mark.parametrize("nodes", [((0, 1, 2),), ((0,), (1, 2))], ids=str)
+def test_a_rank_that_shows_progress_is_waited_for(tmp_path, nodes):
+    codes, said, _ = job(tmp_path, ["waits", "waits", "reads"], nodes)
     assert codes == [0] * SIZE, said
 
 
@@ -83,29 +128,43 @@ def test_the_use_of_the_processor_is_progress_where_it_is_said_to_be():
     """
 
     def progress_of(deed):
-        before = pulse.progress()
+        before = heartbeat.progress()
         deed()
-        return pulse.progress() - before
+        return heartbeat.progress() - before
 
     def work():
         end = time.process_time() + 0.3
         while time.process_time() < end:
             pass
 
-    pulse = Pulse()
+    heartbeat = Heartbeat()
     assert progress_of(work) == 0, "an endless loop is none"
-    with pulse.computing():
+    with heartbeat.computing():
         assert progress_of(work) > 0
         assert progress_of(lambda: time.sleep(0.3)) == 0
     assert progress_of(work) == 0
 
 
-def test_suspension_of_the_whole_job_does_not_count(tmp_path, monkeypatch):
+def test_a_result_that_a_file_system_is_slow_to_take_does_not_end_the_job():
+    """Rank 0 flushed a file for each rank to a busy disk, for longer than the limit: a job that was done ended with
+    75.
+    """
+    heartbeat = Heartbeat()
+    with heartbeat.storing():
+        before = heartbeat.progress()
+        time.sleep(0.3)
+        assert heartbeat.progress() > before
+    before = heartbeat.progress()
+    time.sleep(0.3)
+    assert heartbeat.progress() == before
+
+
+def test_suspension_of_the_whole_job_does_not_count(monkeypatch):
     """`scontrol suspend` stops every process, this thread as well; time that it did not see is no standstill."""
-    make_board(tmp_path / "board", SIZE)
-    dog, ended = Watchdog(0, SIZE, Pulse(), LIMIT, Board.open(tmp_path / "board", SIZE)), []
-    monkeypatch.setattr(dog, "_exit", lambda: ended.append(True))
-    dog.pulse.arrive("a message")
+    dog, ended = Watchdog(0, SIZE, Heartbeat(), LIMIT), []
+    monkeypatch.setattr(dog, "_exit", lambda *code: ended.append(True))
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    dog.heartbeat.arrive("a message")
     dog._look()
     dog._looked -= 3600
     dog._look()
@@ -117,20 +176,161 @@ def test_suspension_of_the_whole_job_does_not_count(tmp_path, monkeypatch):
     assert ended
 
 
-def test_lines_are_read_as_they_were_written_and_damaged_ones_are_left_out(tmp_path):
-    make_board(tmp_path / "board", SIZE)
-    board = Board.open(tmp_path / "board", SIZE)
-    assert board.read() == {}
-    pulse = Pulse()
-    pulse.arrive('"quoted" \N{GREEK SMALL LETTER ALPHA}' * 30)
-    lines = [own_line(rank, 7, pulse, False) for rank in (0, 2)]
-    assert all(board.write(line) for line in lines)
-    assert board.read() == {0: lines[0], 2: lines[1]} and not lines[0].is_dead()
-    with open(tmp_path / "board", "r+b") as file:
-        file.seek(10)
-        file.write(b"\0\0\0\0")
-    assert list(board.read()) == [2]
-    assert Board.open(tmp_path / "absent" / "board", SIZE) is None
-    mine = born(os.getpid())
-    gone = Line(0, "h", os.getpid(), mine - 1, 1, 1, True, "a", False)
-    assert gone.is_dead(), "the process id is used again by another process"
+def boards(tmp_path, places=SIZE):
+    """A board as each of the ranks has it open."""
+    HeartbeatBoard.make(tmp_path / "board", places)
+    return [HeartbeatBoard.open(tmp_path / "board", place, places) for place in range(places)]
+
+
+def test_records_are_read_as_they_were_written(tmp_path):
+    first, second, third = boards(tmp_path)
+    assert second.read_all() == {}
+    heartbeat = Heartbeat()
+    heartbeat.arrive('"quoted" \N{GREEK SMALL LETTER ALPHA}' * 30)
+    heartbeat.failure = "a fault"
+    third.write(7, 4, heartbeat, False)
+    (record,) = first.read_all().values()
+    assert (record.rank, record.looks, record.progress, record.waits, record.left) == (7, 4, 1, True, False)
+    assert heartbeat.at.startswith(record.at) and len(record.at) > 70, "as much as there is room for, whole letters"
+    assert (record.pid, record.started, record.failure) == (os.getpid(), start_time(os.getpid()), "a fault")
+    assert not record.is_dead()
+    third.numbers[2]["started"] -= 1
+    assert first.read(2).is_dead(), "the process id is used again by another process"
+    third.write(7, 5, heartbeat, True)
+    assert not first.read(2).is_dead()
+    heartbeat.failure, heartbeat.at = "", "short"
+    third.write(7, 6, heartbeat, False)
+    assert (first.read(2).at, first.read(2).failure) == ("short", ""), "nothing of a longer text stays"
+    assert HeartbeatBoard.open(tmp_path / "absent", 0, 1) is None
+    (tmp_path / "cut").write_bytes(b"1234")
+    assert HeartbeatBoard.open(tmp_path / "cut", 0, 1) is None, "a disk that was full"
+
+
+def test_the_rank_that_looks_after_a_node_is_the_first_that_shows_life(tmp_path):
+    ranks, heartbeat = boards(tmp_path), Heartbeat()
+    history = HeartbeatHistory(ranks[2], 2)
+    for place in (1, 2):
+        ranks[place].write(place, 1, heartbeat, False)
+    assert history.look() and history.leader() == 1, "the first has not come yet"
+    ranks[0].write(0, 1, heartbeat, False)
+    history.look()
+    assert history.leader() == 0 and not history.silent().any()
+    for look in range(2, 6):
+        ranks[2].write(2, look, heartbeat, False)
+        ranks[1].write(1, look, heartbeat, False)
+        assert not history.look(), "looks are no progress"
+    assert history.silent().tolist() == [True, False, False] and history.leader() == 1
+    ranks[0].write(0, 2, heartbeat, False)
+    assert not history.look() and history.leader() == 0, "it goes on"
+    history.dead[0] = True
+    ranks[1].write(1, 9, heartbeat, True)
+    assert history.leader() == 2, "the second has left"
+    heartbeat.beat()
+    ranks[2].write(2, 9, heartbeat, False)
+    assert history.look()
+
+
+def test_one_rank_of_a_node_speaks(tmp_path):
+    """Who that is must not depend on what each has seen."""
+    boards(tmp_path)
+
+    def ask(place, answers):
+        board = HeartbeatBoard.open(tmp_path / "board", place, SIZE)
+        answers.put(board.claim_speech())
+        done.wait(60)
+        board.close()
+
+    fork = multiprocessing.get_context("fork")
+    answers, done = fork.Queue(), fork.Event()
+    ranks = [fork.Process(target=ask, args=(place, answers)) for place in range(SIZE)]
+    for rank in ranks:
+        rank.start()
+    told = sorted(answers.get(timeout=30) for _ in ranks)
+    done.set()
+    assert told == [False] * (SIZE - 1) + [True]
+    for rank in ranks:
+        rank.join(30)
+
+
+@pytest.mark.parametrize("without", ["", "pidfd_open"])
+def test_processes_that_end_are_seen(monkeypatch, without):
+    """By descriptors of the kernel and, where it gives none, in /proc."""
+    if without:
+        monkeypatch.delattr(os, without, raising=False)
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=time.sleep, args=(60,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    watch = ProcessWatch()
+    for key, process in enumerate(processes):
+        watch.watch(key, process.pid, start_time(process.pid))
+    watch.watch(7, os.getpid(), start_time(os.getpid()) - 1)
+    assert watch.ended() == {7}, "its number is that of another process by now"
+    processes[1].kill()
+    end = time.monotonic() + 30
+    while watch.ended() == {7} and time.monotonic() < end:
+        time.sleep(0.05)
+    assert watch.ended() == {7, 1}, "before anybody has waited for it"
+    for process in processes:
+        process.kill()
+        process.join()
+    assert watch.ended() == {7, 0, 1, 2}
+    watch.close()
+
+
+def test_looks_leave_no_descriptors(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    HeartbeatBoard.make(tmp_path / "board", 1)
+    dog = Watchdog(0, 1, Heartbeat(), LIMIT, HeartbeatBoard.open(tmp_path / "board", 0, 1))
+    (tmp_path / "heartbeats").mkdir()
+    dog.share(tmp_path / "heartbeats")
+    for _ in range(5):
+        dog._next_report = 0.0
+        dog._look()
+    dog.finish()
+    del dog  # and with it what maps the board
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_reports_of_nodes_are_read_as_they_were_written(tmp_path):
+    """Files that are damaged, or that somebody else put there, are left out; a folder that is gone is no error."""
+    heartbeat, board = Heartbeat(), HeartbeatBoard.alone()
+    history = HeartbeatHistory(board, 4)
+    heartbeat.arrive("halo_forward")
+    board.write(128, 3, heartbeat, False)
+    history.look()
+    first, second = NodeReports(tmp_path, 0), NodeReports(tmp_path, 128)
+    first.create(), second.create()
+    assert first.summaries() == {} and first.records() == {"from-rank-0000128": {}}
+    for at in ("halo_forward", "the end"):
+        heartbeat.at = at
+        board.write(128, 3, heartbeat, False)
+        second.write(board, history, NodeSummary(3, 1.26, 0.5, 1, False))
+        (summary,) = first.summaries().values()
+        assert summary == (3, 1.3, 0.5, 1, False) and second.summaries(first=True) == {}
+        (record, silent) = first.records()["from-rank-0000128"][128]
+        assert (record.rank, record.host, record.at, record.waits, silent) == (128, board.host, at, True, False)
+    (tmp_path / "notes").write_text("what is this?")
+    assert set(first.summaries()) == {"from-rank-0000128"}
+    (tmp_path / "from-rank-0000128").unlink()
+    with pytest.raises(OSError):
+        second.write(board, history, NodeSummary(4, 0.0, 0.0, 0, False))
+    assert NodeReports(tmp_path / "absent", 0).summaries() == {}
+
+
+def test_a_look_reads_neither_texts_nor_other_nodes(tmp_path, monkeypatch):
+    """What it costs must not grow with what is only read when somebody speaks."""
+    places = 128
+    HeartbeatBoard.make(tmp_path / "board", places)
+    heartbeat = Heartbeat()
+    for place in range(places):
+        HeartbeatBoard.open(tmp_path / "board", place, places).write(place, 1, heartbeat, False)
+    (tmp_path / "heartbeats").mkdir()
+    dog = Watchdog(5, 4096, heartbeat, 300.0, HeartbeatBoard.open(tmp_path / "board", 5, places))
+    dog.share(tmp_path / "heartbeats")
+    monkeypatch.setattr(HeartbeatBoard, "read", None)
+    monkeypatch.setattr(NodeReports, "summaries", None)
+    monkeypatch.setattr(select, "epoll", None)
+    for _ in range(4):
+        dog._look()
+    dog.finish()

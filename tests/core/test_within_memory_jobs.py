@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from hpcgnn.report.read import read_rank_records
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
@@ -29,8 +30,7 @@ def graph(tmp_path_factory):
 def told(run, count=RANKS):
     """(losses, records of the ranks)."""
     lines = (run / "metrics.jsonl").read_text().splitlines()
-    ranks = [json.loads((run / f"ranks/rank-{rank:05}.json").read_text()) for rank in range(count)]
-    return [json.loads(line)["loss"] for line in lines], ranks
+    return [json.loads(line)["loss"] for line in lines], read_rank_records(run, count)
 
 
 def test_a_job_stays_within_what_it_asks_for(graph, tmp_path):

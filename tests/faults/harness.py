@@ -45,12 +45,15 @@ class Injection:
 
 @dataclass(frozen=True)
 class Outcome:
-    """code: None for a job that had to be ended from outside; happened: whether the stage was reached."""
+    """code: None for a job that had to be ended from outside; happened: whether the stage was reached; since: seconds
+    from then to the job's end.
+    """
 
     code: int | None
     seconds: float
     text: str
     happened: bool
+    since: float
 
 
 def clean_environment():
@@ -104,9 +107,11 @@ def start(injection, graph, run_dir, server, *options, limit=LIMIT_SECONDS, stop
         except subprocess.TimeoutExpired:
             pass
         finally:
+            seconds, ended = time.monotonic() - begin, time.time()
             _end_session(job)
         output.seek(0)
-        return Outcome(code, time.monotonic() - begin, output.read(), os.path.getsize(mark.name) > 0)
+        about = os.stat(mark.name)
+        return Outcome(code, seconds, output.read(), about.st_size > 0, ended - about.st_mtime)
 
 
 def _end_session(job):

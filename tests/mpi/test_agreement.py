@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.kernels import library
 from hpcgnn.train import agreement, job
 from hpcgnn.train.agreement import agree, facts_of_process
 
@@ -30,14 +31,40 @@ def disagree(comm, facts, *words):
 
 
 def test_options_versions_and_code(comm, monkeypatch):
-    agree(comm, facts_of_process(configure("g.h5", threads=comm.rank + 1, run_dir=f"{comm.rank}")))
-    disagree(comm, facts_of_process(configure("g.h5", hidden=differs(comm, 8, 9))), "--hidden is", "8", "9")
+    agree(comm, facts_of_process(configure("g.h5", threads=comm.rank + 1, run_dir=f"{comm.rank}"), comm))
+    disagree(comm, facts_of_process(configure("g.h5", hidden=differs(comm, 8, 9)), comm), "--hidden is", "8", "9")
     here = agreement.versions()
     monkeypatch.setattr(agreement, "versions", lambda: here | {"numpy": differs(comm, "2.0.0", "1.26.4")})
-    disagree(comm, facts_of_process(configure("g.h5")), "numpy is", "1.26.4")
+    disagree(comm, facts_of_process(configure("g.h5"), comm), "numpy is", "1.26.4")
     monkeypatch.setattr(agreement, "versions", lambda: here)
     monkeypatch.setattr(agreement, "code_hash", lambda: differs(comm, "abc", "def"))
-    disagree(comm, facts_of_process(configure("g.h5")), "hpcgnn's code", "def")
+    disagree(comm, facts_of_process(configure("g.h5"), comm), "hpcgnn's code", "def")
+
+
+def test_the_first_rank_of_a_node_reads_the_code_for_the_others(comm, monkeypatch):
+    """As if the first and the last rank were nodes of their own, and the others on the first one's."""
+    first = comm.rank in (0, comm.size - 1)
+    monkeypatch.setattr(comm, "first_of_node", first)
+    asked = []
+    monkeypatch.setattr(agreement, "code_hash", lambda: asked.append(1) or "abc")
+    agree(comm, facts_of_process(configure("g.h5"), comm))
+    assert bool(asked) == first
+    monkeypatch.setattr(agreement, "code_hash", lambda: differs(comm, "abc", "def"))
+    facts = facts_of_process(configure("g.h5"), comm)
+    if comm.size > 1:
+        words = f'hpcgnn\'s code is "abc" on rank 0, "def" on rank {comm.size - 1}.'
+        disagree(comm, facts, words)
+
+
+def test_sources_are_not_read_where_another_rank_has(monkeypatch):
+    def fail():
+        raise AssertionError("read")
+
+    monkeypatch.setattr(library, "fingerprint", fail)
+    if library.load().file is not None:
+        assert library.choose(check_sources=False).file
+        with pytest.raises(AssertionError, match="read"):
+            library.choose()
 
 
 @pytest.mark.parametrize(

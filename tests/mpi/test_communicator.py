@@ -234,11 +234,11 @@ def test_allgather_of_objects_of_unequal_size(verbs):
 
 
 def test_together_passes_when_all_are_well(verbs):
-    verbs.pulse.at = "before"
+    verbs.heartbeat.at = "before"
     times = 0
     with verbs.together("reading"):
         times += 1
-    assert times == 1 and verbs.pulse.at == "reading", "what a rank that is stuck is said to be at"
+    assert times == 1 and verbs.heartbeat.at == "reading", "what a rank that is stuck is said to be at"
     assert verbs.allgather_object(verbs.rank) == list(range(verbs.size)), "the ranks are still in step"
 
 
@@ -602,12 +602,12 @@ def test_together_sends_a_flag_and_texts_only_after_a_failure(among_ranks, monke
 
 def test_waits_for_objects_are_seen(among_ranks):
     """The watchdog learns of each of them: that this rank waits, and that it has got on."""
-    verbs, pulse = among_ranks, among_ranks.pulse
+    verbs, heartbeat = among_ranks, among_ranks.heartbeat
     for call in (
         lambda: verbs.gather_object(verbs.rank),
         lambda: verbs.broadcast_object(verbs.rank),
         lambda: verbs.allgather_object(verbs.rank),
     ):
-        before = pulse.count
+        before = heartbeat.count
         call()
-        assert pulse.count >= before + 4 and not pulse.waits
+        assert heartbeat.count >= before + 4 and not heartbeat.waits

@@ -13,6 +13,7 @@ from hpcgnn.memory import shelf as shelf_module
 from hpcgnn.memory.scratch import Scratch
 from hpcgnn.memory.shelf import OnDisk, Shelf
 from hpcgnn.ops.row_tiles import tiles_of
+from hpcgnn.report.read import read_rank_records
 from hpcgnn.train.features_on_disk import Placing, place, reads_of_epoch
 from hpcgnn.train.job import train
 from hpcgnn.train.predictions import Request, predict
@@ -141,8 +142,8 @@ def test_a_profile_of_memory(comm, session_path, shared_path, job_session, small
     monkeypatch.setattr("hpcgnn.train.features_on_disk.place", lambda *_: Placing(True, True, 0.7))
     assert train(config, job_session) == 0
     comm.barrier()
-    for path in (shared_path / "run" / "ranks").iterdir():
-        for items in json.loads(path.read_text())["memory_profile"]["account_bytes"].values():
+    for record in read_rank_records(shared_path / "run", comm.size):
+        for items in record["memory_profile"]["account_bytes"].values():
             assert items["features"] == items["kept input aggregate"] == 0
 
 

@@ -21,7 +21,7 @@ class Noting(Communicator):
 
     def __init__(self, inner):
         self._inner, self.rank, self.size = inner, inner.rank, inner.size
-        self.ledger, self.pulse, self.events, self._turns = inner.ledger, inner.pulse, [], 0
+        self.ledger, self.heartbeat, self.events, self._turns = inner.ledger, inner.heartbeat, [], 0
 
     def exchange(self, outgoing, incoming, kind):
         turn, self._turns = self._turns, self._turns + 1

@@ -12,6 +12,7 @@ import torch
 
 from hpcgnn.config import read_toml
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.report.read import read_rank_records
 from hpcgnn.train import energy
 from hpcgnn.train.job import train
 from hpcgnn.train.loop import Trainer
@@ -86,19 +87,17 @@ def finished(comm, session_path):
 
 def test_files(comm, finished):
     _, run_dir, _, _ = finished
-    assert {"config.toml", "metrics.jsonl", "summary.json", "log.txt", "ranks", "checkpoints"} <= {
+    assert {"config.toml", "metrics.jsonl", "summary.json", "log.txt", "ranks.jsonl", "checkpoints"} <= {
         path.name for path in run_dir.iterdir()
     }
-    assert sorted(path.name for path in (run_dir / "ranks").iterdir()) == [
-        f"rank-{rank:05d}.json" for rank in range(comm.size)
-    ]
+    assert [record["rank"] for record in read_rank_records(run_dir, comm.size)] == list(range(comm.size))
     assert {path.suffix for path in (run_dir / "checkpoints").iterdir()} == {".h5"}, "ranks have no state of their own"
 
 
 def test_products_are_recorded_and_warned_about(comm, finished):
     _, run_dir, _, summary = finished
     assert summary["config"]["run"]["matmul"] == "medium"
-    found = [json.loads(path.read_text())["bf16_instructions"] for path in (run_dir / "ranks").iterdir()]
+    found = [record["bf16_instructions"] for record in read_rank_records(run_dir, comm.size)]
     assert found == [bf16_instructions()] * comm.size
     warned = "--matmul medium changes nothing here" in (run_dir / "log.txt").read_text()
     assert warned == (not bf16_instructions()), "a run without the instructions says so"
@@ -160,7 +159,7 @@ def test_memory(comm, finished):
     little besides. (The heap may have shrunk since, and the kernel counts pages roughly.)
     """
     _, run_dir, _, summary = finished
-    ranks = [json.loads((run_dir / f"ranks/rank-{rank:05d}.json").read_text()) for rank in range(comm.size)]
+    ranks = read_rank_records(run_dir, comm.size)
     for name in ("peak_rss_bytes", "training_growth_bytes", "libraries_rss_bytes"):
         values = [record[name] for record in ranks]
         assert summary[name] == {"max": max(values), "mean": pytest.approx(sum(values) / comm.size), "sum": sum(values)}
@@ -191,7 +190,7 @@ def test_energy(comm, finished):
     found = summary["energy"]
     assert (found["joules"], found["joules_per_epoch"], found["nodes"]) == (10.0, 10.0 / EPOCHS, 1)
     assert found["epochs"] == [1, EPOCHS] and found["domains"] == {"package": 7.5, "dram": 2.5}
-    ranks = [json.loads(path.read_text())["energy"] for path in sorted((run_dir / "ranks").iterdir())]
+    ranks = [record["energy"] for record in read_rank_records(run_dir, comm.size)]
     assert ranks[0]["joules"] == found["domains"] and ranks[1:] == [None] * (comm.size - 1)
 
 

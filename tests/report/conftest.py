@@ -80,6 +80,14 @@ def change(path, name, function):
     (path / name).write_text(json.dumps(value))
 
 
+def change_ranks(path, function):
+    """Rewrite the records of all ranks of a run by function(record)."""
+    records = [json.loads(line) for line in (path / "ranks.jsonl").read_text().splitlines()]
+    for record in records:
+        function(record)
+    (path / "ranks.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
 def report(*arguments):
     """Run `hpcgnn report ARGUMENTS` as a user does, without a launcher."""
     return start(0, "-m", "hpcgnn", "report", *arguments)

@@ -12,7 +12,7 @@ import pytest
 from core.launching import start
 
 from hpcgnn.report.memory_tables import KEPT_FREE, profiles
-from hpcgnn.report.read import read_runs
+from hpcgnn.report.read import read_rank_records, read_runs
 from hpcgnn.report.study import build_study
 from hpcgnn.report.write import write_report
 from hpcgnn.train.account import FREE, MADE, TAKEN
@@ -20,7 +20,7 @@ from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.partition_graph import partition_graph
 
-from .conftest import change, summary
+from .conftest import change_ranks, summary
 
 RANKS, MODELS = 2, ("sage", "gcn", "gat")
 
@@ -43,8 +43,7 @@ def profiled(tmp_path_factory):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_account_explains_what_was_measured(profiled, model):
-    for rank in range(RANKS):
-        record = json.loads((profiled / model / f"ranks/rank-{rank:05d}.json").read_text())
+    for rank, record in enumerate(read_rank_records(profiled / model, RANKS)):
         marks, base = record["memory_profile"]["phase_peak_bytes"], record["memory_profile"]["base_bytes"]
         assert {"load", "plan", "forward", "backward", "reduction", "step", "evaluation"} == marks.keys()
         assert max(marks.values()) <= record["peak_rss_bytes"]
@@ -97,8 +96,7 @@ def test_what_is_not_in_use_is_not_called_activations(profiled, tmp_path):
 
 def test_a_profile_that_had_another_name_for_it(profiled, tmp_path):
     path = shutil.copytree(profiled / "sage", tmp_path / "sage")
-    for rank in range(RANKS):
-        change(path, f"ranks/rank-{rank:05d}.json", rename_free)
+    change_ranks(path, rename_free)
     found, _ = read_runs([path])
     (profile,) = profiles(build_study(found))
     assert FREE in profile.account and "free pieces of the arena" not in profile.account

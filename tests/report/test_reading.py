@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hpcgnn.report.read import read_runs
+from hpcgnn.report.read import read_rank_records, read_runs
 
 from .conftest import EPOCHS, RUNS, change
 
@@ -41,11 +41,32 @@ DAMAGES = {
         lambda p: (p / "metrics.jsonl").write_text("\n".join((p / "metrics.jsonl").read_text().splitlines()[:-1])),
         f"summary.json tells of {EPOCHS} epochs, metrics.jsonl of {EPOCHS - 1}",
     ),
-    "no rank record": (lambda p: (p / "ranks/rank-00001.json").unlink(), "cannot read rank-00001.json"),
+    "no rank records": (lambda p: (p / "ranks.jsonl").unlink(), "cannot read ranks.jsonl: No such file"),
+    "a rank's record lost": (
+        lambda p: (p / "ranks.jsonl").write_text((p / "ranks.jsonl").read_text().splitlines()[0]),
+        "summary.json tells of 2 ranks, ranks.jsonl of 1",
+    ),
+    "half a rank's record": (lambda p: cut(p, "ranks.jsonl", 0.95), "line 2 of ranks.jsonl is damaged"),
+    "an older version's, one lost": (lambda p: older(p, 1), "cannot read rank-00001.json"),
     "binary": (lambda p: (p / "metrics.jsonl").write_bytes(b"\xff\xfe\x00"), "cannot read metrics.jsonl: not text"),
     "another object": (lambda p: (p / "summary.json").write_text("[]"), "summary.json lacks 'ranks'"),
     "an older version": (lambda p: drop_key(p, "summary.json", "graph_uuid"), "summary.json lacks 'graph_uuid'"),
 }
+
+
+def older(path, ranks):
+    """Make the records of a run what earlier versions wrote: a file for each rank, here for the first few."""
+    (path / "ranks").mkdir()
+    for record in read_rank_records(path, 2)[:ranks]:
+        (path / f"ranks/rank-{record['rank']:05d}.json").write_text(json.dumps(record, indent=1))
+    (path / "ranks.jsonl").unlink()
+
+
+def test_a_run_with_a_file_for_each_rank_reads_as_before(copied):
+    path = copied("p2-a")
+    (expected,), _ = read_runs([path])
+    older(path, 2)
+    assert read_runs([path]) == ([expected], [])
 
 
 @pytest.mark.parametrize("damage, reason", DAMAGES.values(), ids=DAMAGES)

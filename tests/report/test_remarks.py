@@ -1,18 +1,17 @@
 """Shared cores and caps that never bit are said where efficiency is shown, and nothing is said of what is not known."""
 
-import json
 import math
 import re
 from types import SimpleNamespace
 
 import pytest
 
-from hpcgnn.report.read import read_runs
+from hpcgnn.report.read import read_rank_records, read_runs
 from hpcgnn.report.remarks import crowds, halo_rounds, remarks, threads_per_core
 from hpcgnn.report.study import build_study
 from hpcgnn.report.write import write_report
 
-from .conftest import change
+from .conftest import change_ranks
 
 
 def run_of(*ranks):
@@ -42,15 +41,14 @@ def test_what_records_do_not_tell():
     assert crowds(run) is None and math.isnan(threads_per_core(run)) and math.isnan(halo_rounds(run))
 
 
-def crowd(path, ranks, cores):
-    for rank in range(ranks):
-        change(path, f"ranks/rank-{rank:05d}.json", lambda record: record.update(cores=cores, threads=1))
+def crowd(path, cores):
+    change_ranks(path, lambda record: record.update(cores=cores, threads=1))
 
 
 def test_shared_cores_are_said_with_efficiency(copied, tmp_path):
     one, two = copied("p1-a"), copied("p2-a")
-    crowd(one, 1, [0, 1])
-    crowd(two, 2, [3])
+    crowd(one, [0, 1])
+    crowd(two, [3])
     runs, _ = read_runs([one, two])
     study = build_study(runs)
     said = "† 2 ranks shared 1 core: efficiency here measures the sharing, not the program."
@@ -68,15 +66,14 @@ def test_shared_cores_are_said_with_efficiency(copied, tmp_path):
 
 def test_cores_of_their_own_need_no_word(copied, tmp_path):
     path = copied("p2-a")
-    crowd(path, 2, [0, 1])
+    crowd(path, [0, 1])
     study = build_study(read_runs([path])[0])
     assert not any("shared" in line for line in remarks(study))
 
 
 def test_a_cap_that_never_bit(runs, study_dir):
     rounds = {
-        name: json.loads((study_dir / name / "ranks/rank-00001.json").read_text())["halo_rounds"]
-        for name in ("p2-a", "fine-p2", "tight-p2")
+        name: read_rank_records(study_dir / name, 2)[1]["halo_rounds"] for name in ("p2-a", "fine-p2", "tight-p2")
     }
     assert rounds["p2-a"] == rounds["fine-p2"] == 1 < rounds["tight-p2"]
     study = build_study(runs("p1-a", "p2-a", "fine-p2", "tight-p2"))

@@ -11,7 +11,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.sections import make_sections
 
-from .conftest import RUNS, change, report
+from .conftest import RUNS, change, change_ranks, report
 
 
 def test_a_folder_of_everything(study_dir, tmp_path):
@@ -58,8 +58,7 @@ def test_two_graphs_are_not_a_weak_scaling_by_chance(copied, runs, what):
     """A graph on one rank and another on two, of which each rank has no like share, or whose models differ in size."""
     path = copied("weak-p2")
     if what == "size":
-        for rank in range(2):
-            change(path, f"ranks/rank-{rank:05d}.json", lambda record: record.update(nodes=3 * record["nodes"]))
+        change_ranks(path, lambda record: record.update(nodes=3 * record["nodes"]))
     else:
         change(path, "summary.json", lambda summary: summary.update(parameters=summary["parameters"] + 1))
     other, _ = read_runs([path])

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator, Finished
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.comm.pulse import Pulse
 from hpcgnn.estimate.halo_counts import HaloCounts
 from hpcgnn.exchange.rounds import cut
 from hpcgnn.graph.load import read_edges
@@ -34,7 +34,7 @@ class Others(Communicator):
     """
 
     def __init__(self, size):
-        self.rank, self.size, self.ledger, self.pulse = 0, size, Ledger(), Pulse()
+        self.rank, self.size, self.ledger, self.heartbeat = 0, size, Ledger(), Heartbeat()
         self._wanted, self._rows, self._answers = [{}, {}], [{}, {}], []
 
     def begin(self, rank):

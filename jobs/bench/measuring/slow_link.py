@@ -22,7 +22,7 @@ class SlowLink(Communicator):
 
     def __init__(self, inner, rate=None, latency=0.0):
         self._inner, self.rate, self.latency = inner, rate, latency
-        self.rank, self.size, self.ledger, self.pulse = inner.rank, inner.size, inner.ledger, inner.pulse
+        self.rank, self.size, self.ledger, self.heartbeat = inner.rank, inner.size, inner.ledger, inner.heartbeat
         self._queue = queue.SimpleQueue()
         threading.Thread(target=self._run, name="slow-link", daemon=True).start()
         self.reset()

@@ -5,19 +5,20 @@ is the processor time of the thread that posts them (the median of some turns), 
 threads. Beside it: what the helper thread takes for a look at messages that have not come.
 """
 
+import argparse
 import statistics
 import time
 
-HELP = "posting and watching messages: one by one beside prepared"
 
-
-def add_options(parser):
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
     parser.add_argument("--peers", type=int, default=1023, help="messages each way (default: %(default)s)")
     parser.add_argument("--bytes", type=int, default=256, help="bytes of a message (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=25, help="turns to take the median of (default: %(default)s)")
 
 
-def run(options):
+def run(options: argparse.Namespace) -> int:
+    """Print the figures; returns the exit code."""
     import mpi4py
 
     mpi4py.rc.thread_level = "multiple"
@@ -75,3 +76,4 @@ def run(options):
     )
     print(tabulate(rows, ("", "ms", "times faster"), floatfmt=(None, ".4f", ".1f")))
     print(MPI.Get_library_version().split("\n")[0].strip("\0 \t"))
+    return 0
