@@ -17,6 +17,9 @@ TILE_ROWS = 2048
 # quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have work (HG_SHARES in
 # native/projection.c).
 MOST_ROWS = 1 << 17
+# What the rows of an edge tile take together, for each thread: enough to hide the cost of calls, little enough to stay in
+# its cache. Two threads share one, and no tile is larger than that of so many threads, which bounds its memory.
+EDGE_TILE_BYTES, MOST_EDGE_SHARES = 1 << 21, 64
 # Set by those who try out what a process of other threads would hold.
 _SET: ContextVar[int | None] = ContextVar("tile rows", default=None)
 
@@ -28,6 +31,14 @@ def tile_rows(threads: int | None = None) -> int:
         return fixed
     threads = threads or torch.get_num_threads()
     return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, MOST_ROWS)
+
+
+def edge_tile_bytes() -> int:
+    """Bytes that the rows of an edge tile take together, which all threads work on. Every thread waits for the others at
+    the end of each of the many operations of a tile, and what is between these is done by one.
+    """
+    threads = torch.get_num_threads()
+    return EDGE_TILE_BYTES * (1 if threads <= 2 else min(threads, MOST_EDGE_SHARES))
 
 
 @contextlib.contextmanager
