@@ -21,7 +21,6 @@ from hpcgnn.ops.row_tiles import edge_tile_bytes, in_rows
 from hpcgnn.ops.tile_rows import picked
 
 
-
 class Scorer(Protocol):
     """Scores of pairs: see nn/scorers.py."""
 

@@ -14,12 +14,13 @@ from hpcgnn.memory.arena import Arena
 # rows still runs at full speed.
 TILE_ROWS = 2048
 # Several threads wait for each other at the end of every step, so steps are larger: at 2048 rows two threads took a
-# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have work (HG_SHARES in
-# native/projection.c).
+# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have shares of 2048 rows
+# (native/projection.c).
 MOST_ROWS = 1 << 17
-# What the rows of an edge tile take together, for each thread: enough to hide the cost of calls, little enough to stay in
-# its cache. Two threads share one, and no tile is larger than that of so many threads, which bounds its memory.
-EDGE_TILE_BYTES, MOST_EDGE_SHARES = 1 << 21, 64
+# What the rows of an edge tile take together: enough to hide the cost of calls, little enough to stay in the cache. From
+# so many threads on it is that for each of them: to wake these costs more than the fresh pages of larger tensors. The
+# most bounds the memory.
+EDGE_TILE_BYTES, FEW_THREADS, MOST_EDGE_SHARES = 1 << 21, 8, 64
 # Set by those who try out what a process of other threads would hold.
 _SET: ContextVar[int | None] = ContextVar("tile rows", default=None)
 
@@ -34,11 +35,11 @@ def tile_rows(threads: int | None = None) -> int:
 
 
 def edge_tile_bytes() -> int:
-    """Bytes that the rows of an edge tile take together, which all threads work on. Every thread waits for the others at
-    the end of each of the many operations of a tile, and what is between these is done by one.
+    """Bytes that the rows of an edge tile take together, which all threads work on. Each of the many operations of a
+    tile wakes all threads once.
     """
     threads = torch.get_num_threads()
-    return EDGE_TILE_BYTES * (1 if threads <= 2 else min(threads, MOST_EDGE_SHARES))
+    return EDGE_TILE_BYTES * (1 if threads < FEW_THREADS else min(threads, MOST_EDGE_SHARES))
 
 
 @contextlib.contextmanager

@@ -133,7 +133,9 @@ GIVEN = ("x_src", "x_dst", "edge")
 @pytest.mark.parametrize("name", GRAPHS)
 def test_against_the_oracle(comm, session_path, monkeypatch, name, reduce):
     compare(comm, name, session_path, "one empty", reduce, GIVEN[:2])
-    monkeypatch.setattr("hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500)  # so small that rows are continued in the next tile
+    monkeypatch.setattr(
+        "hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500
+    )  # so small that rows are continued in the next tile
     compare(comm, name, session_path, "dealt", reduce, GIVEN, rows=1 if comm.size == 2 else 6)
 
 
