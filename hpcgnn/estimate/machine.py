@@ -24,7 +24,7 @@ LANES = 16
 # Operations that no reference model has, or of which older files have no rate, and which take for a number, or for an
 # edge, what others do.
 AS = dict.fromkeys(("dropout_entries", "drop_edges", "random_words", "narrow", "widen"), "dropout")
-AS |= dict.fromkeys((ENTRIES, COLUMNS), "gather")
+AS |= dict.fromkeys((ENTRIES, COLUMNS), "gather") | {"add_rows": "pack"}
 
 
 class Rate(NamedTuple):

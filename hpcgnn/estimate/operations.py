@@ -75,6 +75,11 @@ def _pack(name: str, arguments: tuple[Any, ...]) -> Told:
     return Operation(name, _type(x), x.shape[1]), (len(out), 0.0)
 
 
+def _add_rows(name: str, arguments: tuple[Any, ...]) -> Told:
+    out, index = arguments[0], arguments[1]
+    return Operation(name, _type(out), out.shape[1]), (len(index), 0.0)
+
+
 def _narrow(name: str, arguments: tuple[Any, ...]) -> Told:
     """narrow(out, factors, x, …), of whose rows x may have many more; widen(out, …)."""
     rows, x = arguments[0], arguments[2 if name == "narrow" else 0]
@@ -127,6 +132,7 @@ _KERNELS: dict[str, Callable[[str, tuple[Any, ...]], Told]] = {
     "gather_largest": _gather,
     "gather_matching": _gather,
     "pack": _pack,
+    "add_rows": _add_rows,
     "narrow": _narrow,
     "widen": _narrow,
     "attend_forward": _attend,

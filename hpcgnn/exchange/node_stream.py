@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT
@@ -77,7 +78,7 @@ class NodeStream(Stream[EdgesT]):
             all_returned, _ = near.rows.open(near.returns, self._returned)
             returns.total.add_(self._returned[: len(returns.total)])
             for start, rows in near.taken:
-                returns.total.index_add_(0, rows, all_returned[start : start + len(rows)])
+                kernels.add_rows(returns.total, rows, all_returned[start : start + len(rows)], distinct=True)
             del self._returned
         near.rows.close()
         del self._own

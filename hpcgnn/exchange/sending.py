@@ -86,21 +86,16 @@ class Sending:
             yield first, rows
 
     def add_transposed(self, total: torch.Tensor, rows: torch.Tensor) -> None:
-        """total (n_p, F) += Sᵀ rows, of rows (count, F): what comes back for what was sent, without scales."""
+        """total (n_p, F) += Sᵀ rows, of rows (count, F): what comes back for what one rank was sent, without scales."""
         sums = self.sums
         if sums is None:
-            total.index_add_(0, self.rows, rows)
+            kernels.add_rows(total, self.rows, rows, distinct=True)
             return
-        total.index_add_(0, self.rows, rows[sums.rows_at.long()])
+        kernels.add_rows(total, self.rows, rows, place=sums.rows_at, distinct=True)
         begin, end = int(sums.indptr[0]), int(sums.indptr[-1])
-        place = torch.repeat_interleave(sums.at.long(), torch.diff(sums.indptr))
-        step = max(1, _PIECE // max(1, rows.shape[1]))
-        for first in range(begin, end, step):
-            edges = slice(first, min(first + step, end))
-            each = rows[place[edges.start - begin : edges.stop - begin]]
-            if sums.weight is not None:
-                each *= sums.weight[edges, None]
-            total.index_add_(0, sums.indices[edges], each)
+        place = torch.repeat_interleave(sums.at, torch.diff(sums.indptr))
+        weight = None if sums.weight is None else sums.weight[begin:end]
+        kernels.add_rows(total, sums.indices[begin:end], rows, place=place, weight=weight)
 
     @cached_property
     def _ones(self) -> torch.Tensor:

@@ -175,7 +175,7 @@ def add_message(total: torch.Tensor, index: torch.Tensor, message: torch.Tensor,
     for it.
     """
     if not form.narrow:
-        total.index_add_(0, index, form.parts(message, index.shape[0])[1])
+        kernels.add_rows(total, index, form.parts(message, index.shape[0])[1], distinct=True)
         return
     memory = lease.widened(None).view(form.dtype)
     step = max(1, len(memory) // form.width)
@@ -183,4 +183,4 @@ def add_message(total: torch.Tensor, index: torch.Tensor, message: torch.Tensor,
         count = min(step, len(index) - first)
         rows = memory[: count * form.width].view(count, form.width)
         decode(rows, form, message, len(index), first)
-        total.index_add_(0, index[first : first + count], rows)
+        kernels.add_rows(total, index[first : first + count], rows, distinct=True)

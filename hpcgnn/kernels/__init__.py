@@ -10,7 +10,7 @@ nothing traces them, and the dispatcher takes longer than a small gather. docs/k
 """
 
 from .activation import bias_gradient, elu, elu_gradient, relu_gradient
-from .aggregation import check_block, gather, pack
+from .aggregation import add_rows, check_block, gather, pack
 from .attention import attend_backward, attend_finish, attend_forward
 from .cover import MOST_LEFT, MOST_RIGHT, least_cover
 from .edge_dropout import Columns, drop_edges
@@ -28,6 +28,7 @@ __all__ = [
     "MOST_RIGHT",
     "Columns",
     "Elu",
+    "add_rows",
     "attend_backward",
     "attend_finish",
     "attend_forward",

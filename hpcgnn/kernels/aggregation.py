@@ -1,7 +1,8 @@
-"""Gather and pack: the two ways rows of a node matrix are read at random.
+"""Gather and pack, the two ways rows of a node matrix are read at random, and the adding of rows at random places.
 
-`gather` is aggregation over a block of the adjacency; `pack` fills a send buffer. Both are bound by memory, so scalings
-ride along instead of taking passes of their own, and no edge weight is read where there is none.
+`gather` is aggregation over a block of the adjacency; `pack` fills a send buffer; `add_rows` adds what came back. All
+are bound by memory, so scalings ride along instead of taking passes of their own, and no edge weight is read where
+there is none.
 """
 
 import torch
@@ -78,6 +79,32 @@ def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.T
     checks.matrix("out", out, out_dtypes, rows=index.shape[0], columns=x.shape[1])
     checks.vector("scale", scale, checks.accumulation_dtype(x.dtype), x.shape[0], optional=True)
     kernels().pack(out, x, index, scale)
+    checks.written(out)
+
+
+def add_rows(
+    out: torch.Tensor,
+    index: torch.Tensor,
+    x: torch.Tensor,
+    *,
+    place: torch.Tensor | None = None,
+    weight: torch.Tensor | None = None,
+    distinct: bool = False,
+) -> None:
+    """out[index[i]] += weight[i] * x[place[i]], for one i after another: what torch's index_add_ does with one thread.
+
+    out (n, F) and x (k, F) of one dtype (float32, float64, bfloat16), which must not overlap; index (m,) int32 in
+    [0, n), not checked; place (m,) int32 in [0, k), None: x has m rows, taken in order; weight (m,) float64 with
+    float64 x, else float32; distinct: whether no row of out is named twice, which is taken on trust and shares the work
+    out better. Sums are formed in the order of i, whatever the number of threads. Raises ValueError for a wrong dtype,
+    shape or layout.
+    """
+    checks.matrix("out", out, checks.FLOATS)
+    checks.vector("index", index, torch.int32, None)
+    checks.vector("place", place, torch.int32, index.shape[0], optional=True)
+    checks.matrix("x", x, (out.dtype,), rows=index.shape[0] if place is None else None, columns=out.shape[1])
+    checks.vector("weight", weight, checks.accumulation_dtype(x.dtype), index.shape[0], optional=True)
+    kernels().add_rows(out, index, x, place, weight, bool(distinct))
     checks.written(out)
 
 

@@ -196,6 +196,12 @@ class Native:
         to, source = (*rows_of(out), ELEMENT_CODES[out.dtype]), (*rows_of(x), ELEMENT_CODES[x.dtype])
         self._library.hg_pack(*self._how(), *to, *source, pointer(index), index.numel(), x.shape[1], pointer(scale))
 
+    def add_rows(
+        self, out: Tensor, index: Tensor, x: Tensor, place: Tensor | None, weight: Tensor | None, distinct: bool
+    ) -> None:
+        of = *rows_of(x), pointer(place), pointer(weight), index.numel(), x.shape[1], distinct
+        self._library.hg_add_rows(*self._how(out.dtype), *rows_of(out), pointer(index), *of)
+
     def check_block(
         self, indptr: Tensor, indices: Tensor, rows: Tensor | None, num_rows: int, num_sources: int
     ) -> tuple[str, int]:

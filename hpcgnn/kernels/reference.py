@@ -89,6 +89,18 @@ def pack(out: Tensor, x: Tensor, index: Tensor, scale: Tensor | None) -> None:
     out.copy_(taken)
 
 
+def add_rows(
+    out: Tensor, index: Tensor, x: Tensor, place: Tensor | None, weight: Tensor | None, distinct: bool
+) -> None:
+    step = index.numel() if place is None and weight is None else PIECE // max(1, x.shape[1])
+    for first in range(0, index.numel(), max(1, step)):
+        some = slice(first, first + max(1, step))
+        rows = x[some] if place is None else x[place[some]]
+        if weight is not None:
+            rows = (rows.to(weight.dtype) * weight[some, None]).to(x.dtype)
+        out.index_add_(0, index[some], rows)
+
+
 def check_block(
     indptr: Tensor, indices: Tensor, rows: Tensor | None, num_rows: int, num_sources: int
 ) -> tuple[str, int]:

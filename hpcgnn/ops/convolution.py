@@ -128,7 +128,7 @@ class _Convolve(torch.autograd.Function):
                 beside = None if out is None else apart[: len(g)]
                 kernels.project_backward(beside, g_own, taken(mine), g, own, y_sums=g_bias)
                 if out is not None and beside is not None:
-                    out.index_add_(0, place, beside)
+                    kernels.add_rows(out, place, beside, distinct=True)
             if activation is not None and gx is not None:
                 activation.gradient(out, part, part)
                 inputs.store(gx[rows], part)

@@ -16,10 +16,9 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.graph.edge_tiles import edge_tiles
 from hpcgnn.ops.pair_ranks import Scorer, pairs_of
-from hpcgnn.ops.row_tiles import in_rows
+from hpcgnn.ops.row_tiles import edge_tile_bytes, in_rows
 from hpcgnn.ops.tile_rows import picked
 
-_TILE_BYTES = 1 << 21
 # Edges whose scores all ranks have at a time.
 _PIECE = 1 << 18
 #: The numbers of pairs, int64 (m,), and their scores, float32 (m,).
@@ -33,7 +32,7 @@ def pair_scores(stream: Stream, h: torch.Tensor, score: Scorer) -> Scored:
     """
     numbers, h = [torch.zeros(0, dtype=torch.int64)], in_rows(h)
     scores, done = torch.empty(pairs_of(stream)), 0
-    edges = max(1, _TILE_BYTES // (16 * max(1, h.shape[1])))
+    edges = max(1, edge_tile_bytes() // (16 * max(1, h.shape[1])))
     for block, rows, _, _ in stream(Rows(h), "halo_forward"):
         for tile in edge_tiles(block, edges, None, None):
             ends = picked(rows, tile.sources), picked(h, tile.owner.int())

@@ -19,13 +19,11 @@ from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
 from hpcgnn.ops.node_pool import NodePool
-from hpcgnn.ops.row_tiles import in_rows
+from hpcgnn.ops.row_tiles import edge_tile_bytes, in_rows
 from hpcgnn.ops.tile_rows import add_by_row, add_by_source, picked
 
 #: From rows (m, F) of sources and of targets to scores (m,).
 Score = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-# What the rows of a tile take together.
-_TILE_BYTES = 1 << 21
 
 
 class PairLoss:
@@ -60,7 +58,7 @@ class PairLoss:
         rows_of_pool = pool.gathered(h, comm, "halo_forward")
         gradients = [torch.zeros_like(x) for x in (rows_of_pool, h, *parameters)] if wanted else []
         returns = Returns(gradients[1]) if wanted else None
-        edges = max(1, _TILE_BYTES // ((2 + negatives) * max(1, h.shape[1]) * h.element_size()))
+        edges = max(1, edge_tile_bytes() // ((2 + negatives) * max(1, h.shape[1]) * h.element_size()))
         for block, rows, _, back in self.stream(Rows(h), "halo_forward", returns):
             for tile in self._tiles(block, edges):
                 source, target = picked(rows, tile.sources), picked(h, tile.owner.int())

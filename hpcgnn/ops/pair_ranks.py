@@ -17,10 +17,8 @@ from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import edge_tiles
 from hpcgnn.graphfile.ranges import segments
 from hpcgnn.ops.node_pool import NodePool, places_in
-from hpcgnn.ops.row_tiles import in_rows
+from hpcgnn.ops.row_tiles import edge_tile_bytes, in_rows
 from hpcgnn.ops.tile_rows import picked
-
-_TILE_BYTES = 1 << 21
 
 
 class Scorer(Protocol):
@@ -69,7 +67,7 @@ def pair_ranks(
     pool, h = rows_of_pool.double(), in_rows(h)
     # One tensor: many small ones that stay would lie between what tiles take and give back, and keep it from the next.
     found, done = torch.empty(pairs_of(stream), dtype=torch.float64), 0
-    edges = max(1, _TILE_BYTES // (pool.element_size() * max(1, len(pool), h.shape[1])))
+    edges = max(1, edge_tile_bytes() // (pool.element_size() * max(1, len(pool), h.shape[1])))
     for block, rows, _, _ in stream(Rows(h), "halo_forward"):
         for tile in edge_tiles(block, edges, None, None):
             targets = picked(h, tile.rows).double()

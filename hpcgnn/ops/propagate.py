@@ -21,12 +21,10 @@ from hpcgnn.exchange.stream import Returns, Rows, Stream
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
 from hpcgnn.ops.reducers import REDUCERS, Message, Reducer, Several
+from hpcgnn.ops.row_tiles import edge_tile_bytes
 from hpcgnn.ops.softmax import Softmax
 from hpcgnn.ops.tile_rows import add_by_row, add_by_source, picked
 from hpcgnn.ops.used_parameters import captured_parameters
-
-# What the rows of a tile take together: enough to hide the cost of calls, little enough to stay in the cache.
-TILE_BYTES = 1 << 21
 
 #: Own rows x_src, and x_dst and edge or None.
 Inputs = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
@@ -144,7 +142,7 @@ class Propagation:
 
     def _tiles(self, block: Block, rows: torch.Tensor, inputs: Inputs) -> Iterator[EdgeTile]:
         width = sum(x.shape[1] for x in inputs if x is not None)
-        edges = max(1, TILE_BYTES // (width * rows.element_size()))
+        edges = max(1, edge_tile_bytes() // (width * rows.element_size()))
         first = block.first_column
         column_ids = self.ids if first is None else self.halo_ids[first : first + len(rows)]
         return edge_tiles(block, edges, self.ids, column_ids)

@@ -22,9 +22,10 @@ from hpcgnn import kernels
 from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.graph.edge_tiles import edge_tiles
 from hpcgnn.graph.local import EdgeList
+from hpcgnn.ops.row_tiles import edge_tile_bytes
 
-# Edges whose coefficients, and rows in the backward pass, exist at a time.
-TILE_EDGES, TILE_BYTES = 1 << 18, 1 << 21
+# Edges whose coefficients exist at a time in the forward pass.
+TILE_EDGES = 1 << 18
 
 #: Along in-edges or along out-edges: the stream, what the edges carry, and their weights (E_p,).
 Direction = tuple[Stream, EdgeList, torch.Tensor]
@@ -84,7 +85,7 @@ def _sums(
     stream, edges, weights = direction
     arena = stream.buffers.arena
     sums = [arena.empty(*x.shape, dtype=x.dtype).zero_() for _ in range(coefficients.shape[1])]
-    size = TILE_EDGES if products is None else max(1, TILE_BYTES // (products[0].shape[1] * x.element_size()))
+    size = TILE_EDGES if products is None else max(1, edge_tile_bytes() // (products[0].shape[1] * x.element_size()))
     types = edges.type
     assert types is not None, "models with relations have the types of edges"
     for block, rows, _, _ in stream(Rows(x.contiguous()), kind):

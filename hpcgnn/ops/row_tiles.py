@@ -14,9 +14,13 @@ from hpcgnn.memory.arena import Arena
 # rows still runs at full speed.
 TILE_ROWS = 2048
 # Several threads wait for each other at the end of every step, so steps are larger: at 2048 rows two threads took a
-# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have work (HG_SHARES in
-# native/projection.c).
+# quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have shares of 2048 rows
+# (native/projection.c).
 MOST_ROWS = 1 << 17
+# What the rows of an edge tile take together: enough to hide the cost of calls, little enough to stay in the cache. With
+# so many threads or more it is that for each of them: to wake these costs more than the fresh pages of larger tensors.
+# The most bounds the memory.
+EDGE_TILE_BYTES, FEW_THREADS, MOST_EDGE_SHARES = 1 << 21, 8, 64
 # Set by those who try out what a process of other threads would hold.
 _SET: ContextVar[int | None] = ContextVar("tile rows", default=None)
 
@@ -28,6 +32,14 @@ def tile_rows(threads: int | None = None) -> int:
         return fixed
     threads = threads or torch.get_num_threads()
     return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, MOST_ROWS)
+
+
+def edge_tile_bytes() -> int:
+    """Bytes that the rows of an edge tile take together, which all threads work on. Each of the many operations of a
+    tile wakes all threads once.
+    """
+    threads = torch.get_num_threads()
+    return EDGE_TILE_BYTES * (1 if threads < FEW_THREADS else min(threads, MOST_EDGE_SHARES))
 
 
 @contextlib.contextmanager

@@ -16,10 +16,10 @@ def picked(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 def add_by_source(back: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
     """back[source] += the sum of its edges' gradients: edges are sorted by source, for there is no atomic addition."""
     order = torch.argsort(tile.sources, stable=True)
-    sources, counts = torch.unique_consecutive(tile.sources[order], return_counts=True)
-    indptr = torch.zeros(len(counts) + 1, dtype=torch.int64)
-    torch.cumsum(counts, 0, out=indptr[1:])
-    kernels.gather(back, gradient.contiguous(), indptr, order.int(), rows=sources, accumulate=True)
+    sources, ends = tile.sources[order], torch.tensor([0, len(order)])
+    changes = (sources[1:] != sources[:-1]).nonzero().squeeze(1) + 1  # unique_consecutive is serial
+    indptr = torch.cat([ends[:1], changes, ends[1:]])
+    kernels.gather(back, gradient.contiguous(), indptr, order.int(), rows=sources[indptr[:-1]], accumulate=True)
 
 
 def add_by_row(total: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:

@@ -27,7 +27,8 @@ MMAP_THRESHOLD, TRIM_THRESHOLD = 1 << 22, 1 << 24
 
 def set_allocator_policy() -> bool:
     """Fix glibc's mmap threshold, so that large tensors return to the system when freed, and those of some edges at a
-    time, of 2 MiB (ops/propagate.py), do not: each tile would be of fresh pages. To be called before torch is imported.
+    time, of 2 MiB (ops/row_tiles.py, with few threads), do not: each tile would be of fresh pages. To be called before
+    torch is imported.
 
     By default the threshold moves up with every large block that is freed, and freed tensors stay on the heap. Other C
     libraries are left as they are. Returns whether the policy is in force.

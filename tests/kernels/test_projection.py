@@ -154,11 +154,13 @@ def test_no_bit_depends_on_the_threads(kernels, set_threads):
     if not one_pass(torch.float32):
         pytest.skip("torch's products promise less")
     found = []
-    for threads in (1, 2, 3, 5):
+    for threads in (1, 2, 3, 7, 64):
         set_threads(threads)
         case = Case(9000, 24, 40, 0.3, heads=4)
         project(case.y, case.x, case.weight, case.elu)
-        found.append((case.y, case.backward(), case.g_weight, case.dots, case.sums))
+        found.append((case.y, case.backward().clone(), case.g_weight, case.dots, case.sums))
+        over_x = Case(9000, 24, 40, 0.3, heads=4)
+        found.append((case.y, over_x.backward(gx=over_x.x), over_x.g_weight, over_x.dots, over_x.sums))
     for others in found[1:]:
         assert all(torch.equal(mine, first) for mine, first in zip(others, found[0], strict=True))
 
@@ -168,13 +170,30 @@ def test_waves_of_shares_with_any_number_of_threads(kernels, set_threads):
     if not one_pass(torch.float32):
         pytest.skip("torch's products promise less")
     case, found = Case(14500, 640, 1040, None), []
-    for threads in (1, 2, 3):
+    for threads in (1, 2, 3, 64):
         set_threads(threads)
         case.g_weight.fill_(1)
         project_backward(None, case.g_weight, case.x, case.gradient, case.weight)
         found.append(case.g_weight.clone())
     close(found[0] - 1, case.wanted_g_weight, 120)
-    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+    assert all(torch.equal(found[0], each) for each in found[1:])
+
+
+@pytest.mark.parametrize("x_type", [torch.float32, torch.bfloat16])
+def test_parts_of_the_weights_give_the_bits_of_one_pass(kernels, set_threads, x_type):
+    """With more threads than shares of the rows, the weights are cut; columns of y and of x are summed and added to."""
+    if not one_pass(torch.float32):
+        pytest.skip("torch's products promise less")
+    case, found = Case(4200, 130, 70, None), []
+    x, gradient = case.wide[0].to(x_type)[:, :-3], case.wide[2].to(x_type)[:, :-3]
+    for threads in (1, 2, 3, 7, 64):
+        set_threads(threads)
+        g_weight, gx, y_sums = torch.ones(130, 70), torch.ones(4200, 130), torch.ones(70)
+        project_backward(gx, g_weight, x, gradient, case.weight, y_sums=y_sums, add=True)
+        found.append((gx, g_weight, y_sums))
+    close(found[0][1] - 1, x.double().t() @ gradient.double(), 4200**0.5)
+    for others in found[1:]:
+        assert all(torch.equal(mine, first) for mine, first in zip(others, found[0], strict=True))
 
 
 def test_some_rows_at_a_time_in_lent_memory(kernels):

@@ -226,7 +226,7 @@ def drawn(layer, num_nodes):
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("graph_name, self_loops", [("random directed", "keep"), ("random undirected weighted", "add")])
 def test_layers(comm, files, monkeypatch, graph_name, self_loops, name):
-    monkeypatch.setattr("hpcgnn.ops.propagate.TILE_BYTES", 1500)
+    monkeypatch.setattr("hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500)
     graph = GRAPHS[graph_name]
     src, dst, rows = graph.src, graph.dst, rows_of(graph)
     if self_loops == "add":

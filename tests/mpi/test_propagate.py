@@ -133,7 +133,9 @@ GIVEN = ("x_src", "x_dst", "edge")
 @pytest.mark.parametrize("name", GRAPHS)
 def test_against_the_oracle(comm, session_path, monkeypatch, name, reduce):
     compare(comm, name, session_path, "one empty", reduce, GIVEN[:2])
-    monkeypatch.setattr("hpcgnn.ops.propagate.TILE_BYTES", 1500)  # so small that rows are continued in the next tile
+    monkeypatch.setattr(
+        "hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500
+    )  # so small that rows are continued in the next tile
     compare(comm, name, session_path, "dealt", reduce, GIVEN, rows=1 if comm.size == 2 else 6)
 
 
@@ -190,7 +192,7 @@ def test_bytes(comm, session_path):
 def test_the_random_state_is_restored(comm, session_path, monkeypatch):
     """Whatever the function draws from torch's generator it draws again in the backward pass, and nobody else's draws
     change."""
-    monkeypatch.setattr("hpcgnn.ops.propagate.TILE_BYTES", 1500)
+    monkeypatch.setattr("hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500)
     graph, where, file = stored(comm, session_path, "power law")
     local = graphs.load(file, where.maps["dealt"], comm, cap=9)
     policy = FullHalo(local, comm, HaloBuffers(1 << 14))

@@ -9,7 +9,7 @@
  * whatever the number of threads; a single thread adds at once, to the same bits. (Private copies of ga_dst per
  * thread, added up at the end, would cost threads * columns * H elements, cleared and added for every block: with
  * blocks of few edges per column that is more than the rows themselves; and their number would bound that of the
- * threads, or change the result.) Few buckets are faster than many; waves of 32, 64 or 256 Ki edges per thread are alike.
+ * threads, or change the result.) Few buckets are faster than many, so there are four for each thread; waves of 32, 64 or 256 Ki edges per thread are alike.
  */
 #include <omp.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #define HG_TASK 1024            /* edges; at width 256 a task is 1 MiB of reads */
 #define HG_WAVE_TASKS 4096
 #define HG_WAVE_EDGES 65536     /* per thread, backwards: (4 H + 4) bytes each of a wave's buffers in float32 */
-#define HG_BUCKETS 64           /* at most; each takes every so many-th group of 16 columns: none has all the work */
+#define HG_BUCKETS 512          /* at most; each takes every so many-th group of 16 columns: none has all the work */
 #define HG_SMALL_BLOCK 4096             /* edges * width below which waking other threads costs more than they save */
 
 typedef struct {
@@ -244,12 +244,13 @@ static void sort_edges(const hg_attention_args *a, int64_t first, int64_t last, 
                        int buckets)
 {
     const int32_t mask = buckets - 1, *to = returns(a);
-    int32_t at[HG_BUCKETS + 1] = {0};
+    int32_t at[HG_BUCKETS + 1];
+    memset(at, 0, (size_t)(buckets + 1) * sizeof *at);
     for (int64_t e = first; e < last; e++)
         at[((to[e] >> 4) & mask) + 1]++;
     for (int b = 0; b < buckets; b++)
         at[b + 1] += at[b];
-    memcpy(start, at, sizeof at);
+    memcpy(start, at, (size_t)(buckets + 1) * sizeof *at);
     for (int64_t e = first; e < last; e++)
         order[at[(to[e] >> 4) & mask]++] = (int32_t)(e - first);
 }
@@ -265,7 +266,7 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
     /* A wave may exceed its limit by one task: a row short of a hub. */
     int64_t limit = w->num_threads == 1 ? 1 : (int64_t)HG_WAVE_EDGES * w->num_threads, held = limit + 2 * HG_HUB_EDGES;
     held = held < num_edges ? held : num_edges;
-    const int64_t start_bytes = (int64_t)HG_WAVE_TASKS * (HG_BUCKETS + 1) * 4, order_bytes = rounded(held * 4);
+    const int64_t start_bytes = (int64_t)HG_WAVE_TASKS * (buckets + 1) * 4, order_bytes = rounded(held * 4);
     static _Thread_local hg_memory kept;    /* as large as the largest wave */
     char *memory = hg_kept(&kept, start_bytes + order_bytes + (a->g_edge_term ? 0 : held * a->heads * w->size));
     int32_t *start = (int32_t *)memory, *order = (int32_t *)(memory + start_bytes);
@@ -284,7 +285,7 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
                 backward_task(w, s, task, gradient, stride);
                 if (buckets)
                     sort_edges(a, task->first_edge, task->last_edge, order + (task->first_edge - base),
-                               start + k * (HG_BUCKETS + 1), buckets);
+                               start + k * (buckets + 1), buckets);
                 else
                     scatter(a, gradient, stride, task->first_edge, NULL, task->last_edge - task->first_edge);
             }
@@ -297,7 +298,7 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
             #pragma omp for schedule(dynamic, 1)
             for (int64_t b = 0; b < buckets; b++)
                 for (int64_t k = 0; k < w->num_tasks; k++) {
-                    const int32_t *from = start + k * (HG_BUCKETS + 1) + b;
+                    const int32_t *from = start + k * (buckets + 1) + b;
                     scatter(a, gradient, stride, w->tasks[k].first_edge,
                             order + (w->tasks[k].first_edge - base) + from[0], from[1] - from[0]);
                 }

@@ -214,6 +214,9 @@ HG_EXPORT void hg_widen(int path, int num_threads, int type, int bits, void *out
 HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride, int out_type, const void *x,
                        int64_t x_stride, int x_type, const int32_t *index, int64_t num, int64_t width,
                        const void *scale);
+HG_EXPORT void hg_add_rows(int path, int num_threads, int type, void *out, int64_t out_stride, const int32_t *index,
+                           const void *x, int64_t x_stride, const int32_t *place, const void *weight, int64_t num,
+                           int64_t width, int distinct);
 HG_EXPORT void hg_philox(int path, uint64_t key, const uint32_t *counters, int64_t num, uint32_t *words);
 HG_EXPORT void hg_random_words(int path, int num_threads, uint64_t key, const int64_t *ids, int64_t num,
                                int64_t columns, int64_t *words);

@@ -114,6 +114,7 @@ const hg_kernels HG_TABLE = {
         [HG_F64] = {[HG_F64] = copy_f64},
         [HG_BF16] = {[HG_BF16] = copy_bf16},
     },
+    .add_row = {[HG_F32] = add_row_f32, [HG_F64] = add_row_f64, [HG_BF16] = add_row_bf16},
     .philox_blocks = philox_blocks,
     .philox_row = philox_row,
     .drop = {[HG_F32] = drop_f32, [HG_F64] = drop_f64, [HG_BF16] = drop_bf16},

@@ -7,6 +7,10 @@
  * Backwards each share of the rows has its own sums of the gradient of the weights. Shares come in waves, for the sake
  * of memory, and after each their sums are added in order; the number of shares being a property of the rows alone, no
  * result depends on the number of threads.
+ *
+ * Where shares are too few for the threads, the gradient of the weights is cut as well: a task then makes some rows and
+ * columns of a share's sums, from just the columns of x and of the gradient of y that these need, and gx is made block by
+ * block apart. Every element is the same sum in the same order as in one pass.
  */
 #include "hg.h"
 
@@ -20,7 +24,9 @@
 #define HG_PAD 16               /* numbers between rows: columns of rows of a power of two would share few sets of the cache */
 #define HG_SHARES 64            /* at most: so many threads have work backwards */
 #define HG_SHARE_ROWS 2048      /* at most, until there are HG_SHARES: their product outweighs clearing and adding their sums */
-#define HG_SUMS_BYTES (1 << 24) /* of the sums that are held at a time, but for one of each thread */
+#define HG_SUMS_BYTES (17 << 20) /* of the sums that are held at a time, but for one of each thread: HG_SHARES of 256 x 256 */
+#define HG_PART 16              /* rows of the weights that a task makes at least, columns being HG_PANEL at least */
+#define HG_ENOUGH_TASKS 6       /* for each thread: what one more at the end costs is then little */
 
 typedef struct {
     const hg_projection_args *a;
@@ -87,23 +93,24 @@ static int threads_for(const hg_projection_args *a, int num_threads)
     return a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
 }
 
-static void enter(const hg_projection *p, float *to, int64_t first, int64_t num)
+/* Columns [begin, end) of rows as they are multiplied, to `to` from its first column on. begin: a multiple of 4. */
+static void enter(const hg_projection *p, float *to, int64_t first, int64_t num, int64_t begin, int64_t end)
 {
     const hg_projection_args *a = p->a;
-    const void *block = (const char *)a->x + first * a->x_stride * hg_size_of(a->x_type);
+    const void *block = (const char *)a->x + (first * a->x_stride + begin) * hg_size_of(a->x_type);
     if (a->x_type == HG_BF16) {
-        p->table->products.widen(to, p->stride, block, a->x_stride, num, a->depth);
+        p->table->products.widen(to, p->stride, block, a->x_stride, num, end - begin);
         return;
     }
     for (int64_t i = 0; i < num; i++) {
         const float *from = (const float *)block + i * a->x_stride;
         if (a->elu)
-            p->between->elu(to + i * p->stride, from, a->depth);
+            p->between->elu(to + i * p->stride, from, end - begin);
         else
-            memcpy(to + i * p->stride, from, (size_t)a->depth * sizeof *to);
+            memcpy(to + i * p->stride, from, (size_t)(end - begin) * sizeof *to);
     }
     if (a->ids)
-        hg_mask_rows(&p->mask, HG_F32, to, p->stride, a->ids + first, num, a->depth);
+        hg_mask_rows(&p->mask, HG_F32, to, p->stride, a->ids + first, num, begin, end - begin);
 }
 
 /* y = what x passes through, times the weights. Returns 0, or -1: no memory. */
@@ -126,7 +133,7 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
         for (int64_t first = 0; first < a->rows; first += HG_ROWS) {
             const int64_t num = hg_least(a->rows - first, HG_ROWS);
             const hg_ahead next = hg_next_block(a->x, a->x_type, a->x_stride, a->depth, first, a->rows);
-            enter(&p, mine.entered, first, num);
+            enter(&p, mine.entered, first, num, 0, a->depth);
 #if defined(HG_PAIRS)
             if (a->rounded)
                 hg_pair_columns(mine.factors, p.stride, mine.entered, p.stride, num, a->depth);
@@ -144,7 +151,7 @@ static void leave(const hg_projection *p, const hg_scratch *scratch, float *colu
     const hg_projection_args *a = p->a;
     const float unscaled = 1 / (float)a->scale;
     if (a->ids)
-        hg_mask_rows(&p->mask, HG_F32, scratch->gradient, p->stride, a->ids + first, num, a->depth);
+        hg_mask_rows(&p->mask, HG_F32, scratch->gradient, p->stride, a->ids + first, num, 0, a->depth);
     if (a->sums)
         memset(scratch->columns, 0, (size_t)a->depth * sizeof *columns);
     for (int64_t i = 0; i < num; i++) {
@@ -168,53 +175,72 @@ static int spread_over_sets(int64_t stride)
     return stride % 128 != 0;
 }
 
-static void block_backward(const hg_projection *p, const hg_scratch *scratch, const hg_sums *sums, int64_t first,
-                           int64_t end)
+/* Rows and columns of the weights, whose gradients are made together. */
+typedef struct {
+    int64_t row, row_end, column, column_end;
+} hg_part;
+
+/* The part of a share's sums that comes of a block of rows. Leaves what rows are multiplied as in `scratch`. */
+static void block_weights(const hg_projection *p, const hg_scratch *scratch, const hg_sums *sums, int64_t first, int64_t end,
+                          hg_part part)
 {
     const hg_projection_args *a = p->a;
-    const hg_ahead next_x = hg_next_block(a->x, a->x_type, a->x_stride, a->depth, first, end);
-    const hg_ahead next_y = hg_next_block(a->y, a->y_type, a->y_stride, a->width, first, end), none = {0};
-    const int64_t num = hg_least(a->rows - first, HG_ROWS);
+    const int64_t num = hg_least(a->rows - first, HG_ROWS), depth = part.row_end - part.row;
+    const int64_t width = part.column_end - part.column, panels = hg_panels_of(width), y_size = hg_size_of(a->y_type);
+    const int64_t x_size = hg_size_of(a->x_type);
+    const hg_ahead next_x = hg_next_block((const char *)a->x + part.row * x_size, a->x_type, a->x_stride, depth, first, end);
+    const hg_ahead next_y =
+        hg_next_block((const char *)a->y + part.column * y_size, a->y_type, a->y_stride, width, first, end);
     int64_t y_stride = a->y_stride;
-    const char *block = (const char *)a->y + first * y_stride * hg_size_of(a->y_type);
-    const float *gradient = hg_widened(&p->weights, scratch->wide, block, a->y_type, &y_stride, num, a->width);
-    const void *left = scratch->entered, *right = gradient;
-    int64_t right_stride = y_stride;
+    const char *block = (const char *)a->y + (first * y_stride + part.column) * y_size;
+    const float *gradient = hg_widened(&p->weights, scratch->wide, block, a->y_type, &y_stride, num, width);
+    const void *left = scratch->entered;
     const int as_it_is = !a->elu && a->rounded && a->x_type == HG_F32;
-    if (a->y_sums)
-        p->between->bias_gradient(sums->y_columns, gradient, y_stride, num, a->width);
+    if (a->y_sums && part.row == 0)
+        p->between->bias_gradient(sums->y_columns + part.column, gradient, y_stride, num, width);
     if (!as_it_is)
-        enter(p, scratch->entered, first, num);
+        enter(p, scratch->entered, first, num, part.row, part.row_end);
 #if defined(HG_PAIRS)
     if (a->rounded) {
-        hg_pair_rows(scratch->factors, p->stride, as_it_is ? (const float *)a->x + first * a->x_stride : scratch->entered,
-                     as_it_is ? a->x_stride : p->stride, num, a->depth);
+        const float *x = (const float *)a->x + first * a->x_stride + part.row;
+        hg_pair_rows(scratch->factors, p->stride, as_it_is ? x : scratch->entered, as_it_is ? a->x_stride : p->stride, num,
+                     depth);
         left = scratch->factors;
     }
-    if (a->rounded && a->gx) {
-        right_stride = hg_words_of(1, a->width);
-        hg_pair_columns(scratch->right, right_stride, gradient, y_stride, num, a->width);
+#endif
+    for (int64_t c = 0; c < width; c += HG_PANEL) {
+        const int in_place = !a->rounded && c + HG_PANEL <= width && spread_over_sets(y_stride);
+        const void *panel = in_place ? (const void *)(gradient + c) : scratch->panel;
+        if (!in_place)
+            hg_pack_panel(a->rounded, scratch->panel, gradient + c, y_stride, 1, num, hg_least(width - c, HG_PANEL));
+        hg_ask_for(&next_x, c / HG_PANEL, panels);
+        hg_ask_for(&next_y, c / HG_PANEL, panels);
+        hg_multiply_transposed(&p->weights, sums->weight + (part.column + c) * a->depth + part.row * HG_PANEL, left,
+                               p->stride, panel, in_place ? y_stride : HG_PANEL, num, depth);
+    }
+}
+
+/* The block's rows of gx, and its part of the columns' sums. Behind ELU, `scratch` has the rows as they are multiplied. */
+static void block_gradient(const hg_projection *p, const hg_scratch *scratch, float *columns, int64_t first)
+{
+    const hg_projection_args *a = p->a;
+    const hg_ahead none = {0};
+    const int64_t num = hg_least(a->rows - first, HG_ROWS);
+    int64_t stride = a->y_stride;
+    const char *block = (const char *)a->y + first * stride * hg_size_of(a->y_type);
+    const void *right = hg_widened(&p->weights, scratch->wide, block, a->y_type, &stride, num, a->width);
+#if defined(HG_PAIRS)
+    if (a->rounded) {
+        hg_pair_columns(scratch->right, hg_words_of(1, a->width), right, stride, num, a->width);
+        stride = hg_words_of(1, a->width);
         right = scratch->right;
     }
 #endif
-    for (int64_t c = 0; c < a->width; c += HG_PANEL) {
-        const int in_place = !a->rounded && c + HG_PANEL <= a->width && spread_over_sets(y_stride);
-        const void *panel = in_place ? (const void *)(gradient + c) : scratch->panel;
-        if (!in_place)
-            hg_pack_panel(a->rounded, scratch->panel, gradient + c, y_stride, 1, num, hg_least(a->width - c, HG_PANEL));
-        hg_ask_for(&next_x, c / HG_PANEL, hg_panels_of(a->width));
-        hg_ask_for(&next_y, c / HG_PANEL, hg_panels_of(a->width));
-        hg_multiply_transposed(&p->weights, sums->weight + c * a->depth, left, p->stride, panel,
-                               in_place ? y_stride : HG_PANEL, num, a->depth);
-    }
-    if (!a->gx)
-        return;
     if (a->elu) {
-        hg_multiply_block(&p->weights, scratch->gradient, p->stride, right, right_stride, NULL, num, 0, &none);
-        leave(p, scratch, sums->columns, first, num);
+        hg_multiply_block(&p->weights, scratch->gradient, p->stride, right, stride, NULL, num, 0, &none);
+        leave(p, scratch, columns, first, num);
     } else {
-        hg_multiply_block(&p->weights, a->gx + first * a->gx_stride, a->gx_stride, right, right_stride, NULL, num, a->add,
-                          &none);
+        hg_multiply_block(&p->weights, a->gx + first * a->gx_stride, a->gx_stride, right, stride, NULL, num, a->add, &none);
     }
 }
 
@@ -224,21 +250,73 @@ static hg_sums sums_of(const hg_projection_args *a, float *at)
     return (hg_sums){at, columns, columns + a->depth};
 }
 
-/* Adds panel i of a share's sums to the gradient of the weights; behind the last: its columns to `sums` and `y_sums`. */
-static void add_sums(const hg_projection_args *a, const hg_sums *sums, int64_t i)
+/* Clears a part of a share's sums, and those of the columns that go with it. */
+static void clear_sums(const hg_projection_args *a, const hg_sums *sums, hg_part part)
+{
+    const size_t size = sizeof *sums->weight;
+    for (int64_t c = part.column; c < part.column_end; c += HG_PANEL)
+        memset(sums->weight + c * a->depth + part.row * HG_PANEL, 0, (size_t)(part.row_end - part.row) * HG_PANEL * size);
+    if (part.row == 0)
+        memset(sums->y_columns + part.column, 0, (size_t)(part.column_end - part.column) * size);
+    if (part.column == 0)
+        memset(sums->columns + part.row, 0, (size_t)(part.row_end - part.row) * size);
+}
+
+/* How the sums of the weights' gradient are cut into tasks: `down` times `across` parts of each share. */
+typedef struct {
+    int64_t down, across;
+} hg_cut;
+
+/* What of the threads' time so many equal tasks fill. */
+static double efficiency(int64_t tasks, int64_t threads)
+{
+    return (double)tasks / (double)((tasks + threads - 1) / threads * threads);
+}
+
+/* Parts that keep all threads busy, the fewest and squarest: each reads its columns of x and of y once more. */
+static hg_cut cut_of(const hg_projection_args *a, int64_t shares, int64_t threads)
+{
+    const int64_t most_down = (a->depth + HG_PART - 1) / HG_PART, most_across = hg_panels_of(a->width);
+    hg_cut cut = {1, 1};
+    while (shares * cut.down * cut.across < HG_ENOUGH_TASKS * threads &&
+           efficiency(shares * cut.down * cut.across, threads) < 0.85) {
+        const int longer = a->depth * cut.across >= a->width * cut.down;
+        if (cut.down * 2 <= most_down && (longer || cut.across * 2 > most_across))
+            cut.down *= 2;
+        else if (cut.across * 2 <= most_across)
+            cut.across *= 2;
+        else
+            break;
+    }
+    return cut;
+}
+
+/* Bounds of a part: rows of whole HG_PARTs, whole panels of columns. */
+static hg_part part_of(const hg_projection_args *a, hg_cut cut, int64_t number)
+{
+    const int64_t downs = (a->depth + HG_PART - 1) / HG_PART, panels = hg_panels_of(a->width);
+    const int64_t i = number / cut.across, k = number % cut.across;
+    return (hg_part){i * downs / cut.down * HG_PART, hg_least((i + 1) * downs / cut.down * HG_PART, a->depth),
+                     k * panels / cut.across * HG_PANEL, hg_least((k + 1) * panels / cut.across * HG_PANEL, a->width)};
+}
+
+/* Adds rows [k, end) of panel i of a share's sums to the gradient of the weights. */
+static void add_sums(const hg_projection_args *a, const hg_sums *sums, int64_t i, int64_t k, int64_t end)
 {
     const float *from = sums->weight + i * a->depth * HG_PANEL;
     const int64_t num = hg_least(a->width - i * HG_PANEL, HG_PANEL);
-    if (i == hg_panels_of(a->width)) {
-        for (int64_t c = 0; a->sums && c < a->depth; c++)
-            a->sums[c] += sums->columns[c];
-        for (int64_t c = 0; a->y_sums && c < a->width; c++)
-            a->y_sums[c] += sums->y_columns[c];
-    } else {
-        for (int64_t k = 0; k < a->depth; k++)
-            for (int64_t c = 0; c < num; c++)
-                a->g_weight[k * a->width + i * HG_PANEL + c] += from[k * HG_PANEL + c];
-    }
+    for (; k < end; k++)
+        for (int64_t c = 0; c < num; c++)
+            a->g_weight[k * a->width + i * HG_PANEL + c] += from[k * HG_PANEL + c];
+}
+
+/* Adds a share's sums of the columns [first, end). */
+static void add_columns(const hg_projection_args *a, const hg_sums *sums, int64_t first, int64_t end)
+{
+    for (int64_t c = first; a->sums && c < hg_least(end, a->depth); c++)
+        a->sums[c] += sums->columns[c];
+    for (int64_t c = first; a->y_sums && c < hg_least(end, a->width); c++)
+        a->y_sums[c] += sums->y_columns[c];
 }
 
 /* All gradients from that of y. Returns 0, or -1: no memory. */
@@ -253,33 +331,70 @@ HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection
     static _Thread_local hg_memory kept;
     num_threads = threads_for(a, num_threads);
     const int64_t fitting = HG_SUMS_BYTES / (sums_size * (int64_t)sizeof(float));
-    const int64_t most = num_threads == 1 || fitting < num_threads ? num_threads : fitting, waves = (shares + most - 1) / most;
+    const int64_t most = num_threads == 1 || fitting < 1 ? 1 : fitting, waves = (shares + most - 1) / most;
     const int64_t held = (shares + waves - 1) / waves;
-    float *packed = hg_kept(&kept, (size + held * sums_size + num_threads * scratch) * (int64_t)sizeof *packed);
+    const hg_cut cut = cut_of(a, held, num_threads);
+    const int64_t parts = cut.down * cut.across, one_pass = parts == 1;
+    const int64_t columns_of_both = a->depth > a->width ? a->depth : a->width;
+    /* Where gx is made apart, the sums of each block's columns wait here for their share's. */
+    const int64_t apart = one_pass || !a->gx || !a->sums ? 0 : (held * blocks / shares + 2) * a->depth;
+    float *packed =
+        hg_kept(&kept, (size + held * sums_size + num_threads * scratch + apart) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
     p.weights = (hg_weights){packed, a->width, width, &p.table->products, a->rounded};
-    float *all_sums = packed + size, *scratches = all_sums + held * sums_size;
+    float *all_sums = packed + size, *scratches = all_sums + held * sums_size, *columns = scratches + num_threads * scratch;
     #pragma omp parallel num_threads(num_threads)
     {
         const hg_scratch mine = scratch_of(&p, scratches + omp_get_thread_num() * scratch, 1);
         hg_pack_weights(&p.weights, a->weight, a->weight_across, a->weight_down);
         for (int64_t wave = 0; wave < shares; wave += held) {
             const int64_t last = hg_least(wave + held, shares);
-            #pragma omp for schedule(dynamic, 1)
-            for (int64_t s = wave; s < last; s++) {
+            const int64_t first_block = wave * blocks / shares, end_block = last * blocks / shares;
+            #pragma omp for schedule(dynamic, 1) nowait
+            for (int64_t t = 0; t < (last - wave) * parts; t++) {
+                const int64_t s = wave + t / parts, end = (s + 1) * blocks / shares;
                 const hg_sums sums = sums_of(a, all_sums + (s - wave) * sums_size);
-                memset(sums.weight, 0, (size_t)sums_size * sizeof *sums.weight);
-                const int64_t end = (s + 1) * blocks / shares;
-                for (int64_t b = s * blocks / shares; b < end; b++)
-                    block_backward(&p, &mine, &sums, b * HG_ROWS, hg_least(end * HG_ROWS, a->rows));
+                const hg_part part = part_of(a, cut, t % parts);
+                clear_sums(a, &sums, part);
+                for (int64_t b = s * blocks / shares; b < end; b++) {
+                    block_weights(&p, &mine, &sums, b * HG_ROWS, hg_least(end * HG_ROWS, a->rows), part);
+                    if (one_pass && a->gx)
+                        block_gradient(&p, &mine, sums.columns, b * HG_ROWS);
+                }
             }
-            #pragma omp for schedule(static)
-            for (int64_t i = 0; i <= panels; i++)
+            if (!one_pass && (const void *)a->gx == a->x) {
+                #pragma omp barrier         /* tasks read rows of x that blocks write to */
+            }
+            if (!one_pass && a->gx) {
+                #pragma omp for schedule(dynamic, 1) nowait
+                for (int64_t b = first_block; b < end_block; b++) {
+                    float *of_block = columns + (b - first_block) * a->depth;
+                    if (a->elu)
+                        enter(&p, mine.entered, b * HG_ROWS, hg_least(a->rows - b * HG_ROWS, HG_ROWS), 0, a->depth);
+                    if (apart)
+                        memset(of_block, 0, (size_t)a->depth * sizeof *of_block);
+                    block_gradient(&p, &mine, of_block, b * HG_ROWS);
+                }
+            }
+            #pragma omp barrier
+            #pragma omp for schedule(static) nowait
+            for (int64_t c = 0; c < columns_of_both; c += HG_PART)
                 for (int64_t s = wave; s < last; s++) {
                     const hg_sums sums = sums_of(a, all_sums + (s - wave) * sums_size);
-                    add_sums(a, &sums, i);
+                    const int64_t end_column = hg_least(c + HG_PART, a->depth);
+                    for (int64_t b = s * blocks / shares; apart && b < (s + 1) * blocks / shares; b++)
+                        for (int64_t k = c; k < end_column; k++)
+                            sums.columns[k] += columns[(b - first_block) * a->depth + k];
+                    add_columns(a, &sums, c, c + HG_PART);
                 }
+            #pragma omp for schedule(static) collapse(2)
+            for (int64_t i = 0; i < panels; i++)
+                for (int64_t k = 0; k < a->depth; k += HG_PART)
+                    for (int64_t s = wave; s < last; s++) {
+                        const hg_sums sums = sums_of(a, all_sums + (s - wave) * sums_size);
+                        add_sums(a, &sums, i, k, hg_least(k + HG_PART, a->depth));
+                    }
         }
     }
     return 0;

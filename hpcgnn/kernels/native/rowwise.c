@@ -4,6 +4,7 @@
 #include "table.h"
 
 #define HG_BATCH 64             /* counters per call of philox_blocks */
+#define HG_OWNED_ROWS 4         /* 2 to this power: neighbouring rows that one thread adds to, so that few lines are shared */
 #define HG_ROW_GROUPS 128       /* groups of four columns per call of philox_row: 2 KiB of words */
 
 /* A share of rows worth about 32 Ki elements. */
@@ -48,6 +49,38 @@ HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride,
     }
 }
 
+/* out[index[i]] += weight[i] * x[place[i]] for i < num in order; place NULL: i, weight (of the accumulation type) NULL: 1.
+ *
+ * distinct: no row of out is named twice, so that any thread may add to any. Otherwise a row belongs to one thread, which
+ * looks through all of index for its own: reading a number is little beside adding a row, and no sum depends on who makes it. */
+HG_EXPORT void hg_add_rows(int path, int num_threads, int type, void *out, int64_t out_stride, const int32_t *index,
+                           const void *x, int64_t x_stride, const int32_t *place, const void *weight, int64_t num,
+                           int64_t width, int distinct)
+{
+    void (*add)(void *, const void *, int64_t, double) = hg_table(path)->add_row[type];
+    const int64_t size = hg_size_of(type);
+    if (num * width < HG_SMALL)
+        num_threads = 1;
+    const int64_t share = distinct ? rows_per_share(width) : num, shares = num == 0 ? 0 : (num + share - 1) / share;
+    int64_t owners = 1;
+    while (!distinct && num_threads > 1 && owners < 2 * num_threads)
+        owners *= 2;
+    #pragma omp parallel for schedule(dynamic, 1) collapse(2) num_threads(num_threads)
+    for (int64_t s = 0; s < shares; s++)
+        for (int64_t owner = 0; owner < owners; owner++) {
+            const int64_t last = hg_least((s + 1) * share, num);
+            for (int64_t i = s * share; i < last; i++) {
+                if (((index[i] >> HG_OWNED_ROWS) & (owners - 1)) != owner)
+                    continue;
+                if (distinct && i + 4 < last)
+                    hg_prefetch_row((char *)out + index[i + 4] * out_stride * size, hg_least(width * size, 512));
+                const double factor = !weight ? 1 : type == HG_F64 ? ((const double *)weight)[i] : ((const float *)weight)[i];
+                add((char *)out + index[i] * out_stride * size,
+                    (const char *)x + (place ? place[i] : i) * x_stride * size, width, factor);
+            }
+        }
+}
+
 /* Words of given counters (num, 4), for known-answer tests. */
 HG_EXPORT void hg_philox(int path, uint64_t key, const uint32_t *counters, int64_t num, uint32_t *words)
 {
@@ -70,6 +103,7 @@ typedef struct {
     char *out;                  /* else elements of `type` */
     const char *x;
     int64_t out_stride, x_stride, width;
+    int64_t group;              /* the group of four columns that the rows begin with */
     int type;
 } hg_row_job;
 
@@ -94,7 +128,7 @@ static void wide_rows(const hg_row_job *job, const int64_t *ids, int64_t first, 
         for (int64_t g = 0; g < groups; g += HG_ROW_GROUPS) {
             int64_t count = groups - g < HG_ROW_GROUPS ? groups - g : HG_ROW_GROUPS;
             int64_t columns = job->width - 4 * g < 4 * count ? job->width - 4 * g : 4 * count;
-            job->mask.table->philox_row(&job->mask.keys, ids[i], (uint32_t)g, count, words);
+            job->mask.table->philox_row(&job->mask.keys, ids[i], (uint32_t)(job->group + g), count, words);
             use_words(job, i, 4 * g, columns, words);
         }
 }
@@ -108,7 +142,7 @@ static void narrow_rows(const hg_row_job *job, const int64_t *ids, int64_t first
         int64_t count = last - i < rows ? last - i : rows;
         for (int64_t k = 0, n = 0; k < count; k++)
             for (int64_t g = 0; g < groups; g++, n++) {
-                c[0][n] = (uint32_t)g;
+                c[0][n] = (uint32_t)(job->group + g);
                 c[1][n] = (uint32_t)ids[i + k];
                 c[2][n] = (uint32_t)((uint64_t)ids[i + k] >> 32);
             }
@@ -145,10 +179,11 @@ hg_mask hg_mask_of(int path, uint64_t key, uint32_t threshold, double scale)
     return (hg_mask){.table = hg_table(path), .keys = hg_round_keys_of(key), .rule = {threshold, scale}};
 }
 
-void hg_mask_rows(const hg_mask *mask, int type, void *x, int64_t stride, const int64_t *ids, int64_t num, int64_t width)
+void hg_mask_rows(const hg_mask *mask, int type, void *x, int64_t stride, const int64_t *ids, int64_t num, int64_t column,
+                  int64_t width)
 {
     const hg_row_job job = {.mask = *mask, .out = x, .x = x, .out_stride = stride, .x_stride = stride, .width = width,
-                            .type = type};
+                            .group = column / 4, .type = type};
     if (width > 0)
         some_rows(&job, ids, 0, num);
 }

@@ -21,6 +21,21 @@ HG_COPY_ROW(copy_f64, double, double, double, HG_SAME, HG_SAME)
 HG_COPY_ROW(copy_bf16, uint16_t, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float)
 HG_COPY_ROW(copy_f32_bf16, float, uint16_t, float, HG_SAME, hg_bf16_of_float)
 
+/* out[c] += factor * x[c] for one row. */
+#define HG_ADD_ROW(name, element, type, widen, narrow)                                                                 \
+    static void name(void *out, const void *x, int64_t width, double scale)                                            \
+    {                                                                                                                  \
+        const element *restrict source = (const element *)x;                                                           \
+        element *restrict target = (element *)out;                                                                     \
+        const type factor = (type)scale;                                                                               \
+        for (int64_t c = 0; c < width; c++)                                                                            \
+            target[c] = narrow(widen(target[c]) + factor * widen(source[c]));                                          \
+    }
+
+HG_ADD_ROW(add_row_f32, float, float, HG_SAME, HG_SAME)
+HG_ADD_ROW(add_row_f64, double, double, HG_SAME, HG_SAME)
+HG_ADD_ROW(add_row_bf16, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float)
+
 /* out[c] = y[c] <= 0 ? 0 : scale * gradient[c]; out may be y or gradient. The choice is made as in HG_DROP. */
 #define HG_RELU(name, element, bits, type, widen, narrow)                                                              \
     static void name(void *out, const void *gradient, const void *y, int64_t width, double scale)                      \

@@ -80,6 +80,8 @@ struct hg_kernels {
     void (*matching[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
     /* out[c] = scale * x[c] for one row; [x type][out type], NULL where there is no such conversion. */
     void (*copy_row[HG_TYPES][HG_TYPES])(void *out, const void *x, int64_t width, double scale);
+    /* out[c] += scale * x[c] for one row. */
+    void (*add_row[HG_TYPES])(void *out, const void *x, int64_t width, double scale);
     /* Philox of num counters held as four arrays; words[4 * i + k] is word k of counter i. The arrays must be
      * readable, and words writable, up to the next multiple of 8 counters. */
     void (*philox_blocks)(const hg_round_keys *keys, const uint32_t *c0, const uint32_t *c1, const uint32_t *c2,

@@ -1,0 +1,96 @@
+"""`add_rows` beside a loop: order of sums, threads, types, layouts, and what lies around the rows."""
+
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.kernels import add_rows
+
+TYPES = [torch.float32, torch.float64, torch.bfloat16]
+ROWS, ADDED = 300, 900
+
+
+def inputs(dtype, width, distinct, seed=1):
+    """(out in wider storage, index, x, place, weight)."""
+    random = np.random.default_rng(seed)
+    count = ROWS // 2 if distinct else ADDED
+    index = random.permutation(ROWS)[:count] if distinct else (ROWS * random.random(count) ** 3).astype(int)
+    storage = torch.full((ROWS, width + 5), 7.0, dtype=dtype)
+    storage[:, :width] = torch.from_numpy(random.standard_normal((ROWS, width))).to(dtype)
+    x = torch.from_numpy(random.standard_normal((count, width + 3))).to(dtype)[:, :width]
+    place = torch.from_numpy(random.integers(0, count, count, dtype=np.int32))
+    weight = torch.from_numpy(random.random(count)).to(torch.float64 if dtype == torch.float64 else torch.float32)
+    return storage, torch.from_numpy(index.astype(np.int32)), x, place, weight
+
+
+def one_by_one(out, index, x, place, weight):
+    """The definition, in float64 where the type rounds each sum once, else in the type itself."""
+    out = out.clone()
+    for i, row in enumerate(index.tolist()):
+        taken = x[i if place is None else int(place[i])]
+        if weight is None:
+            out[row] = out[row] + taken
+        else:
+            out[row] = (out[row].double() + weight[i].double() * taken.double()).to(out.dtype)
+    return out
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("width", [1, 3, 16, 47, 256])
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("picked", [False, True])
+def test_add_rows(kernels, threads, dtype, width, distinct, picked):
+    storage, index, x, place, _ = inputs(dtype, width, distinct)
+    place = place if picked else None
+    expected = one_by_one(storage[:, :width], index, x, place, None)
+    add_rows(storage[:, :width], index, x, place=place, distinct=distinct)
+    assert torch.equal(storage[:, :width], expected), "the same bits as one after another"
+    assert (storage[:, width:] == 7).all()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_weights(kernels, threads, dtype):
+    storage, index, x, place, weight = inputs(dtype, 40, False)
+    expected = one_by_one(storage[:, :40], index, x, place, weight)
+    add_rows(storage[:, :40], index, x, place=place, weight=weight)
+    tolerance = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 0.2}[dtype]
+    torch.testing.assert_close(storage[:, :40], expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_any_number_of_threads_gives_the_same_bits(kernels, set_threads, distinct):
+    found = []
+    for number in (1, 2, 3, 7, 64):
+        set_threads(number)
+        storage, index, x, place, weight = inputs(torch.float32, 130, distinct)
+        add_rows(storage[:, :130], index, x, place=place, weight=weight, distinct=distinct)
+        found.append(storage)
+    assert all(torch.equal(each, found[0]) for each in found)
+
+
+def test_nothing_to_add(kernels):
+    out, none = torch.ones(3, 4), torch.zeros(0, dtype=torch.int32)
+    add_rows(out, none, out[:0])
+    add_rows(out[:, :0], torch.zeros(2, dtype=torch.int32), torch.ones(2, 0), distinct=True)
+    assert (out == 1).all()
+
+
+def test_wrong_arguments():
+    out, index = torch.zeros(5, 3), torch.zeros(2, dtype=torch.int32)
+    with pytest.raises(ValueError, match=r"x: expected shape \(2, 3\), got \(1, 3\)"):
+        add_rows(out, index, torch.zeros(1, 3))
+    with pytest.raises(ValueError, match="x: expected torch.float32"):
+        add_rows(out, index, torch.zeros(2, 3, dtype=torch.float64))
+    with pytest.raises(ValueError, match="index: expected torch.int32"):
+        add_rows(out, index.long(), torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="weight: expected torch.float32"):
+        add_rows(out, index, torch.zeros(2, 3), weight=torch.ones(2, dtype=torch.float64))
+
+
+def test_autograd_sees_the_change(kernels):
+    out = torch.ones(3, 2, requires_grad=True) * 2
+    square = out.square()
+    with torch.no_grad():
+        add_rows(out, torch.tensor([1], dtype=torch.int32), torch.ones(1, 2))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        square.sum().backward()
