@@ -65,7 +65,7 @@ class Rank:
 class Forecast:
     """A job on so many ranks. largest: Rank that holds most; busiest: that of most edges; mean: of mean numbers.
     halo: {kind: Traffic} of an epoch; others: {kind: (messages, bytes)} that every rank sends besides; evaluation:
-    {kind: Traffic} of an evaluation. uses, halos: of the streams of an epoch, see Trial and `halo_traffic`. counted:
+    {kind: Traffic} of an evaluation; metrics: (messages, bytes) that every rank sends there besides. uses, halos: of the streams of an epoch, see Trial and `halo_traffic`. counted:
     whether bytes of layers that compute some rows only are counted from the graph, or follow from the copy. epochs: of
     the run. experiment: what was tried out.
     """
@@ -78,6 +78,7 @@ class Forecast:
     halo: dict[str, Traffic]
     others: dict[str, tuple[int, int]]
     evaluation: dict[str, Traffic]
+    metrics: tuple[int, int]
     uses: Mapping[Place, Counter[Use]]
     halos: Mapping[Place, HaloCounts]
     parameters: int
@@ -133,6 +134,7 @@ class Forecaster:
             if sums.any():  # rows of a pool of nodes, which all ranks have
                 whole = halo.setdefault(kind, Traffic(np.zeros_like(rows), np.zeros_like(rows)))
                 whole.messages, whole.bytes = whole.messages + sums[0], whole.bytes + sums[1]
+        metrics = trial.evaluation.summed.values()
         return Forecast(
             self.experiment,
             shares,
@@ -142,6 +144,7 @@ class Forecaster:
             halo,
             {kind: each for kind, each in trial.sent.items() if not kind.startswith("halo")},
             halo_traffic(trial.evaluation.uses, halos, *wires),
+            (sum(each[0] for each in metrics), sum(each[1] for each in metrics)),
             trial.uses,
             halos,
             trial.parameters,

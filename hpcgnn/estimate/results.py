@@ -52,7 +52,7 @@ def as_values(
     per_node = min(ranks, place.ranks_per_node or ranks)
     on_node = (per_node - 1) * (peak_mean - place.shared) + peak_max
     nodes = -(-ranks // per_node)
-    evaluation = sum(int(each.bytes.sum()) for each in forecast.evaluation.values())
+    evaluation = ranks * forecast.metrics[1] + sum(int(each.bytes.sum()) for each in forecast.evaluation.values())
     values: dict[str, Any] = {
         "ranks": ranks,
         "nodes": nodes if place.ranks_per_node else None,
