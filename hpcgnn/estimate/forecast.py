@@ -64,10 +64,11 @@ class Rank:
 @dataclass
 class Forecast:
     """A job on so many ranks. largest: Rank that holds most; busiest: that of most edges; mean: of mean numbers.
-    halo: {kind: Traffic} of an epoch; others: {kind: (messages, bytes)} that every rank sends besides; evaluation:
-    {kind: Traffic} of an evaluation; metrics: (messages, bytes) that every rank sends there besides. uses, halos: of the streams of an epoch, see Trial and `halo_traffic`. counted:
-    whether bytes of layers that compute some rows only are counted from the graph, or follow from the copy. epochs: of
-    the run. experiment: what was tried out.
+    halo: {kind: Traffic} of an epoch, in the last stage of a schedule of several; others: {kind: (messages, bytes)}
+    that every rank sends besides; evaluation: {kind: Traffic} of an evaluation; metrics: (messages, bytes) that every
+    rank sends there besides. uses, halos: of the streams of an epoch, see Trial and `halo_traffic`. counted: whether
+    bytes of layers that compute some rows only are counted from the graph, or follow from the copy. epochs: of the run.
+    experiment: what was tried out.
     """
 
     experiment: Experiment

@@ -67,11 +67,14 @@ class Reading:
 @dataclass(frozen=True)
 class Network:
     """latency: seconds of a message between nodes; bandwidth: bytes per second of a node in each direction; bisection:
-    the share of it that is left when all nodes send to all; cpu_seconds_per_byte, cpu_seconds_per_message: processor
-    time of one thread of a rank for what it sends and receives (of a message: to begin and to finish the one that goes
-    and the one that comes; of a byte: to copy it); cpu_seconds_per_summed_byte: for a byte of what is summed over very
-    many ranks (None: as much as for sending it twice); collective_step: seconds of each of the log2(P) steps in which
-    all ranks meet (None: the latency and the processor time of a message).
+    the share of it that is left when all nodes send to all.
+
+    cpu_seconds_per_byte, cpu_seconds_per_message: processor time of one thread of a rank for what it sends and receives
+    (of a message: to begin and to finish the one that goes and the one that comes; of a byte: to copy it);
+    cpu_seconds_per_exchange: for the messages that are begun together, besides those of each (older files have it in
+    that of a message); cpu_seconds_per_summed_byte: for a byte of what is summed over very many ranks (None: as much as
+    for sending it twice); collective_step: seconds of each of the log2(P) steps in which all ranks meet (None: the
+    latency, and the processor time of an exchange of one message).
     """
 
     latency: float
@@ -80,11 +83,13 @@ class Network:
     cpu_seconds_per_byte: float
     cpu_seconds_per_message: float
     cpu_seconds_per_summed_byte: float | None = None
+    cpu_seconds_per_exchange: float = 0.0
     collective_step: float | None = None
 
     def meeting(self, ranks: int) -> float:
         """Seconds of a collective of so many ranks that moves next to nothing."""
-        each = self.latency + self.cpu_seconds_per_message if self.collective_step is None else self.collective_step
+        one = self.latency + self.cpu_seconds_per_message + self.cpu_seconds_per_exchange
+        each = one if self.collective_step is None else self.collective_step
         return math.ceil(math.log2(ranks)) * each
 
     def summing(self, ranks: int) -> float:
@@ -146,15 +151,19 @@ class Machine:
     wake: list[list[float]] = field(default_factory=list)
     watchdog: float = 0.0
 
-    def curve(self, on_node: int) -> list[list[float]]:
-        """`speed`, or `speed_alone` where there is one rank on a node and that was measured."""
-        return self.speed_alone or self.speed if on_node == 1 else self.speed
+    def curve(self, threads: int, on_node: int) -> list[list[float]]:
+        """The thread curve for so many threads of each of `on_node` ranks: `speed`, or for one rank `speed_alone`; the
+        other one if it alone goes so far. Nothing where no curve has two threads.
+        """
+        both = [self.speed, self.speed_alone][:: -1 if on_node == 1 else 1]
+        measured = [each for each in both if each and each[-1][0] > 1]
+        return max(measured, key=lambda each: min(threads, each[-1][0]), default=[])
 
     def speedup(self, threads: int, on_node: int) -> float:
         """How many times as fast as one thread so many of each of `on_node` ranks do what is done in parallel. Between
         two numbers of threads that were measured it is on the line through both; more are as fast as the most.
         """
-        curve = self.curve(on_node)
+        curve = self.curve(threads, on_node)
         return _on_line(threads, curve, 1.0) if curve else 1 + (threads - 1) * self.second_thread
 
     def waking(self, threads: int) -> float:
@@ -165,11 +174,13 @@ class Machine:
         """What an estimate for so many threads of each of `on_node` ranks takes for granted, in words."""
         if threads == 1:
             return []
-        curve, said = self.curve(on_node), []
+        curve, said = self.curve(threads, on_node), []
         if not curve:
             said.append(f"each thread after the first adds {self.second_thread:g} of its speed (second_thread)")
         elif curve[-1][0] < threads:
             said.append(f"{threads} threads are as fast as {curve[-1][0]:g}, the most of the thread curve (speed)")
+        elif curve is self.speed_alone and on_node > 1:
+            said.append(f"threads of {on_node} ranks are as fast as those of one rank alone (speed_alone)")
         if not self.wake:
             said.append("waking the threads takes no time (wake)")
         return said
@@ -267,7 +278,15 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
 
 # What a file need not say: older ones do not.
 _OPTIONAL = {"rates", "shared_core", "alone", "layer", "page", "cpu_seconds_per_summed_byte", "scratch"}
-_OPTIONAL |= {"second_thread", "speed", "speed_alone", "wake", "watchdog", "collective_step"}
+_OPTIONAL |= {
+    "second_thread",
+    "speed",
+    "speed_alone",
+    "wake",
+    "watchdog",
+    "collective_step",
+    "cpu_seconds_per_exchange",
+}
 # Numbers of which nothing is not enough.
 _ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection", "shared_core", "alone"}
 _ABOVE_NOTHING |= {"read", "write", "factor"}

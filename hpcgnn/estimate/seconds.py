@@ -65,7 +65,7 @@ class Cores:
         # Rates are of all cores at work, which share caches, memory and heat; the fewer are, the faster each is. What
         # further threads of the ranks add to that is in the thread curve.
         idle = max(0.0, machine.cores - on_node * machine.threads) / max(1, machine.cores - 1)
-        if machine.threads > 1 and machine.curve(on_node):
+        if machine.threads > 1 and machine.curve(machine.threads, on_node):
             idle = float(on_node == 1)
         slower *= 1 - (1 - machine.alone) * idle
         speed = machine.speedup(machine.threads, on_node)
@@ -177,8 +177,11 @@ def _relative(operation: Operation, shares: Shares, limit: int, machine: Machine
 
 def _message_cpu(halo: dict[str, Traffic], machine: Machine) -> np.ndarray:
     """float (P,): processor seconds for messages."""
+    network = machine.network
     total = sum(
-        machine.network.cpu_seconds_per_byte * each.bytes + machine.network.cpu_seconds_per_message * each.messages
+        network.cpu_seconds_per_byte * each.bytes
+        + network.cpu_seconds_per_message * each.messages
+        + network.cpu_seconds_per_exchange * each.exchanges
         for each in halo.values()
     )
     return np.asarray(total, np.float64) + 0.0

@@ -87,11 +87,15 @@ def test_a_thread_curve_is_read_and_inherited(folder):
     machine = read_machine(folder / "curve.toml")
     assert machine == made_up(**CURVES, watchdog=1e-3)
     assert [machine.speedup(threads, 4) for threads in (1, 2, 4, 9)] == pytest.approx([1, 1 + 2 / 3, 3, 3])
-    assert [machine.speedup(threads, 1) for threads in (1, 2, 4)] == pytest.approx([1, 1.9, 1.9])
+    assert [machine.speedup(threads, 1) for threads in (1, 2)] == pytest.approx([1, 1.9])
+    assert machine.speedup(4, 1) == pytest.approx(3.0), "where one rank alone was not measured with so many"
     assert [machine.waking(threads) for threads in (1, 2, 4)] == pytest.approx([0, 8e-6 / 3, 8e-6])
     alike = read_machine(write(folder, 'like = "curve.toml"\nfaster = 2\n'))
     assert (alike.speed, alike.wake) == (machine.speed, [[4, 4e-6]]), "threads add as much on a faster core"
     assumed = read_machine(write(folder, 'like = "curve.toml"\nsecond_thread = 0.5\n'))
+    one = made_up(speed=[[1, 1.0]], speed_alone=[[1, 1.0], [4, 3.5]], wake=[[4, 1e-6]])
+    assert one.speedup(4, 2) == 3.5 and made_up(speed=[[1, 1.0]]).speedup(2, 4) == pytest.approx(1.9)
+    assert one.assumed(4, 2) == ["threads of 2 ranks are as fast as those of one rank alone (speed_alone)"]
     assert not assumed.speed and assumed.speedup(5, 4) == pytest.approx(3.0), "as the nearer file says"
 
 

@@ -124,9 +124,10 @@ def test_threads_share_the_work_of_kernels_and_nothing_else(threads, speed, wake
 def test_one_thread_begins_messages_and_copies_them(threads):
     found, sent, size = forecast(), np.full(RANKS, 1000), np.full(RANKS, 10**9)
     network = made_up().network
-    halo = {"halo_forward": Traffic(size, sent)}
-    told = on_threads(threads, replace(found, halo=halo))
-    expected = 1000 * network.cpu_seconds_per_message + 1e9 * network.cpu_seconds_per_byte
+    halo = {"halo_forward": Traffic(size, sent, exchanges=30)}
+    network = replace(network, cpu_seconds_per_exchange=4e-5, collective_step=MEETING / 2)
+    told = on_threads(threads, replace(found, halo=halo), network=network)
+    expected = 1000 * network.cpu_seconds_per_message + 1e9 * network.cpu_seconds_per_byte + 30 * 4e-5
     assert told.parts["messages"] == pytest.approx(expected)
 
 
