@@ -113,11 +113,11 @@ def check_evaluation(comm, forecast, trainer):
             counting = ledger_of(comm, lambda: trainer.evaluator.scores(embeddings))
         comm.ledger.take()
         trainer.evaluator.scores(embeddings)
-        rows_of_pairs = np.array(of_ranks(comm, comm.ledger.take()).get("halo_forward", (0, 0)))
+        rows_of_pairs = of_ranks(comm, comm.ledger.take()).get("halo_forward", np.zeros((2, comm.size), np.int64))
         comm.ledger.take()
         if trainer.local.compared_with == EACH:  # a score of every pair, and two numbers, are summed there
             counts = [each for each in trainer.evaluator.counts.values() if each]
-            rows_of_pairs = rows_of_pairs - np.reshape([sum(counts) * (4 + 2 * 8), 2 * len(counts)], (2, 1))
+            rows_of_pairs = np.array(rows_of_pairs) - np.reshape([sum(counts) * (4 + 2 * 8), 2 * len(counts)], (2, 1))
         found = found - counting + rows_of_pairs
     for index, name in enumerate(("messages", "bytes")):
         expected = sum((getattr(each, name) for each in forecast.evaluation.values()), np.zeros(comm.size, np.int64))
