@@ -146,8 +146,9 @@ def _computing(
             unknown.add(operation.name)
             continue
         if operation.name == "torch":
-            parts["others"] += edges * each[0]
-            parts["serial"] += calls * (each[1] + wake * (edges >= TORCH_BYTES * calls))
+            shared = edges >= TORCH_BYTES * calls
+            parts["others" if shared else "serial"] += edges * each[0]
+            parts["serial"] += calls * (each[1] + wake * shared)
             continue
         if operation.name in EDGE_KERNELS:
             part, total = "gather", edges * each[0] * _relative(operation, shares, limit, machine) + rows * each[1]

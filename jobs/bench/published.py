@@ -138,7 +138,7 @@ def main():
         cases = [("rows", study.rows), ("sums", study.sums)]
         for halo, published in cases:
             chosen = [ranks for ranks in published if not options.ranks or ranks in options.ranks]
-            graph = AssumedGraph(study.stats, CUT_SHARE, study.train)
+            graph = AssumedGraph(study.stats, options.cut_share, study.train)
             for ranks in tqdm(chosen, desc=f"{name}, {halo}", leave=False, disable=not sys.stderr.isatty()):
                 found.append(beside(name, study, graph, halo, ranks, published[ranks]))
                 print(
@@ -186,7 +186,7 @@ def print_tables(found):
     for name in dict.fromkeys(row["graph"] for row in found):
         for halo in ("rows", "sums"):
             ranks = [key[2] for key in seconds_of if key[:2] == (name, halo)]
-            steps = [(few, many) for few, many in zip(ranks, ranks[1:])] + [(64, 1024)] * ({64, 1024} <= {*ranks})
+            steps = dict.fromkeys([*zip(ranks, ranks[1:]), *[(64, 1024)] * ({64, 1024} <= {*ranks})])
             for few, many in steps:
                 pair = [seconds_of[name, halo, few][at] / seconds_of[name, halo, many][at] for at in (0, 1)]
                 slopes.append([name, halo, f"{few} to {many:,}", *pair, pair[1] / pair[0]])
@@ -209,6 +209,7 @@ def print_tables(found):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graph", nargs="+", choices=list(STUDIES), default=list(STUDIES))
+    parser.add_argument("--cut-share", type=float, default=CUT_SHARE, help="of the edges, on very many ranks")
     parser.add_argument("--ranks", type=lambda text: [int(word) for word in text.split(",")], help="these alone")
     parser.add_argument("--out", metavar="FILE.csv", help="write the rows, too")
     return parser.parse_args()
