@@ -125,6 +125,7 @@ def draw(rows, path):
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         axis.set_xticks(ranks, [f"{each:,}" for each in ranks])
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.minorticks_off()
         axis.set_xlabel("MPI ranks")
         axis.set_ylabel("milliseconds of an epoch")
