@@ -156,5 +156,14 @@ def test_what_is_only_in_one_copy():
     def line(a, b):
         return a + (a - b) * ((1 - factor) / (factor / 2))
 
-    found = forecast._work({plain: np.array([1.0, 80.0, 0.0])}, {other: np.array([0.0, 50.0, 0.0])}, line)
+    large, small = {plain: np.array([1.0, 80.0, 0.0])}, {other: np.array([0.0, 50.0, 0.0])}
+    found = forecast._work(large, small, large, line, 3.0)
     assert found[plain].tolist() == [15.0, 1200.0, 0.0] and found[other].tolist() == [0, 0, 0]
+
+
+def test_calls_of_tiles_that_are_not_made_are_taken_away():
+    """Five calls, and three with tiles twice as long: four are of tiles, and one is not."""
+    plain = Operation("dropout", "fp32")
+    large, wide = {plain: np.array([5.0, 80.0, 0.0])}, {plain: np.array([3.0, 80.0, 0.0])}
+    found = forecast._work(large, large, wide, lambda a, b: a, 0.75)
+    assert found[plain].tolist() == [2.0, 80.0, 0.0]
