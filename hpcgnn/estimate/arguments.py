@@ -117,8 +117,8 @@ def add_bench(parser: argparse.ArgumentParser) -> None:
     """Declare `hpcgnn bench`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = """\
-machine: measure this machine for `hpcgnn estimate`: gathers, products, torch's operations, messages. Start it as
-training is started, with as many ranks on a node:
+machine: measure this machine for `hpcgnn estimate`: gathers, products, torch's operations, threads, messages. Start it
+as training is started, with as many ranks on a node:
     mpiexec -n 16 hpcgnn bench machine -o node.toml
 With --scratch DIR the local disk is measured, too, which `estimate --memory` asks for.
 

@@ -154,6 +154,8 @@ def _remarks(
     if machine is None or place.memory is None:
         yield "no seconds and no recommendation: --machine FILE says what the nodes are like"
         return
+    for said in dict.fromkeys(said for row in rows for said in row["assumed"]):
+        yield f"assumed, not measured: {said}; measure {arguments.machine} with `hpcgnn bench machine`"
     fitting = [row for row in rows if row["fits"]]
     if not fitting:
         yield f"none fits nodes of {place.memory / 2**30:.0f} GiB with {machine.ranks} ranks on each; {advice(config)}"

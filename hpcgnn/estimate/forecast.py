@@ -64,10 +64,11 @@ class Rank:
 @dataclass
 class Forecast:
     """A job on so many ranks. largest: Rank that holds most; busiest: that of most edges; mean: of mean numbers.
-    halo: {kind: Traffic} of an epoch; others: {kind: (messages, bytes)} that every rank sends besides; evaluation:
-    {kind: Traffic} of an evaluation. uses, halos: of the streams of an epoch, see Trial and `halo_traffic`. counted:
-    whether bytes of layers that compute some rows only are counted from the graph, or follow from the copy. epochs: of
-    the run. experiment: what was tried out.
+    halo: {kind: Traffic} of an epoch, in the last stage of a schedule of several; others: {kind: (messages, bytes)}
+    that every rank sends besides; evaluation: {kind: Traffic} of an evaluation; metrics: (messages, bytes) that every
+    rank sends there besides. uses, halos: of the streams of an epoch, see Trial and `halo_traffic`. counted: whether
+    bytes of layers that compute some rows only are counted from the graph, or follow from the copy. epochs: of the run.
+    experiment: what was tried out.
     """
 
     experiment: Experiment
@@ -78,6 +79,7 @@ class Forecast:
     halo: dict[str, Traffic]
     others: dict[str, tuple[int, int]]
     evaluation: dict[str, Traffic]
+    metrics: tuple[int, int]
     uses: Mapping[Place, Counter[Use]]
     halos: Mapping[Place, HaloCounts]
     parameters: int
@@ -133,6 +135,7 @@ class Forecaster:
             if sums.any():  # rows of a pool of nodes, which all ranks have
                 whole = halo.setdefault(kind, Traffic(np.zeros_like(rows), np.zeros_like(rows)))
                 whole.messages, whole.bytes = whole.messages + sums[0], whole.bytes + sums[1]
+        metrics = trial.evaluation.summed.values()
         return Forecast(
             self.experiment,
             shares,
@@ -142,6 +145,7 @@ class Forecaster:
             halo,
             {kind: each for kind, each in trial.sent.items() if not kind.startswith("halo")},
             halo_traffic(trial.evaluation.uses, halos, *wires),
+            (sum(each[0] for each in metrics), sum(each[1] for each in metrics)),
             trial.uses,
             halos,
             trial.parameters,
@@ -184,9 +188,10 @@ class Forecaster:
             items["halo buffers"] = min(items["halo buffers"], self.experiment.limit)
             # Larger tensors are not on the heap: what is free there does not grow with the rank.
             items[FREE_HEAP] = large.account[stage, phase][FREE_HEAP]
-        work = _work(large.work, small.work, line)
-        assert large.evaluation is not None and small.evaluation is not None
-        evaluation = _work(large.evaluation.work, small.evaluation.work, line)
+        assert large.evaluation is not None and small.evaluation is not None and wide.evaluation is not None
+        fewer = longer / (longer + 1) / factor
+        work = _work(large.work, small.work, wide.work, line, fewer)
+        evaluation = _work(large.evaluation.work, small.evaluation.work, wide.evaluation.work, line, fewer)
         loaded = round(line(large.loaded, small.loaded))
         evaluated = self.experiment.config.run.eval_every > 0
         held = [items for (_, phase), items in account.items() if evaluated or phase != "evaluation"]
@@ -205,12 +210,24 @@ class Forecaster:
 
 
 def _work(
-    large: dict[Operation, np.ndarray], small: dict[Operation, np.ndarray], line: Callable[[Any, Any], Any]
+    large: dict[Operation, np.ndarray],
+    small: dict[Operation, np.ndarray],
+    wide: dict[Operation, np.ndarray],
+    line: Callable[[Any, Any], Any],
+    fewer: float,
 ) -> dict[Operation, np.ndarray]:
+    """Amounts of a rank of full size. wide: of the larger copy with tiles twice as long, which shows how many calls are
+    made once for each tile; fewer: how many times as many as there are those are which the rank does not make, since
+    its tiles are longer.
+    """
     zero = np.zeros(3)
-    return {
-        name: np.maximum(0, line(large.get(name, zero), small.get(name, zero))) for name in large.keys() | small.keys()
-    }
+    found = {}
+    for name in large.keys() | small.keys():
+        amounts = np.maximum(0, line(large.get(name, zero), small.get(name, zero)))
+        of_tiles = 2 * max(0.0, float(large.get(name, zero)[0] - wide.get(name, zero)[0]))
+        amounts[0] = max(0.0, amounts[0] - fewer * of_tiles)
+        found[name] = amounts
+    return found
 
 
 def _candidates(shares: Shares) -> list[int]:

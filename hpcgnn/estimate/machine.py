@@ -27,6 +27,10 @@ AS = dict.fromkeys(("dropout_entries", "drop_edges", "random_words", "narrow", "
 AS |= dict.fromkeys((ENTRIES, COLUMNS), "gather") | {"add_rows": "pack"}
 
 
+# What a further thread adds where no file says it.
+SECOND_THREAD = 0.9
+
+
 class Rate(NamedTuple):
     """What an operation takes for each of its units: an edge of a gather, a row of a product, a byte that torch reads
     or writes, a number of all others.
@@ -63,9 +67,14 @@ class Reading:
 @dataclass(frozen=True)
 class Network:
     """latency: seconds of a message between nodes; bandwidth: bytes per second of a node in each direction; bisection:
-    the share of it that is left when all nodes send to all; cpu_seconds_per_byte, cpu_seconds_per_message: processor
-    time of a rank for what it sends and receives within a node; cpu_seconds_per_summed_byte: for a byte of what is
-    summed over very many ranks (None: as much as for sending it twice).
+    the share of it that is left when all nodes send to all.
+
+    cpu_seconds_per_byte, cpu_seconds_per_message: processor time of one thread of a rank for what it sends and receives
+    (of a message: to begin and to finish the one that goes and the one that comes; of a byte: to copy it);
+    cpu_seconds_per_exchange: for the messages that are begun together, besides those of each (older files have it in
+    that of a message); cpu_seconds_per_summed_byte: for a byte of what is summed over very many ranks (None: as much as
+    for sending it twice); collective_step: seconds of each of the log2(P) steps in which all ranks meet (None: the
+    latency, and the processor time of an exchange of one message).
     """
 
     latency: float
@@ -74,6 +83,14 @@ class Network:
     cpu_seconds_per_byte: float
     cpu_seconds_per_message: float
     cpu_seconds_per_summed_byte: float | None = None
+    cpu_seconds_per_exchange: float = 0.0
+    collective_step: float | None = None
+
+    def meeting(self, ranks: int) -> float:
+        """Seconds of a collective of so many ranks that moves next to nothing."""
+        one = self.latency + self.cpu_seconds_per_message + self.cpu_seconds_per_exchange
+        each = one if self.collective_step is None else self.collective_step
+        return math.ceil(math.log2(ranks)) * each
 
     def summing(self, ranks: int) -> float:
         """Processor seconds of a rank for each byte that is summed over so many: every rank sends, receives and adds
@@ -97,11 +114,17 @@ class Machine:
 
     cores, memory (bytes), ranks: of a node, as it is to be used; threads: of a rank. libraries: bytes of a rank before
     the graph is read; shared: those of them that the ranks of a node have together.
-    call: seconds of a call of a kernel besides those of its operation, and layer: those of a layer and epoch besides
-    all calls; torch_byte: of each byte that torch reads or writes in an operation that has no rate; second_thread: what
-    each further thread of a rank adds to its speed; shared_core: how many times the processor seconds operations take
-    where two threads share a core; alone: the same where one core is at work and the others are not. reading: of rows
-    at random. page: seconds to hand out a page of memory and to take it back. scratch: the local disk, if any.
+    call: seconds of the main thread for a call of a kernel, outside of its parallel region, and layer: those of a layer
+    and epoch besides all calls; torch_byte: of each byte that torch reads or writes in an operation that has no rate;
+    shared_core: how many times the processor seconds operations take where two threads share a core; alone: the same
+    where one core is at work and the others are not. reading: of rows at random. page: seconds to hand out a page of
+    memory and to take it back. scratch: the local disk, if any.
+
+    speed: [[threads, factor], …], rising: how many times as fast as one thread the kernels of a rank are, where all
+    ranks of a node work; speed_alone: where one rank works and the others sleep. second_thread: where neither was
+    measured, what each further thread is assumed to add. wake: [[threads, seconds], …], to wake the threads for a
+    parallel region and to wait for them at its end. watchdog: seconds of each second that the watchdog of a rank takes
+    from its main thread.
     """
 
     name: str
@@ -114,7 +137,6 @@ class Machine:
     shared: int
     call: float
     torch_byte: float
-    second_thread: float
     network: Network
     reading: Reading
     rates: list[Rate] = field(default_factory=list)
@@ -123,6 +145,45 @@ class Machine:
     layer: float = 0.0
     page: float = 0.0
     scratch: Disk | None = None
+    second_thread: float = SECOND_THREAD
+    speed: list[list[float]] = field(default_factory=list)
+    speed_alone: list[list[float]] = field(default_factory=list)
+    wake: list[list[float]] = field(default_factory=list)
+    watchdog: float = 0.0
+
+    def curve(self, threads: int, on_node: int) -> list[list[float]]:
+        """The thread curve for so many threads of each of `on_node` ranks: `speed`, or for one rank `speed_alone`; the
+        other one if it alone goes so far. Nothing where no curve has two threads.
+        """
+        both = [self.speed, self.speed_alone][:: -1 if on_node == 1 else 1]
+        measured = [each for each in both if each and each[-1][0] > 1]
+        return max(measured, key=lambda each: min(threads, each[-1][0]), default=[])
+
+    def speedup(self, threads: int, on_node: int) -> float:
+        """How many times as fast as one thread so many of each of `on_node` ranks do what is done in parallel. Between
+        two numbers of threads that were measured it is on the line through both; more are as fast as the most.
+        """
+        curve = self.curve(threads, on_node)
+        return _on_line(threads, curve, 1.0) if curve else 1 + (threads - 1) * self.second_thread
+
+    def waking(self, threads: int) -> float:
+        """Seconds to wake so many threads of a rank and to wait for them."""
+        return _on_line(threads, self.wake, 0.0) if threads > 1 else 0.0
+
+    def assumed(self, threads: int, on_node: int) -> list[str]:
+        """What an estimate for so many threads of each of `on_node` ranks takes for granted, in words."""
+        if threads == 1:
+            return []
+        curve, said = self.curve(threads, on_node), []
+        if not curve:
+            said.append(f"each thread after the first adds {self.second_thread:g} of its speed (second_thread)")
+        elif curve[-1][0] < threads:
+            said.append(f"{threads} threads are as fast as {curve[-1][0]:g}, the most of the thread curve (speed)")
+        elif curve is self.speed_alone and on_node > 1:
+            said.append(f"threads of {on_node} ranks are as fast as those of one rank alone (speed_alone)")
+        if not self.wake:
+            said.append("waking the threads takes no time (wake)")
+        return said
 
     @cached_property
     def _by_kind(self) -> dict[tuple[str, str], list[Rate]]:
@@ -155,6 +216,12 @@ class Machine:
 
     def to_toml(self) -> str:
         return tomli_w.dumps(_said(self))
+
+
+def _on_line(threads: int, points: list[list[float]], first: float) -> float:
+    """At so many threads, between the two nearest points. first: at one thread."""
+    numbers, values = zip([1, first], *points)
+    return float(np.interp(threads, numbers, values))
 
 
 def _numbers(shape: Operation | Rate) -> int:
@@ -197,6 +264,8 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
             base = _said(_faster(read_machine(path.parent / like, (path, *before)), faster))
         for name in {"network", "reading"} & base.keys() & values.keys():
             values[name] = base[name] | values[name]
+        if "second_thread" in values:  # the thread curve of the other file is then not that of this one
+            base |= {"speed": [], "speed_alone": []}
         return _machine(base | values)
     except ConfigError:
         raise
@@ -209,9 +278,18 @@ def read_machine(path: str | Path, before: tuple[Path, ...] = ()) -> Machine:
 
 # What a file need not say: older ones do not.
 _OPTIONAL = {"rates", "shared_core", "alone", "layer", "page", "cpu_seconds_per_summed_byte", "scratch"}
+_OPTIONAL |= {
+    "second_thread",
+    "speed",
+    "speed_alone",
+    "wake",
+    "watchdog",
+    "collective_step",
+    "cpu_seconds_per_exchange",
+}
 # Numbers of which nothing is not enough.
 _ABOVE_NOTHING = {"cores", "memory", "ranks", "threads", "faster", "bandwidth", "bisection", "shared_core", "alone"}
-_ABOVE_NOTHING |= {"read", "write"}
+_ABOVE_NOTHING |= {"read", "write", "factor"}
 
 
 def _machine(values: dict[str, Any]) -> Machine:
@@ -230,6 +308,8 @@ def _machine(values: dict[str, Any]) -> Machine:
         rates.append(Rate(*each))
         for name, value in zip(Rate._fields[2:], each[2:]):
             _check_number(f"{name} in rates", float, value)
+    for name, what in (("speed", "factor"), ("speed_alone", "factor"), ("wake", "seconds")):
+        _check_curve(name, what, getattr(machine, name))
     scratch = None if values.get("scratch") is None else _made(Disk, values["scratch"])
     return replace(machine, network=network, reading=reading, rates=rates, scratch=scratch)
 
@@ -249,6 +329,16 @@ def _made(kind: Any, values: Any) -> Any:
     return kind(**values)
 
 
+def _check_curve(name: str, what: str, points: Any) -> None:
+    if not isinstance(points, list) or any(not isinstance(each, list) or len(each) != 2 for each in points):
+        raise ValueError(f"expected {name} to be a list of [threads, {what}], got {points!r}")
+    for threads, value in points:
+        _check_number("threads", int, threads)
+        _check_number(what, float, value)
+    if any(np.diff([threads for threads, _ in points]) <= 0):
+        raise ValueError(f"expected {name} to have rising numbers of threads, got {points!r}")
+
+
 def _check_number(name: str, kind: Any, value: Any) -> None:
     least = name in _ABOVE_NOTHING
     good = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
@@ -261,7 +351,9 @@ def _said(machine: Machine) -> dict[str, Any]:
     """The values of a machine as a file has them, without what is not known."""
     values = asdict(machine)
     values["network"] = {name: value for name, value in values["network"].items() if value is not None}
-    return {name: value for name, value in values.items() if value is not None}
+    if machine.speed:
+        del values["second_thread"]
+    return {name: value for name, value in values.items() if value is not None and value != []}
 
 
 def _faster(machine: Machine, factor: float) -> Machine:
@@ -274,6 +366,7 @@ def _faster(machine: Machine, factor: float) -> Machine:
         layer=machine.layer / factor,
         torch_byte=machine.torch_byte / factor,
         page=machine.page / factor,
+        wake=[[threads, value / factor] for threads, value in machine.wake],
         reading=reading,
         rates=[
             rate._replace(seconds=rate.seconds / factor, other_seconds=rate.other_seconds / factor)

@@ -2,7 +2,8 @@
 
 Reference models run on a made-up graph in every rank, by itself (with a GhostCommunicator), while the others do the
 same: cores share their memory's bandwidth, so a rate of one core alone would promise too much. Every kernel and every
-operation of torch is timed by processor time, on one thread.
+operation of torch is timed by processor time, on one thread. What is in none of them is of the main thread, however
+many there are. What more threads add is a curve of its own (thread_curve.py).
 """
 
 import os
@@ -25,6 +26,7 @@ from hpcgnn.estimate.crowd import sharing_factors
 from hpcgnn.estimate.machine import ROWS, Machine, Rate, Reading
 from hpcgnn.estimate.messages import network_of
 from hpcgnn.estimate.operations import EDGE_KERNELS, PAGES, Operation
+from hpcgnn.estimate.thread_curve import thread_curves
 from hpcgnn.estimate.trial import CODE, Experiment, Prepared, looking, pages_of_process
 from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.ops.row_tiles import TILE_ROWS, tiles_of
@@ -63,6 +65,7 @@ _SHARED = 1  # the number of the model by which it is measured what sharing a co
 _BYTES_OF_CALL = 1 << 16
 _EDGES = 1 << 18
 _FRESH_BYTES = 1 << 24
+_WATCHED_SECONDS = 5.0
 
 
 def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> Machine:
@@ -90,6 +93,10 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         say(f"{' '.join(str(value) for value in options.values())}: measured")
     sharing, alone = sharing_factors(_steps(experiments[_SHARED]), comm)
     say("two processes on each core, and one rank alone: measured")
+    own = cores.physical(cores.usable())
+    of_node = cores.physical(frozenset().union(*comm.allgather_object(cores.usable())))
+    curves = thread_curves(lambda rows: _steps(experiments[_SHARED], min(DEGREES), rows), own, of_node, comm)
+    say(f"up to {max(curves.speed + curves.speed_alone)[0]:g} threads of a rank: measured")
     call, layer = np.median(beside, axis=0).tolist()
     # What an operation takes for a byte does not show where it moves a few of them.
     by_torch = [(op, each) for op, found in samples.items() if op.name == "torch" for each in found]
@@ -99,8 +106,8 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
     mine = Machine(
         name=platform.node(),
         source=f"measured by `hpcgnn bench machine` with {comm.size} ranks on {platform.machine()}; not the network "
-        "between nodes, nor second_thread",
-        cores=cores.physical(frozenset().union(*comm.allgather_object(cores.usable()))),
+        "between nodes",
+        cores=of_node,
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         ranks=comm.size,
         threads=session.threads,
@@ -109,7 +116,10 @@ def measure(session: Session, choices: Choices, say: Callable[[str], None]) -> M
         call=call,
         layer=layer,
         torch_byte=sum(each[1] for _, each in many) / sum(float(each[0][2]) for _, each in many),
-        second_thread=0.9,
+        speed=curves.speed,
+        speed_alone=curves.speed_alone,
+        wake=curves.wake,
+        watchdog=_watchdog_share(session),
         shared_core=sharing,
         alone=alone,
         page=sum(page),
@@ -135,12 +145,12 @@ def _experiment(options: dict[str, object], choices: Choices, classes: int = 40,
     return Experiment.of(model_spec(meta, config), config, plain.task)
 
 
-def _prepared(experiment: Experiment, degree: int) -> Prepared:
+def _prepared(experiment: Experiment, degree: int, rows: int = ROWS) -> Prepared:
     """An experiment on a graph of so many edges per node, as it is to be timed."""
     set_matmul(experiment.config.run.matmul)
-    half = Direction(ROWS * degree // 2, ROWS * degree // 2, ROWS, ROWS, ROWS)
+    half = Direction(rows * degree // 2, rows * degree // 2, rows, rows, rows)
     # As many stored features as edges, so that these gathers, too, are of rows with few and with many.
-    size = Size(2, ROWS, ROWS // 2, ROWS * 3 // 4, half, None, entries=degree)
+    size = Size(2, rows, rows // 2, rows * 3 // 4, half, None, entries=degree)
     return experiment.trainer(size, np.array([degree]))
 
 
@@ -181,10 +191,21 @@ def _besides(few: tuple[float, float], many: tuple[float, float], layers: int) -
     return call, max(0.0, few[0] - call * few[1]) / layers
 
 
-def _steps(experiment: Experiment) -> Callable[[], float]:
-    """Makes a step of an experiment, on the graph of most edges."""
-    trainer = _prepared(experiment, max(DEGREES)).trainer
+def _steps(experiment: Experiment, degree: int = max(DEGREES), rows: int = ROWS) -> Callable[[], float]:
+    """Makes a step of an experiment, on a graph of so many edges per node."""
+    trainer = _prepared(experiment, degree, max(rows, ROWS)).trainer
     return lambda: trainer.step(0)
+
+
+def _watchdog_share(session: Session) -> float:
+    """Processor seconds that this rank's watchdog takes each second."""
+    thread = session.watchdog
+    if thread is None or thread.ident is None or not hasattr(time, "pthread_getcpuclockid"):
+        return 0.0
+    clock, start = time.pthread_getcpuclockid(thread.ident), time.monotonic()
+    before = time.clock_gettime(clock)
+    time.sleep(_WATCHED_SECONDS)
+    return (time.clock_gettime(clock) - before) / (time.monotonic() - start)
 
 
 def _moves_much(sample: tuple[np.ndarray, float]) -> bool:
@@ -292,6 +313,7 @@ def _mean(machines: list[Machine]) -> Machine:
         layer=mean(each.layer for each in machines),
         shared_core=mean(each.shared_core for each in machines),
         page=mean(each.page for each in machines),
+        watchdog=mean(each.watchdog for each in machines),
         torch_byte=mean(each.torch_byte for each in machines),
         reading=replace(first.reading, seconds=[means(level) for level in zip(*readings)]),
         rates=rates,

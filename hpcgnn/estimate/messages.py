@@ -5,6 +5,7 @@ a node has ranks, every message leaves the node. A time is the median of several
 """
 
 import itertools
+import math
 import resource
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ SIZES = (8, 1 << 10, 1 << 16, MESSAGE, 1 << 24)
 # As many messages a time, so many times.
 _REPEATS = {8: 40, 1 << 10: 40, 1 << 16: 20, MESSAGE: 8, 1 << 24: 1}
 _BATCHES, _SUMS = 5, 5
+# Messages of one exchange, of which each takes less than one by itself.
+_TOGETHER = 64
 _HALO_REPEATS = 7
 _KIND = "bench"
 # Bytes that a core has in no cache once it has gone through them.
@@ -34,9 +37,11 @@ _FAR = 1 << 25
 def network_of(comm: Communicator, apart: int = 1, ranks_on_node: int | None = None) -> Network:
     """A Network as machine files have it. Collective. ranks_on_node: that share a node's bandwidth (None: all)."""
     if comm.size == 1:
-        return Network(1e-6, 1e10, 1.0, 1e-10, 1e-6)
+        return Network(1e-6, 1e10, 1.0, 1e-10, 1e-6)  # nothing is sent
     ring(comm, MESSAGE, apart)
     latency, cpu = ring(comm, 8, apart)
+    _, cpu_of_many = ring(comm, 8, apart, together=_TOGETHER)
+    each = max(0.0, cpu_of_many - cpu) / (_TOGETHER - 1)
     seconds, _ = ring(comm, MESSAGE, apart)
     _, cpu_long = ring(comm, MESSAGE, apart, _FAR // MESSAGE)  # rows of a halo are in no cache
     slower = max(seconds - latency, seconds / 2)  # on a busy machine a small message may take as long by chance
@@ -45,12 +50,14 @@ def network_of(comm: Communicator, apart: int = 1, ranks_on_node: int | None = N
     share = slower * (comm.size - 1) / max(1e-12, to_all)
     cpu_byte = max(0.0, cpu_long - cpu) / MESSAGE
     summed = summing(comm, 4 * MESSAGE) / (1 - 1 / comm.size)
-    return Network(latency, bandwidth, min(1.0, share) if comm.size > 2 else 1.0, cpu_byte, cpu, summed)
+    step = reduction(comm, 8) / math.ceil(math.log2(comm.size))
+    left = min(1.0, share) if comm.size > 2 else 1.0
+    return Network(latency, bandwidth, left, cpu_byte, each, summed, max(0.0, cpu - each), step)
 
 
-def ring(comm: Communicator, size: int, apart: int = 1, places: int = 1) -> tuple[float, float]:
+def ring(comm: Communicator, size: int, apart: int = 1, places: int = 1, together: int = 1) -> tuple[float, float]:
     """(seconds, processor seconds) of a message of so many bytes to one rank, and one from another. places: from and to
-    so many places of memory, in turn. Collective.
+    so many places of memory, in turn. together: so many such messages in one exchange. Collective.
     """
     before, after = (comm.rank - apart) % comm.size, (comm.rank + apart) % comm.size
     sent, received = torch.ones(places, size, dtype=torch.uint8), torch.ones(places, size, dtype=torch.uint8)
@@ -58,7 +65,7 @@ def ring(comm: Communicator, size: int, apart: int = 1, places: int = 1) -> tupl
 
     def once() -> None:
         at = next(place)
-        comm.exchange([(after, sent[at])], [(before, received[at])], _KIND).finish()
+        comm.exchange([(after, sent[at])] * together, [(before, received[at])] * together, _KIND).finish()
 
     for _ in range(places):
         once()

@@ -52,7 +52,7 @@ def as_values(
     per_node = min(ranks, place.ranks_per_node or ranks)
     on_node = (per_node - 1) * (peak_mean - place.shared) + peak_max
     nodes = -(-ranks // per_node)
-    evaluation = sum(int(each.bytes.sum()) for each in forecast.evaluation.values())
+    evaluation = ranks * forecast.metrics[1] + sum(int(each.bytes.sum()) for each in forecast.evaluation.values())
     values: dict[str, Any] = {
         "ranks": ranks,
         "nodes": nodes if place.ranks_per_node else None,
@@ -99,6 +99,7 @@ def as_values(
             "cpu_seconds_per_epoch": timed.cpu,
             "node_hours": nodes * (timed.epoch * epochs + timed.evaluation * evaluations) / 3600,
             "not_measured": timed.unknown,
+            "assumed": timed.assumed,
         }
     return values
 
@@ -121,7 +122,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     headers = ["ranks", "largest\nrank", "mean\nrank", *(name.replace("_", "\n") for name in PARTS)]
     headers += ["sent per\nepoch", "messages"]
     timed = any(row["epoch_seconds"] for row in rows)
-    headers += ["s/epoch", "gather", "products", "messages\n+ waits", "node-\nhours"] if timed else []
+    headers += ["s/epoch", "gather", "products", "one\nthread", "messages\n+ waits", "node-\nhours"] if timed else []
     headers += ["fits"] if any(row["fits"] is not None for row in rows) else []
     lines = []
     for row in rows:
@@ -136,7 +137,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         if timed:
             seconds = row["seconds"]
             line += [f"{row['epoch_seconds']['median']:.3g}"]
-            line += [f"{seconds[name]:.3g}" for name in ("gather", "products", "messages")]
+            line += [f"{seconds[name]:.3g}" for name in ("gather", "products", "serial", "messages")]
             line += [f"{row['node_hours']:.3g}"]
         if row["fits"] is not None:
             line += ["yes" if row["fits"] else "no"]

@@ -1,6 +1,5 @@
 """Seconds of an epoch on a machine: what operations take, what messages take, and how much of these is hidden."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,14 +12,26 @@ from hpcgnn.estimate.traffic import Traffic
 
 PRODUCTS = {"multiply", "product", "project", "project_elu", "project_backward", "project_backward_elu"}
 PRODUCTS |= {"project_backward_weights", "project_backward_elu_weights"}
+#: Parts of an epoch that the threads of a rank share.
+PARALLEL = "gather", "products", "others"
 CALLS_OF_TURN = 6  # to pack, to send and receive, to wait, to compute
+REGIONS_OF_TURN = 2  # of these, the parallel regions: to pack, and to compute
+# torch gives an operation to several threads from 32,768 numbers on; two at least are read or written for each.
+TORCH_BYTES = 2 * 4 * 32768
+# A job's epoch ends with one more collective, by which no rank goes on where one has failed.
+LAST_MEETING = 1
 SIZES = {"fp32": 4, "fp64": 8, "bf16": 2, "": 4, "other": 4}
 
 
 @dataclass
 class Seconds:
     """Of an epoch on the rank with most to do. parts: wall seconds by part, which add up to `epoch`; cpu: processor
-    seconds of all ranks together; unknown: names of operations that the machine has no rate of.
+    seconds of all ranks together; unknown: names of operations that the machine has no rate of; assumed: what of the
+    machine was not measured and matters here, in words.
+
+    Of the parts `gather`, `products` and `others` are the work of kernels and of torch, which the threads of a rank
+    share. All others are of one thread, however many there are: `serial` has calls, layers, wake-ups and the watchdog;
+    `messages` their processor time, and what of their way is not hidden; `reduction` the collectives.
     """
 
     epoch: float
@@ -28,6 +39,46 @@ class Seconds:
     cpu: float
     evaluation: float
     unknown: list[str]
+    assumed: list[str]
+
+
+@dataclass(frozen=True)
+class Cores:
+    """How the cores of a node are shared. threads: of a rank; crowd, crowd_serial: threads on a core where all threads
+    of all ranks work, and where one of each does; speed: of the threads of a rank, beside one, each on a core of its
+    own; slower: how many times the processor seconds of the machine's rates are taken.
+    """
+
+    threads: int
+    crowd: float
+    crowd_serial: float
+    speed: float
+    slower: float
+
+    @classmethod
+    def of(cls, machine: Machine, on_node: int) -> "Cores":
+        """Those of a node with so many ranks."""
+        # Threads that are more than the cores take turns.
+        crowd = max(1.0, on_node * machine.threads / machine.cores)
+        # A thread that has its turn finds 1 - 1 / crowd of the core's caches full of what others have left there.
+        slower = 1 + (machine.shared_core - 1) * 2 * (1 - 1 / crowd)
+        # Rates are of all cores at work, which share caches, memory and heat; the fewer are, the faster each is. What
+        # further threads of the ranks add to that is in the thread curve.
+        idle = max(0.0, machine.cores - on_node * machine.threads) / max(1, machine.cores - 1)
+        if machine.threads > 1 and machine.curve(machine.threads, on_node):
+            idle = float(on_node == 1)
+        slower *= 1 - (1 - machine.alone) * idle
+        speed = machine.speedup(machine.threads, on_node)
+        return cls(machine.threads, crowd, max(1.0, on_node / machine.cores), speed, slower)
+
+    def alone(self, parts: dict[str, float]) -> float:
+        """Wall seconds of a rank's processor seconds by part, if no other thread were on its cores."""
+        return parts["serial"] + sum(parts[name] for name in PARALLEL) / self.speed
+
+    def shared(self, parts: dict[str, float]) -> dict[str, float]:
+        """{part: wall seconds} where all ranks do the same."""
+        factors = dict.fromkeys(PARALLEL, self.crowd / self.speed) | {"serial": self.crowd_serial}
+        return {name: value * factors[name] for name, value in parts.items()}
 
 
 def seconds(forecast: Forecast, machine: Machine) -> Seconds:
@@ -36,42 +87,42 @@ def seconds(forecast: Forecast, machine: Machine) -> Seconds:
     ranks = shares.ranks
     on_node = min(ranks, machine.ranks)
     nodes = -(-ranks // machine.ranks)
-    # Threads that are more than the cores take turns; further ones of a rank add less than the first.
-    threads = 1 + (machine.threads - 1) * machine.second_thread
-    crowd = max(1.0, on_node * machine.threads / machine.cores)
-    # A thread that has its turn finds 1 - 1 / crowd of the core's caches full of what others have left there.
-    speed, slower = threads / crowd, 1 + (machine.shared_core - 1) * 2 * (1 - 1 / crowd)
-    # Rates are of all cores at work, which share caches, memory and heat; the fewer are, the faster each is.
-    idle = max(0.0, machine.cores - on_node * machine.threads) / max(1, machine.cores - 1)
-    slower *= 1 - (1 - machine.alone) * idle
-    layers = slower * machine.layer * forecast.experiment.spec.layers
+    cores = Cores.of(machine, on_node)
+    layers = machine.layer * forecast.experiment.spec.layers
 
     def of_rank(rank: Rank) -> dict[str, float]:
-        parts = _times(slower, _computing(rank.work, shares.in_training, limit, machine, unknown))
-        return parts | {"others": parts["others"] + layers}
+        parts = _computing(rank.work, shares.in_training, limit, machine, unknown)
+        return _times(cores.slower, parts | {"serial": parts["serial"] + layers})
 
     mean = of_rank(forecast.mean)
-    # Of ranks that share a core the other one must first have it.
-    messages = (2 - 1 / crowd) * _message_cpu(forecast.halo, machine) + _reductions_cpu(forecast, machine)
-    work = sum(mean.values())
-    slowest = max(work, *(sum(of_rank(rank).values()) for rank in (forecast.busiest, forecast.largest)))
-    others = max(0.0, ranks * work - slowest) / max(1, ranks - 1)
-    network, hidden = _wire_seconds(forecast.halo, machine, nodes, on_node), work / speed
-    parts = {name: value / speed for name, value in mean.items()}
+    work, usual = sum(mean.values()), cores.alone(mean)
+    slowest = max(usual, *(cores.alone(of_rank(rank)) for rank in (forecast.busiest, forecast.largest)))
+    others = max(0.0, ranks * usual - slowest) / max(1, ranks - 1)
+    parts = cores.shared(mean)
     rounds = sum(max(0, each.turns - each.turns_tried) for each in forecast.halo.values())
-    parts["others"] += rounds * CALLS_OF_TURN * machine.call / speed
+    of_turn = CALLS_OF_TURN * machine.call + REGIONS_OF_TURN * machine.waking(machine.threads)
+    parts["serial"] += rounds * of_turn * cores.crowd_serial
     # Ranks that share cores share them evenly, until the others are done and the slowest has one for itself.
-    waiting = 1 - 1 / ranks if crowd == 1 else max(0.0, 1 - crowd / on_node)
-    parts["imbalance"] = (slowest - others) / threads * waiting
-    parts["messages"] = float(messages.mean()) / speed + max(0.0, network - hidden)
-    parts["reduction"] = _reduction(forecast, machine, nodes)
+    waiting = 1 - 1 / ranks if cores.crowd == 1 else max(0.0, 1 - cores.crowd / on_node)
+    network, hidden = _wire_seconds(forecast.halo, machine, nodes, on_node), sum(parts.values())
+    parts["imbalance"] = (slowest - others) * waiting
+    # Of ranks that share a core the other one must first have it. One thread begins messages and copies them.
+    wait = 2 - 1 / cores.crowd
+    messages, reduced = wait * _message_cpu(forecast.halo, machine), wait * _reductions_cpu(forecast, machine)
+    parts["messages"] = float(messages.mean()) * cores.crowd_serial + max(0.0, network - hidden)
+    parts["reduction"] = _reduction(forecast, machine, nodes, reduced * cores.crowd_serial)
+    if ranks > 1:
+        parts["serial"] += machine.watchdog * sum(parts.values())
     evaluated = _computing(forecast.mean.evaluation, shares, limit, machine, unknown)
-    evaluation = slower * sum(evaluated.values()) / speed
+    evaluation = sum(cores.shared(_times(cores.slower, evaluated)).values())
     evaluation += max(0.0, _wire_seconds(forecast.evaluation, machine, nodes, on_node) - evaluation)
-    epoch, processor = sum(parts.values()), work * ranks + float(messages.sum())
-    if crowd == 1 and forecast.experiment.config.run.comm != "torch":  # a thread that waits for MPI takes its core
-        processor = max(processor, ranks * (epoch + work * (1 - 1 / machine.threads)))
-    return Seconds(epoch, parts, processor, evaluation, sorted(unknown))
+    epoch, processor = sum(parts.values()), work * ranks + float(messages.sum()) + ranks * reduced
+    if (
+        cores.crowd == 1 and forecast.experiment.config.run.comm != "torch"
+    ):  # a thread that waits for MPI takes its core
+        parallel = sum(mean[name] for name in PARALLEL)
+        processor = max(processor, ranks * (epoch + parallel * (1 - 1 / machine.threads)))
+    return Seconds(epoch, parts, processor, evaluation, sorted(unknown), machine.assumed(machine.threads, on_node))
 
 
 def _times(factor: float, parts: dict[str, float]) -> dict[str, float]:
@@ -81,10 +132,11 @@ def _times(factor: float, parts: dict[str, float]) -> dict[str, float]:
 def _computing(
     work: dict[Operation, np.ndarray], shares: Shares, limit: int, machine: Machine, unknown: set[str]
 ) -> dict[str, float]:
-    """{part: processor seconds} of a rank. shares: of the graph that the work is done on; limit: bytes of the halo
-    buffers.
+    """{part: processor seconds} of a rank, of which one thread has the `serial` ones. shares: of the graph that the
+    work is done on; limit: bytes of the halo buffers.
     """
-    parts = {"gather": 0.0, "products": 0.0, "others": 0.0}
+    parts = dict.fromkeys((*PARALLEL, "serial"), 0.0)
+    wake = machine.waking(machine.threads)
     for operation, (calls, rows, edges) in work.items():
         if operation == PAGES:
             parts["others"] += rows * machine.page
@@ -93,14 +145,17 @@ def _computing(
         if each is None:
             unknown.add(operation.name)
             continue
+        if operation.name == "torch":
+            shared = edges >= TORCH_BYTES * calls
+            parts["others" if shared else "serial"] += edges * each[0]
+            parts["serial"] += calls * (each[1] + wake * shared)
+            continue
         if operation.name in EDGE_KERNELS:
             part, total = "gather", edges * each[0] * _relative(operation, shares, limit, machine) + rows * each[1]
-        elif operation.name == "torch":
-            parts["others"] += edges * each[0] + calls * each[1]
-            continue
         else:
             part, total = "products" if operation.name in PRODUCTS else "others", rows * each[0]
-        parts[part] += total + calls * machine.call
+        parts[part] += total
+        parts["serial"] += calls * (machine.call + wake)
     return parts
 
 
@@ -123,22 +178,21 @@ def _relative(operation: Operation, shares: Shares, limit: int, machine: Machine
 
 def _message_cpu(halo: dict[str, Traffic], machine: Machine) -> np.ndarray:
     """float (P,): processor seconds for messages."""
+    network = machine.network
     total = sum(
-        machine.network.cpu_seconds_per_byte * each.bytes + machine.network.cpu_seconds_per_message * each.messages
+        network.cpu_seconds_per_byte * each.bytes
+        + network.cpu_seconds_per_message * each.messages
+        + network.cpu_seconds_per_exchange * each.exchanges
         for each in halo.values()
     )
     return np.asarray(total, np.float64) + 0.0
 
 
 def _reductions_cpu(forecast: Forecast, machine: Machine) -> float:
-    """Processor seconds of a rank for all that is reduced."""
-    network = machine.network
-    if forecast.shares.ranks == 1:
-        return 0.0
-    return sum(
-        messages * network.cpu_seconds_per_message + size * network.summing(forecast.shares.ranks)
-        for messages, size in forecast.others.values()
-    )
+    """Processor seconds of a rank for the bytes that are reduced."""
+    ranks = forecast.shares.ranks
+    size = sum(size for _, size in forecast.others.values())
+    return 0.0 if ranks == 1 else size * machine.network.summing(ranks)
 
 
 def _wire_seconds(traffic: dict[str, Traffic], machine: Machine, nodes: int, on_node: int) -> float:
@@ -153,12 +207,11 @@ def _wire_seconds(traffic: dict[str, Traffic], machine: Machine, nodes: int, on_
     return total
 
 
-def _reduction(forecast: Forecast, machine: Machine, nodes: int) -> float:
-    """Wall seconds of what is reduced: twice its bytes, and the logarithm of the ranks in latencies."""
+def _reduction(forecast: Forecast, machine: Machine, nodes: int, adding: float) -> float:
+    """Wall seconds of what is reduced: twice its bytes, those of adding them, and the meetings of all ranks."""
     ranks = forecast.shares.ranks
     if ranks == 1:
         return 0.0
-    network = machine.network
     size = sum(size for _, size in forecast.others.values())
-    calls = sum(messages for messages, _ in forecast.others.values())
-    return 2 * size / network.bandwidth * (nodes > 1) + calls * math.ceil(math.log2(ranks)) * network.latency
+    meetings = LAST_MEETING + sum(messages for messages, _ in forecast.others.values())
+    return adding + 2 * size / machine.network.bandwidth * (nodes > 1) + meetings * machine.network.meeting(ranks)

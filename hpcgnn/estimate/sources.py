@@ -82,7 +82,9 @@ def count(config: Config, counter: Counter) -> tuple[Counter, Shares]:
 
 
 class AssumedGraph:
-    """A graph that is known by numbers. cut_share, train_share: see `assumed_shares`."""
+    """A graph that is known by numbers. cut_share, train_share: see `assumed_shares`. Sums of rows travel for
+    `--halo least` alone: whether they would pay is not known.
+    """
 
     def __init__(self, stats: Stats, cut_share: float, train_share: float) -> None:
         self._stats, self._shares = stats, (cut_share, train_share)
@@ -93,11 +95,13 @@ class AssumedGraph:
         check_lost_ranks(config, ranks)
         meta = assumed_meta(self._stats, config.task.task)
         config = resolve_task(config, meta)
-        forecaster = self._forecaster(model_spec(meta, config), config, config.task.task)
-        shares = assumed_shares(self._stats, ranks, *self._shares)
+        spec = model_spec(meta, config)
+        check_halo(config, spec)
+        forecaster, fewest = self._forecaster(spec, config, config.task.task), halo_of(config, spec) == "least"
+        shares = assumed_shares(self._stats, ranks, *self._shares, fewest)
         if config.data.inductive:
             cut_share, train_share = self._shares
-            seen = assumed_shares(self._stats.induced(train_share), ranks, cut_share, 1.0)
+            seen = assumed_shares(self._stats.induced(train_share), ranks, cut_share, 1.0, fewest)
             shares = replace(shares, seen=seen)
         if config.task.task == LINKS:
             shares = self._with_links(config, ranks)

@@ -20,13 +20,14 @@ from hpcgnn.exchange.wire import Form
 @dataclass
 class Traffic:
     """Of one kind. bytes, messages: int64 (P,), sent by each rank. turns: how often all ranks wait for each other's
-    rows; turns_tried: in the small copy.
+    rows; turns_tried: in the small copy; exchanges: how often a rank begins messages.
     """
 
     bytes: np.ndarray
     messages: np.ndarray
     turns: int = 0
     turns_tried: int = 0
+    exchanges: int = 0
 
 
 def halo_traffic(
@@ -43,6 +44,7 @@ def halo_traffic(
             there, back = _messages(halo, [(each.offset, each.start) for turn in turns for each in turn])
             kind.turns += times * len(turns)
             kind.turns_tried += times * min(len(turns), ROUNDS)
+            kind.exchanges += times * len(turns) * ((use.rows.row_bytes > 0) + (use.back is not None))
             if use.rows.row_bytes:
                 kind.bytes += times * use.rows.row_bytes * halo.sent
                 kind.messages += times * there

@@ -5,10 +5,13 @@
         --ranks 16,64,256,1024,4096 --out FILE.csv --plot FILE.png [-- options of hpcgnn train]
 
 Halos, rounds, turns and messages are counted from the file and the map for every rank; work and rates are those of
-`hpcgnn estimate`. The columns are the seconds of an epoch, if ranks have to do with
+`hpcgnn estimate`: the threads of a rank share the work of kernels, and one of them has the calls, the messages and the
+collectives (--message says what a message takes of it). The columns are the seconds of an epoch, if ranks have to do
+with
 
-  imbalance    ranks that are not alike, and nothing else
-  latency      messages: their latency and processor time, and the reduction
+  one thread   calls, layers, wake-ups: what does not become less with more ranks or threads; of the next column
+  imbalance    work, of ranks that are not alike, and nothing else
+  latency      messages: their latency and processor time, and the collectives
   links        links as the machine has them, all nodes sending at a time
   noise        turns that take longer or shorter by chance (--noise)
   straggler    one rank that is slower (--straggler)
@@ -48,6 +51,10 @@ def main():
     if options.plot and Path(options.plot).suffix.lower() not in PICTURES:
         sys.exit(f"cannot draw {options.plot}: expected a name that ends in {', '.join(PICTURES)}")
     machine = read_machine(options.machine)
+    if options.message is not None:
+        machine = replace(machine, network=replace(machine.network, cpu_seconds_per_message=options.message))
+    for said in machine.assumed(machine.threads, machine.ranks):
+        print(f"assumed, not measured: {said}")
     config = configured(options)
     with GraphFile(options.graph) as file:
         experiment = Experiment.of(model_spec(file.meta, config), config, file.meta.task)
@@ -73,16 +80,14 @@ def replayed(forecast, machine, experiment, options):
     if unseen:
         sys.exit(f"{', '.join(unseen)}: schedule {options.more} sends a part of the halo, which has no turns to replay")
     parts = seconds(forecast, machine).parts
-    crowd = max(1.0, min(shares.ranks, machine.ranks) * machine.threads / machine.cores)
-    speed = (1 + (machine.threads - 1) * machine.second_thread) / crowd
-    # Gathers are shared out by edges, the rest by nodes.
+    # Gathers are shared out by edges, the rest by nodes; calls are as many on each rank.
     edges, nodes = ((values / values.mean()) for values in (shares.edges, shares.nodes))
-    work = parts["gather"] * edges + (parts["products"] + parts["others"]) * nodes
+    work = parts["gather"] * edges + (parts["products"] + parts["others"]) * nodes + parts["serial"]
     streams = passages(forecast, experiment.row_bytes, experiment.limit)
     free = Links(latency=0.0, bandwidth=np.inf, ranks=machine.ranks, message=0.0, byte=0.0)
-    # The machine's are of one that goes and one that comes.
-    costs = network.cpu_seconds_per_message / 2 / speed, network.cpu_seconds_per_byte / 2 / speed
-    latency = replace(free, latency=network.latency, message=costs[0], byte=costs[1])
+    # The machine's are of one that goes and one that comes, and of one thread.
+    costs = network.cpu_seconds_per_message / 2, network.cpu_seconds_per_byte / 2, network.cpu_seconds_per_exchange
+    latency = replace(free, latency=network.latency, message=costs[0], byte=costs[1], exchange=costs[2])
     links = replace(latency, bandwidth=network.bandwidth * network.bisection)
     noise, both = Troubles(options.noise), Troubles(options.noise, options.straggler)
     reduction = parts["reduction"]
@@ -94,8 +99,9 @@ def replayed(forecast, machine, experiment, options):
     cases = [(free, 0.0), (latency, reduction), (links, reduction), (links, reduction, noise), (links, reduction, both)]
     times = [epoch(*case) for case in cases]
     row = {"ranks": shares.ranks, "turns": sum(map(len, streams))}
+    row["messages of a rank"] = round(sum(float(each.messages.mean()) for each in forecast.halo.values()))
     row["halo / nodes"] = float(shares.inward.received.sum() / shares.nodes.sum())
-    return row | dict(zip(LOSSES, times))
+    return row | {"one thread": parts["serial"]} | dict(zip(LOSSES, times))
 
 
 def configured(options):
@@ -119,6 +125,7 @@ def draw(rows, path):
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         axis.set_xticks(ranks, [f"{each:,}" for each in ranks])
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.minorticks_off()
         axis.set_xlabel("MPI ranks")
         axis.set_ylabel("milliseconds of an epoch")
@@ -132,6 +139,9 @@ def arguments():
     parser.add_argument("--graph", type=Path, required=True, metavar="FILE.h5")
     parser.add_argument("--machine", type=Path, required=True, metavar="FILE.toml")
     parser.add_argument("--ranks", type=lambda text: [int(word) for word in text.split(",")], required=True)
+    parser.add_argument(
+        "--message", type=float, metavar="SECONDS", help="cpu_seconds_per_message in place of the machine file's"
+    )
     parser.add_argument("--noise", type=float, default=0.05)
     parser.add_argument("--straggler", type=float, default=1.5)
     parser.add_argument("--out", metavar="FILE.csv")

@@ -38,3 +38,19 @@ def test_training_edges(split):
         assert (pairs.own + pairs.remote).sum() == pytest.approx(share * GRAPH.edges, abs=2 * RANKS)
         assert isinstance(pairs.inward, HaloCounts)
     assert sent(links.halo) > sent(labels.halo) * train, "the rows of both ends, and of the pool, travel for the loss"
+
+
+def test_sums_of_rows_travel_where_that_is_asked_for():
+    """Of edges whose ends are hubs, fewer rows and sums serve than rows alone; with equal degrees little is won."""
+    hubs = GRAPH._replace(exponent=2.2)
+    saved = {}
+    for name, graph in (("hubs", hubs), ("alike", GRAPH)):
+        rows, sums = (
+            AssumedGraph(graph, CUT, TRAIN).forecast(configure(model="sage", prune="none", halo=halo), RANKS)
+            for halo in ("rows", "least")
+        )
+        assert rows.shares.map_rows == sums.shares.map_rows == rows.shares.inward.rows.sum()
+        assert not sums.shares.directed, "the adjoint sends as many"
+        saved[name] = 1 - sent(sums.halo) / sent(rows.halo)
+    assert 0 <= saved["alike"] < saved["hubs"] < 1
+    assert saved["hubs"] > 0.2

@@ -130,6 +130,19 @@ def test_two_copies_foretell_the_rank(kind, monkeypatch):
             assert found[operation][1:] == pytest.approx(amounts[1:], rel=0.02, abs=100), operation
 
 
+def test_calls_are_those_of_tiles_as_long_as_the_ranks(monkeypatch):
+    """Copies are worked on some 2,048 rows at a time, and a rank of four threads 16,384."""
+    config = configure(model="gcn", threads=4)
+    forecaster, degrees = Forecaster(Experiment.of(model_spec(META, config), config, META.task)), np.array([3])
+    size = Size(2, 20_000, 6_000, 2_000, Direction(56_000, 4_000, 2_000, 2_000, 2_000), None)
+    calls = []
+    for nodes in (size.nodes, 8_000):
+        monkeypatch.setattr(forecast, "NODES", nodes)
+        rank, _ = forecaster.rank(size, degrees)
+        calls.append(sum(float(amounts[0]) for amounts in rank.work.values()))
+    assert calls[1] == pytest.approx(calls[0], rel=0.15), "without them there would be several times as many"
+
+
 def test_a_rank_without_training_nodes_is_tried_out():
     config = configure(model="sage")
     size = Size(3, 50, 0, 40, Direction(100, 60, 35, 25, 40), None)
@@ -143,5 +156,14 @@ def test_what_is_only_in_one_copy():
     def line(a, b):
         return a + (a - b) * ((1 - factor) / (factor / 2))
 
-    found = forecast._work({plain: np.array([1.0, 80.0, 0.0])}, {other: np.array([0.0, 50.0, 0.0])}, line)
+    large, small = {plain: np.array([1.0, 80.0, 0.0])}, {other: np.array([0.0, 50.0, 0.0])}
+    found = forecast._work(large, small, large, line, 3.0)
     assert found[plain].tolist() == [15.0, 1200.0, 0.0] and found[other].tolist() == [0, 0, 0]
+
+
+def test_calls_of_tiles_that_are_not_made_are_taken_away():
+    """Five calls, and three with tiles twice as long: four are of tiles, and one is not."""
+    plain = Operation("dropout", "fp32")
+    large, wide = {plain: np.array([5.0, 80.0, 0.0])}, {plain: np.array([3.0, 80.0, 0.0])}
+    found = forecast._work(large, large, wide, lambda a, b: a, 0.75)
+    assert found[plain].tolist() == [2.0, 80.0, 0.0]

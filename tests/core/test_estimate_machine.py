@@ -79,6 +79,26 @@ def test_what_older_files_do_not_say(folder):
     assert read_machine(write(folder, machine.to_toml())) == machine
 
 
+CURVES = {"speed": [[1, 1.0], [4, 3.0]], "speed_alone": [[2, 1.9]], "wake": [[4, 8e-6]]}
+
+
+def test_a_thread_curve_is_read_and_inherited(folder):
+    (folder / "curve.toml").write_text(made_up(**CURVES, watchdog=1e-3).to_toml())
+    machine = read_machine(folder / "curve.toml")
+    assert machine == made_up(**CURVES, watchdog=1e-3)
+    assert [machine.speedup(threads, 4) for threads in (1, 2, 4, 9)] == pytest.approx([1, 1 + 2 / 3, 3, 3])
+    assert [machine.speedup(threads, 1) for threads in (1, 2)] == pytest.approx([1, 1.9])
+    assert machine.speedup(4, 1) == pytest.approx(3.0), "where one rank alone was not measured with so many"
+    assert [machine.waking(threads) for threads in (1, 2, 4)] == pytest.approx([0, 8e-6 / 3, 8e-6])
+    alike = read_machine(write(folder, 'like = "curve.toml"\nfaster = 2\n'))
+    assert (alike.speed, alike.wake) == (machine.speed, [[4, 4e-6]]), "threads add as much on a faster core"
+    assumed = read_machine(write(folder, 'like = "curve.toml"\nsecond_thread = 0.5\n'))
+    one = made_up(speed=[[1, 1.0]], speed_alone=[[1, 1.0], [4, 3.5]], wake=[[4, 1e-6]])
+    assert one.speedup(4, 2) == 3.5 and made_up(speed=[[1, 1.0]]).speedup(2, 4) == pytest.approx(1.9)
+    assert one.assumed(4, 2) == ["threads of 2 ranks are as fast as those of one rank alone (speed_alone)"]
+    assert not assumed.speed and assumed.speedup(5, 4) == pytest.approx(3.0), "as the nearer file says"
+
+
 def refused(path):
     """The message of the one line that is printed."""
     with pytest.raises(ConfigError) as caught:
@@ -122,6 +142,11 @@ WRONG = {
     "rates of something else": ('rates = [["gather", "fp32"]]', "rates"),
     "a rate in words": ('rates = [["gather", "fp32", 64, 0, "fast", 0.0]]', "rates"),
     "a table of another shape": ("[reading]\nseconds = [[1e-9]]", "reading"),
+    "a curve that is none": ("speed = 3", "speed"),
+    "a curve of three columns": ("speed = [[1, 1.0, 2.0]]", "speed"),
+    "half a thread": ("wake = [[1.5, 1e-6]]", "threads"),
+    "a curve that falls": ("speed = [[4, 3.0], [2, 1.9]]", "speed"),
+    "threads of no speed": ("speed_alone = [[2, 0]]", "factor"),
     "no faster": ("faster = 0", "faster"),
     "faster in words": ('faster = "twice"', "faster"),
 }

@@ -62,6 +62,8 @@ def test_processor_seconds_of_messages_and_what_goes_back():
     assert epoch_seconds([[BOTH_WAYS]], work, links, 0.0) == pytest.approx(2.02)  # one out, one in
     links = Links(latency=0.0, bandwidth=np.inf, ranks=1, message=0.0, byte=1e-5)
     assert epoch_seconds([[BOTH_WAYS]], work, links, 0.0) == pytest.approx(2.02)
+    begun = Links(latency=0.0, bandwidth=np.inf, ranks=1, message=0.0, byte=0.0, exchange=0.3)
+    assert epoch_seconds([[BOTH_WAYS]], work, begun, 0.0) == pytest.approx(2.3), "begun together, once"
     back = passage([0, 1], [1, 0], [1000, 1000], back=1000)
     late = Links(latency=0.5, bandwidth=np.inf, ranks=1, message=0.0, byte=0.0)
     assert epoch_seconds([[back]], work, late, 0.0) == pytest.approx(2.0 + 0.5)
@@ -96,6 +98,21 @@ def test_many_ranks_are_made_one_after_another(graph):
     assert many["halo rows"] < few["halo rows"] <= few["halo rows, largest"] <= 3000
     assert few["rounds"] >= few["alone"] >= 1 and few["messages"] >= few["peers"]
     assert many["buffers, largest"] <= 1
+
+
+def test_one_thread_begins_messages_however_many_there_are(graph, tmp_path):
+    """Of 2 threads or of 72, what messages add is the same; and they add what each is said to take."""
+    machine, latency = BENCH.parent / "machines" / "icelake-hdr.toml", {}
+    for threads in (2, 72):
+        other = tmp_path / f"{threads}.toml"
+        other.write_text(machine.read_text().replace("threads = 72", f"threads = {threads}").replace("zen3", "./zen3"))
+        (tmp_path / "zen3-2-cores.toml").write_text((machine.parent / "zen3-2-cores.toml").read_text())
+        for message in ("0", "1e-3"):
+            more = ("--machine", str(other), "--message", message, "--", "--hidden", "16")
+            latency[threads, message] = table_of("where_scaling_ends", graph, *more)[1]
+    added = [latency[threads, "1e-3"]["latency"] - latency[threads, "0"]["latency"] for threads in (2, 72)]
+    each = latency[2, "0"]["messages of a rank"]
+    assert added == pytest.approx([1e-3 * each] * 2, rel=0.3)
 
 
 def test_where_scaling_ends(graph):

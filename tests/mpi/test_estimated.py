@@ -17,7 +17,7 @@ from hpcgnn.estimate.shares import Counter
 from hpcgnn.estimate.sources import count
 from hpcgnn.estimate.traffic import Traffic
 from hpcgnn.estimate.trial import Experiment
-from hpcgnn.graphfile.given_links import EACH
+from hpcgnn.graphfile.given_links import EACH, SHARED
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN
 from hpcgnn.schedules.schedule_registry import halo_of
@@ -69,6 +69,19 @@ def check(comm, config, map_name):
     Returns (the Forecast, the Trainer).
     """
     forecast, trainer = foretold(comm, config, map_name), build_trainer(comm, config, map_name)
+    step, closing = ledgers_of_epoch(comm, trainer)
+    nothing = np.zeros((2, comm.size), np.int64)
+    for kind in {*step, *forecast.halo} - {*forecast.others}:
+        expected = forecast.halo.get(kind, Traffic(*nothing))
+        found = np.array(step.get(kind, nothing))
+        assert found.tolist() == [expected.bytes.tolist(), expected.messages.tolist()], kind
+    check_others(comm, forecast, step, closing)
+    check_evaluation(comm, forecast, trainer)
+    return forecast, trainer
+
+
+def ledgers_of_epoch(comm, trainer):
+    """`of_ranks` of the second epoch from now on, and of what is told at its end."""
     trainer.step(0)
     comm.ledger.take()
     trainer.step(1)
@@ -76,39 +89,48 @@ def check(comm, config, map_name):
     comm.ledger.take()  # what asking for all took
     costs_of_epoch(trainer)
     closing = of_ranks(comm, comm.ledger.take())
+    comm.ledger.take()
+    return step, closing
+
+
+def check_others(comm, forecast, step, closing):
+    """What every rank sends besides its halo."""
     nothing = np.zeros((2, comm.size), np.int64)
-    for kind in {*step, *forecast.halo} - {*forecast.others}:
-        expected = forecast.halo.get(kind, Traffic(*nothing))
-        found = np.array(step.get(kind, nothing))
-        assert found.tolist() == [expected.bytes.tolist(), expected.messages.tolist()], kind
     for kind, (messages, sent) in forecast.others.items():
         found = np.array(step.get(kind, nothing)) + np.array(closing.get(kind, nothing))
         assert found.tolist() == [[sent] * comm.size, [messages] * comm.size], kind
-    check_evaluation(comm, forecast, trainer)
-    return forecast, trainer
 
 
 def check_evaluation(comm, forecast, trainer):
-    """The halo of an evaluation: what is sent besides the metric's own sums. What is asked once comes before."""
+    """All that an evaluation sends: its halo, and the sums of its metric. What is asked once comes before. Where ranks
+    tell each other of given pairs, only the halo is foretold.
+    """
     trainer.evaluate()
-    comm.ledger.take()
-    trainer.evaluate()
-    evaluation = of_ranks(comm, comm.ledger.take()).get("evaluation", (0, 0))
-    comm.ledger.take()
-    with comm.ledger.booked_as("evaluation"):
-        trainer.evaluator.scores(torch.zeros(len(trainer.graph.ids), trainer.model.spec.classes))
-    counting = of_ranks(comm, comm.ledger.take()).get("evaluation", (0, 0))
-    comm.ledger.take()
-    trainer.evaluator.scores(torch.zeros(len(trainer.graph.ids), trainer.model.spec.classes))
-    rows_of_pairs = of_ranks(comm, comm.ledger.take()).get("halo_forward", (0, 0))
-    if trainer.local.compared_with == EACH:  # a score of every pair, and two numbers, are summed there
-        counts = [each for each in trainer.evaluator.counts.values() if each]
-        sums = sum(counts) * (4 + 2 * 8), 2 * len(counts)
-        rows_of_pairs = [found - each for found, each in zip(rows_of_pairs, sums)]
-    comm.ledger.take()
-    for index, name in enumerate(("bytes", "messages")):
+    found, told = ledger_of(comm, trainer.evaluate), forecast.metrics
+    if trainer.local.compared_with in (SHARED, EACH):
+        told, embeddings = (0, 0), torch.zeros(len(trainer.graph.ids), trainer.model.spec.classes)
+        with comm.ledger.booked_as("evaluation"):
+            counting = ledger_of(comm, lambda: trainer.evaluator.scores(embeddings))
+        comm.ledger.take()
+        trainer.evaluator.scores(embeddings)
+        rows_of_pairs = of_ranks(comm, comm.ledger.take()).get("halo_forward", np.zeros((2, comm.size), np.int64))
+        comm.ledger.take()
+        if trainer.local.compared_with == EACH:  # a score of every pair, and two numbers, are summed there
+            counts = [each for each in trainer.evaluator.counts.values() if each]
+            rows_of_pairs = np.array(rows_of_pairs) - np.reshape([sum(counts) * (4 + 2 * 8), 2 * len(counts)], (2, 1))
+        found = found - counting + rows_of_pairs
+    for index, name in enumerate(("messages", "bytes")):
         expected = sum((getattr(each, name) for each in forecast.evaluation.values()), np.zeros(comm.size, np.int64))
-        assert (evaluation[index] - counting[index] + rows_of_pairs[index]).tolist() == expected.tolist(), name
+        assert found[1 - index].tolist() == (expected + told[index]).tolist(), name
+
+
+def ledger_of(comm, evaluate):
+    """int64 (2, P): bytes and messages of each rank that are booked as an evaluation meanwhile."""
+    comm.ledger.take()
+    evaluate()
+    found = np.array(of_ranks(comm, comm.ledger.take()).get("evaluation", np.zeros((2, comm.size))), np.int64)
+    comm.ledger.take()
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -336,6 +358,20 @@ def test_other_schedules(comm, paths, schedule):
     assert forecast.largest.growth > 0 and forecast.largest.loaded > 0
     assert forecast.others.keys() & {"allreduce", "average"}
     assert forecast.mean.work and all(len(each.bytes) == comm.size for each in forecast.halo.values())
+
+
+@pytest.mark.parametrize("schedule", ["lazy", "lazy, gat"])
+def test_a_schedule_of_stages_is_told_by_the_last(comm, paths, schedule):
+    """Every layer has parameters of its own, so stages differ in what is summed; summary.json has the last epoch."""
+    config = configure(paths["undirected"], layers=2, **APPROXIMATE[schedule])
+    forecast, trainer = foretold(comm, config, MAP), build_trainer(comm, config, MAP)
+    ledgers = []
+    for number in range(len(trainer.plan)):
+        trainer.begin_stage(number, 0)
+        ledgers.append(ledgers_of_epoch(comm, trainer))
+    check_others(comm, forecast, *ledgers[-1])
+    first, last = (step["allreduce"][0][0] for step, _ in (ledgers[0], ledgers[-1]))
+    assert first != last == forecast.others["allreduce"][1]
 
 
 def test_pruning_as_the_graph_has_it(comm, session_path):

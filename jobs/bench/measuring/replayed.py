@@ -15,7 +15,8 @@ from hpcgnn.estimate.traffic import cut_turns, halo_rounds
 @dataclass(frozen=True)
 class Links:
     """latency: seconds of a message between nodes; bandwidth: bytes per second of a node in each direction, when all
-    send; ranks: of a node; message, byte: processor seconds of a rank for each that it sends or receives.
+    send; ranks: of a node; message, byte: seconds of the one thread of a rank that begins and copies messages, for each
+    that it sends or receives; exchange: for those that it begins together.
     """
 
     latency: float
@@ -23,6 +24,7 @@ class Links:
     ranks: int
     message: float
     byte: float
+    exchange: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ def passages(forecast, row_bytes, limit):
 
 
 def epoch_seconds(streams, work, links, reduction, troubles=Troubles(), seed=0):
-    """Seconds of an epoch. streams: of `passages`; work: float (P,), processor seconds of each rank by its speed;
-    reduction: seconds of what all ranks reduce at the end.
+    """Seconds of an epoch. streams: of `passages`; work: float (P,), seconds of each rank, its threads sharing
+    what they can; reduction: seconds of what all ranks reduce at the end.
     """
     ranks, draw = len(work), np.random.default_rng(seed)
     slow = np.ones(ranks)
@@ -94,9 +96,10 @@ def epoch_seconds(streams, work, links, reduction, troubles=Troubles(), seed=0):
 
 
 def _handling(turn, ranks, links):
-    """(P,): processor seconds of each rank for what it sends and receives."""
+    """(P,): seconds of the one thread of each rank for what it sends and receives."""
+    begun = (bool((turn.there > 0).any()) + bool((turn.back > 0).any())) * links.exchange
     cost = ((turn.there > 0).astype(float) + (turn.back > 0)) * links.message + (turn.there + turn.back) * links.byte
-    return np.bincount(turn.receiver, cost, ranks) + np.bincount(turn.sender, cost, ranks)
+    return begun + np.bincount(turn.receiver, cost, ranks) + np.bincount(turn.sender, cost, ranks)
 
 
 def _arrived(turn, posted, links, way):
