@@ -17,8 +17,8 @@ TILE_ROWS = 2048
 # quarter longer (SAGE, 3 x 256) than at 8192. No tile is larger than this, in which 64 threads have shares of 2048 rows
 # (native/projection.c).
 MOST_ROWS = 1 << 17
-# What the rows of an edge tile take together: enough to hide the cost of calls, little enough to stay in the cache. With
-# so many threads or more it is that for each of them: to wake these costs more than the fresh pages of larger tensors.
+# What the rows of an edge tile take together: enough to hide the cost of calls, little enough to stay in the cache.
+# With so many threads or more it is that for each of them: waking these costs more than fresh pages of larger tensors.
 # The most bounds the memory.
 EDGE_TILE_BYTES, FEW_THREADS, MOST_EDGE_SHARES = 1 << 21, 8, 64
 # Set by those who try out what a process of other threads would hold.
