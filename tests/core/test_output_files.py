@@ -161,7 +161,7 @@ def test_all_that_a_run_leaves_is_known_as_its_own(run, monkeypatch):
     monkeypatch.chdir(run)
     files = [path for path in (run / "r").rglob("*") if path.is_file()]
     names = {path.relative_to(run / "r").parts[0] for path in files}
-    assert {"config.toml", "plugin.py", "curves.png", "evaluation.json", "checkpoints", "ranks", "trace"} <= names
+    assert {"config.toml", "plugin.py", "curves.png", "evaluation.json", "checkpoints", "ranks.jsonl", "trace"} <= names
     assert set(files) == {path for path in files_of_run(run / "r") if path.exists()}
     for path in [*files, run / "r" / "checkpoints" / "epoch-000009.h5", run / "r" / "tensorboard" / "new"]:
         for force in (True, False):

@@ -19,6 +19,7 @@ def test_two_jobs_in_one_run_directory(tmp_path):
     """The second says so and stops, whether it resumes or not, and the first notices nothing."""
     first = RunDir(tmp_path / "run", resume=False)
     first.append({"epoch": 1})
+    first.settle()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for resume, words in ((True, "in use by another job"), (False, "is not empty")):
         with pytest.raises(RunDirError, match=words):

@@ -133,10 +133,10 @@ def test_a_run_that_goes_on_and_is_used(comm, planted, shared_path):
         "again": {"graph": str(planted["undirected"])},
         "bare": {"graph": str(bare)},
     }.items():
-        request = Request(str(shared_path / f"{name}.h5"), logits=True, other_graph=bool(given), force=True)
+        request = Request(str(shared_path / f"logits-{name}.h5"), logits=True, other_graph=bool(given), force=True)
         assert predict(make_config(options_of_run(run_dir, given), CHOICES), session, "last", request) == 0
         comm.barrier()
-        with h5py.File(shared_path / f"{name}.h5") as file:
+        with h5py.File(shared_path / f"logits-{name}.h5") as file:
             logits[name] = file["logit"][:]
         comm.barrier()
     np.testing.assert_array_equal(logits["own"], logits["again"])
