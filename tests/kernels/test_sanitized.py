@@ -18,7 +18,7 @@ TOO_LONG = "not 1900 and not many_hubs and not any_number_of_threads"
 # A kernel that is given a column that is not there, past the checks of the public function.
 WRONG = """
 import sys; sys.path.insert(0, {here!r})
-import sanitized, torch; sanitized.pytest_configure(None)
+import sanitized, torch; sanitized.serve()
 from hpcgnn.kernels import library
 torch.set_num_threads(1)
 x, y = torch.zeros(4, 16), torch.zeros(1, 16)
