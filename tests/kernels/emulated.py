@@ -185,7 +185,7 @@ def _address(value, alive):
 def loaded(file):
     """The kernels of this library, as `library.choose` would have loaded them."""
     emulated = Library(file)
-    if difference := library._difference(emulated):
+    if difference := library._difference(emulated, check_sources=True):
         raise library.LibraryError(f"{file} {difference}")
     return library.Loaded(Native(emulated, "baseline"), str(file), "baseline", None, emulated)
 

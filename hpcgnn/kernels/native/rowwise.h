@@ -8,7 +8,7 @@
         const from *restrict source = (const from *)x;                                                                 \
         to *restrict target = (to *)out;                                                                               \
         const type factor = (type)scale;                                                                               \
-        if (sizeof(from) == sizeof(to) && scale == 1) {                                                                \
+        if (sizeof(from) == sizeof(to) && scale == 1 && width > 0) {                                                   \
             memcpy(target, source, (size_t)width * sizeof(to));                                                        \
             return;                                                                                                    \
         }                                                                                                              \
