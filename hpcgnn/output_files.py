@@ -13,8 +13,10 @@ from pathlib import Path
 from hpcgnn.errors import ConfigError
 
 #: What a run directory has: the files and folders that `train`, `evaluate` and `import-weights` write there.
-RUN_FILES = ("config.toml", "plugin.py", "metrics.jsonl", "summary.json", "ranks.jsonl", "evaluation.json")
-RUN_FILES += ("log.txt", "curves.png")
+RUN_FILES = (
+    *("config.toml", "plugin.py", "metrics.jsonl", "summary.json", "ranks.jsonl"),
+    *("evaluation.json", "log.txt", "curves.png"),
+)
 RUN_FOLDERS = ("checkpoints", "ranks", "heartbeats", "tensorboard", "trace")
 # Two of these make a directory one of a run, finished or not; one alone may be anything's.
 _MARKS = ("config.toml", "metrics.jsonl", "summary.json", "checkpoints")

@@ -55,11 +55,11 @@ def read_table(
         if values.ndim not in (1, 2):
             raise FormatError(f"{path} has shape {values.shape}, expected a row for each node: (n,) or (n, columns)")
         values = values.reshape(len(values), -1)
-        return _split_off(path, None, values, rows, lambda: values[:, 0])
+        return _split_off(path, None, values, rows, lambda column: values[:, column])
     if path.suffix == ".parquet":
         frame = with_index(read_parquet(path), 1)
         names = [str(name) for name in frame.columns]
-        return _split_off(path, names, frame, rows, lambda: frame.iloc[:, 0].to_numpy())
+        return _split_off(path, names, frame, rows, lambda column: frame.iloc[:, column].to_numpy())
     shape = layout(path)
     if shape.heading and len(shape.fields) == 1 and shape.fields[0].lower() in data_words:
         shape = replace(shape, heading=False)
@@ -71,7 +71,9 @@ def read_table(
         )
     frame = read_frame(path, shape=shape, reporter=reporter)
     names = ["" if str(name).startswith("Unnamed: ") else str(name).strip() for name in frame.columns]
-    ids_of = functools.partial(exact_ids, path, shape, frame, 0) if exact else lambda: frame.iloc[:, 0].to_numpy()
+    ids_of = (
+        functools.partial(exact_ids, path, shape, frame) if exact else lambda column: frame.iloc[:, column].to_numpy()
+    )
     table = _split_off(path, names if shape.heading else None, frame, rows, ids_of)
     if len(shape.fields) == 1 and table.ids is None and _begins_blank(path):
         raise FormatError(
@@ -83,8 +85,10 @@ def read_table(
     return table
 
 
-def _split_off(path: Path, names: list[str] | None, values: Any, rows: str, ids_of: Callable[[], np.ndarray]) -> Table:
-    """The `Table` of columns, an array or a DataFrame, whose first one may be the ids, which ids_of() gives."""
+def _split_off(
+    path: Path, names: list[str] | None, values: Any, rows: str, ids_of: Callable[[int], np.ndarray]
+) -> Table:
+    """The `Table` of columns, an array or a DataFrame, whose first one may be the ids. ids_of(column): one as ids."""
     count = values.shape[1]
     array = (
         (lambda start: values[:, start:])
@@ -98,10 +102,10 @@ def _split_off(path: Path, names: list[str] | None, values: Any, rows: str, ids_
         check_later_columns(path, names, lambda column: array(column)[:, 0])
     what = first_column(path, names, first, count - 1, rows)
     if what == ROW_NUMBERS and count > 2 and names is not None and is_id(names[1], count - 2) and rows == AUTO:
-        return _split_off(path, names[1:], values.iloc[:, 1:], rows, lambda: values.iloc[:, 1].to_numpy())
+        return _split_off(path, names[1:], values.iloc[:, 1:], rows, lambda column: ids_of(column + 1))
     if what == IDS:
         named = f"rows keyed by {names[0] or 'the first column'}" if names else "rows keyed by the first column"
-        return Table(_as_ids(path, ids_of()), array(1), names, named)
+        return Table(_as_ids(path, ids_of(0)), array(1), names, named)
     skipped = what == ROW_NUMBERS
     how = "rows in node order" + (", without the column of row numbers" if skipped else "")
     return Table(None, array(int(skipped)), names[skipped:] if names else names, how)

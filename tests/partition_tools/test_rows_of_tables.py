@@ -71,6 +71,8 @@ def test_row_numbers_are_neither_ids_nor_features(cli, fails, folder):
     code, _, err = cli(*words(folder, "--features", folder / "f.csv"))
     assert code == 0 and "keyed by id" in err
     np.testing.assert_array_equal(view(folder / "g.h5").features, [[1], [3], [5], [7]])
+    (folder / "f.csv").write_text(",id,f0\n0,03,7\n1,01,3\n2,00,1\n3,02,5\n")  # ids as they are written
+    assert "are one number but two texts" in fails(*words(folder, "--features", folder / "f.csv", "--relabel"))
     (folder / "f.csv").write_text(",f0\n3,7\n1,3\n0,1\n2,5\n")  # an index of its own
     assert cli(*words(folder, "--features", folder / "f.csv"))[0] == 0
     np.testing.assert_array_equal(view(folder / "g.h5").features, [[1], [3], [5], [7]])
