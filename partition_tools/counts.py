@@ -30,6 +30,15 @@ def stated(value: np.typing.ArrayLike, where: str) -> int:
     )
 
 
+def whole(values: np.ndarray) -> np.ndarray | None:
+    """Integers, or floats that are integers and exact, as integers; None for anything else."""
+    if values.dtype.kind in "iu":
+        return values
+    if values.dtype.kind == "f" and np.isfinite(values).all() and (np.rint(values) == values).all():
+        return values.astype(np.int64) if (np.abs(values) < 2**53).all() else None
+    return None
+
+
 def blocks(array: np.ndarray, length: int = BLOCK) -> Iterator[np.ndarray]:
     """The elements of a vector, at most so many at a time: what is made of a block is small, whatever is mapped."""
     for start in range(0, len(array), length):

@@ -116,8 +116,7 @@ def canonical_edge_features(features: Rows, num_edges: int, reporter: Reporter) 
             )
         loss.add(before.reshape(len(before), -1), slab)
         edge += len(slab)
-    for text in loss.warnings():
-        reporter.warn(text)
+    loss.tell(reporter)
     return features
 
 

@@ -72,8 +72,8 @@ def canonical_features(
     if row_normalize or features.dtype != target:
         features = RowMap(features, lambda rows: _convert(rows, target, row_normalize), target)
     _check_finite(source, features, loss)
-    for text in () if loss is None else loss.warnings():
-        reporter.warn(text)
+    if loss is not None:
+        loss.tell(reporter)
     return features
 
 
@@ -118,8 +118,7 @@ def _sparse(features: Csr, num_nodes: int, row_normalize: bool, reporter: Report
     if features.data is not None and not row_normalize:
         loss = PrecisionLoss("sparse features", "entry", 1, np.float32)
         loss.add(np.asarray(features.data)[:, None], data[:, None])
-        for text in loss.warnings():
-            reporter.warn(text)
+        loss.tell(reporter)
     matrix = scipy.sparse.csr_matrix((data, indices, indptr), shape=(num_nodes, columns))
     matrix.sort_indices()
     data = matrix.data

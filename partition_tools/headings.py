@@ -30,7 +30,8 @@ _ABOUT_EDGES = ("edge", "link", "relation")
 _PAIR = re.compile(r"(.*?)[_\-. ]?([12]|[ab]|[01])$", re.IGNORECASE)
 _PAIRS = (("1", "2"), ("0", "1"), ("a", "b"))
 _NO_IDS = ("class", "label", "type", "category", "target", "split")
-_IDS = set("id ids idid node nodeid nodeids nid vertex vertexid vid uid guid uuid idx index nodeidx nodeindex".split())
+_ALWAYS_IDS = ("id", "node", "nodeid", "vertex", "vertexid")
+_IDS = set("ids idid nodeids nid vid uid guid uuid idx index nodeidx nodeindex".split())
 # What ids are written of without a mark between: userid, paperid.
 _OF = set("user paper author item entity account person gene protein atom doc document page product customer".split())
 
@@ -60,7 +61,7 @@ def is_id(name: object, others: int = 1) -> bool:
     userId, id:ID. Not class_id.
     """
     name, word = str(name).strip(), _plain(name)
-    if word in ("id", "node", "nodeid", "vertex", "vertexid"):
+    if word in _ALWAYS_IDS:
         return True
     if others < 1 or word.startswith(_NO_IDS):
         return False
@@ -73,9 +74,9 @@ def may_be_id(name: object) -> bool:
     what a node is called.
     """
     word = _plain(name)
-    return (
-        word.endswith(("id", "key")) or word in ("name", "node", "code", "uri", "url", "iri")
-    ) and not word.startswith(_NO_IDS)
+    return (word.endswith(("id", "key")) or word in ("name", "code", "uri", "url", "iri")) and not word.startswith(
+        _NO_IDS
+    )
 
 
 def all_known(names: Sequence[Any]) -> bool:

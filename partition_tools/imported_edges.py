@@ -113,8 +113,7 @@ def _chunks(raw: RawGraph, options: "ImportOptions", names: Sequence[str], repor
             before = np.asarray(weight[start:stop])[:, None]
             with np.errstate(over="ignore"):
                 loss.add(before, before.astype(np.float32))
-        for text in loss.warnings():
-            reporter.warn(text)
+        loss.tell(reporter)
     num_types = 0 if kind is None else max((count_types(chunk(*part)[2], names) for part in _parts(count)), default=0)
     typed, weighted = kind is not None, weight is not None
     return EdgeChunks(count, n, chunk, typed, weighted, num_types, options.add_reverse, featured)

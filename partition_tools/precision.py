@@ -7,6 +7,7 @@ Rounding of real numbers is expected, and not counted. Three losses change what 
 import numpy as np
 
 from hpcgnn.errors import GraphError
+from partition_tools.progress import Reporter
 
 # Whole numbers up to here are exact in each type.
 _EXACT = {np.dtype(np.float32): 2**24, np.dtype(np.float16): 2**11}
@@ -51,6 +52,11 @@ class PrecisionLoss:
         self.low_after = np.minimum(self.low_after, later.min(axis=0))
         self.high_after = np.maximum(self.high_after, later.max(axis=0))
         self.rows += len(before)
+
+    def tell(self, reporter: Reporter) -> None:
+        """Warn of what was lost."""
+        for text in self.warnings():
+            reporter.warn(text)
 
     def warnings(self) -> list[str]:
         """One line for each kind of loss."""

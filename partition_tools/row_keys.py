@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.counts import whole
 from partition_tools.headings import is_id, may_be_id
 
 AUTO, POSITION, KEYED = "auto", "position", "id"
@@ -86,15 +87,6 @@ def check_later_columns(path: Path, names: Sequence[str] | None, column: Callabl
             )
 
 
-def _whole(values: np.ndarray) -> np.ndarray | None:
-    """The values as integers, or None."""
-    if values.dtype.kind in "iu":
-        return values
-    if values.dtype.kind == "f" and np.isfinite(values).all() and (np.rint(values) == values).all():
-        return values.astype(np.int64) if (np.abs(values) < 2**53).all() else None
-    return None
-
-
 def _counts_rows(values: np.ndarray) -> bool:
     """Whether values are 0, 1, 2, …: the numbers of the rows, which pandas writes without a name."""
     return values.dtype.kind in "iu" and np.array_equal(values, np.arange(len(values)))
@@ -106,8 +98,8 @@ def _numbers_all(values: np.ndarray) -> bool:
     if n < FEW_ROWS:
         return False
     for part in (values[:FIRST], values):
-        whole = _whole(np.asarray(part))
-        if whole is None or not 0 <= int(whole.min()) <= int(whole.max()) <= n or not _distinct(whole):
+        numbers = whole(np.asarray(part))
+        if numbers is None or not 0 <= int(numbers.min()) <= int(numbers.max()) <= n or not _distinct(numbers):
             return False
     return True
 
@@ -117,5 +109,5 @@ def _distinct(values: np.ndarray) -> bool:
     if values.dtype.kind in "OU":
         texts = [str(value).strip() for value in values if value is not None and value == value]
         return len(set(texts)) == len(values) and "" not in texts
-    whole = _whole(values)
-    return whole is not None and len(np.unique(whole)) == len(whole)
+    numbers = whole(values)
+    return numbers is not None and len(np.unique(numbers)) == len(numbers)

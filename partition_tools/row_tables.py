@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.counts import whole
 from partition_tools.foreign import refuse_table
 from partition_tools.headings import is_id
 from partition_tools.progress import Reporter
@@ -113,10 +114,10 @@ def _split_off(
 
 def _as_ids(path: Path, ids: np.ndarray) -> np.ndarray:
     """Ids as integers or text. FormatError for numbers with a fraction and for none."""
-    if ids.dtype.kind in "iuU":
+    if ids.dtype.kind == "U":
         return ids
-    if ids.dtype.kind == "f" and np.isfinite(ids).all() and (np.rint(ids) == ids).all() and (np.abs(ids) < 2**53).all():
-        return ids.astype(np.int64)
+    if (numbers := whole(ids)) is not None:
+        return numbers
     if ids.dtype.kind == "O":
         missing = np.array([value is None or value != value for value in ids], bool)
         if not missing.any():

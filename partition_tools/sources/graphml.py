@@ -6,6 +6,7 @@ read that are called as those of `hpcgnn.from_networkx`: `y` (or label, class) a
 An attribute that is different in each node is what the node is called, and no class.
 """
 
+import gzip
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,6 @@ from partition_tools.raw import RawGraph
 from partition_tools.row_keys import FEW_ROWS
 from partition_tools.sources.beside import assemble, counts
 from partition_tools.tables import OF_TABLES, TableOptions
-from partition_tools.text import blocks
 
 NAME = "graphml"
 LABELS = ("y", "label", "labels", "class")
@@ -47,7 +47,9 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         graph = networkx.read_graphml(path)
     except (networkx.NetworkXException, ParseError, OSError, ValueError, KeyError, EOFError) as error:
         raise FormatError(f"{path} is not readable GraphML: {error}") from error
-    if (count := len(re.findall(rb"<graph[\s>]", b"".join(blocks(path))))) > 1:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        count = len(re.findall(rb"<graph[\s>]", file.read()))
+    if count > 1:
         raise FormatError(f"{path} holds {count} graphs, expected one")
     nodes = dict(graph.nodes(data=True))
     names = _names(nodes, path, reporter)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.counts import whole
 from partition_tools.external.scratch import Scratch
 from partition_tools.headings import ENDS, columns_of, said
 from partition_tools.progress import Reporter
@@ -68,10 +69,8 @@ def _ids(values: np.ndarray, where: str, relabel: bool) -> np.ndarray:
     nothing = np.array([value is None or value != value for value in values]) if values.dtype.kind in "Of" else None
     if nothing is not None and nothing.any():
         raise FormatError(f"{where}: edge {int(np.argmax(nothing))} has none")
-    if values.dtype.kind in "iu":
-        return values
-    if values.dtype.kind == "f" and (np.rint(values) == values).all() and (np.abs(values) < 2**53).all():
-        return values.astype(np.int64)
+    if (numbers := whole(values)) is not None:
+        return numbers
     if values.dtype.kind == "O" and relabel:
         return np.char.strip(values.astype(str))
     raise FormatError(f"{where} holds ids that are not integers; --relabel numbers words and the like")

@@ -149,6 +149,14 @@ def test_an_attribute_that_names_nodes_is_no_class(cli, fails, tmp_path):
     assert "each may be the label" in fails(*run)
 
 
+def test_graphml_is_no_table(cli, tmp_path):
+    """Its text may have a quote on one line and its end on another; the rules of tables took that for a fault."""
+    graph = networkx.path_graph(3)
+    graph.nodes[0]["note"] = 'he said\n "hello\n# there"'
+    networkx.write_graphml(graph, tmp_path / "g.graphml")
+    assert cli("import", tmp_path / "g.graphml", "-o", tmp_path / "g.h5")[0] == 0
+
+
 def test_networkx_keeps_the_names(tmp_path):
     hpcgnn.from_networkx(networkx.Graph([("b", "a"), ("a", "c")]), tmp_path / "g.h5")
     assert ids_of(tmp_path / "g.h5") == ["b", "a", "c"]
