@@ -87,16 +87,16 @@ class _Matrix:
 
 class NodeRows:
     """The matrices of this rank's node. memory: NodeMemory. Everything is collective over the node, unless said
-    otherwise. own_bytes: of this rank's rows in all of them.
+    otherwise. own_bytes: of this rank's rows in all of them; common_bytes: its share of what is no matrix.
     """
 
     def __init__(self, memory: NodeMemory) -> None:
-        self.ranks, self._memory = memory.ranks, memory
+        self.ranks, self.place, self._memory = memory.ranks, memory.place, memory
         self._matrices: dict[tuple[Spread, int, torch.dtype], list[_Matrix]] = {}
         self._by_address: dict[int, _Matrix] = {}
         self._spreads: dict[tuple[int, ...], Spread] = {}
         self._kept: list[torch.Tensor] = []
-        self._made = self.own_bytes = 0
+        self._made = self.own_bytes = self.common_bytes = 0
 
     def spread(self, num_rows: int) -> Spread:
         """The Spread of matrices of which this rank has so many rows; the same one for the same rows."""
@@ -156,7 +156,21 @@ class NodeRows:
 
     def close(self) -> None:
         """Wait until all ranks have read what was opened."""
-        self._memory.meet(-1, KIND)
+        self.meet(-1)
+
+    def meet(self, number: int) -> None:
+        """Wait until all ranks are here. number: the same for all, which is checked."""
+        self._memory.meet(number, KIND)
+
+    def common(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """Uninitialised numbers (count,) that all ranks read and write, for as long as any refers to them. count: the
+        same for all.
+        """
+        if count == 0:
+            return torch.empty(0, dtype=dtype)
+        nbytes = count * dtype.itemsize
+        self.common_bytes += nbytes // len(self.ranks)
+        return torch.frombuffer(self._memory.allocate(nbytes), dtype=dtype, count=count)
 
     def whole(self, spread: Spread, values: torch.Tensor) -> torch.Tensor:
         """The values (num_rows,) of all ranks, of own ones (num_own,): for narrow things that are kept."""

@@ -24,18 +24,26 @@ from .linear import check_linear
 from .test_attention import KEY, P, random_inputs, right
 from .training import build_trainer, configure, curve, make_graphs
 
-# Ranks of one node, or those of two nodes dealt in turn.
-NODES = {"one node": lambda rank: 0, "two nodes": lambda rank: rank % 2}
+# The node of each rank: all on one, two nodes dealt in turn, nodes of consecutive ranks, and of unequal numbers of them.
+NODES = {
+    "one node": lambda rank: 0,
+    "two nodes": lambda rank: rank % 2,
+    "pairs": lambda rank: rank // 2,
+    "threes": lambda rank: rank // 3,
+    "one alone": lambda rank: min(rank, 1),
+    "all alone": lambda rank: rank,
+}
 MAPS = ["dealt", "random", "one empty"]
 
 
 @pytest.fixture(scope="module", params=NODES)
 def node(request, comm):
-    """The NodeMemory of this rank."""
+    """The NodeMemory of this rank, which is that of its communicator as well."""
     ranks = MPI.COMM_WORLD.Split(NODES[request.param](comm.rank))
-    memory = MpiNodeMemory(comm, ranks)
-    yield memory
-    memory.close()
+    before, comm._node_memory = comm._node_memory, MpiNodeMemory(comm, ranks)
+    yield comm._node_memory
+    comm._node_memory.close()
+    comm._node_memory = before
     ranks.Free()
 
 
@@ -87,7 +95,7 @@ CURVES = {
 
 
 @pytest.mark.parametrize("name", CURVES)
-def test_the_curve_is_that_of_messages(comm, session_path, name):
+def test_the_curve_is_that_of_messages(comm, session_path, node, name):
     graph, options = CURVES[name]
     path = make_graphs(comm, session_path)[graph]
     rows = 300
@@ -116,7 +124,7 @@ def test_nothing_is_sent_and_nothing_copied(comm, session_path):
     assert trainer.node_rows.own_bytes == before == trainer.local.num_owned * 4 * (widths + 1)
 
 
-def test_the_same_bits_again(comm, session_path):
+def test_the_same_bits_again(comm, session_path, node):
     path = make_graphs(comm, session_path)["undirected"]
     for options in (CURVES["gcn"][1], CURVES["gat"][1]):
         config = configure(path, **options, intra_node="shared")
