@@ -28,10 +28,10 @@ from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.stream import Stream, Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
-from hpcgnn.schedules.schedule_registry import prunes
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.train.account import MADE, held_bytes, make_account
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import costs_of_epoch
@@ -89,19 +89,27 @@ class Trial:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is tried out: a model and a configuration. toy: what a toy graph shows of it. compared_with: as a LocalGraph
+    """What is tried out: the plan of a run. toy: what a toy graph shows of it. compared_with: as a LocalGraph
     has it. code: bytes of libraries that this process first had in memory when it tried the model.
 
     Threads of a rank are those of the configuration, one where it does not say: what a rank works on at a time, and so
     what it holds, depends on them.
     """
 
-    spec: ModelSpec
-    config: Config
-    task: str
+    plan: RunPlan
     toy: Toy
     compared_with: str = ""
     code: int = 0
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The ModelSpec."""
+        return self.plan.spec
+
+    @property
+    def config(self) -> Config:
+        """The configuration, resolved."""
+        return self.plan.config
 
     @property
     def row_bytes(self) -> int:
@@ -109,24 +117,25 @@ class Experiment:
         return self.toy.row_bytes
 
     @classmethod
-    def of(cls, spec: ModelSpec, config: Config, task: str, compared_with: str = "") -> "Experiment":
+    def of(cls, plan: RunPlan, compared_with: str = "") -> "Experiment":
         """With the width of rows that a toy graph shows. Rounds that last for seconds have one step here, the copy is
         none of the ranks that are lost, and nothing is learned, which could end in numbers that are not finite.
         Raises ConfigError for what sends more than a copy shows.
         """
+        spec = plan.spec
         if spec.edge_dropout and spec.kept is not None:
             raise ConfigError(
                 f"estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
                 f"{spec.edge_dropout:g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
             )
-        config = config.replace(drop_ranks="", lr=LR, layer_lr="", halo="rows")
-        if config.schedule.average_seconds:
-            config = config.replace(average_steps=1, average_seconds=0.0)
+        plan = plan.changed(drop_ranks="", lr=LR, layer_lr="", halo="rows")
+        if plan.config.schedule.average_seconds:
+            plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()
-        before, toy = resident_bytes(), toy_of(spec, config, task)
+        before, toy = resident_bytes(), toy_of(plan)
         trim_heap()
         code = CODE.setdefault(spec.model, max(0, resident_bytes() - before))
-        return cls(spec, config, task, toy, compared_with, code)
+        return cls(plan, toy, compared_with, code)
 
     @property
     def limit(self) -> int:
@@ -157,17 +166,15 @@ class Experiment:
         buffers.declare(max(1, self.row_bytes))
         cap = max(1, buffers.cap(buffers.widest_row))
         comm = GhostCommunicator(size.ranks, self._sums_apart)
-        model, wanted = MODELS[self.spec.model], self.config.data.self_loops
-        loops = model.self_loops if wanted == "auto" else wanted
-        edges = model.edges(self.spec)
+        loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
 
         def copy(of: Size) -> LocalGraph:
-            return make_copy(of, degrees, self.spec, self.task, cap, loops, edges, comm, self.compared_with)
+            return make_copy(of, degrees, self.spec, task, cap, loops, edges, comm, self.compared_with)
 
         local, seen = copy(small), None if small.seen is None else replace(copy(small.seen), compact=None)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
-        arguments = local, self.spec, self.config, comm, buffers, profile or unwatched
+        arguments = local, self.plan, comm, buffers, profile or unwatched
         making = LiveTensors()
         with making if profiled else contextlib.nullcontext():
             trainer = _OnCopy(seen, pruned, *arguments)
@@ -196,10 +203,10 @@ class Experiment:
         prepared = self.trainer(size, degrees, factor, True, pruned)
         trainer, local, profile = prepared.trainer, prepared.local, prepared.profile
         assert profile is not None
-        whole, work = sum(stage.epochs for stage in trainer.plan), dict[Operation, np.ndarray]()
+        whole, work = sum(stage.epochs for stage in trainer.stages), dict[Operation, np.ndarray]()
         account: dict[tuple[int, str], dict[str, int]] = {}
         evaluates = self.config.run.eval_every > 0
-        for number, stage in enumerate(trainer.plan):
+        for number, stage in enumerate(trainer.stages):
             trainer.begin_stage(number, 0)
             trainer.step(0)
             if evaluates and trainer.subgraph is not None:
@@ -227,7 +234,7 @@ class Experiment:
         found.loaded, found.epochs = prepared.loaded, whole
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
         found.halo = {place: plan.num_halo for place, plan in _plans(trainer, local)}
-        if prunes(self.config) and trainer.subgraph is None:
+        if self.plan.prunes and trainer.subgraph is None:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
             found.pruned = sum(share is not None for share in trainer.shares)
         return found
@@ -252,7 +259,8 @@ class _OnCopy(Trainer):
     def _pruned(self, local: LocalGraph, spec: ModelSpec) -> list[LocalGraph | None]:
         if self._number is not None:
             for back, conv in enumerate(reversed(self.model.convs)):
-                cast(Any, conv).worthwhile = 1.0 if back < self._number else -1.0
+                share = 1.0 if back < self._number else -1.0
+                cast(Any, conv).traits = replace(traits_of(conv), worthwhile=share)
         return super()._pruned(local, spec)
 
 

@@ -64,7 +64,7 @@ def run_epochs(
     """
     every = config.run
     bar = tqdm(
-        total=sum(options.epochs for options in trainer.plan),
+        total=sum(options.epochs for options in trainer.stages),
         initial=progress.epoch,
         unit="epoch",
         disable=run_dir is None or not terminal(),
@@ -74,7 +74,7 @@ def run_epochs(
     last = stopping = False
     while not (stopping or last):
         if _over(trainer, progress):
-            if progress.stage + 1 == len(trainer.plan):
+            if progress.stage + 1 == len(trainer.stages):
                 break  # the checkpoint was of a run that is done
             best_state = _next_stage(trainer, progress, best_state)
         epoch = progress.epoch
@@ -89,7 +89,7 @@ def run_epochs(
                     best_state = trainer.judged_state()
                     if trainer.learned is not None:
                         trainer.learned.keep_best()
-            last = _over(trainer, progress) and progress.stage + 1 == len(trainer.plan)
+            last = _over(trainer, progress) and progress.stage + 1 == len(trainer.stages)
             costs, stopping, failed = costs_of_epoch(
                 trainer, stop is not None and stop.is_due(), run_dir is not None and run_dir.failed
             )
@@ -206,7 +206,7 @@ def _show(record: dict[str, Any], bar: tqdm, pace: Pace, trainer: "Trainer", pro
     bar.update()
     if bar.disable and trainer.comm.rank == 0:
         place, left = whereabouts(trainer, progress)
-        text = pace.line(record, place, left, any(options.patience for options in trainer.plan), last)
+        text = pace.line(record, place, left, any(options.patience for options in trainer.stages), last)
         if text:
             log.info("%s", text)
 
@@ -214,7 +214,7 @@ def _show(record: dict[str, Any], bar: tqdm, pace: Pace, trainer: "Trainer", pro
 def whereabouts(trainer: "Trainer", progress: Progress) -> tuple[str, int]:
     """(the epoch just done, of how many, in words; how many are left)."""
     here = progress.epoch - progress.begun
-    left = sum(options.epochs for options in trainer.plan[progress.stage :]) - here
+    left = sum(options.epochs for options in trainer.stages[progress.stage :]) - here
     total, layer = progress.epoch + left, trainer.stage.note.get("layer")
     if layer is None:
         return f"epoch {progress.epoch}/{total}", left

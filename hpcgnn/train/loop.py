@@ -23,14 +23,16 @@ from hpcgnn.graph.within_node import within_node
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
+from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.options.task import LINKS
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import HaloPolicy, PrunableHalo, Step
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.schedule_registry import SCHEDULES, features_travel, halo_of, prunes
+from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.base import TARGETS, Scale
+from hpcgnn.tasks.registry import task_traits
 from hpcgnn.tasks.regression import scale_of
 from hpcgnn.train.averages import Averages
 from hpcgnn.train.clock import Clock, Watch, unwatched
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 class Trainer:
     """Model, optimizer and schedule over one rank's share of a graph. Made and used collectively.
 
-    local: LocalGraph; spec: ModelSpec; config: Config; buffers: HaloBuffers; watch: told of the phases (see clock.py).
+    local: LocalGraph; plan: RunPlan; buffers: HaloBuffers; watch: told of the phases (see clock.py).
     learns: whether it trains at all; without, it makes no objective, and the graph needs no labels.
     After that, `local` is the graph as it is trained on, which may send sums of rows where the given one sends rows.
     """
@@ -61,13 +63,13 @@ class Trainer:
     def __init__(
         self,
         local: LocalGraph,
-        spec: ModelSpec,
-        config: Config,
+        plan: RunPlan,
         comm: Communicator,
         buffers: HaloBuffers,
         watch: Watch = unwatched,
         learns: bool = True,
     ) -> None:
+        self.plan, config, spec = plan, plan.config, plan.spec
         self.within: Within | None = None  # what lets it take less memory
         self.node_rows: NodeRows | None = None  # where ranks of the node read each other's rows
         self.comm, self.clock, self.buffers = comm, Clock(watch, comm.heartbeat, Tally(comm.ledger)), buffers
@@ -78,15 +80,15 @@ class Trainer:
             torch.default_generator.manual_seed(config.run.seed)
             self.model = MODELS[spec.model].build(spec)
             self.subgraph = self._training_subgraph(local) if learns and config.data.inductive else None
-            self.shares = self._pruned(local, spec) if learns and prunes(config) and self.subgraph is None else []
-            if comm.size > 1 and config.schedule.intra_node == "shared":
+            self.shares = self._pruned(local, spec) if learns and plan.prunes and self.subgraph is None else []
+            if comm.size > 1 and plan.in_place:
                 local = self._read_in_place(local, spec)
-            if comm.size > 1 and (halo := halo_of(config, spec)) != "rows":
-                local = self._send_sums(local, halo == "least", features_travel(config, spec))
+            if comm.size > 1 and plan.halo != "rows":
+                local = self._send_sums(local, plan.halo == "least", plan.sends_features)
             self.local, seen = local, local if self.subgraph is None else self.subgraph
-            self.schedule = SCHEDULES[config.schedule.schedule](seen, comm, buffers, config, self.random)
+            self.schedule = SCHEDULES[config.schedule.schedule].build(seen, comm, buffers, config, self.random)
             self.schedule.sync.extend(self.model)
-            if local.task == LINKS:
+            if not plan.task.labels:
                 add_scorer(self.model, spec, config)
         initialise(self.model, self.random)
         self.learned: LearnedFeatures | None = None
@@ -101,12 +103,12 @@ class Trainer:
             verbs = self.schedule.halo, comm.total, self.random, self._constant_of_subgraph, buffers.arena
             self.training_graph = Graph(self.subgraph, *verbs)
         self.alone: LocalGraph | None = None
-        if learns and prunes(config) and not changing and getattr(self.model, "alone", False):
+        if learns and plan.prunes and not changing and self.model.is_local:
             self.alone = training_nodes(local, comm)
         if self.alone is not None:
             self.training_graph = Graph(self.alone, exact, comm.total, self.random, self._constant, buffers.arena)
         self.averages = Averages(self.model, config.optim.ema) if learns and config.optim.ema else None
-        self.plan = self.schedule.sync.plan(config.optim)
+        self.stages = self.schedule.sync.plan(config.optim)
         self._sum = GradientSum(torch.empty(0), [], comm, 0)  # no stage has begun
         self._least_sum = int(config.schedule.reduce_bucket * 2**20)
         self.begin_stage(0, 0)
@@ -122,7 +124,7 @@ class Trainer:
         local, comm = self.local, self.comm
         self.evaluator: Evaluator | LinkEvaluator
         self.objective: Objective | LinkObjective
-        if local.task == LINKS:
+        if not task_traits(local.task).labels:
             self.evaluator = LinkEvaluator(self.model, local, comm, self.buffers, config)
             if learns:
                 self.objective = LinkObjective(self.model, self.graph, comm, self.random, config)
@@ -157,7 +159,7 @@ class Trainer:
         if memory is None:
             return local
         rows = self.node_rows = NodeRows(memory)
-        returns = not MODELS[spec.model].sums(spec)
+        returns = not MODELS[spec.model].traits(spec).fixed_sums
         whole = self._in_all_shares(local, lambda graph, layer: within_node(graph, rows, self.comm, returns))
         if not any(self.shares):  # all matrices have all own rows, on all ranks alike
             self.buffers.arena.shared = rows.of_all(rows.spread(local.num_owned))
@@ -209,7 +211,10 @@ class Trainer:
     def begin_stage(self, index: int, epoch: int) -> None:
         """Train stage number `index` of the schedule from `epoch` on, with fresh optimizers."""
         self.model.zero_grad(set_to_none=True)
-        self.stage, self.stage_begun = self.schedule.sync.stage(index, self.plan[index], self.model, self.graph), epoch
+        self.stage, self.stage_begun = (
+            self.schedule.sync.stage(index, self.stages[index], self.model, self.graph),
+            epoch,
+        )
         self._sum.close()
         layers = by_layer(self.stage.module)
         self.gradients = FlatGradients(chain.from_iterable(layers))
@@ -342,8 +347,8 @@ class Trainer:
 
 def layers_to_prune(model: Any) -> tuple[list[float], int]:
     """(worthwhile, prunable) of a model, as `prune` has them."""
-    prunable = getattr(model, "prunable_layers", 0)
-    return [getattr(conv, "worthwhile", WORTHWHILE) for conv in model.convs] if prunable else [], prunable
+    prunable = model.prunable_layers
+    return [traits_of(conv).worthwhile or WORTHWHILE for conv in model.convs] if prunable else [], prunable
 
 
 def _ranks(flags: torch.Tensor) -> str:

@@ -25,10 +25,11 @@ from hpcgnn.memory.keeping import Keeper, Kept
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import Scratch, free_bytes
 from hpcgnn.memory.shelf import OnDisk, Shelf
+from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.options.memory_size import said_memory
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.train.loop import Trainer, layers_to_prune
-from hpcgnn.train.memory_limit import SCHEDULES, Limit, Portion, portion
+from hpcgnn.train.memory_limit import Limit, Portion, portion
 from hpcgnn.train.toy import NODES, toy_step
 
 log = logging.getLogger("hpcgnn")
@@ -231,15 +232,6 @@ def bytes_of_constants(shape: tuple[int, int], spec: ModelSpec, dtype: torch.dty
     return shelf.at_work(*shape, dtype) + (shelf.at_work(*shape, kept) if shelf.results else held)
 
 
-def check_memory(config: Config, learns: bool = True) -> None:
-    """Raise ConfigError for a --memory that cannot be. learns: whether anything is trained."""
-    if said_memory(config.run.memory) is not None and learns and config.schedule.schedule not in SCHEDULES:
-        raise ConfigError(
-            f"--memory is for --schedule sar and lazy, got {config.schedule.schedule}, which keeps rows of other ranks "
-            "from step to step; leave one of them out"
-        )
-
-
 class _Counter(Keeper):
     """Counts what is kept, and keeps it as it is."""
 
@@ -288,7 +280,7 @@ class Toy:
     pruning: tuple[list[float], int]
 
 
-def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
+def toy_of(plan: RunPlan) -> Toy:
     """By a step of every stage."""
     counters: list[_Counter] = []
     models: list[Any] = []
@@ -299,7 +291,7 @@ def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
         toy.buffers.arena.keeper = counters[-1]
         toy.within = _Counted(toy, counters[-1])
 
-    row_bytes = toy_step(spec, config, task, count)
+    row_bytes = toy_step(plan, count)
     for counter in counters:
         counter.let_go()
     # Of stages that follow each other, the one that keeps most.
@@ -311,9 +303,9 @@ def toy_of(spec: ModelSpec, config: Config, task: str) -> Toy:
         largest=-(-max(sizes, default=0) // NODES),
         beside=_BESIDE + 3 * parameters,
         parameters=parameters,
-        in_tiles=getattr(model.convs[0], "constants_in_tiles", False),
+        in_tiles=traits_of(model.convs[0]).constants_in_tiles,
         input_in_tiles=model.input_in_tiles,
-        reads_input=getattr(model.convs[0], "uses_self", True),
+        reads_input=traits_of(model.convs[0]).reads_self,
         row_bytes=row_bytes,
         pruning=layers_to_prune(model),
     )

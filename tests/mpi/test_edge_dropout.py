@@ -14,8 +14,8 @@ from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.plan.halo import check_halo
 from hpcgnn.schedules.full_halo import FullHalo
-from hpcgnn.schedules.schedule_registry import check_halo
 from hpcgnn.train.weights import check_weights
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec

@@ -9,9 +9,10 @@ import torch
 from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.memory import arena, keeping
 from hpcgnn.options.memory_size import said_memory
+from hpcgnn.plan.run_plan import check_memory
 from hpcgnn.train.memory_limit import Limit, portion
 from hpcgnn.train.toy import toy_step
-from hpcgnn.train.within_memory import READ, WRITTEN, Within, _needs, check_memory, hold_within, toy_of
+from hpcgnn.train.within_memory import READ, WRITTEN, Within, _needs, hold_within, toy_of
 
 from .training import build_trainer, configure, make_graphs
 
@@ -46,7 +47,7 @@ def trained(comm, config, budget, folder):
     if budget is not None:
         trainer.within = Within(trainer, budget, str(folder), 0)
     losses = []
-    for stage in range(len(trainer.plan)):
+    for stage in range(len(trainer.stages)):
         trainer.begin_stage(stage, STEPS * stage)
         losses += [trainer.step(STEPS * stage + step) for step in range(STEPS)]
     found = trainer.evaluate()
@@ -96,7 +97,7 @@ def test_a_toy_foretells_what_is_kept(comm, session_path):
     """A hidden layer of sage keeps its input alone."""
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", layers=5, hidden=32)
     trainer = build_trainer(comm, config, "metis")
-    toy = toy_of(trainer.model.spec, config, trainer.local.task)
+    toy = toy_of(trainer.plan)
     assert (toy.per_node, toy.largest) == (4 * 32 * 4, 32 * 4)
     assert toy.in_tiles and toy.reads_input
 
@@ -119,7 +120,7 @@ def test_nothing_of_a_toy_stays(comm, session_path, monkeypatch, model):
         return toy_step(*others, also)
 
     monkeypatch.setattr("hpcgnn.train.within_memory.toy_step", step)
-    toy_of(trainer.model.spec, config, trainer.local.task)
+    toy_of(trainer.plan)
     gc.collect()
     assert [each() for each in found] == [None] * 3
 
@@ -147,7 +148,7 @@ def test_what_fits_together_has_no_limit(comm, session_path, job_session, tmp_pa
     """The last rank holds far more than its equal share of the node, and all together what there is."""
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", scratch=str(tmp_path))
     trainer = build_trainer(comm, config, "metis")
-    toy, held = toy_of(trainer.model.spec, config, trainer.local.task), 1 << 20
+    toy, held = toy_of(trainer.plan), 1 << 20
     held = held << 10 if comm.rank == comm.size - 1 else held
     monkeypatch.setattr("hpcgnn.train.within_memory.resident_bytes", lambda: held)
     lasting, at_work = _needs(trainer, toy, config, Limit(0, 0, comm.size, ""))
