@@ -74,8 +74,8 @@ def option(
     What an option needs to have an effect: schedules: names of the schedules that read it; by_model: a model that names
     it (`uses` of a ModelEntry); needs: {another option: its values}, one of which is enough; also: likewise, whatever
     the model uses. An option without effect gives a warning, a strict one an error (effects.py). on_resume: `said`
-    where a resumed run may change the value, and says so; `same` where it must keep it. bare: what the option means on the
-    command line without a value; None: it needs one.
+    where a resumed run may change the value, and says so; `same` where it must keep it. bare: what the option means on
+    the command line without a value; None: it needs one.
     """
     rules = {"choices": choices, "least": least, "below": below, "most": most, "required": required}
     effect = {"schedules": schedules, "by_model": by_model, "needs": needs or {}, "also": also or {}, "strict": strict}
