@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.copy import Size, make_copy
@@ -36,8 +37,9 @@ from hpcgnn.train.account import MADE, held_bytes, make_account
 from hpcgnn.train.clock import unwatched
 from hpcgnn.train.epochs import costs_of_epoch
 from hpcgnn.train.live_tensors import LiveTensors, Onlooker
-from hpcgnn.train.loop import Trainer, layers_to_prune
+from hpcgnn.train.loop import Trainer
 from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory, trim_heap
+from hpcgnn.train.views import TrainingPart, layers_to_prune
 from hpcgnn.train.within_memory import Toy, toy_of
 
 #: (the layer whose share of the graph rows go along, None for all of it, SEEN for the subgraph that training sees, or
@@ -177,7 +179,7 @@ class Experiment:
         arguments = local, self.plan, comm, buffers, profile or unwatched
         making = LiveTensors()
         with making if profiled else contextlib.nullcontext():
-            trainer = _OnCopy(seen, pruned, *arguments)
+            trainer = Trainer(*arguments, part=_PartOfCopy(seen, pruned))
         return Prepared(trainer, local, profile, loaded + local.original_id.nbytes, making.height)
 
     @property
@@ -209,7 +211,7 @@ class Experiment:
         for number, stage in enumerate(trainer.stages):
             trainer.begin_stage(number, 0)
             trainer.step(0)
-            if evaluates and trainer.subgraph is not None:
+            if evaluates and trainer.views.subgraph is not None:
                 trainer.evaluate()  # asks once for what it keeps of the whole graph
             with looking(trainer, local, self._fresh(trainer, factor)) as found:
                 trainer.step(1)
@@ -234,34 +236,33 @@ class Experiment:
         found.loaded, found.epochs = prepared.loaded, whole
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
         found.halo = {place: plan.num_halo for place, plan in _plans(trainer, local)}
-        if self.plan.prunes and trainer.subgraph is None:
+        if self.plan.prunes and trainer.views.subgraph is None:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
-            found.pruned = sum(share is not None for share in trainer.shares)
+            found.pruned = sum(share is not None for share in trainer.views.shares)
         return found
 
     def _fresh(self, trainer: Trainer, factor: float) -> Fresh:
         return Fresh(len(trainer.training_graph.ids), factor, tile_rows(), self.tile)
 
 
-class _OnCopy(Trainer):
-    """A Trainer that is told what it sees of a graph. seen: the subgraph of `--inductive`. pruned: so many of the last
-    layers compute some rows only, whatever share of all rows that is; None leaves it to the graph.
+class _PartOfCopy(TrainingPart):
+    """What training sees of a copy. seen: the subgraph of `--inductive`. pruned: how many of the last layers compute
+    some rows only, whatever share of all rows that is; None leaves it to the graph.
     """
 
-    def __init__(self, seen: LocalGraph | None, pruned: int | None, *arguments: Any) -> None:
+    def __init__(self, seen: LocalGraph | None, pruned: int | None) -> None:
         self._seen, self._number = seen, pruned
-        super().__init__(*arguments)
 
-    def _training_subgraph(self, local: LocalGraph) -> LocalGraph:
+    def subgraph(self, local: LocalGraph, comm: Communicator) -> LocalGraph:
         assert self._seen is not None, "a size has one where the configuration does"
         return self._seen
 
-    def _pruned(self, local: LocalGraph, spec: ModelSpec) -> list[LocalGraph | None]:
+    def shares(self, local: LocalGraph, model: Any, comm: Communicator) -> list[LocalGraph | None]:
         if self._number is not None:
-            for back, conv in enumerate(reversed(self.model.convs)):
+            for back, conv in enumerate(reversed(model.convs)):
                 share = 1.0 if back < self._number else -1.0
-                cast(Any, conv).traits = replace(traits_of(conv), worthwhile=share)
-        return super()._pruned(local, spec)
+                conv.traits = replace(traits_of(conv), worthwhile=share)
+        return super().shares(local, model, comm)
 
 
 @dataclass(frozen=True)
@@ -315,7 +316,7 @@ def _place(stream: Stream[Any], trainer: Trainer, local: LocalGraph) -> Place | 
 
 def _plans(trainer: Trainer, local: LocalGraph) -> Iterator[tuple[Place, HaloPlan]]:
     """The plans of all streams, those of the whole graph first."""
-    for layer, share in [(None, local), *enumerate(trainer.shares), (SEEN, trainer.subgraph)]:
+    for layer, share in [(None, local), *enumerate(trainer.views.shares), (SEEN, trainer.views.subgraph)]:
         if share is not None:
             yield (layer, "inward"), share.inward.plan
             yield (layer, "outward"), share.outward.plan

@@ -32,8 +32,8 @@ from hpcgnn.train.checkpoint import (
     check_identity,
     check_stage,
     newest_readable,
-    read_averaged,
     read_checkpoint,
+    read_group,
     read_schedule_state,
     restore,
 )
@@ -137,6 +137,8 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
     if not peak.begin_span():
         log.warning("the kernel does not let the memory's high-water mark be reset: training_growth_bytes is unknown")
     trainer = Trainer(local, ready.plan, comm, buffers, both(watch, tracer.span) if tracer else watch)
+    if tracer is not None:
+        trainer.plugins.add(tracer)
     check_splits(trainer.evaluator.counts, config, comm.rank, trainer.evaluator.task.judged)
     local = trainer.local  # the one before it goes
     trim_heap()
@@ -150,11 +152,11 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
         len(local.inward.plan.rounds),
         config.run.run_dir,
     )
-    if trainer.subgraph is not None:
-        edges = comm.total(torch.tensor([trainer.subgraph.inward.num_edges]), "plan").item()
-        counts = trainer.subgraph.num_nodes, file.meta.num_nodes, edges
+    if trainer.views.subgraph is not None:
+        edges = comm.total(torch.tensor([trainer.views.subgraph.inward.num_edges]), "plan").item()
+        counts = trainer.views.subgraph.num_nodes, file.meta.num_nodes, edges
         log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, counts))
-    if computed := trainer.rows_computed(local):
+    if computed := trainer.views.rows_computed(len(trainer.model.convs)):
         rows = comm.total(torch.tensor(computed), "plan").tolist()
         log.info(
             "pruned: of %s rows the layers compute %s in training",
@@ -165,7 +167,7 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
     seconds_loading = time.perf_counter() - started
     begun, meter = progress.epoch, Meter.of(comm)
     with stop.of_ctrl_c(speaks=comm.rank == 0), meter.watching():
-        done = run_epochs(trainer, config, progress, run_dir, best_state, stop, tracer)
+        done = run_epochs(trainer, config, progress, run_dir, best_state, stop)
     if not done:
         log.info(
             "stopped after epoch %d of %d (%s); a checkpoint is written: continue with --resume --run-dir %s",
@@ -179,9 +181,9 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
     peak.read()
     # Rows of others that this process has read in place are theirs.
     foreign = windows = 0
-    if trainer.node_rows is not None:
-        foreign = trainer.node_rows.foreign_bytes()
-        windows = foreign + trainer.node_rows.own_bytes
+    if (in_place := trainer.views.in_place) is not None:
+        foreign = in_place.foreign_bytes()
+        windows = foreign + in_place.own_bytes
     growth = peak.span - foreign - baseline if peak.was_reset else float("nan")
     memory: dict[str, Any] = {
         "baseline": baseline,
@@ -287,13 +289,14 @@ def _resume(
         progress.stage, progress.begun = saved.get("stage", 0), saved.get("begun", 0)
         trainer.begin_stage(progress.stage, progress.begun)
         restore(trainer.model, trainer.optimizer, model_state, optimizer_state)
-        if trainer.averages is not None:
-            trainer.averages.load(read_averaged(path))
+        for plugin in trainer.plugins:
+            if plugin.group:
+                plugin.restore(read_group(path, plugin.group))
         progress.epoch, progress.best = saved["epoch"], saved["best"] and _with_nan(saved["best"])
         schedule_state = read_schedule_state(path)
         if run_dir is not None:
             run_dir.begin(config, progress.epoch)
-    learned_features.load(trainer, path.parents[1], progress.epoch)
+    trainer.plugins.load(path.parents[1], progress.epoch)
     trainer.schedule.sync.restore(schedule_state, trainer.optimizers)
     log.info("resuming from %s: %d epochs are done", path, progress.epoch)
     if changed:

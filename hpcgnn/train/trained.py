@@ -30,7 +30,6 @@ from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import task_of_metric, task_traits
-from hpcgnn.train import learned_features
 from hpcgnn.train.bring_up import bring_up
 from hpcgnn.train.checkpoint import check_identity, newest_readable, read_averaged, read_checkpoint, restore
 from hpcgnn.train.correction import CorrectAndSmooth
@@ -113,9 +112,12 @@ def load_trained(
     comm = session.comm
     path, progress, state, epoch = _weights(config, comm, weights)
     identity = progress["identity"]
+    has_labels = False
 
     def adapt(file: GraphFile) -> Config:
         """The configuration for the graph that is open, which is compared with the run's."""
+        nonlocal has_labels
+        has_labels = file.meta.num_classes > 0  # before the run's classes stand in for them
         is_other = file.meta.uuid != identity["graph"]
         with comm.together("comparing the graph with the run's", on_one=True):
             if not other_graph:  # before its labels are found not to fit the run's options
@@ -138,7 +140,7 @@ def load_trained(
             if meta.uuid != identity["graph"]:
                 present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
             check_identity(path, identity, present)
-        local = ready.load(labelled=meta.num_classes > 0 and ready.plan.task.labels)
+        local = ready.load(labelled=has_labels and ready.plan.task.labels)
     trainer = Trainer(local, ready.plan, comm, ready.buffers, learns=False)
     check_room(trainer, ready.probe, config, session, ready.limit)
     with comm.together("loading the weights"):
@@ -149,7 +151,7 @@ def load_trained(
                 "--resume"
             )
         restore(trainer.model, trainer.optimizer, state, {})
-    learned_features.load(trainer, path.parents[1], progress["epoch"], best_only=weights == "best")
+    trainer.plugins.load(path.parents[1], progress["epoch"], best_only=weights == "best")
     trainer.model.eval()
     done = progress["epoch"]
     return Trained(trainer, config, spec, meta, ready.graph.map_name, path.name, weights, epoch, done, correction)

@@ -227,7 +227,7 @@ PRUNED = {
 def test_pruned_layers(comm, paths, kind, graph):
     """Layers that compute some rows only: the estimate counts what they send from the file."""
     forecast, trainer = check(comm, configure(paths[graph], **{"prune": "auto", **PRUNED[kind]}), MAP)
-    assert forecast.counted and any(trainer.shares) == (kind != "all rows")
+    assert forecast.counted and any(trainer.views.shares) == (kind != "all rows")
 
 
 INDUCTIVE = {
@@ -249,7 +249,7 @@ INDUCTIVE = {
 def test_inductive(comm, paths, kind, graph):
     """Training sends rows of the subgraph, an evaluation those of the whole graph."""
     forecast, trainer = check(comm, configure(paths[graph], inductive=True, **INDUCTIVE[kind]), MAP)
-    seen, shares = trainer.subgraph, forecast.shares.seen
+    seen, shares = trainer.views.subgraph, forecast.shares.seen
     assert shares.nodes[comm.rank] == seen.num_owned
     if kind != "fewest rows":  # else some of the edges go into sums of others
         assert shares.remote[comm.rank] == sum(block.num_edges for block in seen.inward.halo)
@@ -382,4 +382,4 @@ def test_pruning_as_the_graph_has_it(comm, session_path):
         graphs.write_file(path, replace(graph, split=split, labels=labels), graphs.layout(graph, comm.size), comm.size)
     comm.barrier()
     _, trainer = check(comm, configure(path, prune="auto", model="sage"), "dealt")
-    assert sum(share is not None for share in trainer.shares) == 3
+    assert sum(share is not None for share in trainer.views.shares) == 3

@@ -45,7 +45,7 @@ def trained(comm, config, budget, folder):
     """(losses, metrics, parameters, the Trainer) after some steps within a budget (None: no limit)."""
     trainer = build_trainer(comm, config, "metis")
     if budget is not None:
-        trainer.within = Within(trainer, budget, str(folder), 0)
+        trainer.plugins.add(Within(trainer, budget, str(folder), 0))
     losses = []
     for stage in range(len(trainer.stages)):
         trainer.begin_stage(stage, STEPS * stage)
@@ -60,7 +60,7 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
     losses, metrics, parameters, free = trained(comm, config, None, tmp_path)
     for budget in (0, free.buffers.arena.nbytes // 2):
         again, found, others, trainer = trained(comm, config, budget, tmp_path)
-        keeper = trainer.within.keeper
+        keeper = trainer.plugins.find(Within).keeper
         assert again == losses and repr(found) == repr(metrics)  # NaN is not equal to itself
         assert all(torch.equal(a, b) for a, b in zip(parameters, others))
         if budget == 0 and trainer.local.num_owned:
@@ -69,7 +69,7 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
         assert keeper.away == 0 and keeper.outside == 0, "a step is done: nothing is kept"
         assert not keeper._flights
         assert list(tmp_path.iterdir()) == [], "scratch files have no names"
-        trainer.within.book()
+        trainer.plugins.end_epoch()
         ledger = trainer.comm.ledger.take()
         booked = [ledger[kind].bytes_sent if kind in ledger else 0 for kind in (WRITTEN, READ)]
         assert booked == [keeper.scratch.written, keeper.scratch.read]
@@ -85,7 +85,7 @@ def test_what_is_over_goes_and_no_more(comm, session_path, tmp_path, all_are_lar
     rounded = -(-matrix // 4096) * 4096
     budget = free.buffers.arena.nbytes - 2 * rounded
     trainer = trained(comm, config, budget, tmp_path)[-1]
-    keeper = trainer.within.keeper
+    keeper = trainer.plugins.find(Within).keeper
     for step in range(STEPS, STEPS + 3):
         before = keeper.scratch.written
         trainer.step(step)
@@ -155,16 +155,19 @@ def test_what_fits_together_has_no_limit(comm, session_path, job_session, tmp_pa
     kept = toy.per_node * trainer.local.num_owned
     least, all_of_it = (sum(comm.allgather_object(each)) for each in (lasting + at_work, lasting + at_work + kept))
     hold_within(trainer, toy, config, job_session, Limit(all_of_it, 0, comm.size, ""))
-    assert trainer.within is None
+    assert trainer.plugins.find(Within) is None
     with pytest.raises(ConfigError if comm.rank == comm.size - 1 else RemoteError, match="at least") as refused:
         hold_within(trainer, toy, config, job_session, Limit(least - 1, 0, comm.size, "1G"))
     largest = f", the largest of {comm.size} on its node" if comm.size > 1 else ""
     assert f"too little for rank {comm.size - 1}{largest}, whose graph" in str(refused.value)
     hold_within(trainer, toy, config, job_session, Limit(least - 1, 0, comm.size, ""))  # nobody has asked for it
-    assert trainer.within is None
+    assert trainer.plugins.find(Within) is None
     hold_within(trainer, toy, config, job_session, Limit(least + (all_of_it - least) // 2, 0, comm.size, "1G"))
-    assert trainer.within.keeper.budget >= at_work
-    assert sum(comm.allgather_object(trainer.within.keeper.budget + lasting)) <= least + (all_of_it - least) // 2
+    assert trainer.plugins.find(Within).keeper.budget >= at_work
+    assert (
+        sum(comm.allgather_object(trainer.plugins.find(Within).keeper.budget + lasting))
+        <= least + (all_of_it - least) // 2
+    )
 
 
 def test_sizes():
