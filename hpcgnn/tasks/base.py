@@ -41,7 +41,7 @@ class Metric:
 class Task(Protocol):
     """metrics: by name; the first is what `--metric auto` takes. losses: names, likewise. said: what is learned, in
     words; outputs: what a model has one output for each of; judged: what metrics are means over. probabilities: (n, C)
-    of a model's outputs (n, C); None where they have none.
+    of a model's outputs (n, C); None where they have none. rows: what files call the rows of `predict`.
     """
 
     name: str
@@ -51,9 +51,10 @@ class Task(Protocol):
     losses: tuple[str, ...]
     probabilities: Callable[[torch.Tensor], torch.Tensor] | None
     judged: str = "nodes"
+    rows: str = "prediction"
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
-        """(n_p, K): what a file of predictions says of each node: int32, or floating-point for real numbers."""
+        """(n_p, K): what a file of predictions says of each node: integers, or floating-point for real numbers."""
 
     def columns(self, outputs: int) -> Sequence[str]:
         """Names of the K columns of `predict`, for so many outputs of the model."""
