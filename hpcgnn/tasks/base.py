@@ -12,6 +12,7 @@ import torch
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
+from hpcgnn.traits import TaskTraits
 
 # (outputs (n_p, C), labels, mask bool (n_p,), comm) -> the value over the nodes of the mask on all ranks; NaN where it
 # is not defined. Collective.
@@ -41,7 +42,8 @@ class Metric:
 class Task(Protocol):
     """metrics: by name; the first is what `--metric auto` takes. losses: names, likewise. said: what is learned, in
     words; outputs: what a model has one output for each of; judged: what metrics are means over. probabilities: (n, C)
-    of a model's outputs (n, C); None where they have none. rows: what files call the rows of `predict`.
+    of a model's outputs (n, C); None where they have none. rows: the name of the rows of `predict` in files.
+    traits: what the task needs.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Task(Protocol):
     probabilities: Callable[[torch.Tensor], torch.Tensor] | None
     judged: str = "nodes"
     rows: str = "prediction"
+    traits: TaskTraits = TaskTraits()
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         """(n_p, K): what a file of predictions says of each node: integers, or floating-point for real numbers."""

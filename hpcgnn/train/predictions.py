@@ -25,6 +25,7 @@ from hpcgnn.graphfile.original_order import OriginalOrder, share_of
 from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_id, read_ids
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.terminal import tell
@@ -71,7 +72,7 @@ class Request:
                 f"--probabilities: {config.run.run_dir} is a run of {task.name}, which predicts {task.said} and no "
                 "probabilities; leave the option out"
             )
-        hidden = 0 if config.model.model == "sgc" else config.model.layers - 1
+        hidden = config.model.layers - 1 if MODELS[config.model.model].stacked else 0
         if self.layer < 0 or self.layer > hidden:
             expected = f"a layer in 1..{hidden}" if hidden else "none: this model has no hidden layer"
             raise ConfigError(
@@ -186,8 +187,8 @@ def write_results(
 ) -> int:
     """Write rows of own nodes in the original node order, to a file whose suffix says what it is. Collective.
 
-    rows: {name: (n_p, width)}, the task's own first where they are there; wanted: as OriginalOrder has it; also: numbers for
-    the record of where the results are from. Returns how many rows there are.
+    rows: {name: (n_p, width)}, the task's own first if present; wanted: as OriginalOrder has it; also: numbers for the
+    record of where the results are from. Returns how many rows there are.
     """
     local, origin = trained.trainer.local, trained.origin() | dict(also)
     return write_rows(path, rows, local, trained.meta, trained.config.data.graph, trained.task, origin, comm, wanted)

@@ -162,7 +162,7 @@ def test_tables_and_arrays_of_some_nodes(comm, trained, shared_path):
 
 
 def test_the_order_of_a_list_is_not_lost(comm, trained, shared_path, capfd):
-    """Rows are in the original order: an array, whose rows have no names, is refused in another one, and tables warn."""
+    """Rows are in the original order: an array (rows without names) in another order is refused, and tables warn."""
     folder, run_dir = trained
     ids, _ = by_hand(folder / "own.h5", run_dir)
     lists = {"as it is": [3, 4, 50], "another": [4, 3, 50], "twice": [3, 3, 4]}
