@@ -67,14 +67,13 @@ def propagate_labels(config: Config, session: Session, request: Request) -> int:
         evaluator = Evaluator(local, "accuracy", comm)
         found = evaluator.scores(outputs)
     if request.output:
-        rows = {"prediction": evaluator.task.predict(outputs)}
+        rows = {evaluator.task.rows: evaluator.task.predict(outputs)}
         if request.probabilities:
             if KINDS[Path(request.output).suffix.lower()] == "npy":
                 rows = {}
             rows["probability"] = outputs.softmax(1)
         origin = {"graph_uuid": meta.uuid, "alpha": request.alpha, "steps": request.steps}
-        columns = evaluator.task.columns(meta.num_classes)
-        write_rows(request.output, rows, local, meta, config.data.graph, columns, origin, comm)
+        write_rows(request.output, rows, local, meta, config.data.graph, evaluator.task, origin, comm)
     if comm.rank == 0:
         shown = [("label propagation", f"alpha {request.alpha:g}, {request.steps} steps")]
         shown += [(f"{split} accuracy", shown_number(value)) for split, value in found.items() if split != "train"]

@@ -5,7 +5,8 @@ user's tables had. No rank holds the rows of all nodes (graphfile/original_order
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graphfile.labels import CLASSIFICATION
+from hpcgnn.graphfile.labels import CLASSIFICATION, REGRESSION
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of
 from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_id, read_ids
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import task_of_metric
 from hpcgnn.terminal import tell
 from hpcgnn.train.correction import CorrectAndSmooth
@@ -34,6 +36,7 @@ from hpcgnn.train.result_lines import write_lines
 from hpcgnn.train.rundir import start_logging
 from hpcgnn.train.trained import Trained, hidden_state, load_trained
 
+log = logging.getLogger("hpcgnn")
 _HEADINGS = ("id", "ids", "node", "nodes", "node_id")
 
 
@@ -88,15 +91,17 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
         nodes = None
         if request.nodes and comm.rank == 0:
             with GraphFile(config.data.graph) as file:
-                nodes = find_nodes(file, read_list(request.nodes), f"--nodes {request.nodes}")
+                words = read_list(request.nodes)
+                nodes = find_nodes(file, words, f"--nodes {request.nodes}")
+                _look_at_order(file, nodes, words, request)
     trained = load_trained(config, session, weights, request.other_graph, request.correction)
     with contextlib.ExitStack() as stack:
         hidden = stack.enter_context(hidden_state(trained.trainer.model, request.layer)) if request.layer else []
         logits, seconds = trained.logits()
     wanted = _wanted_here(nodes, trained.meta.num_nodes, comm) if request.nodes else None
-    rows = {}
-    if not (KINDS[Path(request.output).suffix.lower()] == "npy" and request.kinds):
-        rows["prediction"] = trained.chosen(logits)
+    rows, alone = {}, KINDS[Path(request.output).suffix.lower()] == "npy" and request.kinds
+    if not alone and trained.task.rows not in request.kinds:
+        rows[trained.task.rows] = trained.chosen(logits)
     if request.probabilities:
         exact = logits.float() if logits.dtype != torch.float64 else logits
         assert trained.task.probabilities is not None, "refused before"
@@ -130,6 +135,24 @@ def read_list(path: str | Path) -> list[str]:
     return words
 
 
+def _look_at_order(file: GraphFile, nodes: np.ndarray, words: list[str], request: Request) -> None:
+    """A warning where rows come in another order than the list of nodes has, or fewer, since one is there twice;
+    ConfigError of a file that does not say whose its rows are.
+
+    nodes: int64, ascending, those that the words are the ids of.
+    """
+    ids = read_ids(file, nodes) if kind_of_ids(file) else nodes
+    if ids.tolist() == (words if ids.dtype == object else [int(word) for word in words]):
+        return
+    if KINDS[Path(request.output).suffix.lower()] == "npy":
+        raise ConfigError(
+            f"--nodes {request.nodes}: its nodes are not in the order of the graph, or one is there twice, and an .npy "
+            "file cannot say whose its rows are; expected a list in the original order, or a name of --output that "
+            "ends with .h5, .csv or .parquet, where each row has its node"
+        )
+    log.warning("--nodes %s: rows are in the original order, each node once; `node` says whose", request.nodes)
+
+
 def _wanted_here(nodes: np.ndarray | None, num_nodes: int, comm: Communicator) -> torch.Tensor:
     """Of the nodes that rank 0 knows to be wanted those that this rank keeps (see OriginalOrder). Collective."""
     counts = torch.zeros(comm.size, dtype=torch.int64)
@@ -148,6 +171,12 @@ def _wanted_here(nodes: np.ndarray | None, num_nodes: int, comm: Communicator) -
     return mine
 
 
+def _vectors(widths: Mapping[str, int], task: str) -> list[str]:
+    """Which rows are one number for each node because the labels are: a class, or one target and its scaled form."""
+    names = {CLASSIFICATION: ["prediction"], REGRESSION: ["prediction", "logit"]}.get(task, [])
+    return [name for name in names if widths.get(name) == 1]
+
+
 def write_results(
     path: str | Path,
     trained: Trained,
@@ -158,12 +187,11 @@ def write_results(
 ) -> int:
     """Write rows of own nodes in the original node order, to a file whose suffix says what it is. Collective.
 
-    rows: {name: (n_p, width)}, `prediction` first where it is there; wanted: as OriginalOrder has it; also: numbers for
-    the record of where the results are from. Returns how many rows there are.
+    rows: {name: (n_p, width)}, the task's own first if present; wanted: as OriginalOrder has it; also: numbers for the
+    record of where the results are from. Returns how many rows there are.
     """
-    local, columns = trained.trainer.local, trained.task.columns(trained.spec.classes)
-    origin = trained.origin() | dict(also)
-    return write_rows(path, rows, local, trained.meta, trained.config.data.graph, columns, origin, comm, wanted)
+    local, origin = trained.trainer.local, trained.origin() | dict(also)
+    return write_rows(path, rows, local, trained.meta, trained.config.data.graph, trained.task, origin, comm, wanted)
 
 
 def write_rows(
@@ -172,13 +200,13 @@ def write_rows(
     local: LocalGraph,
     meta: GraphMeta,
     graph: str,
-    columns: Sequence[str],
+    task: Task,
     origin: Mapping[str, Any],
     comm: Communicator,
     wanted: torch.Tensor | None = None,
 ) -> int:
-    """The same of rows that need be of no run. meta, graph: of the graph file, and its path; columns: names of those of
-    `prediction`; origin: where the results are from.
+    """The same of rows that need be of no run. meta, graph: of the graph file, and its path; task: whose results
+    they are; origin: where they are from.
     """
     rows = {name: each.float() if each.dtype == torch.bfloat16 else each for name, each in rows.items()}
     order = OriginalOrder(rows, local.original_id, local.num_nodes, comm, wanted)
@@ -190,13 +218,14 @@ def write_rows(
             num_rows=order.num_rows,
             widths=order.widths,
             dtypes=order.dtypes,
-            predicted=columns,
+            predicted=task.columns(order.widths.get(task.rows, 0)),
             some=wanted is not None,
             ids=kind,
             id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
             longest=longest_id(file) if kind == "words" and comm.rank == 0 else 0,
-            class_names=meta.type_names.get("classes", ()) if local.task == CLASSIFICATION else (),
+            class_names=meta.type_names.get("classes", ()) if task.name == CLASSIFICATION else (),
             origin=dict(origin),
+            vectors=_vectors(order.widths, task.name),
         )
         kind_of_file = KINDS[Path(path).suffix.lower()]
         if kind_of_file in ("hdf5", "npy"):

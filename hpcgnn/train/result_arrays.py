@@ -57,7 +57,7 @@ def _shapes(contents: Contents) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
     """{name: (shape, dtype)} of the arrays of numbers in an HDF5 file."""
     rows = contents.num_rows
     shapes: dict[str, tuple[tuple[int, ...], np.dtype]] = {
-        name: ((rows, width), contents.dtypes[name]) for name, width in contents.widths.items()
+        name: (contents.shape(name), dtype) for name, dtype in contents.dtypes.items()
     }
     if contents.some:
         shapes["node"] = (rows,), np.dtype(np.int64)
@@ -80,10 +80,12 @@ def _make_hdf5(path: str, contents: Contents) -> Places:
 
 def _make_npy(path: str, contents: Contents) -> Places:
     (name, width), *_ = contents.widths.items()
-    flat = name == "prediction" and width == 1
-    shape = (contents.num_rows,) if flat else (contents.num_rows, width)
     dtype = contents.dtypes[name]
-    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    described = {
+        "descr": np.lib.format.dtype_to_descr(dtype),
+        "fortran_order": False,
+        "shape": contents.shape(name),
+    }
     with open(path, "wb") as file:
         np.lib.format.write_array_header_2_0(file, described)
         place = file.tell()

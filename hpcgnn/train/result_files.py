@@ -8,7 +8,7 @@ import contextlib
 import csv
 import importlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,9 @@ class Contents:
 
     predicted: names of a table's columns of predictions. some: whether rows are of some of
     the nodes, so that their numbers must be said. ids: '' for none, 'numbers' or 'words'; longest: bytes of the longest
-    word. class_names: [] where classes have none. origin: {name: number or text}, where the results are from.
+    word. class_names: [] where classes have none. origin: {name: number or text}, where the results are from. vectors:
+    names of rows of one number, of which an array is (n,) and not (n, 1): the latter is broadcast against labels (n,)
+    to (n, n) without a word.
     """
 
     num_rows: int
@@ -47,11 +49,18 @@ class Contents:
     longest: int
     class_names: Sequence[str]
     origin: Mapping[str, Any]
+    vectors: Collection[str] = ()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of the array of the rows of this name."""
+        return (self.num_rows,) if name in self.vectors else (self.num_rows, self.widths[name])
 
     def columns(self, name: str) -> list[str]:
         """The names of a table's columns for the rows of this name."""
         if name == "prediction":
             return list(self.predicted)
+        if name in self.vectors:
+            return [name]
         return [f"{name}_{column}" for column in range(self.widths[name])]
 
 

@@ -44,7 +44,7 @@ def evaluate(
     with comm.ledger.booked_as("evaluation"):
         metrics = evaluator.scores(logits)
     if predictions:
-        write_results(predictions, trained, {"prediction": trained.chosen(logits)}, comm)
+        write_results(predictions, trained, {trained.task.rows: trained.chosen(logits)}, comm)
     sent = comm.allgather_object(sum(entry["bytes_sent"] for entry in comm.ledger.total().values()))
     resident = comm.allgather_object(resident_bytes())
     record = {

@@ -81,7 +81,7 @@ class Trained:
         return logits, max(trainer.comm.allgather_object(time.perf_counter() - started))
 
     def chosen(self, logits: torch.Tensor) -> torch.Tensor:
-        """What the model says: int32 (n_p, 1) classes, int32 (n_p, C) of 0 and 1, or float64 (n_p, C) real numbers."""
+        """What the model says: int64 (n_p, 1) classes, int32 (n_p, C) of 0 and 1, or float64 (n_p, C) real numbers."""
         return self.task.predict(self.trainer.evaluator.in_units(logits))
 
     def origin(self) -> dict[str, Any]:

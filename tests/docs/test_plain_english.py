@@ -100,7 +100,7 @@ def texts():
     ]
     found = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in pages}
     del found["docs/options.md"]  # made of the help
-    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
+    (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
     for program, parser in (("hpcgnn", build_parser(registry_choices())), ("partition_tools", build_tools_parser())):
         found[f"help of {program}"] = "\n\n".join(sorted(help_of(parser)))
     rooms = sorted(path.parent for path in (ROOT / "hpcgnn").glob("*/__init__.py"))

@@ -70,7 +70,7 @@ def test_predictions_in_the_original_order(comm, trained, shared_path, monkeypat
     record = evaluated(comm, graph, run_dir, shared_path / "p.h5")
     with h5py.File(shared_path / "p.h5") as file, h5py.File(graph) as source:
         assert read_attributes(file)["graph_uuid"] == read_attributes(source)["uuid"]
-        predicted = file["prediction"][:, 0]
+        predicted = file["prediction"][:]
         order = source["nodes/original_id"][:]
         right = predicted[order] == source["nodes/labels"][:]
         assert predicted.shape == (NODES,)
