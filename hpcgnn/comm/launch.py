@@ -4,7 +4,7 @@ A job in which one rank leaves and the others wait is the most expensive bug a u
 until the wall-time limit. So every way out of `run` either is taken by all ranks together or ends the whole job:
 * a mistake of the user that all ranks know of (`Communicator.together`): one line from rank 0, orderly end, code 2;
 * anything else, on any rank, `SystemExit` included: rank, traceback, and an end for all (`ending.py`);
-* Ctrl-C: one line, code 130 (while it trains a run stops in order instead: train/stopping.py);
+* Ctrl-C: one line, code 130 (while it trains a run stops in order instead: engine/stopping.py);
 * a rank that stops, dies or never comes: the watchdog (`watchdog.py`) ends the job;
 * a code that all ranks return (a run that stopped before its time was up): rank 0 alone hands it on, and leaves last,
   because launchers kill whoever is still there when the first process leaves with a code other than 0.

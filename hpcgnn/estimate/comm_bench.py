@@ -13,6 +13,7 @@ import tomli_w
 import torch
 from tabulate import tabulate
 
+from hpcgnn.app.choosing_maps import choose_map
 from hpcgnn.comm.beside import communicator_beside, missing_on
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
@@ -26,7 +27,6 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.opening import open_graph
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
-from hpcgnn.train.choosing_maps import choose_map
 
 # One more backend is one more column. torch's `mpi` would start an MPI of its own.
 BESIDE = ("gloo", "oneccl", "ccl", "nccl", "xccl")

@@ -12,6 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from hpcgnn.app.shortage import advice
 from hpcgnn.config import Choices, Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.alternatives import advice_on, alternatives, alternatives_table
@@ -30,7 +31,6 @@ from hpcgnn.output_files import check_outputs
 from hpcgnn.plan.run_plan import check_memory
 from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
-from hpcgnn.train.shortage import advice
 
 # What loading and starting MPI adds to a process that has torch, where no machine file says it.
 _MPI = 40 << 20

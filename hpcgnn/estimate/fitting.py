@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from hpcgnn.app.shortage import advice
 from hpcgnn.comm.launcher import node_of_job
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, TrainingError
 from hpcgnn.estimate.command import forecasts
 from hpcgnn.estimate.results import Place, as_values, size_in_words
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train.shortage import advice
 
 # Above so many edges counting takes minutes, and a dry run should not.
 MOST_EDGES = 20_000_000

@@ -1,5 +1,5 @@
 """Memory that the system hands out anew in each epoch: that of large tensors which torch's operations make outside of
-the arena, since it goes back to the system when they are freed (train/memory_profile.py).
+the arena, since it goes back to the system when they are freed (plugins/memory_profile.py).
 
 What a small copy is handed out itself says little: its tensors are small, and more often than not the heap has room for
 them. So they are looked at as they are made, and those count that would be large on a rank of full size.
@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from hpcgnn.train.live_tensors import tensors_of
-from hpcgnn.train.memory_profile import MMAP_THRESHOLD
+from hpcgnn.plugins.live_tensors import tensors_of
+from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD
 
 # What tiles of edges take, which does not grow with the rank.
 _EDGE_TILE_BYTES = 1 << 21

@@ -19,6 +19,7 @@ from hpcgnn import cores, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Choices, make_config
+from hpcgnn.engine.matmul import set_matmul
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.assumed import assumed_meta
 from hpcgnn.estimate.copy import Direction, Size
@@ -32,8 +33,7 @@ from hpcgnn.memory.resident import file_bytes, resident_bytes
 from hpcgnn.ops.row_tiles import TILE_ROWS, tiles_of
 from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.train.matmul import set_matmul
-from hpcgnn.train.memory_profile import trim_heap
+from hpcgnn.plugins.memory_profile import trim_heap
 
 DEGREES = 6, 24
 # {options} of models that between them use all kernels, at widths that span what is usual.

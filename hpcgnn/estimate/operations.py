@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.train.live_tensors import tensors_of
+from hpcgnn.plugins.live_tensors import tensors_of
 
 
 class Operation(NamedTuple):
@@ -32,7 +32,7 @@ EDGE_KERNELS |= {"attend_forward_complete", "attend_backward_complete"}
 ENTRIES, COLUMNS = "gather_entries", "gather_columns"
 EDGE_KERNELS |= {ENTRIES, COLUMNS}
 #: What the system takes to hand out a page of memory and to take it back. Large tensors return to the system when they
-#: are freed (train/memory_profile.py), so pages are handed out in each epoch. Its rows are pages; no call counts.
+#: are freed (plugins/memory_profile.py), so pages are handed out in each epoch. Its rows are pages; no call counts.
 PAGES = Operation("page", "")
 #: An Operation and what is added to its amounts besides one call: rows, and edges or bytes.
 Told = tuple[Operation, tuple[float, float]]

@@ -15,7 +15,7 @@ from hpcgnn.graph.load import read_original_id
 from hpcgnn.graphfile.given_links import EACH, EDGES, HELD, NEGATIVES, NONE, SHARED, TARGETS, name_of
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.ownership import Ownership
-from hpcgnn.train.links import link_split
+from hpcgnn.tasks.link_training import link_split
 
 # Pairs that are read at a time.
 _PIECE = 1 << 20

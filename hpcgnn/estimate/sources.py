@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Protocol
 
+from hpcgnn.app.choosing_maps import map_of_one_process
 from hpcgnn.config import Config
 from hpcgnn.estimate.arguments import Stats
 from hpcgnn.estimate.assumed import assumed_meta, assumed_shares
@@ -17,7 +18,6 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN, link_shares
 from hpcgnn.plan.run_plan import RunPlan, plan
 from hpcgnn.tasks.registry import task_traits
-from hpcgnn.train.choosing_maps import map_of_one_process
 
 
 class Source(Protocol):

@@ -1,7 +1,7 @@
 """The real program on a small copy of a rank: one epoch to begin with, one that is looked at, one evaluation.
 
-What it holds is counted as in a profile of memory (train/account.py), what it sends by the streams and the ledger, and
-what it computes by the calls of kernels and of torch's operations.
+Memory is counted as in a profile (plugins/account.py), messages by the streams and the ledger, and work
+ by the calls of kernels and of torch's operations.
 """
 
 import contextlib
@@ -18,6 +18,10 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
+from hpcgnn.engine.clock import unwatched
+from hpcgnn.engine.epochs import costs_of_epoch
+from hpcgnn.engine.trainer import Trainer
+from hpcgnn.engine.views import TrainingPart, layers_to_prune
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.copy import Size, make_copy
 from hpcgnn.estimate.fresh import Fresh
@@ -31,16 +35,13 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.model import traits_of
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.offload.activations import Toy, toy_of
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.train.account import MADE, held_bytes, make_account
-from hpcgnn.train.clock import unwatched
-from hpcgnn.train.epochs import costs_of_epoch
-from hpcgnn.train.live_tensors import LiveTensors, Onlooker
-from hpcgnn.train.loop import Trainer
-from hpcgnn.train.memory_profile import MemoryProfile, PeakMemory, trim_heap
-from hpcgnn.train.views import TrainingPart, layers_to_prune
-from hpcgnn.train.within_memory import Toy, toy_of
+from hpcgnn.plugins.account import MADE, held_bytes, make_account
+from hpcgnn.plugins.live_tensors import LiveTensors, Onlooker
+from hpcgnn.plugins.memory_profile import MemoryProfile, PeakMemory, trim_heap
+from hpcgnn.plugins.registry import make_plugins
 
 #: (the layer whose share of the graph rows go along, None for all of it, SEEN for the subgraph that training sees, or
 #: the name of held-out pairs; 'inward' or 'outward').
@@ -61,8 +62,8 @@ Add = Callable[[Operation, tuple[float, float], "Cost"], None]
 class Trial:
     """What a copy took. Of several stages, `work` is the mean epoch, uses and sent are those of the last stage.
 
-    account: {(stage, phase): {item: bytes}}, see train/account.py; MAKING is the phase before the first epoch. loaded:
-    bytes of the graph, before the trainer is made. uses: {Place: {Use: times}} of streams in one epoch. sent:
+    account: {(stage, phase): {item: bytes}}, see plugins/account.py; MAKING is the phase before the first epoch.
+    loaded: bytes of the graph, before the trainer is made. uses: {Place: {Use: times}} of streams in one epoch. sent:
     {kind: (messages, bytes)} of the ledger; summed: those of them that are sums over ranks.
     work: {Operation: (calls, rows or numbers, edges or bytes)} of one epoch, seconds: {Operation: processor seconds};
     pages: {Operation: pages of memory that the system handed out to this process meanwhile}.
@@ -176,7 +177,7 @@ class Experiment:
         local, seen = copy(small), None if small.seen is None else replace(copy(small.seen), compact=None)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors()) if profiled else None
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
-        arguments = local, self.plan, comm, buffers, profile or unwatched
+        arguments = local, self.plan, comm, buffers, make_plugins, profile or unwatched
         making = LiveTensors()
         with making if profiled else contextlib.nullcontext():
             trainer = Trainer(*arguments, part=_PartOfCopy(seen, pruned))

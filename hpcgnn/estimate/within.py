@@ -10,7 +10,8 @@ from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.machine import Machine
 from hpcgnn.estimate.results import Place, size_in_words
 from hpcgnn.memory.shelf import Shelf
-from hpcgnn.train.features_on_disk import (
+from hpcgnn.offload.activations import AT_WORK, bytes_of_constants
+from hpcgnn.offload.features import (
     Placing,
     bytes_on_disk,
     bytes_read_at_a_time,
@@ -18,7 +19,6 @@ from hpcgnn.train.features_on_disk import (
     place,
     reads_of_epoch,
 )
-from hpcgnn.train.within_memory import AT_WORK, bytes_of_constants
 
 
 def within(forecast: Forecast, place_: Place, machine: Machine | None, config: Config, memory: int) -> dict[str, Any]:

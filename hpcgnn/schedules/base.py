@@ -121,7 +121,7 @@ class Step:
 
 
 class Optimizer(Protocol):
-    """What a SyncPolicy knows of an optimizer (train/optim.py): the state of each parameter, by names."""
+    """What a SyncPolicy knows of an optimizer (engine/optim.py): the state of each parameter, by names."""
 
     param_groups: list[dict[str, Any]]
     state: dict[torch.Tensor, dict[str, torch.Tensor]]

@@ -5,10 +5,10 @@ import socket
 
 import pytest
 
+from hpcgnn.app.affinity import CROWDED, describe_affinity
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.comm.crowding import Binding
 from hpcgnn.listing import every
-from hpcgnn.train.affinity import CROWDED, describe_affinity
 
 from .forked import start
 
@@ -19,7 +19,7 @@ PINNED = """
 import os, sys
 from hpcgnn.comm.launch import run
 from hpcgnn.comm.launcher import launched_rank
-from hpcgnn.train.affinity import describe_affinity
+from hpcgnn.app.affinity import describe_affinity
 threads, cores = int(sys.argv[1]), sys.argv[2 + launched_rank()].split(",")
 os.sched_setaffinity(0, map(int, cores))
 def show(session):

@@ -16,9 +16,9 @@ from hpcgnn.estimate.operations import PAGES, Operation
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.kernels import library
+from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.train.choices import registry_choices
 
 CHOICES = registry_choices()
 META = assumed_meta(Stats(1000, 8000, 16, 5))

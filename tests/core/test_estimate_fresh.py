@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hpcgnn.estimate.fresh import Fresh
-from hpcgnn.train.memory_profile import MMAP_THRESHOLD
+from hpcgnn.plugins.memory_profile import MMAP_THRESHOLD
 
 ROWS = MMAP_THRESHOLD // (4 * 64)
 

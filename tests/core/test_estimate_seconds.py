@@ -11,7 +11,7 @@ from hpcgnn.estimate.operations import Operation
 from hpcgnn.estimate.seconds import PARALLEL, seconds
 from hpcgnn.estimate.sources import AssumedGraph
 from hpcgnn.estimate.traffic import Traffic
-from hpcgnn.train.choices import registry_choices
+from hpcgnn.plan.choices import registry_choices
 
 from .machines import made_up
 

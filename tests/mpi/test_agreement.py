@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app import agreement, bring_up
+from hpcgnn.app import train as job
+from hpcgnn.app.agreement import agree, facts_of_process
 from hpcgnn.errors import ConfigError
 from hpcgnn.kernels import library
-from hpcgnn.train import agreement, bring_up, job
-from hpcgnn.train.agreement import agree, facts_of_process
 
 from .training import build_trainer, configure, make_graphs
 
@@ -103,7 +104,8 @@ class agreement_on_path:
         self._path, self._config = path, configure("graph.h5")
 
     def __enter__(self):
-        self._opened, bring_up.open_graph = bring_up.open_graph, lambda path, comm, **more: self._opened(self._path, comm, **more)
+        self._opened = bring_up.open_graph
+        bring_up.open_graph = lambda path, comm, **more: self._opened(self._path, comm, **more)
         return self._config
 
     def __exit__(self, *error):

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.resuming import options_of_run
+from hpcgnn.app.train import train
 from hpcgnn.config import make_config
+from hpcgnn.engine.checkpoint import checkpoints, read_checkpoint
 from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.attributes import read_attributes
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.train.checkpoint import checkpoints, read_checkpoint
-from hpcgnn.train.job import train
-from hpcgnn.train.predictions import Request, predict
-from hpcgnn.train.resuming import options_of_run
 from partition_tools.import_graph import import_graph
 from partition_tools.partition_graph import partition_graph
 from partition_tools.tables import TableOptions
@@ -67,7 +67,7 @@ def trained(comm, session_path):
     run_dir = folder / "run"
     config = configure(folder / "own.h5", run_dir=str(run_dir), epochs=4, lr=0.05, model="sage", norm="batch")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
         assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
     comm.barrier()
     return folder, run_dir
@@ -223,7 +223,7 @@ def test_several_labels(comm, session_path, shared_path):
     graph = make_graphs(comm, session_path, nodes=300)["directed multi-label"]
     config = configure(graph, run_dir=str(shared_path / "run"), epochs=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpcgnn.train.summary.draw_curves", lambda run_dir: None)
+        patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
         assert train(config, SimpleNamespace(comm=comm, threads=1)) == 0
     comm.barrier()
     predicted(comm, shared_path / "run", shared_path / "p.h5", logits=True, probabilities=True)
