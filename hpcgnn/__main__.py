@@ -45,7 +45,7 @@ def set_process_policies(from_one_file: bool = True) -> None:
     if from_one_file:
         bytecode.serve()
     from hpcgnn import cores
-    from hpcgnn.comm.launcher import waiting
+    from hpcgnn.comm.launch.launcher import waiting
     from hpcgnn.plugins.memory_profile import set_allocator_policy
 
     set_allocator_policy()
@@ -156,7 +156,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     from hpcgnn.app.resuming import options_to_continue
     from hpcgnn.app.shortage import advising
     from hpcgnn.app.train import train
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.nn.plugin import load_plugin
 
     filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
@@ -171,7 +171,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_training
         from hpcgnn.estimate.command import place_of
-        from hpcgnn.estimate.fitting import memory_lines
+        from hpcgnn.estimate.memory_check import memory_lines
 
         place = place_of(None)
 
@@ -206,9 +206,9 @@ def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
 
 def process_bench(arguments: argparse.Namespace, choices: Choices) -> int:
     """Measure the machine on the ranks it was started on."""
-    from hpcgnn.comm.launch import run
-    from hpcgnn.estimate.bench import bench
-    from hpcgnn.estimate.comm_bench import bench_comm
+    from hpcgnn.comm.launch.run import run
+    from hpcgnn.estimate.machine.bench import bench
+    from hpcgnn.estimate.machine.comm_bench import bench_comm
 
     means = means_of(vars(arguments))
     if arguments.what == "comm":
@@ -225,7 +225,7 @@ def process_report(arguments: argparse.Namespace, choices: Choices | None) -> in
 
 def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
     """Check the installation on the ranks it was started on."""
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.doctor import examine, examine_without_mpi
 
     return run(examine, without_mpi=examine_without_mpi, means=means_of(vars(arguments)))
@@ -252,7 +252,7 @@ def main(argv: list[str] | None = None) -> int:
             tell("hpcgnn: interrupted", sys.stderr)
         return 130
     except Exception:  # a broken installation on one node, a file system that fails
-        from hpcgnn.comm.launch import fail_before_start
+        from hpcgnn.comm.launch.run import fail_before_start
 
         fail_before_start(means_wanted(argv))
         raise
@@ -271,7 +271,7 @@ def load(argv: list[str] | None) -> Choices:
 
 
 def _is_first_rank() -> bool:
-    from hpcgnn.comm.launcher import launched_rank
+    from hpcgnn.comm.launch.launcher import launched_rank
 
     return launched_rank() == 0
 

@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hpcgnn.comm.launcher import expected_ranks
+from hpcgnn.comm.launch.launcher import expected_ranks
 from hpcgnn.config import Config, read_toml
 from hpcgnn.effects import flag
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError

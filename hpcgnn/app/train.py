@@ -15,7 +15,7 @@ from hpcgnn.app.edge_weights import check_weights
 from hpcgnn.app.resuming import changes
 from hpcgnn.app.splits import check_splits
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.launcher import job_end_time
+from hpcgnn.comm.launch.launcher import job_end_time
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine import rank_state

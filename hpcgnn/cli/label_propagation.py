@@ -46,7 +46,7 @@ def add_label_propagation(commands: Commands, choices: Choices | None) -> None:
 def process_label_propagation(arguments: argparse.Namespace, choices: Choices) -> int:
     """Propagate labels."""
     from hpcgnn.app.label_propagation import Request, propagate_labels
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.outputs.files import check_name
 
     request = Request(arguments.alpha, arguments.steps, arguments.output, arguments.probabilities, arguments.force)

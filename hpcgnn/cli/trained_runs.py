@@ -125,7 +125,7 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Evaluate a run."""
     from hpcgnn.app.evaluate import evaluate
     from hpcgnn.app.shortage import advising
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.outputs.files import check_name
 
     if arguments.predictions:
@@ -149,7 +149,7 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
     """Predict with a run."""
     from hpcgnn.app.predict import Request, predict
     from hpcgnn.app.shortage import advising
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.outputs.files import check_name
 
     request = Request(

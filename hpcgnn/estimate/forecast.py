@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from hpcgnn.estimate.copy import Direction, Size
-from hpcgnn.estimate.halo_counts import HaloCounts
-from hpcgnn.estimate.operations import Operation
-from hpcgnn.estimate.shares import Shares
-from hpcgnn.estimate.traffic import Traffic, halo_traffic
-from hpcgnn.estimate.trial import SEEN, Experiment, Place, Trial
+from hpcgnn.estimate.counts.halo_counts import HaloCounts
+from hpcgnn.estimate.counts.shares import Shares
+from hpcgnn.estimate.counts.traffic import Traffic, halo_traffic
+from hpcgnn.estimate.trial.operations import Operation
+from hpcgnn.estimate.trial.scaled_rank import Direction, Size
+from hpcgnn.estimate.trial.trial import SEEN, Experiment, Place, Trial
 from hpcgnn.exchange.stream import Use
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plugins.account import FREE_HEAP

@@ -18,10 +18,10 @@ from hpcgnn.comm import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.errors import ScratchError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.filtering import FilteredSize
 from hpcgnn.graph.load import Shelve
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.pruning import pruned_size
+from hpcgnn.graph.transforms.filtering import FilteredSize
+from hpcgnn.graph.transforms.pruning import pruned_size
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.scratch import REQUEST, THREADS, Scratch
 from hpcgnn.memory.shelf import Shelf

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcgnn.comm import Communicator
-from hpcgnn.comm.launcher import node_of_job
+from hpcgnn.comm.launch.launcher import node_of_job
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.memory.available import group_limits, machine_available

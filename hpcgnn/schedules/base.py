@@ -27,7 +27,7 @@ from hpcgnn.traits import ScheduleTraits
 class HaloPolicy(Protocol):
     """What is done about remote rows. n_p: own rows; m: those that are computed, all unless rows are pruned.
 
-    Where rows are pruned (graph/pruning.py), it is a PrunableHalo.
+    Where rows are pruned (graph/transforms/pruning.py), it is a PrunableHalo.
     """
 
     def begin_epoch(self, epoch: int) -> None:

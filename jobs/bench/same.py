@@ -82,7 +82,7 @@ def train_cases(names, folder):
     """Train the cases one after another, on the ranks of the MPI job that this process belongs to."""
     from hpcgnn.__main__ import build_parser, registry_choices
     from hpcgnn.app.train import train
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.config import SECTION_OF, make_config
 
     sys.modules["matplotlib"] = None  # pictures of the curves would take half the time

@@ -32,13 +32,13 @@ FLOORS = [
 ]
 MAY_IMPORT = {
     "mpi4py": {
-        "comm/mpi.py",
-        "comm/mpi_buffers.py",
-        "comm/mpi_persistent.py",
-        "comm/node_memory.py",
-        "comm/start_mpi.py",
-        "comm/ending.py",
-        "comm/oneccl.py",
+        "comm/transports/mpi.py",
+        "comm/transports/mpi_buffers.py",
+        "comm/transports/mpi_persistent.py",
+        "comm/transports/node_memory.py",
+        "comm/launch/start_mpi.py",
+        "comm/launch/ending.py",
+        "comm/transports/oneccl.py",
     },
     "h5py": {
         "graphfile/attributes.py",
@@ -55,22 +55,28 @@ MAY_IMPORT = {
         "plugins/memory_profile.py",
         "memory/resident.py",
         "memory/scratch.py",
-        "comm/oneccl.py",
-        "comm/oneccl_library.py",
-        "comm/start_oneccl.py",
+        "comm/transports/oneccl.py",
+        "comm/transports/oneccl_library.py",
+        "comm/launch/start_oneccl.py",
         "cores/__init__.py",
         "cores/domains.py",
     },
 }
 # Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
-AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py", "comm/mpi_persistent.py", "comm/node_memory.py", "comm/oneccl.py"}
+AT_THE_TOP = {
+    "comm/transports/mpi.py",
+    "comm/transports/mpi_buffers.py",
+    "comm/transports/mpi_persistent.py",
+    "comm/transports/node_memory.py",
+    "comm/transports/oneccl.py",
+}
 # What importing the package loads.
 OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
 # oneCCL takes its settings from there.
 MAY_READ_ENVIRONMENT = {
-    "comm/launcher.py",
-    "comm/oneccl_library.py",
+    "comm/launch/launcher.py",
+    "comm/transports/oneccl_library.py",
     "kernels/library.py",
     "__main__.py",
     "engine/rundir.py",
@@ -151,7 +157,7 @@ def test_mpi_is_not_loaded_by_importing():
     ]
     for path in FILES:
         if str(path.relative_to(ROOT)) not in AT_THE_TOP:
-            with_mpi = {f"hpcgnn.comm.mpi{more}" for more in ("", "_buffers", "_persistent")}
+            with_mpi = {f"hpcgnn.comm.transports.mpi{more}" for more in ("", "_buffers", "_persistent")}
             assert not {name for name, top in imports(path) if top} & with_mpi
 
 

@@ -119,7 +119,7 @@ def main(folder, graph, *names):
 
     set_process_policies()
     from hpcgnn.app.train import train
-    from hpcgnn.comm.launch import run
+    from hpcgnn.comm.launch.run import run
     from hpcgnn.config import make_config
 
     def all_of_them(started):

@@ -22,7 +22,7 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.held_out import LinkSplit
 from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.subgraphs import induced, with_halo
+from hpcgnn.graph.transforms.subgraphs import induced, with_halo
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.gat_edges import EdgeGATConv
 from hpcgnn.nn.gatv2 import GATv2Conv

@@ -13,11 +13,11 @@ import torch
 
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.errors import FormatError
+from hpcgnn.estimate.counts.shares import Counter
+from hpcgnn.estimate.counts.sources import count
+from hpcgnn.estimate.counts.traffic import Traffic
 from hpcgnn.estimate.forecast import Forecaster
-from hpcgnn.estimate.shares import Counter
-from hpcgnn.estimate.sources import count
-from hpcgnn.estimate.traffic import Traffic
-from hpcgnn.estimate.trial import Experiment
+from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graphfile.given_links import EACH, SHARED
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.link_split import GIVEN

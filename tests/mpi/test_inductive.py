@@ -17,7 +17,7 @@ from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
-from hpcgnn.graph.inductive import training_subgraph
+from hpcgnn.graph.transforms.inductive import training_subgraph
 from partition_tools.arrays import save_graph
 from partition_tools.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec

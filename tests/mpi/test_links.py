@@ -22,7 +22,7 @@ from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.estimate.command import place_of
-from hpcgnn.estimate.fitting import memory_lines
+from hpcgnn.estimate.memory_check import memory_lines
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.plugins.watching import scalars
 from partition_tools.arrays import save_graph

@@ -6,8 +6,8 @@ import sys
 
 from hpcgnn.__main__ import build_parser, registry_choices
 from hpcgnn.app.bring_up import bring_up
-from hpcgnn.comm.launch import run
-from hpcgnn.comm.launcher import launched_rank
+from hpcgnn.comm.launch.launcher import launched_rank
+from hpcgnn.comm.launch.run import run
 from hpcgnn.config import SECTION_OF, make_config
 from hpcgnn.engine.clock import unwatched
 from hpcgnn.engine.trainer import Trainer
