@@ -24,7 +24,7 @@ from hpcgnn.memory.resident import resident_bytes
 class StartedTorch:
     """As `StartedMpi`.
 
-    backend: a name of `comm/transports/torch_backends.py`. limit: seconds until all ranks must have come, 0 for no limit.
+    backend: a name of `comm/transports/torch_backends.py`. limit: seconds until all ranks must have come, 0: no limit.
     failure: None, or (one line, its traceback) on a rank that could not start: then it does not return, on any rank.
     """
 
