@@ -144,9 +144,13 @@ def _read_in_place(views: Views, plan: RunPlan, comm: Communicator, buffers: Hal
     memory = comm.node_memory()
     if memory is None:
         return
+    most = comm.allreduce_(torch.tensor([len(memory.ranks)]), "plan", "max")
+    if int(most) == 1:  # nobody has anything to read: messages do the same with less
+        return
     rows = views.in_place = NodeRows(memory)
     returns = not MODELS[plan.spec.model].traits(plan.spec).fixed_sums
-    views.replace_all(lambda graph, layer: within_node(graph, rows, comm, returns))
+    widens = plan.config.schedule.halo_dtype != "fp32"
+    views.replace_all(lambda graph, layer: within_node(graph, rows, comm, returns, widens))
     if not any(views.shares):  # all matrices have all own rows, on all ranks alike
         buffers.arena.shared = rows.of_all(rows.spread(views.local.num_owned))
 

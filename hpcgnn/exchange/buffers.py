@@ -64,24 +64,26 @@ class HaloBuffers:
         each = 3 * row_bytes + given + 2 * return_bytes + ranks * summed_bytes
         return max(0, ranks * (self.limit - widened_bytes * rows)) // max(1, each)
 
-    def lease(self, sizes: list[int], peers: Peers | None = None, shared: Sequence[int] = ()) -> "Lease":
-        """Carve the memory into pieces of these many bytes, for streams of one form of rows. peers, shared: which of
-        the pieces the ranks of a node have together; collective over the node where there are any.
+    def lease(self, sizes: list[int], own: int, peers: Peers | None = None) -> "Lease":
+        """Carve the memory into pieces of these many bytes, and a last one of `own` bytes, for streams of one form of
+        rows. The ranks of a node have all but the last one together. Collective over the node, with the same numbers.
         """
-        together = shared if peers is not None and peers.rows is not None else ()
-        own = [0 if number in together else size for number, size in enumerate(sizes)]
-        common = [size if number in together else 0 for number, size in enumerate(sizes)]
-        needed = [sum(own)] if peers is None or not together else peers.gather(sum(own))
-        assert sum(needed) + sum(common) <= self.limit * len(needed), "a round is larger than the communication memory"
-        if self._memory.nbytes < max(needed):  # of one size on all ranks of a node, so that all make anew what is cut
-            self._cuts.clear()
-            self._memory = torch.empty(max(needed), dtype=torch.uint8)
-        if peers is not None and self._common.nbytes < sum(common):
+        together, ranks = sum(sizes), 1 if peers is None else len(peers.ranks)
+        assert ranks * own + together <= self.limit * ranks, "a round is larger than the communication memory"
+        if peers is None or peers.rows is None:
+            return Lease(self._grown(together + own).split([*sizes, own]))
+        if self._common.nbytes < together:
             self._cuts.clear()
             self._common = torch.empty(0, dtype=torch.uint8)
-            self._common, self._ranks = peers.common(sum(common), torch.uint8), len(needed)
-        pieces = self._memory[: sum(own)].split(own), self._common[: sum(common)].split(common)
-        return Lease([pieces[number in together][number] for number in range(len(sizes))])
+            self._common, self._ranks = peers.common(together, torch.uint8), ranks
+        return Lease([*self._common[:together].split(sizes), self._grown(own)])
+
+    def _grown(self, needed: int) -> torch.Tensor:
+        """So many bytes that this rank has for itself."""
+        if self._memory.nbytes < needed:
+            self._cuts.clear()
+            self._memory = torch.empty(needed, dtype=torch.uint8)
+        return self._memory[:needed]
 
     def cuts(self, stream: object) -> dict[Any, Any]:
         """A dict for what a stream has cut from the memory and uses again. It is gone with the stream, and empty when

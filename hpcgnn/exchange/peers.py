@@ -92,6 +92,8 @@ class Peers:
 
     def _lanes(self, offset: int, start: int, rows: int, source: int, dest: int) -> list[Lane]:
         senders, receivers = self.of(source), self.of(dest)
+        turned = offset % len(senders)  # so that no rank has the odd rows of all offsets
+        senders = senders[turned:] + senders[:turned]
         cuts = [start + rows * place // len(senders) for place in range(len(senders) + 1)]
         return [
             Lane(offset, first, last, sender, receivers[place % len(receivers)])
