@@ -188,7 +188,7 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
     foreign = windows = 0
     if (in_place := trainer.views.in_place) is not None:
         foreign = in_place.foreign_bytes()
-        windows = foreign + in_place.own_bytes
+        windows = foreign + in_place.own_bytes + in_place.common_bytes
     growth = peak.span - foreign - baseline if peak.was_reset else float("nan")
     memory: dict[str, Any] = {
         "baseline": baseline,

@@ -9,6 +9,7 @@ and let go of them in the same order, so that they agree which is whose without 
 do.
 """
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -87,7 +88,7 @@ class _Matrix:
 
 class NodeRows:
     """The matrices of this rank's node. memory: NodeMemory. Everything is collective over the node, unless said
-    otherwise. own_bytes: of this rank's rows in all of them; common_bytes: its share of what is no matrix.
+    otherwise. own_bytes: of this rank's rows in all of them.
     """
 
     def __init__(self, memory: NodeMemory) -> None:
@@ -96,7 +97,8 @@ class NodeRows:
         self._by_address: dict[int, _Matrix] = {}
         self._spreads: dict[tuple[int, ...], Spread] = {}
         self._kept: list[torch.Tensor] = []
-        self._made = self.own_bytes = self.common_bytes = 0
+        self._common: list[tuple[weakref.ref[Any], int, int]] = []
+        self._made = self.own_bytes = 0
 
     def spread(self, num_rows: int) -> Spread:
         """The Spread of matrices of which this rank has so many rows; the same one for the same rows."""
@@ -149,10 +151,30 @@ class NodeRows:
                 self.own_bytes -= matrix.own_bytes
 
     def foreign_bytes(self) -> int:
-        """Resident bytes of other ranks' rows that this process has read: the kernel counts them here too. Local."""
+        """Resident bytes of other ranks' rows that this process has read, and of their shares of what all have in
+        common: the kernel counts them here too. Local.
+        """
         matrices = [each for known in self._matrices.values() for each in known]
-        sizes = mapped_bytes([torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr() for each in matrices])
-        return sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices))
+        mapped = [
+            (torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr(), each.own_bytes) for each in matrices
+        ] + [(address, nbytes // len(self.ranks)) for address, nbytes in self._in_common().items()]
+        sizes = mapped_bytes([address for address, _ in mapped])
+        return sum(max(0, size - own) for size, (_, own) in zip(sizes, mapped))
+
+    def _in_common(self) -> dict[int, int]:
+        """{address: bytes} of what `common` gave and somebody refers to."""
+        self._common = [each for each in self._common if each[0]() is not None]
+        return {address: nbytes for _, address, nbytes in self._common}
+
+    @property
+    def common_bytes(self) -> int:
+        """This rank's share of what all ranks have in common. Local."""
+        return sum(self._in_common().values()) // len(self.ranks)
+
+    @property
+    def common_addresses(self) -> list[int]:
+        """Where the storages of that begin. Local."""
+        return list(self._in_common())
 
     def close(self) -> None:
         """Wait until all ranks have read what was opened."""
@@ -168,9 +190,10 @@ class NodeRows:
         """
         if count == 0:
             return torch.empty(0, dtype=dtype)
-        nbytes = count * dtype.itemsize
-        self.common_bytes += nbytes // len(self.ranks)
-        return torch.frombuffer(self._memory.allocate(nbytes), dtype=dtype, count=count)
+        memory = self._memory.allocate(count * dtype.itemsize)
+        numbers = torch.frombuffer(memory, dtype=dtype, count=count)
+        self._common.append((weakref.ref(memory), numbers.data_ptr(), numbers.nbytes))
+        return numbers
 
     def whole(self, spread: Spread, values: torch.Tensor) -> torch.Tensor:
         """The values (num_rows,) of all ranks, of own ones (num_own,): for narrow things that are kept."""

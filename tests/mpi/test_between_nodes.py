@@ -12,9 +12,11 @@ from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graph.transforms.within_node import within_node
+from hpcgnn.memory.resident import mapped_bytes
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import Attention
+from hpcgnn.plugins.account import held_bytes
 from hpcgnn.schedules.full_halo import FullHalo
 
 from . import small
@@ -208,6 +210,22 @@ def test_nodes_of_one_rank_are_those_of_messages(comm, session_path):
         for options in ({"model": "sage", "halo": "auto"}, {"model": "gat", "hidden": 4, "heads": 2}):
             there, shared = (configure(graph, **options, intra_node=how) for how in ("messages", "shared"))
             assert (curve(comm, there, "metis", 300, 4) == curve(comm, shared, "metis", 300, 4)).all()
+
+
+def test_memory_in_common_is_counted_once(comm, session_path):
+    """The account of all ranks together has what they share once, and nothing of it when nobody refers to it."""
+    with split(comm, "pairs") as memory:
+        rows = NodeRows(memory)
+        kept, gone = rows.common(1000, torch.float64), rows.common(5000, torch.float64)
+        kept[0] = gone[0] = 1.0
+        ranks = len(memory.ranks)
+        assert rows.common_bytes == 6000 * 8 // ranks and len(rows.common_addresses) == 2
+        assert held_bytes(kept[5:], {("storage", address) for address in rows.common_addresses}) == 0
+        resident = mapped_bytes(rows.common_addresses)
+        shares = [nbytes // ranks for nbytes in (8000, 40000)]
+        assert rows.foreign_bytes() == sum(max(0, size - own) for size, own in zip(resident, shares))
+        del gone
+        assert rows.common_bytes == 1000 * 8 // ranks and rows.common_addresses == [kept.data_ptr()]
 
 
 @pytest.mark.parametrize("halo", ["rows", "auto"])
