@@ -94,7 +94,8 @@ class ScheduleConfig:
         "messages",
         "ranks of a node exchange messages, or read shared memory",
         details="messages: as between nodes. shared (sar; gcn, sage with --aggregator mean, gin, sgc, appnp, gat): "
-        "ranks read rows in shared memory, without copies and buffers. Results differ by rounding.",
+        "ranks read rows in shared memory, without copies and buffers. Between nodes a row travels once for each node. "
+        "Results differ by rounding.",
         choices=("messages", "shared"),
     )
     halo_dtype: str = option(
