@@ -79,8 +79,7 @@ def add_dry_run(command: argparse.ArgumentParser) -> None:
         "--dry-run",
         metavar="RANKS",
         type=rank_counts,
-        help="check the options, the graph's map for so many ranks (or a list of numbers) and the directories to be "
-        "written, and stop; one process, without MPI",
+        help="check options, map and directories for N or N,N,… ranks, and stop; one process",
     )
 
 
