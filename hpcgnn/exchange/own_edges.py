@@ -5,6 +5,7 @@ that adds to what it has may take the own block in pieces, one before each turn 
 share of the computing to hide behind (jobs/bench/overlap.py, with and without --whole).
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Generic
 
@@ -35,7 +36,7 @@ class OwnEdges(Generic[EdgesT]):
             rows = torch.arange(bounds[-1], dtype=torch.int32) if self.block.rows is None else self.block.rows
             self._pieces[number] = [
                 self.block.of_rows(indptr[first : last + 1], rows[first:last])
-                for first, last in zip(bounds, bounds[1:])
+                for first, last in itertools.pairwise(bounds)
             ]
         return self._pieces[number]
 

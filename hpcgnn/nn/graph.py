@@ -203,7 +203,11 @@ class Graph:
         keys, outputs = [self._random.key(purpose, layer) for _, _, purpose in parts], self._local.outputs
         drops = [dropped_rows(self._local.output_id, key, p) if p else None for key in keys]
         return combine(
-            [(x, weight, drop) for (x, weight, _), drop in zip(parts, drops)], bias, self._arena, outputs, kept
+            [(x, weight, drop) for (x, weight, _), drop in zip(parts, drops, strict=True)],
+            bias,
+            self._arena,
+            outputs,
+            kept,
         )
 
     def attend(
@@ -300,7 +304,7 @@ class Graph:
         self, x: torch.Tensor | SparseRows | OnDisk, p: float, layer: int
     ) -> torch.Tensor | DroppedRows | ConstantRows:
         """As `dropout`, for a layer that reads some rows at a time: of rows that never change no copy is made."""
-        if isinstance(x, SparseRows) or isinstance(x, torch.Tensor) and (x.requires_grad or p == 0):
+        if isinstance(x, SparseRows) or (isinstance(x, torch.Tensor) and (x.requires_grad or p == 0)):
             return self.dropout(x, p, layer)
         drop = dropped_rows(self.ids, self._random.key(Purpose.DROPOUT, layer), p) if p else None
         return ConstantRows(x, drop, self._arena)

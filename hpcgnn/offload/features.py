@@ -85,7 +85,7 @@ def can_lie_on_disk(plan: RunPlan, toy: Toy) -> bool:
         return toy.input_in_tiles and not schedule.layer_by_layer and not spec.edge_features
     raw = spec.input_dropout == "raw" and spec.dropout > 0
     alone = schedule.layer_by_layer and not config.schedule.finetune
-    return toy.in_tiles and (spec.keeps_input or alone and not raw)
+    return toy.in_tiles and (spec.keeps_input or (alone and not raw))
 
 
 def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:

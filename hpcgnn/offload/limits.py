@@ -79,7 +79,7 @@ def divided(total: int, least: Sequence[int], wanted: Sequence[int]) -> list[int
         return [total * each // needs for each in least]
     given = min(total - needs, wants)
     over = (total - needs - given) // len(least)
-    return [each + (given * more // wants if wants else 0) + over for each, more in zip(least, wanted)]
+    return [each + (given * more // wants if wants else 0) + over for each, more in zip(least, wanted, strict=True)]
 
 
 def memory_limit(config: Config, session: Session) -> Limit | None:

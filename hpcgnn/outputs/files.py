@@ -109,7 +109,7 @@ def _table(
     """{heading: column (m,)} of some rows."""
     columns = {"node": nodes} if ids is None else {"node": nodes, "id": ids}
     for name in contents.widths:
-        columns |= dict(zip(contents.columns(name), slab[name].T))
+        columns |= dict(zip(contents.columns(name), slab[name].T, strict=True))
         if name == "prediction" and contents.class_names:
             columns["class_name"] = np.array(contents.class_names, object)[slab[name][:, 0]]
     return columns
@@ -130,7 +130,9 @@ def csv_lines(contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, row
     """The lines of some rows of a table in CSV."""
     columns = _table(contents, nodes, ids, rows).values()
     # Floating-point numbers in the fewest digits that give the same number again.
-    return _lines(zip(*((each.astype(str) if each.dtype.kind == "f" else each).tolist() for each in columns)))
+    return _lines(
+        zip(*((each.astype(str) if each.dtype.kind == "f" else each).tolist() for each in columns), strict=True)
+    )
 
 
 def _lines(rows: Iterable[Sequence[Any]]) -> bytes:

@@ -48,7 +48,7 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
     """
     selection, entry = Selection(config), MODELS[spec.model]
     traits = entry.traits(spec)
-    serves = traits.fixed_sums or traits.reads_in_place and not entry.reads_edges(spec)
+    serves = traits.fixed_sums or (traits.reads_in_place and not entry.reads_edges(spec))
     plain = selection.schedule.exact_epochs and not selection.task.all_rows and not config.model.edge_dropout
     return serves and plain and said_memory(config.run.memory) is None and selection.transport.node_memory
 

@@ -81,7 +81,7 @@ class _Among:
         self._places = _places(local.output_id, among), _places(local.original_id, among)
 
     def __call__(self) -> Degrees:
-        inward, outward = (degree[places] for degree, places in zip(self._whole.degrees(), self._places))
+        inward, outward = (degree[places] for degree, places in zip(self._whole.degrees(), self._places, strict=True))
         return inward, outward
 
 

@@ -60,7 +60,7 @@ class LayerByLayer(AllreduceEveryStep):
         given, layers = self._options, self._num_layers
         epochs = per_layer("--layer-epochs", given.layer_epochs, layers, int, 1, options.epochs)
         rates = per_layer("--layer-lr", given.layer_lr, layers, float, 0.0, options.lr)
-        stages = [replace(options, epochs=count, lr=rate) for count, rate in zip(epochs, rates)]
+        stages = [replace(options, epochs=count, lr=rate) for count, rate in zip(epochs, rates, strict=True)]
         if given.finetune:
             stages.append(replace(options, epochs=given.finetune, lr=options.lr))
         return stages

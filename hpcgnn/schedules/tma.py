@@ -112,7 +112,7 @@ class Averaging(AllreduceEveryStep):
         # An idle rank may hold anything, also what is not finite: it counts for nothing.
         flat = flat.mul_(self._weight) if self._weight else flat.zero_()
         self._comm.allreduce_(flat, "average")
-        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors])):
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
     def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:

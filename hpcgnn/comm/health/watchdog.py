@@ -255,7 +255,7 @@ class Watchdog(threading.Thread):
         for name, ranks in self._reports.records().items() if self._reports is not None else ():
             records |= {rank: record for rank, (record, _) in ranks.items()}
             silent |= {
-                rank for rank, (_, still) in ranks.items() if still or name in self._nodes and self._is_lost(name)
+                rank for rank, (_, still) in ranks.items() if still or (name in self._nodes and self._is_lost(name))
             }
         return records, silent
 
@@ -305,7 +305,7 @@ class Watchdog(threading.Thread):
 
     def _follow(self, code: int, stacks: int, working: bool) -> NoReturn:
         """Leave, since one rank of the node has said why."""
-        if self.rank <= stacks or working and not self.heartbeat.waits:
+        if self.rank <= stacks or (working and not self.heartbeat.waits):
             self._show_stack()
         self.heartbeat.failure = self.heartbeat.failure or ENDED
         self._show()

@@ -47,7 +47,7 @@ class Launch:
 def launch() -> Launch:
     """Of this process, for transports that MPI does not start. All values are those of one launcher, the innermost."""
     host, port, world = _word("MASTER_ADDR") or None, _number("MASTER_PORT"), _number("WORLD_SIZE")
-    if _number("RANK") is not None and world is not None and (_TORCHRUN in os.environ or host and port):
+    if _number("RANK") is not None and world is not None and (_TORCHRUN in os.environ or (host and port)):
         if _TORCHRUN not in os.environ:
             return _launch("RANK and WORLD_SIZE", "RANK", world, f"{host}:{port}", None, host, port)
         job = _words(_TORCHRUN, "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")  # a store of its own has that port

@@ -102,7 +102,7 @@ def end_with(session: Session | None, error: BaseException) -> int:
             "job ends. Continue with --resume",
         )
     if isinstance(error, HpcgnnError):
-        if error.everywhere or session is not None and size == 1:
+        if error.everywhere or (session is not None and size == 1):
             if rank == 0:
                 say(f"hpcgnn: error: {error}")
             return _leave(EXIT_USER_ERROR, rank) if session is None else _finished(session, EXIT_USER_ERROR)

@@ -33,7 +33,7 @@ class Packed:
     def check(self, told: Sequence[int]) -> None:
         """told: by the headers of all ranks. Raises RuntimeError if another exchange has come from one of them."""
         wanted = [size | self.tag << _TAG_SHIFT for size in self.received]
-        for rank, (one, other) in enumerate(zip(told, wanted)):
+        for rank, (one, other) in enumerate(zip(told, wanted, strict=True)):
             if one != other:
                 low = (1 << _TAG_SHIFT) - 1
                 raise RuntimeError(
@@ -44,7 +44,7 @@ class Packed:
 
     def unpack(self, result: torch.Tensor) -> None:
         """Cut what has come, uint8, into the tensors that are waited for."""
-        for target, part in zip(self.arriving, result.split([each.numel() for each in self.arriving])):
+        for target, part in zip(self.arriving, result.split([each.numel() for each in self.arriving]), strict=True):
             target.copy_(part)
 
 

@@ -108,7 +108,7 @@ class MpiCommunicator(Transport):
         bits of a run would depend on whether ranks share cores. Long sums begin during the backward pass anyway.
         """
         result = torch.empty_like(numbers)
-        for part, out in zip(numbers.split(mpi_buffers.MOST_COUNT), result.split(mpi_buffers.MOST_COUNT)):
+        for part, out in zip(numbers.split(mpi_buffers.MOST_COUNT), result.split(mpi_buffers.MOST_COUNT), strict=True):
             request = self._comm.Iallreduce(as_numbers(part), as_numbers(out), _OPS[op])
             self._collective([request], kind, part.nbytes)
         numbers.copy_(result)

@@ -49,7 +49,7 @@ def _in_order(ways: list[tuple[str, int]], requests: list[MPI.Prequest]) -> list
     """
     batches: dict[int, list[MPI.Prequest]] = {}
     seen: Counter[tuple[str, int]] = Counter()
-    for way, request in zip(ways, requests):
+    for way, request in zip(ways, requests, strict=True):
         batches.setdefault(seen[way], []).append(request)
         seen[way] += 1
     return list(batches.values())

@@ -180,7 +180,7 @@ class TorchCommunicator(Transport):
         if data.numel() <= short:
             padded[: data.numel()] = data
         everyone = torch.empty(self.size * short, dtype=torch.uint8)
-        found = [part[:size] for part, size in zip(everyone.view(self.size, short), sizes)]
+        found = [part[:size] for part, size in zip(everyone.view(self.size, short), sizes, strict=True)]
         long = [rank for rank, size in enumerate(sizes) if size > short]
         for rank in long:
             found[rank] = data if rank == self.rank else torch.empty(sizes[rank], dtype=torch.uint8)

@@ -103,7 +103,7 @@ def _columns(adjacency: Adjacency) -> _Columns:
 def _slices(counts: np.ndarray) -> list[slice]:
     """Where what ring offsets 1, 2, … have stands, one after another."""
     ends = np.cumsum(counts)
-    return [slice(*each) for each in zip((ends - counts).tolist(), ends.tolist())]
+    return [slice(*each) for each in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
 
 
 def _agreed_cover(inward: Adjacency, outward: Adjacency, columns: _Columns, comm: Communicator) -> _Cover:
