@@ -62,9 +62,11 @@ def prose(text):
 
 
 def sentences(text):
-    """[number of words] of a text's sentences; cells of tables and items of lists stand for themselves."""
+    """[number of words] of a text's sentences; cells of tables, items of lists and of Args stand for themselves."""
     parts = re.split(
-        r"(?<=[.!?])\s+(?=[A-Z([*])|\||\n\s*\n|\n(?=\s*(?:[*-]|\d+\.|Args:|Returns:|Raises:))|:\n", prose(text)
+        r"(?<=[.!?])\s+(?=[A-Z([*])|\||\n\s*\n|\n(?=\s*(?:[*-]|\d+\.|Args:|Returns:|Raises:))|:\n"
+        r"|\n(?= {4}[\w*][\w*, ]*: )",
+        prose(text),
     )
     return [len(words) for part in parts if (words := re.findall(r"[A-Za-z][\w'-]*", part))]
 
