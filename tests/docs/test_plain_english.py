@@ -29,7 +29,6 @@ RECORDED: dict[str, float] = {
     "help of hpcgnn": 15.5,
     "help of partition_tools": 8.0,
     "hpcgnn/app": 27.5,
-    "hpcgnn/cli": 42.5,
     "hpcgnn/comm": 25.1,
     "hpcgnn/cores": 8.0,
     "hpcgnn/engine": 22.0,
