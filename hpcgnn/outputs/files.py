@@ -30,13 +30,19 @@ Put = Callable[[np.ndarray, np.ndarray | None, Mapping[str, np.ndarray]], None]
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file is to hold. num_rows; widths, dtypes: {name: of its rows}, where `prediction` is among them or not.
+    """The contents of a result file.
 
-    predicted: names of a table's columns of predictions. some: whether rows are of some of
-    the nodes, so that their numbers must be said. ids: '' for none, 'numbers' or 'words'; longest: bytes of the longest
-    word. class_names: [] where classes have none. origin: {name: number or text}, where the results are from. vectors:
-    names of rows of one number, of which an array is (n,) and not (n, 1): the latter is broadcast against labels (n,)
-    to (n, n) without a word.
+    Attributes:
+        num_rows: number of rows.
+        widths, dtypes: {name: width or dtype of its rows}, with or without `prediction`.
+        predicted: names of a table's columns of predictions.
+        some: whether the rows cover only some of the nodes, so that the file must hold their numbers.
+        ids: '' for none, 'numbers' or 'words'.
+        longest: bytes of the longest word.
+        class_names: [] where classes have no names.
+        origin: {name: number or text}, the run that the results are from.
+        vectors: names of rows of one number, whose array is (n,). An array (n, 1) would be broadcast silently against
+            labels (n,) to (n, n).
     """
 
     num_rows: int
@@ -65,9 +71,16 @@ class Contents:
 
 
 def check_name(option: str, path: str | Path, kinds: int = 1) -> None:
-    """Raise RunDirError unless the name of a file says what it is to be, ConfigError if it cannot be written here.
+    """Check that a result file can be written.
 
-    option: that named it; kinds: how many kinds of rows are asked for.
+    Args:
+        option: the option that named the file.
+        path: the file; its suffix selects the format.
+        kinds: number of kinds of rows that the user asked for.
+
+    Raises:
+        RunDirError: the suffix is of no known format.
+        ConfigError: the format cannot be written here.
     """
     path = Path(path)
     kind = KINDS.get(path.suffix.lower())
