@@ -24,11 +24,11 @@ import numpy as np
 from measuring.limited import Group, measure
 from tabulate import tabulate
 
-from partition_tools.external.budget import parse_memory
-from partition_tools.external.sorting import in_order
 from partition_tools.generators import rmat
 from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import ClassFeatures, random_split
+from partition_tools.out_of_core.sorting import in_order
+from partition_tools.workspace.budget import parse_memory
 
 BLOCK = 1 << 20
 #: Pairs drawn for each undirected edge wanted: some are drawn twice.

@@ -23,7 +23,7 @@ from hpcgnn.graphfile.schema import Csr
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.clusters import imbalance, metis
 from hpcgnn.placement.refinement import LOOSE_IMBALANCE, MAX_IMBALANCE
-from partition_tools.quality import cluster_sizes
+from partition_tools.graph.quality import cluster_sizes
 
 EPILOG = """example:
   python jobs/bench/volume_maps.py --graph g1.h5 --partition metis --ranks 8

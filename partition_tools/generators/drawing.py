@@ -9,13 +9,13 @@ from collections.abc import Callable
 import numpy as np
 
 from hpcgnn.graphfile.schema import Rows
-from partition_tools.edges import index_dtype
-from partition_tools.external.records import Records
-from partition_tools.external.scratch import PARTS, Scratch
-from partition_tools.external.sorting import Runs, in_order
 from partition_tools.generators.spec import Spec
-from partition_tools.progress import Reporter
-from partition_tools.raw import RawGraph
+from partition_tools.graph.edges import index_dtype
+from partition_tools.graph.raw import RawGraph
+from partition_tools.out_of_core.records import Records
+from partition_tools.out_of_core.sorting import Runs, in_order
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import PARTS, Scratch
 
 # Draws so many edges: (sources, destinations) int64, at most as many as asked for.
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]

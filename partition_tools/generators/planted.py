@@ -16,12 +16,12 @@ import argparse
 
 import numpy as np
 
-from partition_tools.external.scratch import Scratch
 from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import ClassFeatures, class_targets, random_split
-from partition_tools.progress import Reporter
-from partition_tools.raw import RawGraph
+from partition_tools.graph.raw import RawGraph
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 NAME = "planted"
 COMMUNITY_NODES = 500  # expected size of a community; a class has as many as that takes, at most 64

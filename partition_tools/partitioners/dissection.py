@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.graphfile.schema import Edges
-from partition_tools.edges import index_dtype
+from partition_tools.graph.edges import index_dtype
 from partition_tools.partitioners.weights import (
     BRANCHES,
     clusters_of_connected,

@@ -20,10 +20,10 @@ import scipy.sparse
 from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.clusters import map_clusters
+from partition_tools.graph.quality import cluster_graph
 from partition_tools.partitioners import metis
 from partition_tools.partitioners.dissection import dissect, whole_graph
 from partition_tools.partitioners.weights import clusters_of_connected, with_isolated
-from partition_tools.quality import cluster_graph
 
 NAME = "restreaming"
 HELP = "memory for the nodes alone: Fennel streams the edges a few times, METIS puts its blocks together"

@@ -16,7 +16,7 @@ from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.train.choices import registry_choices
-from partition_tools.cli import build_parser as build_tools_parser
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 from .test_links import PAGES, READMES, of
 

@@ -12,7 +12,7 @@ import pytest
 from hpcgnn.__main__ import build_parser
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.schedules.schedule_registry import SCHEDULES
-from partition_tools.cli import build_parser as build_tools_parser
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site" / "mkdocs.yml"
@@ -34,7 +34,7 @@ EXAMPLES = {
     "tests/kernels/test_NAME.py",
     "tests/mpi/test_NAME.py",
 }
-EXAMPLES |= {"hpcgnn/nn/graphconv.py", "partition_tools/sources/adjlist.py"}  # of CONTRIBUTING.md
+EXAMPLES |= {"hpcgnn/nn/graphconv.py", "partition_tools/readers/formats/adjlist.py"}  # of CONTRIBUTING.md
 
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="there is no documentation beside the tests")
 

@@ -14,7 +14,7 @@ import pytest
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.train.choices import registry_choices
-from partition_tools.cli import build_parser as build_tools_parser
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 from .test_links import PAGES, ROOT
 

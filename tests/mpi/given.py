@@ -6,7 +6,7 @@ import graphs
 import numpy as np
 
 from hpcgnn.graphfile.storage import write_graph
-from partition_tools.links import as_links, canonical_links
+from partition_tools.canonical.links import as_links, canonical_links
 
 MADE = graphs.random_undirected(), graphs.random_directed(weighted=True)
 GRAPHS = {each.name: graphs.with_task(each) for each in MADE}

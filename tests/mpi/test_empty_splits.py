@@ -15,9 +15,9 @@ from hpcgnn.train.job import train
 from hpcgnn.train.precheck import check_training
 from hpcgnn.train.resuming import options_of_run
 from hpcgnn.train.scoring import evaluate
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .training import CHOICES, configure
 

@@ -21,9 +21,9 @@ from hpcgnn.train.learned_features import LearnedFeatures
 from hpcgnn.train.precheck import check_training
 from hpcgnn.train.resuming import options_of_run
 from hpcgnn.train.scoring import evaluate
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve

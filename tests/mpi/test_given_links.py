@@ -24,7 +24,7 @@ from hpcgnn.train.precheck import check_training
 from hpcgnn.train.predictions import Request, predict
 from hpcgnn.train.resuming import options_of_run
 from hpcgnn.train.scoring import evaluate
-from partition_tools.arrays import save_graph
+from partition_tools.interface.arrays import save_graph
 
 from .given import GRAPHS, written_with_links
 from .test_links import LINK_CANDIDATE, SEED, drawn_nodes, embeddings_of, oracle, scores_of

@@ -21,8 +21,8 @@ from hpcgnn.train.predictions import predict
 from hpcgnn.train.propagate_command import _NAMES
 from hpcgnn.train.propagated_features import OPERATORS, Request, propagate_features
 from hpcgnn.train.resuming import options_of_run
-from partition_tools.partition_graph import partition_graph
-from partition_tools.verify_graph import verify_graph
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.cli.verify_graph import verify_graph
 
 from .small import written
 from .training import CHOICES, build_trainer, configure, curve, make_graphs, outputs_and_gradients

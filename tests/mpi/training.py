@@ -15,9 +15,9 @@ from hpcgnn.train.choices import registry_choices
 from hpcgnn.train.links import link_split
 from hpcgnn.train.loop import Trainer
 from hpcgnn.train.toy import toy_step
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.partition_graph import partition_graph
 
 CHOICES = registry_choices()
 NODES, FEATURES, CLASSES = 900, 24, 5

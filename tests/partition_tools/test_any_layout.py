@@ -16,8 +16,8 @@ from spelling import Graph, ambiguous, contents, edge_rows, graphs, order, spell
 from test_any_spelling import EXAMPLES, arrays, check, folder, imported
 
 import hpcgnn
-from partition_tools.import_graph import import_graph
-from partition_tools.tables import TableOptions
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.readers.tables.tables import TableOptions
 
 randoms = st.randoms(use_true_random=False)
 

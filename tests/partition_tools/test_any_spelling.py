@@ -34,8 +34,8 @@ from spelling import (
 
 import hpcgnn
 from hpcgnn.errors import HpcgnnError
-from partition_tools.import_graph import import_graph
-from partition_tools.tables import TableOptions
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.readers.tables.tables import TableOptions
 
 # The same examples in each run, so that a failure can be repeated; HPCGNN_EXAMPLES=500 tries more of them.
 EXAMPLES = settings(

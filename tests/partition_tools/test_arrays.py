@@ -13,7 +13,7 @@ import hpcgnn
 from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile.own_ids import read_ids
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.import_graph import import_graph
+from partition_tools.cli.import_graph import import_graph
 
 N = 60
 
@@ -36,7 +36,7 @@ def test_the_file_is_the_one_that_import_writes(tmp_path, kind, undirected):
     features, labels, masks = node_data(N)
     save_npz(tmp_path / "g.npz", src, dst, N)
     options = ["--undirected"] if undirected else []
-    from partition_tools.cli import main
+    from partition_tools.cli.main import main
 
     assert main(["import", str(tmp_path / "g.npz"), "-o", str(tmp_path / "imported.h5"), *options]) == 0
     data = hpcgnn.save_graph(

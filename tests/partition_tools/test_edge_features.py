@@ -10,19 +10,19 @@ from test_bounded_memory import TINY, both_ways, contents
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools import edge_features
-from partition_tools.canonical import ImportOptions, canonical
-from partition_tools.edge_features import GatheredRows
-from partition_tools.external import sorting
-from partition_tools.external.reordering import external_reordered
-from partition_tools.external.scratch import Scratch
-from partition_tools.import_graph import import_graph, write_with_bar
-from partition_tools.loading import load_graph
-from partition_tools.partition_graph import partition_graph
-from partition_tools.progress import Reporter
-from partition_tools.raw import RawGraph
-from partition_tools.reorder import reordered
-from partition_tools.tables import TableOptions
+from partition_tools.canonical import edge_features
+from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.canonical.edge_features import GatheredRows
+from partition_tools.cli.import_graph import import_graph, write_with_bar
+from partition_tools.cli.partition_graph import partition_graph
+from partition_tools.graph.loading import load_graph
+from partition_tools.graph.raw import RawGraph
+from partition_tools.out_of_core import sorting
+from partition_tools.partitioners.reorder import reordered
+from partition_tools.partitioners.reordering import external_reordered
+from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 N = 60
 SRC, DST = odd_graph()

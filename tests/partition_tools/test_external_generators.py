@@ -6,12 +6,12 @@ import sys
 import pytest
 
 from hpcgnn.errors import FormatError
-from partition_tools.canonical import ImportOptions
-from partition_tools.external import sorting
-from partition_tools.generate_graph import draw_part, generate_graph
+from partition_tools.canonical.canonical import ImportOptions
+from partition_tools.cli.generate_graph import draw_part, generate_graph
 from partition_tools.generators import GENERATORS, drawing
 from partition_tools.generators.spec import Spec
-from partition_tools.progress import Reporter
+from partition_tools.out_of_core import sorting
+from partition_tools.workspace.progress import Reporter
 
 GRAPHS = {
     "rmat": ("rmat", Spec(900, 20.0, 3, 4, seed=1)),
@@ -98,7 +98,7 @@ def test_parts_at_a_time_on_the_command_line(tmp_path):
 
 def test_a_killed_call_does_not_draw_again(tmp_path, small_pieces, monkeypatch):
     model, spec = GRAPHS["rmat"]
-    monkeypatch.setattr("partition_tools.generate_graph.write_with_bar", killed)
+    monkeypatch.setattr("partition_tools.cli.main.generate_graph.write_with_bar", killed)
     with pytest.raises(KeyboardInterrupt):
         generate_graph(model, tmp_path / "b.h5", spec, memory=1 << 17)
     monkeypatch.undo()

@@ -7,22 +7,23 @@ import pytest
 
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical import ImportOptions, canonical
-from partition_tools.external import dissection, pattern, sorting
-from partition_tools.external.dissection import external_clusters
-from partition_tools.external.pattern import parts_of, whole_pattern
-from partition_tools.external.reordering import external_reordered
-from partition_tools.external.scattered import Scattered
-from partition_tools.external.scratch import Scratch
+from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.cli.import_graph import write_with_bar
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
-from partition_tools.import_graph import write_with_bar
-from partition_tools.loading import load_graph
-from partition_tools.partitioners import kaminpar, metis
+from partition_tools.graph.loading import load_graph
+from partition_tools.graph.raw import RawGraph
+from partition_tools.out_of_core import sorting
+from partition_tools.out_of_core.scattered import Scattered
+from partition_tools.partitioners import external_dissection as dissection
+from partition_tools.partitioners import kaminpar, metis, pattern
 from partition_tools.partitioners.dissection import dissected, whole_graph
-from partition_tools.progress import Reporter
-from partition_tools.raw import RawGraph
-from partition_tools.reorder import reordered
+from partition_tools.partitioners.external_dissection import external_clusters
+from partition_tools.partitioners.pattern import parts_of, whole_pattern
+from partition_tools.partitioners.reorder import reordered
+from partition_tools.partitioners.reordering import external_reordered
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 
 @pytest.fixture(autouse=True)

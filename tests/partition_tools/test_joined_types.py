@@ -7,8 +7,8 @@ from partition_helpers import edge_list, view
 
 import hpcgnn
 from hpcgnn.errors import FormatError
-from partition_tools.joined_types import joined
-from partition_tools.progress import Reporter
+from partition_tools.readers.arrays.joined_types import joined
+from partition_tools.workspace.progress import Reporter
 
 # The second type has no features; the third is wider than the first.
 COUNTS = {"paper": 5, "author": 4, "field": 3}

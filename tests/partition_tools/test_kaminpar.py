@@ -12,16 +12,16 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.skew import is_skewed
-from partition_tools import partition_graph as command
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli import partition_graph as command
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.import_graph import import_graph
-from partition_tools.partition_graph import partition_graph
 from partition_tools.partitioners import choice, kaminpar, metis, metis_process
 from partition_tools.partitioners.dissection import BLOCK, dissected, whole_graph
 from partition_tools.partitioners.parhip import write_parhip
 from partition_tools.partitioners.weights import clusters_of_connected, edge_weights, most_edges, weigh, with_isolated
-from partition_tools.progress import Reporter
+from partition_tools.workspace.progress import Reporter
 
 
 @pytest.fixture

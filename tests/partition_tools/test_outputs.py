@@ -10,7 +10,7 @@ import scipy.sparse
 
 import hpcgnn
 from hpcgnn.errors import ConfigError, FormatError
-from partition_tools.external.scratch import Scratch
+from partition_tools.workspace.scratch import Scratch
 
 GENERATE = ("generate", "planted", "--nodes", 60, "--degree", 4, "--features", 2, "--classes", 2)
 EDGES = "src,dst\n0,1\n1,2\n2,3\n3,0\n"

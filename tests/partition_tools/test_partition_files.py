@@ -5,12 +5,12 @@ import pytest
 from partition_helpers import halo_oracle, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical import ImportOptions
-from partition_tools.generate_graph import generate_graph
+from partition_tools.canonical.canonical import ImportOptions
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.partition_graph import default_clusters, parse_ranks, partition_graph
 from partition_tools.generators.spec import Spec
-from partition_tools.import_graph import import_graph
-from partition_tools.partition_graph import default_clusters, parse_ranks, partition_graph
-from partition_tools.reorder import PermutedRows
+from partition_tools.partitioners.reorder import PermutedRows
 
 N = 200
 

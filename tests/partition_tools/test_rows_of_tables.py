@@ -9,7 +9,7 @@ from partition_helpers import view
 import hpcgnn
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.row_keys import DATA, IDS, KEYED, POSITION, ROW_NUMBERS, first_column
+from partition_tools.readers.tables.row_keys import DATA, IDS, KEYED, POSITION, ROW_NUMBERS, first_column
 
 EDGES = "src,dst\n0,1\n1,2\n2,3\n3,0\n"
 RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])

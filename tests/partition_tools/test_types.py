@@ -6,12 +6,12 @@ import pytest
 from partition_helpers import edge_list, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.canonical import ImportOptions, canonical
-from partition_tools.import_graph import import_graph
-from partition_tools.loading import load_graph
-from partition_tools.progress import Reporter
-from partition_tools.raw import RawGraph
-from partition_tools.reorder import reordered
+from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.cli.import_graph import import_graph
+from partition_tools.graph.loading import load_graph
+from partition_tools.graph.raw import RawGraph
+from partition_tools.partitioners.reorder import reordered
+from partition_tools.workspace.progress import Reporter
 
 N = 60
 SRC, DST = odd_graph()

@@ -10,7 +10,7 @@ import pytest
 
 import hpcgnn
 from hpcgnn.errors import FormatError, HpcgnnError
-from partition_tools.progress import Reporter
+from partition_tools.workspace.progress import Reporter
 
 RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
 EDGES = "src,dst\n0,1\n1,2\n2,3\n3,0\n"

@@ -13,8 +13,8 @@ from test_rows_of_tables import ids_of
 
 import hpcgnn
 from hpcgnn.errors import FormatError, GraphError
-from partition_tools.import_graph import import_graph
-from partition_tools.precision import PrecisionLoss
+from partition_tools.canonical.precision import PrecisionLoss
+from partition_tools.cli.import_graph import import_graph
 
 RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
 
