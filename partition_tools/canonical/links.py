@@ -7,7 +7,6 @@ published figures count them.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -16,28 +15,12 @@ from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import Edges, GivenLinks, Rows
 from partition_tools.graph.counts import BLOCK
 from partition_tools.graph.edges import index_dtype
-from partition_tools.readers.arrays.in_memory import SPLIT_OF, as_array
 from partition_tools.workspace.progress import Reporter
 
 #: Arrays of a split, by OGB's names: pairs (m, 2) and pairs that they are compared with (k, 2); or the two ends of each
 #: (m,), and nodes in place of the second one (m, N).
 PAIRS, SHARED, SOURCE, TARGET, EACH = "edge", "edge_neg", "source_node", "target_node", "target_node_neg"
 NAMES = (PAIRS, SHARED, SOURCE, TARGET, EACH)
-
-
-def as_links(links: Mapping[str, Any] | None, what: str = "links") -> dict[str, dict[str, np.ndarray]]:
-    """{"val" | "test": {one of NAMES: array}} of such a mapping, or of one with pairs alone. Raises GraphError."""
-    found: dict[str, dict[str, np.ndarray]] = {}
-    for name, given in (links or {}).items():
-        split = SPLIT_OF.get(name, name)
-        if split not in HELD:
-            also = "; the edges of the graph are those of training, leave train out" if split == "train" else ""
-            raise GraphError(f"{what} has {name!r}; expected val and test{also}")
-        parts = given if isinstance(given, Mapping) else {PAIRS: given}
-        if strange := [part for part in parts if part not in NAMES]:
-            raise GraphError(f"{what} {name} has {strange[0]!r}; expected of: {', '.join(NAMES)}")
-        found[split] = {part: as_array(array, f"{what} {name} {part}") for part, array in parts.items()}
-    return found
 
 
 def canonical_links(links: Mapping[str, Mapping[str, np.ndarray]], num_nodes: int) -> dict[str, GivenLinks]:

@@ -11,9 +11,9 @@ from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import ImportOptions, canonical, versions
-from partition_tools.cli.import_graph import summary, write_with_bar
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
+from partition_tools.graph.writing import summary, write_with_bar
 from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter

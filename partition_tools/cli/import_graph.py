@@ -1,20 +1,19 @@
 """The sub-command `import`: a graph in someone else's format becomes a graph file, once."""
 
 import argparse
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hpcgnn.errors import ConfigError, FormatError
-from hpcgnn.graphfile.given_links import stored_links
-from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
+from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.schema import GraphData
-from hpcgnn.graphfile.storage import Csr, Partitioning, write_graph
 from hpcgnn.output_files import check_outputs, files_below
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import ImportOptions, canonical, versions
 from partition_tools.canonical.features import DTYPES
+from partition_tools.graph.writing import summary, write_with_bar
 from partition_tools.readers.datasets import listing, named
 from partition_tools.readers.datasets.dataset import Dataset, Reader
 from partition_tools.readers.formats import SOURCES, guess
@@ -357,39 +356,3 @@ def _identity(inputs: Iterable[Path], name: str, options: ImportOptions, tables:
         "inputs": [fingerprint(each) for each in (*inputs, *beside)],
         "versions": versions(),
     }
-
-
-def write_with_bar(
-    output: str | Path, data: GraphData, partitionings: Collection[Partitioning] = (), reporter: Reporter | None = None
-) -> None:
-    """`write_graph` with a progress bar over rows."""
-    reporter = reporter or Reporter()
-    directions = 1 if data.edges_out is None else 2
-    rows = data.num_nodes * (directions + 3 + (data.node_type is not None)) + directions * len(
-        data.edges.indices
-    ) * sum(array is not None for array in (data.edges.indices, data.edges.weight, data.edges.type))
-    rows += 0 if data.edge_features is None else len(data.edges.indices)
-    rows += sum(array.shape[0] for _, array, _ in stored_links(data.links))
-    if data.features is not None:
-        rows += 2 * len(data.features.indices) if isinstance(data.features, Csr) else data.num_nodes
-    with reporter.bar(rows, f"writing {output}") as progress:
-        write_graph(output, data, partitionings, progress)
-
-
-def summary(output: str | Path, data: GraphData) -> str:
-    """One line on what was written."""
-    kind = "undirected" if data.edges_out is None else "directed"
-    features = data.features
-    width = 0 if features is None else features.num_columns if isinstance(features, Csr) else features.shape[1]
-    types = "".join(
-        f"{count} {what} types, "
-        for count, what in ((data.num_node_types, "node"), (data.num_edge_types, "edge"))
-        if count
-    )
-    of_edges = "" if data.edge_features is None else f"{data.edge_features.shape[1]} edge features, "
-    held = "".join(f"{given.edges.shape[0]:,} held-out edges of {split}, " for split, given in data.links.items())
-    outputs = {MULTILABEL: "0/1 labels", REGRESSION: "targets"}.get(data.task, "classes")
-    return (
-        f"{output}: {data.num_nodes:,} nodes, {len(data.edges.indices):,} directed edges ({kind}), {types}{width} "
-        f"features, {of_edges}{held}{data.num_classes} {outputs}, uuid {data.uuid}"
-    )

@@ -18,9 +18,9 @@ from hpcgnn.placement.clusters import economical_map
 from hpcgnn.placement.skew import is_skewed
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import versions
-from partition_tools.cli.import_graph import write_with_bar
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.quality import cluster_graph, cluster_sizes, hub_warning, partition_quality
+from partition_tools.graph.writing import write_with_bar
 from partition_tools.partitioners import METHODS
 from partition_tools.partitioners.choice import choose
 from partition_tools.partitioners.clustering import clustered

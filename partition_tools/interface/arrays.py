@@ -1,4 +1,4 @@
-"""Graph files from arrays that a program has in memory: `save_graph`, which `hpcgnn.save_graph` is.
+"""Graph files from arrays that a program has in memory: `partition_tools.save_graph`.
 
 The checks, their messages and the writing are those of the sub-command `import`: an array here is what a table or a
 member of an archive is there.
@@ -17,13 +17,13 @@ from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.output_files import check_outputs
 from partition_tools.canonical.canonical import ImportOptions, canonical
 from partition_tools.canonical.features import DTYPES
-from partition_tools.canonical.links import as_links
-from partition_tools.cli.import_graph import write_with_bar
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.graph.counts import largest, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
+from partition_tools.graph.writing import write_with_bar
 from partition_tools.readers.arrays.in_memory import (
     as_array,
+    as_links,
     as_rows,
     as_split,
     by_node,

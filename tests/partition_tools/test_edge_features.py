@@ -13,10 +13,11 @@ from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import edge_features
 from partition_tools.canonical.canonical import ImportOptions, canonical
 from partition_tools.canonical.edge_features import GatheredRows
-from partition_tools.cli.import_graph import import_graph, write_with_bar
+from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
+from partition_tools.graph.writing import write_with_bar
 from partition_tools.out_of_core import sorting
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.partitioners.reordering import external_reordered

@@ -8,11 +8,11 @@ import pytest
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions, canonical
-from partition_tools.cli.import_graph import write_with_bar
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
+from partition_tools.graph.writing import write_with_bar
 from partition_tools.out_of_core import sorting
 from partition_tools.out_of_core.scattered import Scattered
 from partition_tools.partitioners import external_dissection as dissection

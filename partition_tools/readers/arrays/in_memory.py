@@ -7,21 +7,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from hpcgnn.errors import FormatError
+from hpcgnn.errors import FormatError, GraphError
+from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import Csr
-from partition_tools.readers.tables.headings import is_id
+from partition_tools.canonical.links import NAMES, PAIRS
+from partition_tools.readers.tables.headings import SPLIT_OF, is_id
 from partition_tools.readers.tables.node_ids import alike
-
-SPLIT_OF = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "test": "test",
-    "testing": "test",
-}
 
 
 class InMemory:
@@ -199,3 +190,18 @@ def as_split(split: Any, ids: np.ndarray | None = None) -> dict[str, np.ndarray 
         raise FormatError(f"split has the word {strange[0]!r}; expected train, val, test or nothing")
     codes = np.array([SPLIT_OF.get(word, "") for word in texts.tolist()], dtype="U5")
     return {name: codes == name for name in ("train", "val", "test")}
+
+
+def as_links(links: Mapping[str, Any] | None, what: str = "links") -> dict[str, dict[str, np.ndarray]]:
+    """{"val" | "test": {one of NAMES: array}} of such a mapping, or of one with pairs alone. Raises GraphError."""
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for name, given in (links or {}).items():
+        split = SPLIT_OF.get(name, name)
+        if split not in HELD:
+            also = "; the edges of the graph are those of training, leave train out" if split == "train" else ""
+            raise GraphError(f"{what} has {name!r}; expected val and test{also}")
+        parts = given if isinstance(given, Mapping) else {PAIRS: given}
+        if strange := [part for part in parts if part not in NAMES]:
+            raise GraphError(f"{what} {name} has {strange[0]!r}; expected of: {', '.join(NAMES)}")
+        found[split] = {part: as_array(array, f"{what} {name} {part}") for part, array in parts.items()}
+    return found

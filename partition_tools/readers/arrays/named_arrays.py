@@ -1,5 +1,5 @@
 """Graphs as named arrays, in the two vocabularies that graph data comes in, wherever the arrays are: in an archive, or
-in the memory of a program that calls `hpcgnn.from_pyg`.
+in the memory of a program that calls `partition_tools.from_pyg`.
 
 * `edge_index` int (2, E), row 0 the sources and row 1 the destinations; `x` (n, F) or the CSR pieces `x_indptr`,
   `x_indices`, `x_data`, `x_shape`; `y`
@@ -19,11 +19,10 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.storage import Csr
-from partition_tools.canonical.links import as_links
 from partition_tools.graph.counts import largest, stated, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.archives import Arrays
-from partition_tools.readers.arrays.in_memory import plain_ids
+from partition_tools.readers.arrays.in_memory import as_links, plain_ids
 from partition_tools.readers.arrays.npz_names import held_out, meaning_of, refuse_unread, split_of, splits
 from partition_tools.readers.tables.node_tables import label_numbers
 from partition_tools.readers.tables.tables import TableOptions
@@ -142,8 +141,8 @@ def _ids(path: Path, ids: np.ndarray, doubtful: bool) -> np.ndarray | None:
         if doubtful:
             raise FormatError(
                 f"{path} holds ids of nodes that are 0..{len(ids) - 1} in another order: it does not say whether the "
-                "edges name ids or rows. Give hpcgnn.save_graph the ids as node_ids if they name ids, else call the "
-                "array n_id"
+                "edges name ids or rows. If they name ids, give them to partition_tools.save_graph as node_ids, else "
+                "call the array n_id"
             )
     return ids
 

@@ -11,8 +11,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.given_links import HELD
 from partition_tools.canonical.links import NAMES, PAIRS, SHARED
-from partition_tools.readers.arrays.in_memory import SPLIT_OF
-from partition_tools.readers.tables.headings import role
+from partition_tools.readers.tables.headings import SPLIT_OF, role
 from partition_tools.workspace.progress import Reporter
 
 _MASK, _INDEX = {"mask", "masks"}, {"idx", "idxs", "index", "indexes", "indices", "ids", "id", "node", "nodes", "inds"}

@@ -1,8 +1,8 @@
 """GraphML, read by NetworkX. The file names its nodes, and they are numbered in the sorted order of the names, as those
 of an edge list are with --relabel. The graph file keeps the names.
 
-Attributes of nodes are single values, so that features come from tables, matched by the names. Of attributes those are
-read that are called as those of `hpcgnn.from_networkx`: `y` (or label, class) and `split` of nodes, `weight` of edges.
+Attributes of nodes are single values, so that features come from tables, matched by the names. The attributes
+`y` (or label, class) and `split` of nodes and `weight` of edges are read, as by `partition_tools.from_networkx`.
 An attribute that is different in each node is what the node is called, and no class.
 """
 

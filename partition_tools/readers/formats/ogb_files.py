@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from partition_tools.canonical.links import NAMES, PAIRS, SOURCE, TARGET, as_links
+from partition_tools.canonical.links import NAMES, PAIRS, SOURCE, TARGET
+from partition_tools.readers.arrays.in_memory import as_links
 from partition_tools.readers.arrays.torch_file import NUMPY, load_torch_file
 from partition_tools.readers.tables.headings import ENDS
 from partition_tools.readers.tables.tables import layout, numeric, read_frame

@@ -24,6 +24,9 @@ _WORDS = {
 }
 ROLES = {word: role for role, words in _WORDS.items() for word in words.split()}
 ENDS = ("src", "dst")
+# The words for the three splits.
+_SPLIT_WORDS = {"train": "train training", "val": "val valid validation dev", "test": "test testing"}
+SPLIT_OF = {word: split for split, words in _SPLIT_WORDS.items() for word in words.split()}
 # What may stand before or after such a word: FromNodeId, source_id, node_to, edge_weight, relation_type.
 _ABOUT_ENDS = ("nodeid", "vertexid", "node", "vertex", "id", "idx", "index")
 _ABOUT_EDGES = ("edge", "link", "relation")

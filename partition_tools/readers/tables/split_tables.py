@@ -10,27 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from partition_tools.readers.arrays.in_memory import SPLIT_OF
+from hpcgnn.graphfile.schema import SPLITS
+from partition_tools.readers.tables.headings import SPLIT_OF
 from partition_tools.readers.tables.row_tables import Table
 
-SPLIT_WORDS = {
-    "train": 1,
-    "training": 1,
-    "val": 2,
-    "valid": 2,
-    "validation": 2,
-    "dev": 2,
-    "test": 3,
-    "testing": 3,
-    "": 0,
-    "none": 0,
-    "nan": 0,
-    "0": 0,
-    "1": 1,
-    "2": 2,
-    "3": 3,
-}
-_CODES = {"train": 1, "val": 2, "test": 3}
+SPLIT_WORDS = {word: SPLITS[split] for word, split in SPLIT_OF.items()}
+SPLIT_WORDS |= {"": 0, "none": 0, "nan": 0, "0": 0, "1": 1, "2": 2, "3": 3}
 _YES, _NO = ("1", "true", "yes"), ("0", "false", "no", "", "nan", "none")
 # Headings above which numbers are splits: 1 train, 2 val, 3 test.
 _OF_SPLITS = ("split", "splits", "set", "subset", "dataset", "partition")
@@ -74,7 +59,7 @@ def _of_masks(splits: list[str], columns: list[list[str]], path: Path) -> np.nda
         if (codes[members] > 0).any():
             row = int(np.flatnonzero(members & (codes > 0))[0])
             raise FormatError(f"{path}: row {row} is in two splits ({split} and another); the splits must not overlap")
-        codes[members] = _CODES[split]
+        codes[members] = SPLITS[split]
     return codes
 
 
