@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-import hpcgnn
 import partition_tools
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.partitioners import metis_process

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMPARE = ROOT / "jobs" / "bench" / "compare.py"
+COMPARE = ROOT / "jobs" / "bench" / "comparison" / "compare.py"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def bench():
     """The folders of compare.py and of the peers' code on the path, as they are for the scripts themselves."""
-    folders = [str(COMPARE.parent), str(COMPARE.parent / "comparison" / "peers")]
+    folders = [str(COMPARE.parents[1]), str(COMPARE.parent / "peers")]
     sys.path += folders
     yield
     for folder in folders:
@@ -236,7 +236,7 @@ def test_what_is_parsed():
 
 
 def test_a_process_that_takes_too_long_or_fails_is_ended_and_its_reason_kept(tmp_path):
-    from comparison.processes import Failed, clean_environment, run
+    from shared.processes import Failed, clean_environment, run
 
     child = tmp_path / "child"
     slow = (  # ranks of a launcher are in sessions of their own

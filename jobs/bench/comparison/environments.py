@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from comparison.processes import last_words
+from shared.processes import last_words
 
 ROOT = Path(__file__).resolve().parents[3]
 PEER_CODE = Path(__file__).parent / "peers"

@@ -11,9 +11,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.processes import Failed, clean_environment, run
+
 from comparison.cases import OURS
 from comparison.environments import PEER_CODE, PEERS, ROOT
-from comparison.processes import Failed, clean_environment, run
 
 # glibc then advises the kernel to back its heap and its large blocks with huge pages.
 HUGE_PAGES_TUNABLE = "glibc.malloc.hugetlb=1"

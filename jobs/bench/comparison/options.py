@@ -9,12 +9,12 @@ from comparison.environments import PEERS, ROOT
 from comparison.graphs import KINDS
 
 EPILOG = """examples:
-  python jobs/bench/compare.py                              all systems and models on a graph of 169,343 nodes
-  python jobs/bench/compare.py --graph g.h5 --systems hpcgnn,dgl --models sage --ranks 1,4
-  python jobs/bench/compare.py --graph g.h5 --variant narrow='--halo-buffer 1' -- --seed 3
-  python jobs/bench/compare.py --graph g.h5 --systems hpcgnn,dgl --maps metis,random-clusters,random-nodes --ranks 1,8
-  python jobs/bench/compare.py --kind dense --systems hpcgnn,dgl --huge-pages both --ranks 1
-  python jobs/bench/compare.py --redraw runs/compare/compare.json        tables and plot again, from the numbers
+  python jobs/bench/comparison/compare.py                     all systems and models on a graph of 169,343 nodes
+  python jobs/bench/comparison/compare.py --graph g.h5 --systems hpcgnn,dgl --models sage --ranks 1,4
+  python jobs/bench/comparison/compare.py --graph g.h5 --variant narrow='--halo-buffer 1' -- --seed 3
+  python jobs/bench/comparison/compare.py --graph g.h5 --systems hpcgnn,dgl --maps metis,random-nodes --ranks 1,8
+  python jobs/bench/comparison/compare.py --kind dense --systems hpcgnn,dgl --huge-pages both --ranks 1
+  python jobs/bench/comparison/compare.py --redraw runs/compare/compare.json   tables and plot again
 """
 
 
@@ -128,7 +128,7 @@ def _finish(parser, options):
 
 def command_line(argv):
     """How to do it again."""
-    return shlex.join(["python", "jobs/bench/compare.py", *argv])
+    return shlex.join(["python", "jobs/bench/comparison/compare.py", *argv])
 
 
 def _number(text):
