@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hpcgnn.train.pace import Pace, duration
+from hpcgnn.engine.pace import Pace, duration
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec

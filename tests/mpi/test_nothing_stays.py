@@ -5,7 +5,7 @@ out of sight of Python's collector.
 import pytest
 
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.train.live_tensors import LiveTensors
+from hpcgnn.plugins.live_tensors import LiveTensors
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec
