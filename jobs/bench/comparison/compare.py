@@ -7,8 +7,7 @@ round. All systems train the same network on all nodes (Adam, fp32, cross-entrop
 number of threads in all; an epoch is forward, backward, reduction and step. Peers run in virtual environments that are
 made on first use; one that cannot be installed, or fails, is listed with the reason.
 
-OUT/compare.json has every raw sample, compare.md the tables, compare.png the plot, logs/ and runs/ what the processes
-left.
+OUT/compare.json has every raw sample, compare.md the tables, logs/ and runs/ what the processes left.
 """
 
 import dataclasses
@@ -24,13 +23,12 @@ sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # 
 from shared.processes import Failed
 from tqdm import tqdm
 
-from comparison.cases import OURS, alternation, our_cases, peer_cases, with_huge_pages
+from comparison.cases import OURS, alternation, our_cases, peer_case
 from comparison.environments import Absent, peer_python
 from comparison.graphs import describe_graph, generated_graph, small_graph
 from comparison.machine import describe_allocator, describe_machine, use_cores
 from comparison.measure import Work, measure
 from comparison.options import command_line, parse
-from comparison.plots import draw
 from comparison.tables import render
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.records import to_json, write_atomically
@@ -60,16 +58,15 @@ def compare(options, argv):
     graph = describe_graph(options.graph or generated_graph(options.graphs, options.kind, options.ranks))
     cases, pythons, absent = [], {}, []
     if OURS in options.systems:
-        cases = our_cases(options.ranks, options.threads, options.variants, options.maps)
+        cases = our_cases(options.ranks, options.threads, options.variants)
     for system in (name for name in options.systems if name != OURS):
         try:
             print(f"environment of {system} …", file=sys.stderr, flush=True)
             pythons[system] = peer_python(system, options.environments)
-            cases += peer_cases(system, options.threads, options.peer_order, options.allocators)
+            cases.append(peer_case(system, options.threads))
         except Absent as reason:
             absent.append({"system": system, "reason": str(reason)})
             print(f"{system} is absent: {reason}", file=sys.stderr, flush=True)
-    cases = with_huge_pages(cases, options.huge_pages)
     small = options.constant_nodes and small_graph(options.graphs, graph, options.constant_nodes, options.ranks)
     cores = use_cores(options.threads)
     if cores < options.threads:
@@ -112,10 +109,9 @@ def measure_all(document, cases, pythons, small, options):
         counted = options.epochs if case.system == OURS else options.peer_epochs(case.system, model)
         epochs = 3 if constant else options.discard + counted
         label = "constant" if constant else f"round-{number + 1}"
-        peer_format = options.pyg_format if case.system == "pyg" else "auto"
         load = os.getloadavg()[0]
         try:
-            sample = measure(case, model, work, epochs, label, options.out, pythons, peer_format, options.timeout)
+            sample = measure(case, model, work, epochs, label, options.out, pythons, options.timeout)
             where = {"model": model, "case": case.name, "round": number, "constant": constant}
             document["samples"].append({**where, "load_before": load, **sample})
         except Failed as reason:
@@ -125,12 +121,11 @@ def measure_all(document, cases, pythons, small, options):
 
 
 def show(document, out):
-    """Print the tables, and leave them and the plot beside the numbers."""
+    """Print the tables, and leave them beside the numbers."""
     text = render(document)
     write_atomically(out / "compare.md", text)
-    picture = draw(document, out / "compare.png")
     print(text)
-    print(f"results in {out}/: compare.json, compare.md" + (f", {picture.name}" if picture else ""))
+    print(f"results in {out}/: compare.json, compare.md")
 
 
 if __name__ == "__main__":

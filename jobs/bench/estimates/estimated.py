@@ -14,7 +14,6 @@ machine spoils the last two columns, and the machine's file.
 """
 
 import argparse
-import csv
 import itertools
 import json
 import os
@@ -25,10 +24,10 @@ from pathlib import Path
 sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # shared parts, this checkout
 
 from shared.launched import measured, parallel, quietly
+from shared.tables import write_csv
 from tabulate import tabulate
 
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.records import replaced_by
 
 EPILOG = """examples:
   python jobs/bench/estimates/estimated.py --graph g1.h5 facebook.h5 --out estimated.csv
@@ -54,7 +53,7 @@ def main():
             rows.append(compare(*case, machine, cores, options, Path(folder)))
             print("  ".join(f"{rows[-1][name]}" for name in COLUMNS), flush=True)
             if options.out:
-                write(options.out, rows)
+                write_csv(options.out, rows)
     print(tabulate([[row[name] for name in COLUMNS] for row in rows], COLUMNS))
     return 0
 
@@ -98,13 +97,6 @@ def typed(graph):
 
 def percent(estimated, measured):
     return f"{100 * (estimated / measured - 1):+.1f}"
-
-
-def write(path, rows):
-    with replaced_by(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def arguments():

@@ -20,6 +20,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # shared parts, this checkout
+from shared.tables import write_csv
 from tabulate import tabulate
 from tqdm import tqdm
 
@@ -29,7 +31,6 @@ from hpcgnn.estimate.arguments import CUT_SHARE, Stats
 from hpcgnn.estimate.counts.sources import AssumedGraph
 from hpcgnn.estimate.machine.machine import read_machine
 from hpcgnn.estimate.seconds import PARALLEL, seconds
-from hpcgnn.records import replaced_by
 
 MACHINES = Path(__file__).parents[2] / "machines"
 EXPONENT = 2.3  # of degrees, as in docs/estimating.md
@@ -40,93 +41,43 @@ ALIKE = {"model": "sage", "layers": 3, "dropout": 0.5, "keep_input": "never", "p
 
 @dataclass(frozen=True)
 class Study:
-    """source: whose figures; machine: name of its file; options: of training; train: share of the training nodes; rows:
-    {ranks: seconds} where rows travel; sums: where sums travel for them.
+    """machine: name of its file; stats: of the graph; train: share of the training nodes; options: of training. The
+    seconds are in published.csv, by graph and ranks: with rows, and with sums of rows where they were measured.
     """
 
-    source: str
     machine: str
     stats: Stats
     train: float
     options: dict
-    rows: dict
-    sums: dict
 
 
-def fugaku(stats, train, hidden, table):
-    """A Study of SuperGCN. table: {ranks: (rows, sums)}."""
-    rows, sums = ({ranks: both[which] for ranks, both in table.items()} for which in (0, 1))
+def fugaku(nodes, edges, features, classes, train, hidden):
+    """A Study of SuperGCN."""
     options = {**ALIKE, "hidden": hidden, "halo_buffer": 2048.0}
-    return Study("SuperGCN", "a64fx-tofud.toml", stats, train, options, rows, sums)
+    return Study("a64fx-tofud.toml", Stats(nodes, edges, features, classes, EXPONENT), train, options)
 
 
 # Nodes, edges, features, classes, training nodes: ogb.stanford.edu/docs/nodeprop (products and papers100M, with edges
 # in both directions), GraphSAGE's Reddit, CAGNET's proteins with the widths of super_gnn/config/fugaku/proteins.yaml.
 STUDIES = {
-    "products": fugaku(
-        Stats(2_449_029, 123_718_280, 100, 47, EXPONENT),
-        0.08,
-        256,
-        {
-            8: (3.451, 3.132),
-            16: (1.921, 1.615),
-            32: (1.181, 0.9344),
-            64: (0.605, 0.4702),
-            128: (0.3689, 0.2795),
-            256: (0.2465, 0.1840),
-            512: (0.2150, 0.1583),
-            1024: (0.1689, 0.1238),
-            2048: (0.1174, 0.0984),
-            4096: (0.1656, 0.1449),
-        },
-    ),
-    "reddit": fugaku(
-        Stats(232_965, 114_615_892, 602, 41, EXPONENT),
-        0.66,
-        256,
-        {
-            8: (2.089, 1.461),
-            16: (1.217, 0.7507),
-            32: (1.024, 0.5527),
-            64: (0.6942, 0.3457),
-            128: (0.5252, 0.2775),
-            256: (0.3825, 0.2196),
-            512: (0.3025, 0.1833),
-            1024: (0.2416, 0.1757),
-            2048: (0.1940, 0.1576),
-        },
-    ),
-    "proteins": fugaku(
-        Stats(8_745_542, 1_058_120_062, 128, 256, EXPONENT),
-        0.5,
-        256,
-        {
-            32: (6.463, 6.496),
-            64: (2.509, 2.561),
-            128: (1.007, 0.9634),
-            256: (0.6074, 0.5324),
-            512: (0.3890, 0.3362),
-            1024: (0.3682, 0.3055),
-            2048: (0.3455, 0.2849),
-            4096: (0.3050, 0.2616),
-        },
-    ),
-    "papers100M": fugaku(
-        Stats(111_059_956, 3_231_371_744, 128, 172, EXPONENT),
-        0.011,
-        128,
-        {512: (2.657, 1.886), 768: (2.164, 1.474)},
-    ),
+    "products": fugaku(2_449_029, 123_718_280, 100, 47, 0.08, 256),
+    "reddit": fugaku(232_965, 114_615_892, 602, 41, 0.66, 256),
+    "proteins": fugaku(8_745_542, 1_058_120_062, 128, 256, 0.5, 256),
+    "papers100M": fugaku(111_059_956, 3_231_371_744, 128, 172, 0.011, 128),
     "papers100M, SAR": Study(
-        "SAR",
         "icelake-hdr.toml",
         Stats(111_059_956, 3_231_371_744, 128, 172, EXPONENT),
         0.011,
         {**ALIKE, "hidden": 256, "norm": "batch", "halo_buffer": 512.0},
-        {32: 7.4, 64: 5.1, 128: 3.8},
-        {},
     ),
 }
+
+
+def published_seconds(name, halo):
+    """{ranks: seconds of an epoch} of a study. halo: rows or sums."""
+    with open(Path(__file__).with_name("published.csv"), newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["graph"] == name and row[halo]]
+    return {int(row["ranks"]): float(row[halo]) for row in rows}
 
 
 def main():
@@ -135,8 +86,8 @@ def main():
     found = []
     for name in options.graph:
         study = STUDIES[name]
-        cases = [("rows", study.rows), ("sums", study.sums)]
-        for halo, published in cases:
+        for halo in ("rows", "sums"):
+            published = published_seconds(name, halo)
             chosen = [ranks for ranks in published if not options.ranks or ranks in options.ranks]
             graph = AssumedGraph(study.stats, options.cut_share, study.train)
             for ranks in tqdm(chosen, desc=f"{name}, {halo}", leave=False, disable=not sys.stderr.isatty()):
@@ -150,10 +101,7 @@ def main():
                 )
     print_tables(found)
     if options.out:
-        with replaced_by(options.out) as temporary, open(temporary, "w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, list(found[0]))
-            writer.writeheader()
-            writer.writerows(found)
+        write_csv(options.out, found)
     return 0
 
 

@@ -10,7 +10,7 @@ disturbance of the machine falls on all.
 import argparse
 
 import torch
-from gather import measure, skewed_graph, spread
+from contest import add_graph_options, measure, parser_of, skewed_graph, spread
 
 from hpcgnn import kernels
 
@@ -18,30 +18,19 @@ TYPES = {"fp32": torch.float32, "fp64": torch.float64}
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="examples:\n"
+    parser = parser_of(
+        __doc__,
         "  python jobs/bench/kernels/attention.py                                 the shapes that matter\n"
         "  python jobs/bench/kernels/attention.py --shapes 4x64 --dropout 0.6     one of them, with dropout\n"
         "  python jobs/bench/kernels/attention.py --order clustered --threads 2   neighbours near in memory",
+        nodes=170_000,
+        repetitions=5,
     )
-    parser.add_argument("--nodes", type=int, default=170_000, help="nodes; z should be larger than the caches")
-    parser.add_argument("--degree", type=float, default=15, help="mean number of in-edges per node")
-    parser.add_argument("--order", choices=["random", "clustered"], default="clustered", help="see gather.py")
+    add_graph_options(parser, 15, "clustered")
     parser.add_argument("--shapes", nargs="+", default=["1x40", "4x32", "4x64", "8x8"], metavar="HxD")
     parser.add_argument("--types", nargs="+", choices=TYPES, default=["fp32"])
     parser.add_argument("--shared", action="store_true", help="backwards with averaged heads: one gy for all of them")
     parser.add_argument("--dropout", type=float, default=0.0, help="rate of attention dropout")
-    parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up and does not count")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument(
-        "--clock",
-        choices=["wall", "cpu"],
-        default="wall",
-        help="cpu: processor time of all threads / threads, for machines whose cores are shared with other work",
-    )
-    parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
 

@@ -11,11 +11,10 @@ cache.
 """
 
 import argparse
-import statistics
-import time
 import warnings
 
 import torch
+from contest import add_graph_options, measure, parser_of, skewed_graph, spread
 
 from hpcgnn import kernels
 from hpcgnn.kernels.library import load
@@ -24,79 +23,21 @@ TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64}
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="examples:\n"
+    parser = parser_of(
+        __doc__,
         "  python jobs/bench/kernels/gather.py                              the whole table\n"
         "  python jobs/bench/kernels/gather.py --widths 47 64 --types fp32  two rows of it\n"
         "  python jobs/bench/kernels/gather.py --order clustered            neighbours near each other in memory\n"
         "  HPCGNN_VECTOR=baseline python jobs/bench/kernels/gather.py       another vector path",
+        nodes=400_000,
+        repetitions=5,
     )
-    parser.add_argument("--nodes", type=int, default=400_000, help="nodes; x should be larger than the caches")
-    parser.add_argument("--degree", type=float, default=25, help="mean number of in-edges per node")
-    parser.add_argument(
-        "--order",
-        choices=["random", "clustered"],
-        default="random",
-        help="random: sources anywhere "
-        "(no locality at all); clustered: 9 in 10 within the same 1/400 of the nodes, as METIS gives",
-    )
+    add_graph_options(parser, 25, "random")
     parser.add_argument("--widths", type=int, nargs="+", default=[16, 40, 47, 64, 128, 256, 512, 1024], metavar="F")
     parser.add_argument("--types", nargs="+", choices=TYPES, default=["fp32", "bf16"])
-    parser.add_argument("--repetitions", type=int, default=5, help="after one that warms up and does not count")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--weighted", action="store_true", help="with a weight per edge (torch's has one anyway)")
     parser.add_argument("--no-torch", action="store_true", help="leave out torch.sparse.mm, which is slow")
-    parser.add_argument(
-        "--clock",
-        choices=["wall", "cpu"],
-        default="wall",
-        help="cpu: processor time of all threads / threads, for machines whose cores are shared with other work",
-    )
-    parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
-
-
-def skewed_graph(nodes: int, degree: float, order: str, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(indptr, indices) whose in- and out-degrees have a Pareto tail of exponent 2.1, both with the same popular
-    nodes."""
-    generator = torch.Generator().manual_seed(seed)
-    popularity = torch.rand(nodes, generator=generator, dtype=torch.float64).clamp_min(1 / nodes) ** (-1 / 1.1)
-    degrees = (popularity * (degree * nodes / popularity.sum())).round().to(torch.int64)
-    indptr = torch.zeros(nodes + 1, dtype=torch.int64)
-    torch.cumsum(degrees, 0, out=indptr[1:])
-    num_edges = int(indptr[-1])
-    draw = torch.rand(num_edges, generator=generator, dtype=torch.float64)
-    indices = torch.searchsorted(popularity.cumsum(0) / popularity.sum(), draw).clamp_max(nodes - 1)
-    if order == "clustered":
-        size = max(1, nodes // 400)
-        base = torch.repeat_interleave(torch.arange(nodes), degrees) // size * size
-        near = (base + torch.randint(size, (num_edges,), generator=generator)).clamp_max(nodes - 1)
-        indices = torch.where(torch.rand(num_edges, generator=generator) < 0.9, near, indices)
-    return indptr, indices.to(torch.int32)
-
-
-def seconds(function, clock: str, threads: int) -> float:
-    start = time.perf_counter(), time.process_time()
-    function()
-    wall, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
-    return wall if clock == "wall" else cpu / threads
-
-
-def spread(values: list[float], digits: int) -> str:
-    return " / ".join(f"{value:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
-
-
-def measure(contestants: dict, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Seconds per contestant, repetitions alternating; the first round is thrown away."""
-    times = {name: [] for name in contestants}
-    for repetition in range(options.repetitions + 1):
-        for name, function in contestants.items():
-            elapsed = seconds(function, options.clock, options.threads)
-            if repetition:
-                times[name].append(elapsed)
-    return times
 
 
 def main() -> None:

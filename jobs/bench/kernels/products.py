@@ -6,9 +6,7 @@ rows. The table gives GFLOP/s as min / median / max, and the ratios of the other
 (above 1: ours is faster). Repetitions alternate; each goes through the rows in the tiles that a layer works on at a
 time.
 
-With --graph it is whole epochs instead (three layers of 256): the products of its layers are made by each of the three
-in turn, an epoch at a time, and the table gives seconds of an epoch's training, and the same ratios. --path avx2 holds
-all three to a narrower vector path than the processor has.
+--path avx2 holds all three to a narrower vector path than the processor has.
 """
 
 import argparse
@@ -25,12 +23,10 @@ set_process_policies()
 
 import numpy
 import torch
-from gather import measure, spread
-from shared.trainer import make_trainer, run_benchmark
+from contest import measure, parser_of, spread
 
 from hpcgnn import kernels
-from hpcgnn.kernels import library, reference
-from hpcgnn.kernels.native import Native
+from hpcgnn.kernels import reference
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.row_tiles import row_tiles
 
@@ -44,34 +40,21 @@ HELD = {
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     }
 }
-DISCARD = 2  # epochs that warm up
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="examples:\n"
-        "  python jobs/bench/kernels/products.py                       the shapes of three layers of 256, 40 classes\n"
-        "  python jobs/bench/kernels/products.py --path avx2            the same without AVX-512\n"
-        "  python jobs/bench/kernels/products.py --matmul medium        the same with factors rounded to bf16\n"
-        "  python jobs/bench/kernels/products.py --shapes 128x64 --threads 4\n"
-        "  python jobs/bench/kernels/products.py --graph g1.h5 --model gcn --threads 1       whole epochs",
+    parser = parser_of(
+        __doc__,
+        "  python jobs/bench/kernels/products.py                   the shapes of three layers of 256, 40 classes\n"
+        "  python jobs/bench/kernels/products.py --path avx2        the same without AVX-512\n"
+        "  python jobs/bench/kernels/products.py --matmul medium    the same with factors rounded to bf16\n"
+        "  python jobs/bench/kernels/products.py --shapes 128x64 --threads 4",
+        nodes=170_000,
+        repetitions=9,
     )
-    parser.add_argument("--nodes", type=int, default=170_000, help="rows; they should be larger than the caches")
     parser.add_argument("--shapes", nargs="+", default=["256x264", "256x256", "128x256", "256x40"], metavar="INxOUT")
     parser.add_argument("--matmul", choices=["highest", "medium"], default="highest", help="as of `hpcgnn train`")
-    parser.add_argument("--repetitions", type=int, default=9, help="after one that warms up and does not count")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--path", choices=HELD, help="all three on this vector path (default: what each chooses)")
-    parser.add_argument("--graph", help="graph file: whole epochs over it")
-    parser.add_argument("--model", default="sage", help="with --graph: sage or gcn (default: sage)")
-    parser.add_argument(
-        "--clock",
-        choices=["wall", "cpu"],
-        default="wall",
-        help="cpu: processor time of all threads / threads, for machines whose cores are shared with other work",
-    )
     return parser.parse_args()
 
 
@@ -129,26 +112,6 @@ class OpenBlas:
             sums += part
 
 
-class Borrowed(Native):
-    """The compiled kernels with products of OpenBLAS, where rows pass through nothing before."""
-
-    def __init__(self, compiled, path, blas):
-        super().__init__(compiled, path, multiplies=True)
-        self._blas = blas
-
-    def multiply(self, out, x, weight, bias, add):
-        self._blas.multiply(out, x, weight, bias, add)
-
-    def project_backward(self, gradient, x, weight, rule, gx, g_weight, dots, bias, sums, y_sums, add, scaled):
-        if rule is not None:
-            raise SystemExit("products.py: expected layers without ELU before their products, as of sage and gcn")
-        if y_sums is not None:
-            self.bias_gradient(y_sums, gradient)
-        self._blas.add_transposed(g_weight, x, gradient)
-        if gx is not None:
-            self._blas.multiply(gx, gradient, weight.t(), None, add)
-
-
 def contestants(nodes, d_in, d_out, blas):
     """x W, and g W' and x' g as the gradients need them, by tiles of rows: functions without arguments."""
     arena = Arena()
@@ -198,39 +161,6 @@ def ratios(times: dict) -> str:
     return "".join(f"{spread(each, 3):>22}" for each in others)
 
 
-def whole_epochs(session, config, options, blas):
-    """The table of epochs whose products are made by each in turn. Returns 0."""
-    before = library.load()
-    if before.reason is not None or before.vector_path == "baseline":
-        raise SystemExit("products.py: whole epochs need compiled kernels, on avx2 or avx512")
-    serving = {
-        "ours": before.on(before.vector_path, multiplies=True),
-        "torch": before.on(before.vector_path, multiplies=False),
-        "OpenBLAS": library.Loaded(Borrowed(before.library, before.vector_path, blas)),
-    }
-    trainer, config, about = make_trainer(config, session)
-    seconds = {"processor": {whose: [] for whose in WHOSE}, "wall": {whose: [] for whose in WHOSE}}
-    for turn in range(DISCARD + options.repetitions):
-        for number in range(len(WHOSE)):
-            whose = WHOSE[(turn + number) % len(WHOSE)]  # none always comes after the same one
-            library.use(serving[whose])
-            trainer.clock.take()
-            trainer.clock.take_costs()
-            trainer.step(turn * len(WHOSE) + number)
-            wall, costs = trainer.clock.take(), trainer.clock.take_costs()
-            if turn >= DISCARD:
-                seconds["wall"][whose].append(sum(wall.values()))
-                seconds["processor"][whose].append(costs["user_seconds"] + costs["system_seconds"])
-    library.use(before)
-    if session.comm.rank == 0:
-        print(f"{options.model} on {about['nodes']} nodes, {about['edges']} edges; rank 0 of {session.comm.size}")
-        print(f"{'seconds':>10}" + "".join(f"{whose:>22}" for whose in WHOSE), end="")
-        print(f"{'torch/ours':>22}{'OpenBLAS/ours':>22}   (min / median / max)")
-        for kind, times in seconds.items():
-            print(f"{kind:>10}" + "".join(f"{spread(times[whose], 3):>22}" for whose in WHOSE) + ratios(times))
-    return 0
-
-
 def main() -> int:
     options = arguments()
     held = HELD.get(options.path, {})
@@ -244,15 +174,9 @@ def main() -> int:
         f"for {blas.core}; here `multiply` is "
         f"{found['rounded_products' if options.matmul == 'medium' else 'products']}, {found['vector_path']}"
     )
-    if options.graph is None:
-        print(f"{options.nodes} rows; clock: {options.clock}")
-        by_shape(options, blas)
-        return 0
-
-    def measured(session, config):
-        return whole_epochs(session, config, options, blas)
-
-    return run_benchmark("products", measured, options.graph, options.model, (), options.threads)
+    print(f"{options.nodes} rows; clock: {options.clock}")
+    by_shape(options, blas)
+    return 0
 
 
 if __name__ == "__main__":

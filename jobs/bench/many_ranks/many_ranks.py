@@ -16,13 +16,14 @@ rank after another, and every rank streams rows once. Nothing is trained. Column
 """
 
 import argparse
-import csv
 import sys
 from pathlib import Path
 
+sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # shared parts, this checkout
 import numpy as np
 import torch
 from rehearsal import Rehearsal
+from shared.tables import write_csv
 from tabulate import tabulate
 from tqdm import tqdm
 
@@ -33,7 +34,6 @@ from hpcgnn.estimate.counts.shares import Counter
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Rows, Stream
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.records import replaced_by
 
 KIND = "halo_forward"
 
@@ -49,10 +49,7 @@ def main():
             print("  ".join(f"{name} {value:.4g}" for name, value in rows[-1].items()), flush=True)
     print(tabulate(rows, "keys", floatfmt=".4g"))
     if options.out:
-        with replaced_by(options.out) as temporary, open(temporary, "w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(options.out, rows)
     return 0
 
 

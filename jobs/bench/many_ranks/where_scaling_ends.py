@@ -20,13 +20,14 @@ each with all of those before it.
 """
 
 import argparse
-import csv
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # shared parts, this checkout
 import numpy as np
 from replayed import Links, Troubles, epoch_seconds, passages
+from shared.tables import write_csv
 from tabulate import tabulate
 from tqdm import tqdm
 
@@ -64,10 +65,7 @@ def main():
         print("  ".join(f"{name} {value:.4g}" for name, value in rows[-1].items()), flush=True)
     print(tabulate(rows, "keys", floatfmt=".3g"))
     if options.out:
-        with replaced_by(options.out) as temporary, open(temporary, "w", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(options.out, rows)
     if options.plot:
         draw(rows, options.plot)
     return 0

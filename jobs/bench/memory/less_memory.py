@@ -10,7 +10,6 @@ Needs root, for the control group (version 1 or 2); --no-limit goes without one.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
@@ -20,6 +19,7 @@ from pathlib import Path
 
 sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # shared parts, this checkout
 from shared.launched import measured, parallel, quietly
+from shared.limited import Group
 from tabulate import tabulate
 
 from hpcgnn.report.read import read_rank_records, read_summary
@@ -27,7 +27,6 @@ from hpcgnn.report.read import read_rank_records, read_summary
 EPILOG = """example:
   python jobs/bench/memory/less_memory.py --graph g1.h5 --share 4 --epochs 4 -- --model sage --layers 24 --hidden 256
 """
-V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 
 
 def main():
@@ -41,8 +40,13 @@ def main():
         peak = sum(rank["peak_rss_bytes"] for rank in records(free))
         limit = options.memory << 20 if options.memory else int(peak / options.share)
         within = ["--memory", f"{(limit - options.spare * 2**20) / 2**20:.0f}M", "--scratch", options.scratch]
-        with control_group(None if options.no_limit else limit) as join:
-            quietly([*join, *parallel(options.ranks, *common, *within, "--run-dir", held)])
+        group = Group(None if options.no_limit else limit)
+        if not (group.limited or options.no_limit):
+            sys.exit("cannot limit memory by a control group; run as root, or with --no-limit")
+        try:
+            quietly(parallel(options.ranks, *common, *within, "--run-dir", held), group.enter)
+        finally:
+            group.close()
         curves = [[json.loads(line)["loss"] for line in open(f"{run}/metrics.jsonl")] for run in (free, held)]
         print(tabulate([row(free, "all that it takes"), row(held, f"--memory {within[1]}")], headers="keys"))
         print(f"limit of all ranks together: {limit / 2**30:.2f} GiB, {peak / limit:.2f} times less than it takes")
@@ -86,29 +90,6 @@ def from_to(run):
 
 def records(run):
     return read_rank_records(run, read_summary(Path(run))["ranks"])
-
-
-@contextlib.contextmanager
-def control_group(limit):
-    """The words that start a command with no more than so many bytes; [] for None."""
-    if limit is None:
-        yield []
-        return
-    old = V1.is_dir()
-    group = (V1 if old else V2) / f"hpcgnn-{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / ("memory.limit_in_bytes" if old else "memory.max")).write_text(str(limit))
-        if old:
-            (group / "memory.swappiness").write_text("0")
-        else:
-            (group / "memory.swap.max").write_text("0")
-    except OSError as error:
-        sys.exit(f"cannot limit memory by {group}: {error.strerror}; run as root, or with --no-limit")
-    try:
-        yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
-    finally:
-        group.rmdir()
 
 
 def arguments():

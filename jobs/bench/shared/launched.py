@@ -28,9 +28,11 @@ def parallel(ranks, *command):
     return [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", ranks, sys.executable, *command]
 
 
-def quietly(command):
-    """The output of a command (of anything that `str` takes), or SystemExit with what it said."""
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+def quietly(command, enter=None):
+    """The output of a command (of anything that `str` takes), or SystemExit with what it said. enter: see
+    `limited.Group`.
+    """
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, preexec_fn=enter)
     if done.returncode:
         sys.exit(
             f"{' '.join(map(str, command))}\nexit code {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}"

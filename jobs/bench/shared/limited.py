@@ -1,7 +1,7 @@
 """Commands that run in a control group with a memory limit, watched: seconds, memory of all their processes, disk.
 
-The limit is real where control groups can be made (as root, version 1 or 2): page cache counts in it, and who needs
-more is killed. Elsewhere the memory is measured and nothing is limited.
+The limit is real where control groups can be made (as root, version 1 or 2): page cache counts in it, nothing is
+swapped, and who needs more is killed. Elsewhere the memory is measured and nothing is limited.
 """
 
 import contextlib
@@ -15,9 +15,10 @@ from pathlib import Path
 
 from shared.processes import descendants
 
+# Root, the file of the limit, and that by which nothing is swapped.
 GROUPS = (
-    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),  # version 1
-    (Path("/sys/fs/cgroup"), "memory.max"),  # version 2
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.swappiness"),  # version 1
+    (Path("/sys/fs/cgroup"), "memory.max", "memory.swap.max"),  # version 2
 )
 INTERVAL = 0.5  # seconds between two looks
 
@@ -38,7 +39,7 @@ class Group:
 
     def __init__(self, limit, name=None):
         self.path = None
-        for root, file in GROUPS:
+        for root, file, swap in GROUPS:
             path = root / (name or f"hpcgnn-{os.getpid()}")
             if limit is None or not (root / "cgroup.procs").exists():
                 continue
@@ -46,6 +47,7 @@ class Group:
                 path.mkdir(exist_ok=True)
                 try:
                     (path / file).write_text(str(limit))
+                    (path / swap).write_text("0")
                 except OSError:
                     path.rmdir()
                     continue

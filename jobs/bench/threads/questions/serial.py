@@ -12,15 +12,11 @@ that have a core each, so serial time is an upper bound.
 import argparse
 import ctypes
 import json
-import os
-import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from preloaded import asked_inside, compiled
+
 #: What the comparison with peers takes, but for models of which the general rule computes: those are smaller.
 OPTIONS: dict[str, list[str]] = {"gatv2": ["--layers", "2", "--hidden", "32", "--heads", "2"]}
 
@@ -39,21 +35,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the table, or measure inside the process that the table starts."""
     if arguments.inside:
         return _measure(arguments)
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        print("threads.py: error: expected a C compiler, cc or gcc, found none; install one", file=sys.stderr)
-        return 2
     one_thread = None
     print(f"{arguments.model} {' '.join(_more(arguments))}")
     print("threads  processor s  serial ms  share %  regions  efficiency %  grown MiB")
-    with tempfile.TemporaryDirectory(prefix="threads-") as folder:
-        library = Path(folder) / "regions.so"
-        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, HERE / "regions.c", "-ldl"], check=True)
+    with compiled("regions.c") as library:
         numbers = [int(number) for number in arguments.threads.split(",")]
         for threads in sorted({1, *numbers}):
-            found = _child(arguments, threads, library)
-            if found is None:
-                return 1
+            options = ["--graph", arguments.graph, "--model", arguments.model, "--epochs", arguments.epochs]
+            found = asked_inside("serial", library, threads, *options, "--", *_more(arguments))
             one_thread = one_thread or found["processor"]
             share = found["serial"] / one_thread
             efficiency = 100 / (1 + (threads - 1) * share)
@@ -68,20 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _more(arguments: argparse.Namespace) -> list[str]:
     return [*OPTIONS.get(arguments.model, []), *arguments.more]
-
-
-def _child(arguments: argparse.Namespace, threads: int, library: Path) -> dict[str, float] | None:
-    """What a process of so many threads found; None, with its last words, if it failed."""
-    command = [sys.executable, str(HERE.parent / "threads.py"), "serial", "--graph", arguments.graph]
-    command += ["--model", arguments.model, "--threads", str(threads), "--epochs", str(arguments.epochs)]
-    command += ["--inside", str(library), "--", *_more(arguments)]
-    # The affinity mask counts for the threads of a rank; here there may be more threads than cores.
-    environment = os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        print(f"threads.py: error: {threads} threads: {done.stdout[-1000:]}{done.stderr[-2000:]}", file=sys.stderr)
-        return None
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _measure(arguments: argparse.Namespace) -> int:

@@ -12,14 +12,8 @@ the time are left out, and so is what a thread does outside of tasks, which is s
 import argparse
 import heapq
 import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from preloaded import asked_inside, compiled
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,21 +31,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the table, or run one kernel inside the process that the table starts."""
     if arguments.inside:
         return _record(arguments)
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        print("threads.py: error: expected a C compiler, cc or gcc, found none; install one", file=sys.stderr)
-        return 2
     print("kernel               rows  threads   tasks  efficiency")
-    with tempfile.TemporaryDirectory(prefix="threads-") as folder:
-        library = Path(folder) / "tasks.so"
-        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, HERE / "tasks.c", "-ldl"], check=True)
+    with compiled("tasks.c") as library:
         for kernel in arguments.kernels.split(","):
             for rows in map(int, arguments.rows.split(",")):
                 for threads in map(int, arguments.threads.split(",")):
-                    loops = _child(arguments, kernel, rows, threads, library)
-                    if loops is None:
-                        return 1
-                    tasks, part = _efficiency(loops, threads)
+                    options = ["--kernels", kernel, "--rows", rows, "--depth", arguments.depth]
+                    options += ["--width", arguments.width, "--degree", arguments.degree]
+                    tasks, part = _efficiency(asked_inside("shares", library, threads, *options), threads)
                     print(f"{kernel:16}  {rows:8}  {threads:7}  {tasks:6}  {part:10.2f}", flush=True)
     return 0
 
@@ -68,28 +55,6 @@ def _efficiency(loops: list[list[int]], threads: int) -> tuple[int, float]:
         if waits:
             free = [max(free)] * threads
     return tasks, done / max(1, threads * max(free))
-
-
-def _child(
-    arguments: argparse.Namespace, kernel: str, rows: int, threads: int, library: Path
-) -> list[list[int]] | None:
-    command = [
-        sys.executable,
-        str(HERE.parent / "threads.py"),
-        "shares",
-        "--rows",
-        str(rows),
-        "--threads",
-        str(threads),
-    ]
-    command += ["--depth", str(arguments.depth), "--width", str(arguments.width), "--degree", str(arguments.degree)]
-    command += ["--kernels", kernel, "--inside", str(library)]
-    environment = os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        print(f"threads.py: error: {kernel}: {done.stdout[-1000:]}{done.stderr[-2000:]}", file=sys.stderr)
-        return None
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _record(arguments: argparse.Namespace) -> int:

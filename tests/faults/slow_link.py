@@ -1,4 +1,4 @@
-"""A communicator whose messages take time: the double that overlap is measured with. No part of the program.
+"""A communicator whose messages take time: the double of a slow network. No part of the program.
 
 Every rank has one outgoing link. A message that is sent waits for those before it, then takes latency + bytes / rate,
 and is only then handed to MPI: until then it cannot arrive. A thread that sleeps does this, so the link takes no
