@@ -53,7 +53,7 @@ class ImportOptions:
     feature_dtype: str = "fp32"
     num_classes: int | None = None
     name: str | None = None
-    fractions: tuple[float, float, float] | None = None
+    fractions: Sequence[float] | None = None
     seed: int = 0
     add_reverse: bool = False
     resplit: bool = False

@@ -14,18 +14,16 @@ from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
 from hpcgnn.terminal import tell
-from partition_tools.checks.forecast import LAYERS, WIDTH, balance, rank_forecast
 from partition_tools.graph.loading import load_edges
 from partition_tools.graph.quality import partition_quality
 from partition_tools.workspace.progress import Reporter
 
-SHOWN_TYPES = 12
+SHOWN_TYPES, WIDTH = 12, 256
 TASKS = {MULTILABEL: " (multi-label)", REGRESSION: " (regression)"}
-HELP = "show counts, degrees, clusters, partitionings and predicted traffic"
+HELP = "show counts, degrees, clusters, partitionings and halo rows"
 DESCRIPTION = """Show what a graph file holds: counts, degrees, splits, classes, types, clusters, and for each stored
 partitioning edges cut, halo rows, the bytes that one exchange of fp32 rows of --width features costs, and how well
-ranks are balanced: in nodes, in-edges, halo rows received and sent, and predicted bytes and work. The prediction is for
-a network of --layers GraphSAGE layers of --width, and for comparison only.
+ranks are balanced in nodes, in-edges, and halo rows received and sent. (hpcgnn estimate has memory and seconds.)
 Peak memory: 8 n bytes, and 4 E more only for maps whose figures are not stored with them."""
 
 
@@ -34,29 +32,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graph", type=Path, metavar="GRAPH")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument(
-        "--width",
-        type=int,
-        default=WIDTH,
-        metavar="W",
-        help=f"features per row in predictions (default {WIDTH})",
-    )
-    parser.add_argument(
-        "--layers",
-        type=int,
-        default=LAYERS,
-        metavar="L",
-        help=f"GraphSAGE layers in the prediction of bytes and work (default {LAYERS})",
+        "--width", type=int, default=WIDTH, metavar="W", help=f"numbers of a row in an exchange (default {WIDTH})"
     )
 
 
 def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
     """The sub-command itself; returns the exit code."""
-    info = inspect_graph(arguments.graph, arguments.width, arguments.layers)
+    info = inspect_graph(arguments.graph, arguments.width)
     tell(json.dumps(info, indent=2) if arguments.json else describe(info), needed=True)
     return 0
 
 
-def inspect_graph(path: str | Path, width: int = WIDTH, layers: int = LAYERS) -> dict[str, Any]:
+def inspect_graph(path: str | Path, width: int = WIDTH) -> dict[str, Any]:
     """A dictionary of plain numbers and words; see `describe` for what they mean. Raises FormatError as `GraphFile`
     does."""
     with GraphFile(path) as file:
@@ -101,7 +88,7 @@ def inspect_graph(path: str | Path, width: int = WIDTH, layers: int = LAYERS) ->
                 "internal_edge_fraction": _internal_fraction(file),
             },
             "partitionings": {
-                name: {str(count): _map(file, name, count, width, layers) for count in counts}
+                name: {str(count): _map(file, name, count, width) for count in counts}
                 for name, counts in file.partitionings().items()
             },
         }
@@ -175,7 +162,7 @@ def _internal_fraction(file: GraphFile) -> float | None:
     return float(weight[row == indices].sum() / weight.sum())
 
 
-def _map(file: GraphFile, name: str, count: int, width: int, layers: int) -> dict[str, Any]:
+def _map(file: GraphFile, name: str, count: int, width: int) -> dict[str, Any]:
     cluster_to_rank, attributes = file.cluster_map(name, count)
     figures = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in attributes.items()}
     offsets = file.read("clusters/offsets")
@@ -186,29 +173,23 @@ def _map(file: GraphFile, name: str, count: int, width: int, layers: int) -> dic
     nodes = np.bincount(cluster_to_rank, np.diff(offsets), count)
     pointers = file.read("topology/indptr", [(int(row), int(row) + 1) for row in offsets])
     edges = np.bincount(cluster_to_rank, np.diff(pointers), count)
-    foretold = rank_forecast(nodes, edges, received, *_inputs(file), width, layers)
     return figures | {
         "width": width,
-        "layers": layers,
         "halo_bytes_per_layer": 4 * width * figures["halo_rows_total"],
         "halo_bytes_per_layer_max_rank": 4 * width * figures["halo_rows_max"],
         "balance": {
-            "nodes": balance(nodes),
-            "edges": balance(edges),
-            "halo_rows_received": balance(received),
-            "halo_rows_sent": balance(sent),
-            "predicted_bytes": balance(foretold.bytes),
-            "predicted_seconds": balance(foretold.seconds),
+            "nodes": _balance(nodes),
+            "edges": _balance(edges),
+            "halo_rows_received": _balance(received),
+            "halo_rows_sent": _balance(sent),
         },
     }
 
 
-def _inputs(file: GraphFile) -> tuple[float, float]:
-    """(features per node, bytes that they take); of sparse ones the entries, a number and a column each."""
-    if file.meta.sparse_features:
-        entries = file.shape("nodes/features_csr/data")[0] / max(file.meta.num_nodes, 1)
-        return entries, 8 * entries
-    return file.meta.num_features, file.meta.num_features * np.dtype(_dtype(file) or "f4").itemsize
+def _balance(values: np.ndarray) -> dict[str, float]:
+    """The mean, the largest and the largest over the mean (1.0 where all are 0) of one number per rank (P,)."""
+    mean, largest = float(np.mean(values)), float(np.max(values))
+    return {"mean": mean, "largest": largest, "imbalance": largest / mean if mean else 1.0}
 
 
 def describe(info: dict[str, Any]) -> str:
@@ -263,8 +244,7 @@ def describe(info: dict[str, Any]) -> str:
         (
             name,
             int(count),
-            m["imbalance_nodes"],
-            m["imbalance_edges"],
+            *(m["balance"][what]["imbalance"] for what in ("nodes", "edges", "halo_rows_received", "halo_rows_sent")),
             f"{100 * m['edge_cut'] / max(info['directed_edges'], 1):.1f} %",
             f"{m['halo_rows_total']:,}",
             f"{m['halo_rows_max']:,}",
@@ -277,25 +257,11 @@ def describe(info: dict[str, Any]) -> str:
     if not rows:
         return f"{text}\n\nno partitionings; add some with `partition_tools partition {info['file']} --ranks 1,2,4`"
     width = next(iter(next(iter(info["partitionings"].values())).values()))["width"]
-    table = tabulate(
-        rows,
-        (
-            "partitioning",
-            "ranks",
-            "imbalance (nodes)",
-            "(edges)",
-            "edges cut",
-            "halo rows",
-            "largest rank's",
-            "bytes per exchange",
-            "largest rank's",
-        ),
-        floatfmt=".3f",
-        stralign="right",
-    )
+    heading = ["partitioning", "ranks", "imbalance (nodes)", "(in-edges)", "(received)", "(sent)", "edges cut"]
+    heading += ["halo rows", "largest rank's", "bytes per exchange", "largest rank's"]
     return (
-        f"{text}\n\n{table}\nbytes per exchange: halo rows of {width} fp32 numbers, once per layer and direction\n\n"
-        f"{_balance_table(info)}"
+        f"{text}\n\n{tabulate(rows, heading, floatfmt='.3f', stralign='right')}\nimbalance: largest rank / mean; "
+        f"received, sent: halo rows; bytes per exchange: of {width} fp32 numbers a row, once per layer and direction"
     )
 
 
@@ -317,27 +283,6 @@ def _shown_links(held: dict[str, Any]) -> str:
     }.get(held["of"], "negatives are drawn")
     among = f", {held['among_edges']:,} of them edges of the graph as well" if held["among_edges"] else ""
     return f"{held['pairs']:,} edges{among}; {against}"
-
-
-def _balance_table(info: dict[str, Any]) -> str:
-    rows, model = [], ""
-    for name, maps in info["partitionings"].items():
-        for count, figures in sorted(maps.items(), key=lambda item: int(item[0])):
-            found = figures["balance"]
-            model = f"{figures['layers']} GraphSAGE layers of {figures['width']}"
-            rows.append(
-                (
-                    name,
-                    int(count),
-                    *(found[what]["imbalance"] for what in ("nodes", "edges", "halo_rows_received", "halo_rows_sent")),
-                    _bytes(found["predicted_bytes"]["largest"]),
-                    found["predicted_bytes"]["imbalance"],
-                    found["predicted_seconds"]["imbalance"],
-                )
-            )
-    heading = ("largest rank / mean", "ranks", "nodes", "in-edges", "received", "sent", "bytes", "(imbalance)", "work")
-    table = tabulate(rows, heading, floatfmt=".3f", stralign="right")
-    return f"{table}\nreceived, sent: halo rows; bytes, work: foretold for {model}, to compare ranks and maps with"
 
 
 def _shown(sizes: dict[str, int]) -> str:

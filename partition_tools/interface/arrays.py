@@ -42,42 +42,26 @@ RENUMBER = "say num_nodes=N if they are meant, or give the ids of the nodes as n
 
 
 @dataclass(frozen=True)
-class Saving:
-    """How a graph is written, whatever it was made from: what `import` has options for.
+class Saving(ImportOptions):
+    """How a graph is written, whatever it was made from: the options of `import` by their names, and these.
 
-    undirected: add the missing reverse edges; add_reverse, self_loops, drop_duplicates, row_normalize, feature_dtype:
-    as the options of those names. num_classes, name, task: likewise, 'regression' for real numbers. fractions: (train,
-    val, test) of a random split of the labelled nodes, drawn by `seed`; resplit: whether it replaces a split that is
-    there. ranks: numbers of ranks to partition the graph for, or none. force: replace an existing file. memory: bytes
-    to work in (None: half of what is free). reporter: where stages and warnings go.
+    fractions: (train, val) or (train, val, test) of a random split of the labelled nodes. ranks: numbers of ranks to
+    partition the graph for, or none. force: replace an existing file. memory: bytes to work in (None: half of what is
+    free). reporter: where stages and warnings go. Raises ConfigError for values that are not known.
     """
 
-    undirected: bool = False
-    add_reverse: bool = False
-    self_loops: str = "keep"
-    drop_duplicates: bool = False
-    row_normalize: bool = False
-    feature_dtype: str = "fp32"
-    num_classes: int | None = None
-    task: str = "auto"
-    name: str | None = None
-    fractions: Sequence[float] | None = None
-    seed: int = 0
-    resplit: bool = False
     ranks: int | Iterable[int] | None = None
     force: bool = False
     memory: int | None = None
     reporter: Reporter | None = None
 
-    def options(self) -> ImportOptions:
-        """The same as `canonical` takes it. Raises ConfigError."""
-        fractions = None
+    def __post_init__(self) -> None:
         if self.fractions is not None:
             if len(self.fractions) not in (2, 3):
                 raise ConfigError(f"fractions must be (train, val) or (train, val, test), got {self.fractions}")
-            train, val = self.fractions[:2]
-            fractions = (train, val, self.fractions[2] if len(self.fractions) == 3 else 1 - train - val)
-        if self.resplit and fractions is None:
+            if len(self.fractions) == 2:
+                object.__setattr__(self, "fractions", (*self.fractions, 1 - sum(self.fractions)))
+        if self.resplit and self.fractions is None:
             raise ConfigError("resplit needs the fractions of the new split")
         for what, value, known in (
             ("self_loops", self.self_loops, ("keep", "add", "remove")),
@@ -86,20 +70,6 @@ class Saving:
         ):
             if value not in known:
                 raise ConfigError(f"{what} must be one of {', '.join(known)}, got {value!r}")
-        return ImportOptions(
-            undirected=self.undirected,
-            add_reverse=self.add_reverse,
-            self_loops=self.self_loops,
-            drop_duplicates=self.drop_duplicates,
-            row_normalize=self.row_normalize,
-            feature_dtype=self.feature_dtype,
-            num_classes=self.num_classes,
-            task=self.task,
-            name=self.name,
-            fractions=fractions,
-            seed=self.seed,
-            resplit=self.resplit,
-        )
 
 
 def save_graph(
@@ -202,7 +172,7 @@ def _saving(given: Mapping[str, Any]) -> Saving:
 
 def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
     """Write a `RawGraph` of arrays in memory as a graph file, and partition it if so many ranks are said."""
-    reporter, options = how.reporter or ScriptReporter(), how.options()
+    reporter = how.reporter or ScriptReporter()
     counts = None if how.ranks is None else rank_counts(how.ranks)
     if counts is not None and counts[-1] > raw.num_nodes:
         raise GraphError(f"{counts[-1]} ranks are more than the {raw.num_nodes} nodes of the graph; use fewer ranks")
@@ -211,7 +181,7 @@ def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
         # No other call has the same arrays, so that nothing of the directory is of use to one that goes on.
         scratch = Scratch(scratch_directory(path, None), ["arrays in memory", id(raw)], memory_budget(how.memory))
         try:
-            data = canonical(raw, options, reporter, scratch)
+            data = canonical(raw, how, reporter, scratch)
             write_with_bar(path, data, reporter=reporter)
         finally:
             scratch.remove()

@@ -1,7 +1,6 @@
 """A graph file's first clusters: found and brought into their order in memory where that fits, on disk where not."""
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,12 @@ from partition_tools.partitioners.external_dissection import external_clusters
 from partition_tools.partitioners.pattern import whole_pattern
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.partitioners.reordering import external_reordered
+from partition_tools.partitioners.request import ClusterRequest, Clusters
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 #: Bytes for an edge of one direction in memory: as read, as a pattern, and in the new order; more for each attribute.
 EDGE_BYTES, ATTRIBUTE_BYTES, NODE_BYTES = 40, 8, 60
-Clusters = tuple[np.ndarray, np.ndarray]
 
 
 def needed_bytes(meta: GraphMeta) -> int:
@@ -55,10 +54,8 @@ def clustered(
     title = f"splitting {data.num_nodes:,} nodes into {num_clusters:,} clusters ({maker.NAME})"
     with reporter.bar(num_clusters, title, "clusters") as progress, contextlib.ExitStack() as stack:
         stack.callback(metis_process.end)  # it gives its memory back
-        if outside:
-            order, offsets = OUTSIDE[maker.NAME](data, num_clusters, seed, work, reporter, progress)
-        else:
-            order, offsets = maker.clusters(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
+        asked = ClusterRequest(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
+        order, offsets = OUTSIDE[maker.NAME](asked, work, reporter) if outside else maker.clusters(asked)
     reporter.stage("reordering")
     if outside:
         data = external_reordered(data, order, offsets, work, reporter, versions)
@@ -70,27 +67,18 @@ def clustered(
     return data
 
 
-def _kaminpar(
-    data: GraphData, num_clusters: int, seed: int, work: Scratch, reporter: Reporter, progress: Callable[[int], object]
-) -> Clusters:
+def _kaminpar(asked: ClusterRequest, work: Scratch, reporter: Reporter) -> Clusters:
     kaminpar.check_installed()
-    return external_clusters(data.edges, data.edges_out, num_clusters, kaminpar.split, seed, work, reporter, progress)
+    return external_clusters(asked, kaminpar.split, work, reporter)
 
 
-def _restreaming(
-    data: GraphData, num_clusters: int, seed: int, work: Scratch, reporter: Reporter, progress: Callable[[int], object]
-) -> Clusters:
-    whole = whole_pattern(data.edges, data.edges_out, work, reporter)
-    graph = Edges(whole.indptr, whole.indices)
-    return restreaming.restreamed_clusters(
-        graph, whole.nodes, whole.weights, data.num_nodes, num_clusters, seed, progress
-    )
+def _restreaming(asked: ClusterRequest, work: Scratch, reporter: Reporter) -> Clusters:
+    whole = whole_pattern(asked.edges, asked.edges_out, work, reporter)
+    return restreaming.restreamed_clusters(Edges(whole.indptr, whole.indices), whole.nodes, whole.weights, asked)
 
 
-def _random_nodes(
-    data: GraphData, num_clusters: int, seed: int, work: Scratch, reporter: Reporter, progress: Callable[[int], object]
-) -> Clusters:
-    return random_nodes.clusters(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
+def _random_nodes(asked: ClusterRequest, work: Scratch, reporter: Reporter) -> Clusters:
+    return random_nodes.clusters(asked)
 
 
 #: Method -> how it finds clusters of a graph whose edges stay on disk.

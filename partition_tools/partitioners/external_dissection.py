@@ -10,11 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse
 
-from hpcgnn.graphfile.schema import Edges
 from partition_tools.partitioners.dissection import Split, dissect, enough
 from partition_tools.partitioners.kaminpar import kaminpar_split
 from partition_tools.partitioners.parhip import write_parhip
 from partition_tools.partitioners.pattern import Pattern, parts_of, whole_pattern
+from partition_tools.partitioners.request import ClusterRequest, Clusters
 from partition_tools.partitioners.weights import BRANCHES, clusters_of_connected, with_isolated
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -23,24 +23,15 @@ from partition_tools.workspace.scratch import Scratch
 PART_BYTES = 40
 
 
-def external_clusters(
-    edges: Edges,
-    edges_out: Edges | None,
-    num_clusters: int,
-    split: Split,
-    seed: int,
-    scratch: Scratch,
-    reporter: Reporter,
-    progress: Callable[[int], object] = lambda count: None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(order int64 (n,) of old node ids, offsets int64 (K + 1,)) of exactly `num_clusters` clusters, none empty.
+def external_clusters(asked: ClusterRequest, split: Split, scratch: Scratch, reporter: Reporter) -> Clusters:
+    """The clusters of a graph whose indices may be anything that slices.
 
-    edges, edges_out: as in `GraphData`; their indices may be anything that slices. split: what dissects parts that fit
-    in memory. progress: called with the number of clusters just finished. Memory: what KaMinPar takes for the whole
-    graph (see `partition --help`), else what the scratch directory allows, and 40 bytes per node.
+    split: what dissects parts that fit in memory. Memory: what KaMinPar takes for the whole graph (see `partition
+    --help`), else what the scratch directory allows, and 40 bytes per node.
     """
+    num_clusters, seed, progress = asked.num_clusters, asked.seed, asked.progress
     if not scratch.done("order"):
-        whole, num_nodes = whole_pattern(edges, edges_out, scratch, reporter), len(edges.indptr) - 1
+        whole, num_nodes = whole_pattern(asked.edges, asked.edges_out, scratch, reporter), len(asked.edges.indptr) - 1
         connected = clusters_of_connected(num_nodes, len(whole.nodes), num_clusters)
         progress(num_clusters - connected)
         pending, leaves = [(whole, connected)], []

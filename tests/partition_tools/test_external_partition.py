@@ -22,6 +22,7 @@ from partition_tools.partitioners.external_dissection import external_clusters
 from partition_tools.partitioners.pattern import parts_of, whole_pattern
 from partition_tools.partitioners.reorder import reordered
 from partition_tools.partitioners.reordering import external_reordered
+from partition_tools.partitioners.request import ClusterRequest
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
@@ -117,13 +118,18 @@ def check_clusters(order, offsets, n, count):
     assert len(offsets) == count + 1 and offsets[0] == 0 and offsets[-1] == n and (np.diff(offsets) > 0).all()
 
 
+def asked(edges, clusters, seed=0, progress=lambda count: None):
+    """The request for clusters of an undirected graph."""
+    return ClusterRequest(edges, None, np.arange(len(edges.indptr) - 1), clusters, seed, progress)
+
+
 @pytest.mark.parametrize("kind", ["planted", "rmat"])
 def test_a_graph_that_fits_has_the_clusters_of_memory(tmp_path, kind):
     data = generated(2000, kind)
-    expected = dissected(data.edges, None, 40, metis.split, 5)
+    expected = dissected(asked(data.edges, 40, 5), metis.split)
     seen = []
     found = external_clusters(
-        data.edges, None, 40, metis.split, 5, scratch_of(tmp_path, 1 << 30), Reporter(), seen.append
+        asked(data.edges, 40, 5, seen.append), metis.split, scratch_of(tmp_path, 1 << 30), Reporter()
     )
     assert all(np.array_equal(one, other) for one, other in zip(expected, found))
     assert sum(seen) == 40
@@ -143,9 +149,9 @@ def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kin
         first.append(graph.nnz)
         return (kaminpar.split if len(first) == 1 else metis.split)(graph, weights, shares, seed)
 
-    expected = dissected(data.edges, None, 40, split, 5)
+    expected = dissected(asked(data.edges, 40, 5), split)
     memory = whole.nnz * dissection.PART_BYTES // 2
-    found = external_clusters(data.edges, None, 40, metis.split, 5, scratch_of(tmp_path, memory), Reporter())
+    found = external_clusters(asked(data.edges, 40, 5), metis.split, scratch_of(tmp_path, memory), Reporter())
     check_clusters(*found, data.num_nodes, 40)
     assert all(np.array_equal(one, other) for one, other in zip(expected, found))
 
@@ -154,7 +160,7 @@ def test_parts_of_a_star_have_no_edges(tmp_path):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     indptr = np.concatenate([[0], 200 + np.arange(201)])
     star = Edges(indptr, np.concatenate([np.arange(1, 201), np.zeros(200, int)]).astype(np.int32))
-    found = external_clusters(star, None, 16, kaminpar.split, 0, scratch_of(tmp_path, 100), Reporter())
+    found = external_clusters(asked(star, 16), kaminpar.split, scratch_of(tmp_path, 100), Reporter())
     check_clusters(*found, 201, 16)
 
 
@@ -175,7 +181,7 @@ def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
         save(self, name, array)
         saved.append(name)
 
-    arguments = data.edges, None, 40, metis.split, 5
+    arguments = asked(data.edges, 40, 5), metis.split
     monkeypatch.setattr(Scratch, "save", save_some)
     with pytest.raises(Stopped):
         external_clusters(*arguments, scratch_of(tmp_path, memory), Reporter())
@@ -194,7 +200,7 @@ def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
 
 def test_a_part_that_was_clustered_stays_so_with_less_memory(tmp_path):
     data = generated(2000)
-    arguments = data.edges, None, 40, metis.split, 5
+    arguments = asked(data.edges, 40, 5), metis.split
     scratch = scratch_of(tmp_path, 1 << 30)
     expected = external_clusters(*arguments, scratch, Reporter())
     scratch.forget("order")  # killed before it was written

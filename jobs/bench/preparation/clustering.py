@@ -23,6 +23,7 @@ from partition_tools.graph.loading import load_graph
 from partition_tools.partitioners import METHODS, metis_process
 from partition_tools.partitioners.choice import forecast
 from partition_tools.partitioners.dissection import whole_graph
+from partition_tools.partitioners.request import ClusterRequest
 
 INTERVAL = 0.02  # seconds between two looks
 
@@ -60,7 +61,7 @@ def measured(data, method, clusters):
         peak[0] = max(peak[0], anonymous_of_all(os.getpid()))
 
     with watching(look, INTERVAL):
-        method.clusters(data.edges, data.edges_out, data.original_id, clusters, 0)
+        method.clusters(ClusterRequest(data.edges, data.edges_out, data.original_id, clusters))
     metis_process.end()  # its seconds count when it has ended
     return sum(os.times()[:4]) - sum(start[:4]), peak[0] - before
 

@@ -16,61 +16,14 @@ from partition_tools.workspace.progress import Reporter
 
 _MASK, _INDEX = {"mask", "masks"}, {"idx", "idxs", "index", "indexes", "indices", "ids", "id", "node", "nodes", "inds"}
 # In names of arrays that say something about the graph, its task, or who is in which split.
-_MEANING = (
-    "edge",
-    "adj",
-    "label",
-    "target",
-    "mask",
-    "idx",
-    "index",
-    "split",
-    "feat",
-    "weight",
-    "attr",
-    "time",
-    "year",
-    "date",
-    "batch",
-    "ptr",
-    "rel",
-    "train",
-    "val",
-    "valid",
-    "test",
+_MEANING = tuple(
+    "edge adj label target mask idx index split feat weight attr time year date batch ptr rel train val test".split()
 )
-_KNOWN = {
-    "x",
-    "y",
-    "pos",
-    "z",
-    "t",
-    "src",
-    "dst",
-    "row",
-    "col",
-    "data",
-    "class",
-    "classes",
-    "graph",
-    "num_classes",
-    "num_nodes",
-    "msg",
-    "ts",
-    "ntype",
-    "ndata",
-    "edata",
-}
+_KNOWN = set(
+    "x y pos z t src dst row col data class classes graph num_classes num_nodes msg ts ntype ndata edata".split()
+)
 _REMARKS = {
-    "num_nodes",
-    "num_edges",
-    "num_features",
-    "num_feats",
-    "num_node_features",
-    "num_edge_types",
-    "num_node_types",
-    "num_labels",
-    "num_targets",
+    f"num_{what}" for what in "nodes edges features feats node_features edge_types node_types labels targets".split()
 }
 
 
