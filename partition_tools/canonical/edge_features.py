@@ -28,18 +28,24 @@ class Counted:
         return np.arange(*wanted.indices(len(self))) if isinstance(wanted, slice) else np.asarray(wanted, np.int64)
 
 
-class WindowedRows:
-    """Array-like of the rows of `source` in another order, made to be sliced from front to back: a window of rows is
-    filled by passes over the source in its own order, since random reads of a chunked file would decompress a chunk per
-    row.
+def row_bytes(source: Rows) -> int:
+    """Of a row of an array-like."""
+    return int(np.prod(source.shape[1:], dtype=np.int64)) * np.dtype(source.dtype).itemsize
 
-    count: of the rows. row_bytes: what a row of the window takes, with what is needed beside it.
+
+class GatheredRows:
+    """Array-like whose row i is row index[i] of `source`, made to be sliced from front to back.
+
+    index: int64 (m,), anything that slices. A window of at most `buffer_bytes` is filled by a pass over the source in
+    its own order, since random reads of a chunked file would decompress a chunk per row; slabs without a wanted row are
+    left out.
     """
 
-    def __init__(self, source: Rows, count: int, row_bytes: int, buffer_bytes: int) -> None:
-        self.source = source
-        self.shape, self.dtype = (count, *source.shape[1:]), np.dtype(source.dtype)
-        self.rows = max(buffer_bytes // row_bytes // SLAB_ROWS, 1) * SLAB_ROWS
+    def __init__(self, source: Rows, index: Rows, buffer_bytes: int) -> None:
+        self.source, self.index = source, index
+        self.shape, self.dtype = (index.shape[0], *source.shape[1:]), np.dtype(source.dtype)
+        # Beside a row of the window: its number, its place in the order of the numbers, and the numbers in order.
+        self.rows = max(buffer_bytes // (row_bytes(source) + 24) // SLAB_ROWS, 1) * SLAB_ROWS
         self.start = self.stop = 0
         self.window = np.empty((0, *self.shape[1:]), self.dtype)
 
@@ -53,32 +59,7 @@ class WindowedRows:
         del self.window  # before its successor is made
         self.window = np.empty((stop - start, *self.shape[1:]), self.dtype)
         self.start, self.stop = start, stop
-        self._read()
-
-    def _read(self) -> None:
-        """Fill `window` with the rows from `start` to `stop`."""
-        raise NotImplementedError
-
-
-def row_bytes(source: Rows) -> int:
-    """Of a row of an array-like."""
-    return int(np.prod(source.shape[1:], dtype=np.int64)) * np.dtype(source.dtype).itemsize
-
-
-class GatheredRows(WindowedRows):
-    """Array-like whose row i is row index[i] of `source`, made to be sliced from front to back.
-
-    index: int64 (m,), anything that slices. Windows of at most `buffer_bytes` are filled by one pass each over the
-    source in its own order, of which slabs without a wanted row are left out.
-    """
-
-    def __init__(self, source: Rows, index: Rows, buffer_bytes: int) -> None:
-        # Beside a row of the window: its number, its place in the order of the numbers, and the numbers in order.
-        super().__init__(source, index.shape[0], row_bytes(source) + 24, buffer_bytes)
-        self.index = index
-
-    def _read(self) -> None:
-        index = np.asarray(self.index[self.start : self.stop])
+        index = np.asarray(self.index[start:stop])
         order = np.argsort(index, kind="stable")
         index = index[order]
         for first in range(0, self.source.shape[0], SLAB_ROWS):

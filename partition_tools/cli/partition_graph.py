@@ -52,10 +52,10 @@ methods:
     + """
 
 Peak memory, first call: 12 E + 60 n bytes, and in METIS 45 to 150 E (64-bit ids, all levels of its multigrid; the
-less the more skewed the degrees are) or in KaMinPar about 10 E; or 12 E + 60 n bytes and the feature buffer (at
-most 4 n F bytes) while the file is rewritten, whichever is larger; 8 E more with weights and types, twice that for
-directed graphs. Where that is more than --memory, the edges stay on disk (methods kaminpar, restreaming, random-nodes),
-in up to 20 bytes an edge; what KaMinPar takes comes on top. Later calls: about 60 n bytes."""
+less the more skewed the degrees are) or in KaMinPar about 10 E; or 12 E + 60 n bytes and the features (4 n F bytes, at
+most half of --memory) while the file is rewritten, whichever is larger; 8 E more with weights and types, twice that
+for directed graphs. Where that is more than --memory, the edges stay on disk (methods kaminpar, restreaming,
+random-nodes), in up to 20 bytes an edge; what KaMinPar takes comes on top. Later calls: about 60 n bytes."""
 )
 
 
@@ -79,13 +79,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the result here and leave GRAPH as it is"
     )
-    parser.add_argument(
-        "--feature-buffer",
-        type=float,
-        default=4.0,
-        metavar="GIB",
-        help="memory for reordering dense features (default 4); below their size the file is read in several passes",
-    )
     parser.add_argument("--force", action="store_true", help="overwrite an existing -o FILE")
     add_memory_options(parser)
 
@@ -101,7 +94,6 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         seed=arguments.seed,
         balance=arguments.balance,
         output=arguments.output,
-        feature_buffer=arguments.feature_buffer,
         force=arguments.force,
         reporter=reporter,
         memory=arguments.memory,
@@ -138,7 +130,6 @@ def partition_graph(
     seed: int = 0,
     balance: str = AUTO,
     output: str | Path | None = None,
-    feature_buffer: float = 4.0,
     force: bool = False,
     reporter: Reporter | None = None,
     memory: int | None = None,
@@ -150,7 +141,7 @@ def partition_graph(
     it; then no file is changed.
     """
     reporter = reporter or Reporter()
-    _check_options(method, balance, seed, num_clusters, feature_buffer)
+    _check_options(method, balance, seed, num_clusters)
     maker = None if method == AUTO else METHODS[method]
     if name is not None and ("/" in name or name in (".", "..")):
         raise ConfigError(f"the name of a partitioning must not contain a slash, got {name!r}")
@@ -159,9 +150,7 @@ def partition_graph(
     check_outputs({"-o": output}, [path], force)
     GraphFile(path).file.close()  # what is no graph is not claimed
     with claimed(output or path):
-        return _partition(
-            path, ranks, num_clusters, maker, name, seed, balance, output, feature_buffer, memory, scratch, reporter
-        )
+        return _partition(path, ranks, num_clusters, maker, name, seed, balance, output, memory, scratch, reporter)
 
 
 def _partition(
@@ -173,7 +162,6 @@ def _partition(
     seed: int,
     balance: str,
     output: str | Path | None,
-    feature_buffer: float,
     memory: int | None,
     scratch: str | Path | None,
     reporter: Reporter,
@@ -195,7 +183,7 @@ def _partition(
             tools = {**file.meta.versions, **_tool_versions()}
             identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
             with working(output or path, scratch, identity, memory, reporter) as work:
-                data = clustered(file, maker, num_clusters, seed, feature_buffer, work, tools, reporter)
+                data = clustered(file, maker, num_clusters, seed, work, tools, reporter)
                 maps = _maps(data, maker, ranks, seed, balance, reporter)
                 write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
         else:
@@ -217,7 +205,7 @@ def _automatic(file: GraphFile, fresh: bool, memory: int | None, reporter: Repor
     return choose(total, degrees, memory_budget(memory), reporter)
 
 
-def _check_options(method: str, balance: str, seed: int, num_clusters: int | None, feature_buffer: float) -> None:
+def _check_options(method: str, balance: str, seed: int, num_clusters: int | None) -> None:
     if method != AUTO and method not in METHODS:
         raise ConfigError(f"unknown method {method!r}; expected one of {AUTO}, {', '.join(METHODS)}")
     if balance not in BALANCES:
@@ -226,8 +214,6 @@ def _check_options(method: str, balance: str, seed: int, num_clusters: int | Non
         raise ConfigError(f"the seed must be from 0 to 2^31 - 1, got {seed}")
     if num_clusters is not None and num_clusters < 1:
         raise ConfigError(f"--clusters must be at least 1, got {num_clusters}")
-    if not feature_buffer > 0:
-        raise ConfigError(f"--feature-buffer must be positive, got {feature_buffer}")
 
 
 def _check_clusters(

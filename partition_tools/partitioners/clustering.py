@@ -13,7 +13,6 @@ from partition_tools.partitioners import kaminpar, metis_process, random_nodes, 
 from partition_tools.partitioners.external_dissection import external_clusters
 from partition_tools.partitioners.pattern import whole_pattern
 from partition_tools.partitioners.reorder import reordered
-from partition_tools.partitioners.reordering import external_reordered
 from partition_tools.partitioners.request import ClusterRequest, Clusters
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -34,15 +33,14 @@ def clustered(
     maker: Any,
     num_clusters: int,
     seed: int,
-    feature_buffer: float,
     work: Scratch,
     versions: dict[str, str],
     reporter: Reporter,
 ) -> GraphData:
     """`GraphData` of an open `GraphFile` in the order of `num_clusters` new clusters, with their graph.
 
-    maker: a module of `partitioners`. feature_buffer: GiB for dense features. work: for edges that do not fit in its
-    memory; the arrays are then mapped files of it.
+    maker: a module of `partitioners`. work: for edges and features that do not fit in its memory; the arrays are then
+    mapped files of it.
     """
     outside = needed_bytes(file.meta) > work.memory and maker.NAME in OUTSIDE
     if needed_bytes(file.meta) > work.memory and not outside:
@@ -57,10 +55,7 @@ def clustered(
         asked = ClusterRequest(data.edges, data.edges_out, data.original_id, num_clusters, seed, progress)
         order, offsets = OUTSIDE[maker.NAME](asked, work, reporter) if outside else maker.clusters(asked)
     reporter.stage("reordering")
-    if outside:
-        data = external_reordered(data, order, offsets, work, reporter, versions)
-    else:
-        data = reordered(data, order, offsets, buffer_bytes=int(feature_buffer * 2**30), versions=versions)
+    data = reordered(data, order, offsets, work, reporter, versions, on_disk=outside)
     parts = np.repeat(np.arange(num_clusters, dtype=np.int32), np.diff(offsets))
     reporter.stage("counting edges between clusters")
     data.cluster_graph = cluster_graph(parts, num_clusters, data.edges, data.edges_out is not None)

@@ -13,7 +13,11 @@ import numpy as np
 from hpcgnn.graphfile.ranges import permuted_rows, segments
 from hpcgnn.graphfile.schema import GraphData, Rows
 from hpcgnn.graphfile.storage import SLAB_ROWS, Csr, Edges
-from partition_tools.canonical.edge_features import Counted, GatheredRows, WindowedRows, row_bytes
+from partition_tools.canonical.edge_features import Counted, GatheredRows, row_bytes
+from partition_tools.out_of_core.edges import resorted
+from partition_tools.out_of_core.scattered import Scattered
+from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.scratch import Scratch
 
 EDGE_BLOCK = 1 << 23
 
@@ -22,52 +26,39 @@ def reordered(
     data: GraphData,
     order: np.ndarray,
     offsets: np.ndarray,
-    *,
-    buffer_bytes: int,
-    cluster_graph: Csr | None = None,
-    versions: dict[str, str] | None = None,
-) -> GraphData:
-    """`GraphData` whose node i is node order[i] of `data`, clustered by `offsets`.
-
-    order: int64 (n,) permutation. Dense features are permuted when they are written, in windows of at most
-    `buffer_bytes` (features that fit are read once). Memory: the new edges beside the old ones, and one window.
-    """
-    place = np.empty(len(order), data.edges.indices.dtype)
-    place[order] = np.arange(len(order))
-    features: Rows | Csr | None
-    if isinstance(data.features, Csr):
-        features = permuted_csr(data.features, order)
-    else:
-        features = None if data.features is None else PermutedRows(data.features, order, place, buffer_bytes)
-    edges = permuted_edges(numbered_edges(data), order, place)
-    edges_out = None if data.edges_out is None else permuted_edges(data.edges_out, order, place)
-    moved = in_order_of(data, order, offsets, edges, edges_out, features, versions or data.versions, buffer_bytes)
-    return dataclasses.replace(moved, cluster_graph=cluster_graph)
-
-
-def in_order_of(
-    data: GraphData,
-    order: np.ndarray,
-    offsets: np.ndarray,
-    edges: Edges,
-    edges_out: Edges | None,
-    features: Rows | Csr | None,
+    scratch: Scratch,
+    reporter: Reporter,
     versions: dict[str, str],
-    buffer_bytes: int,
+    on_disk: bool = False,
 ) -> GraphData:
-    """`GraphData` with these edges and features, which are in the new order already, and the rest brought into it.
+    """`GraphData` whose node i is node order[i] of `data`, clustered by `offsets`, without a graph of the clusters.
 
-    edges: those of `numbered_edges`, moved. buffer_bytes: of a window of features of edges.
+    order: int64 (n,) permutation. on_disk: the edges are anything that slices, and are sorted in files; else they are
+    in memory. The result is the same, bit for bit. Dense features that do not fit in half of the memory go through
+    files. Memory: the new edges beside the old ones, or what the scratch directory allows; 40 bytes per node.
     """
-    of_edges = data.edge_features
+    n = len(order)
+    place = np.empty(n, np.int64 if on_disk else data.edges.indices.dtype)
+    place[order] = np.arange(n)
+
+    def moved(edges: Edges, name: str) -> Edges:
+        if not on_disk:
+            return permuted_edges(edges, order, place)
+        return resorted(edges, lambda row, column: place[row] * n + place[column], name, scratch, reporter)
+
+    numbered, of_edges = data.edges, data.edge_features
+    if of_edges is not None:  # each edge knows which row of the features is its own
+        numbered = dataclasses.replace(data.edges, row=cast(np.ndarray, Counted(len(data.edges.indices))))
+    edges = moved(numbered, "reordered")
+    edges_out = None if data.edges_out is None else moved(data.edges_out, "reordered_out")
+    if of_edges is not None and edges.row is not None:
+        of_edges = GatheredRows(of_edges, edges.row, scratch.memory // 4)
     return dataclasses.replace(
         data,
         edges=dataclasses.replace(edges, row=None),
-        edge_features=None
-        if of_edges is None or edges.row is None
-        else GatheredRows(of_edges, edges.row, buffer_bytes),
+        edge_features=of_edges,
         edges_out=edges_out,
-        features=features,
+        features=_features_in_order(data.features, order, place, scratch),
         labels=data.labels[order],
         split=data.split[order],
         original_id=data.original_id[order],
@@ -78,11 +69,21 @@ def in_order_of(
     )
 
 
-def numbered_edges(data: GraphData) -> Edges:
-    """The in-edges of `data`, which know which row of its features of edges is theirs, where it has some."""
-    if data.edge_features is None:
-        return data.edges
-    return dataclasses.replace(data.edges, row=cast(np.ndarray, Counted(len(data.edges.indices))))
+def _features_in_order(
+    features: Rows | Csr | None, order: np.ndarray, place: np.ndarray, scratch: Scratch
+) -> Rows | Csr | None:
+    """Array-like of the features in the new order. place: the inverse of order."""
+    if features is None:
+        return None
+    if isinstance(features, Csr):
+        indptr, old = permuted_rows(features.indptr, order)
+        values = None if features.data is None else features.data[old]
+        return Csr(indptr, features.indices[old], values, features.num_columns)
+    size = max(row_bytes(features), 1)
+    window = max(1, scratch.memory // (2 * size) // SLAB_ROWS) * SLAB_ROWS
+    if len(order) > window:
+        return Scattered(features, place, window, SLAB_ROWS, scratch)
+    return GatheredRows(features, order, (len(order) + SLAB_ROWS) * (size + 24))  # read once
 
 
 def permuted_edges(edges: Edges, order: np.ndarray, place: np.ndarray) -> Edges:
@@ -113,27 +114,3 @@ def permuted_edges(edges: Edges, order: np.ndarray, place: np.ndarray) -> Edges:
         new.indices[there] = key % n
         start = stop
     return new
-
-
-def permuted_csr(rows: Csr, order: np.ndarray) -> Csr:
-    """The sparse matrix whose row i is row order[i] of that given."""
-    indptr, old = permuted_rows(rows.indptr, order)
-    return Csr(indptr, rows.indices[old], None if rows.data is None else rows.data[old], rows.num_columns)
-
-
-class PermutedRows(WindowedRows):
-    """Array-like whose row i is row order[i] of `source`. A window is filled by one pass over the source: fewer, larger
-    windows mean fewer passes. place: the inverse of order.
-    """
-
-    def __init__(self, source: Rows, order: np.ndarray, place: np.ndarray, buffer_bytes: int) -> None:
-        super().__init__(source, source.shape[0], max(row_bytes(source), 1), buffer_bytes)
-        self.order, self.place = order, place
-
-    def _read(self) -> None:
-        for first in range(0, self.shape[0], SLAB_ROWS):
-            last = min(first + SLAB_ROWS, self.shape[0])
-            targets = self.place[first:last]
-            wanted = (targets >= self.start) & (targets < self.stop)
-            if wanted.any():
-                self.window[targets[wanted] - self.start] = self.source[first:last][wanted]

@@ -21,7 +21,6 @@ from partition_tools.partitioners.dissection import dissected, whole_graph
 from partition_tools.partitioners.external_dissection import external_clusters
 from partition_tools.partitioners.pattern import parts_of, whole_pattern
 from partition_tools.partitioners.reorder import reordered
-from partition_tools.partitioners.reordering import external_reordered
 from partition_tools.partitioners.request import ClusterRequest
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -91,9 +90,11 @@ def test_the_order_of_a_graph_file_is_changed_as_in_memory(tmp_path, directed, m
     offsets, tools = np.array([0, 30, data.num_nodes]), {"numpy": np.__version__}
     write_with_bar(tmp_path / "g.h5", data)
     with GraphFile(tmp_path / "g.h5") as file:
-        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), order, offsets, buffer_bytes=100, versions=tools))
+        roomy = Scratch(tmp_path / "roomy", 0, 1 << 30)
+        write_with_bar(tmp_path / "a.h5", reordered(load_graph(file), order, offsets, roomy, Reporter(), tools))
+        assert not any(roomy.directory.rglob("*.npy")), "all of it fits"
         stored = load_graph(file, stored_edges=True)
-        found = external_reordered(stored, order, offsets, scratch_of(tmp_path, memory), Reporter(), tools)
+        found = reordered(stored, order, offsets, scratch_of(tmp_path, memory), Reporter(), tools, on_disk=True)
         write_with_bar(tmp_path / "b.h5", found)
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
 
