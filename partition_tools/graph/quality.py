@@ -106,15 +106,15 @@ def partition_quality(
     halo, sent, cut = _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of)
     backward = halo if edges_out is None else _halo(cluster_to_rank, num_ranks, offsets, edges_out, rank_of)[0]
     return Quality(
-        num_ranks,
-        imbalance(nodes),
-        imbalance(edge_loads),
-        cut,
-        int(halo.sum()),
-        int(halo.max()),
-        int(backward.sum()),
-        halo.tolist(),
-        sent.tolist(),
+        num_ranks=num_ranks,
+        imbalance_nodes=imbalance(nodes),
+        imbalance_edges=imbalance(edge_loads),
+        edge_cut=cut,
+        halo_rows_total=int(halo.sum()),
+        halo_rows_max=int(halo.max()),
+        halo_rows_backward_total=int(backward.sum()),
+        halo_rows_by_rank=halo.tolist(),
+        sent_rows_by_rank=sent.tolist(),
     )
 
 

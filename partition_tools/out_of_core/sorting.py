@@ -160,7 +160,7 @@ class Runs:
 def _cuts(samples: list[np.ndarray], per_range: int, least: int) -> np.ndarray:
     """Ascending distinct keys int64 that cut records into ranges of about so many samples each, none empty.
 
-    samples: sorted vectors of every so-manieth key. least: the smallest key of all. A range begins with its key.
+    samples: sorted vectors of every k-th key. least: the smallest key of all. A range begins with its key.
     """
     every = np.sort(np.concatenate([np.zeros(0, np.int64), *samples]))
     cuts = np.unique(every[per_range - 1 :: per_range])

@@ -60,7 +60,7 @@ def read(
     train, val = int(0.6 * count), int(0.2 * count)
     split = {name: np.zeros(n, bool) for name in ("train", "val", "test")}
     split["train"][:train], split["val"][train : train + val], split["test"][train + val : count] = True, True, True
-    return RawGraph(edges[:, 0], edges[:, 1], n, features, labels, split)
+    return RawGraph(src=edges[:, 0], dst=edges[:, 1], num_nodes=n, features=features, labels=labels, split=split)
 
 
 def _array(file: Path, shape: tuple[int, ...], scratch: Scratch) -> np.ndarray:

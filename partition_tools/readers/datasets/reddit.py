@@ -38,7 +38,7 @@ def read(folder: Path, tables: TableOptions, reporter: Reporter, scratch: Scratc
     if types.dtype.kind not in "iu" or types.ndim != 1:
         raise FormatError(f"{folder / 'reddit_data.npz'}: node_types must be a vector of 1, 2 and 3, got {types.dtype}")
     split = {name: types == number for name, number in SPLITS.items()}
-    return RawGraph(src, dst, len(features), features, labels, split)
+    return RawGraph(src=src, dst=dst, num_nodes=len(features), features=features, labels=labels, split=split)
 
 
 def _array(archive: Arrays, name: str) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.formats.beside import assemble
+from partition_tools.readers.formats.edges_with_tables import assemble
 from partition_tools.readers.formats.feature_columns import feature_places, named_features, of_file_or_columns
 from partition_tools.readers.tables.headings import COLUMNS, ENDS, all_known, columns_of, names_ends, said
 from partition_tools.readers.tables.tables import OF_TABLES, Layout, TableOptions, layout, numeric, read_frame

@@ -19,7 +19,7 @@ from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.graph_objects import arrays_of_networkx, unread_attributes
 from partition_tools.readers.arrays.in_memory import as_split
-from partition_tools.readers.formats.beside import assemble, counts
+from partition_tools.readers.formats.edges_with_tables import assemble, counts
 from partition_tools.readers.tables.node_ids import alike
 from partition_tools.readers.tables.node_tables import label_numbers
 from partition_tools.readers.tables.row_keys import FEW_ROWS

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.formats.beside import assemble
+from partition_tools.readers.formats.edges_with_tables import assemble
 from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
 from partition_tools.readers.tables.text import blocks
 from partition_tools.workspace.progress import Reporter

@@ -74,7 +74,15 @@ def read_folder(path: Path, reporter: Reporter, scratch: Scratch, split: str | N
     links = {} if folder is None else split_links(folder)
     ids = {} if folder is None or links else split_ids(folder)
     return RawGraph(
-        src, dst, num_nodes, features, labels, ids, source=path.name, edge_features=edge_features, links=links
+        src=src,
+        dst=dst,
+        num_nodes=num_nodes,
+        features=features,
+        labels=labels,
+        split=ids,
+        source=path.name,
+        edge_features=edge_features,
+        links=links,
     )
 
 

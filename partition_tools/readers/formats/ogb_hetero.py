@@ -71,12 +71,12 @@ def read(path: Path, reporter: Reporter, scratch: Scratch, split: str | None = N
     reporter.stage("reading features and labels")
     n = sum(counts.values())
     return RawGraph(
-        src,
-        dst,
-        n,
-        _features(raw, counts, starts, reporter, scratch),
-        _labels(raw, counts, starts, reporter, scratch),
-        _split(split_folder(path, split), counts),
+        src=src,
+        dst=dst,
+        num_nodes=n,
+        features=_features(raw, counts, starts, reporter, scratch),
+        labels=_labels(raw, counts, starts, reporter, scratch),
+        split=_split(split_folder(path, split), counts),
         type=types,
         source=path.name,
         node_type=np.repeat(np.arange(len(names), dtype=np.int32), list(counts.values())),

@@ -7,7 +7,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.graph.counts import whole
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.formats.beside import assemble
+from partition_tools.readers.formats.edges_with_tables import assemble
 from partition_tools.readers.formats.feature_columns import feature_places, named_features, of_file_or_columns
 from partition_tools.readers.tables.headings import ENDS, columns_of, said
 from partition_tools.readers.tables.tables import OF_TABLES, TableOptions, numeric, read_parquet, with_index

@@ -12,7 +12,7 @@ import scipy.sparse
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.graph_objects import entries_of, warn_of_sums
-from partition_tools.readers.formats.beside import assemble
+from partition_tools.readers.formats.edges_with_tables import assemble
 from partition_tools.readers.tables.foreign import of_scipy
 from partition_tools.readers.tables.tables import OF_TABLES, TableOptions
 from partition_tools.workspace.progress import Reporter
