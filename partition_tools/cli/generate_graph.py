@@ -14,11 +14,9 @@ from partition_tools.canonical.canonical import ImportOptions, canonical, versio
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.writing import summary, write_with_bar
-from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
-from partition_tools.workspace.scratch import Scratch
-from partition_tools.workspace.working import add_memory_options, scratch_directory, working
+from partition_tools.workspace.working import add_memory_options, working
 
 HELP = "make a synthetic graph: communities (planted) or Graph500's R-MAT"
 DESCRIPTION = """Write a graph drawn from a random model, with features and labels that a network can learn.
@@ -70,13 +68,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--feature-dtype", choices=("fp32", "fp16"), default="fp32")
         sub.add_argument("--force", action="store_true", help="overwrite an existing file")
         add_memory_options(sub)
-        sub.add_argument(
-            "--part",
-            type=_part,
-            metavar="I/N",
-            help="draw the I-th (from 0) of N parts of the edges into the scratch directory and stop: N processes or "
-            "nodes at a time. When all have ended, the same command without --part makes the graph of what they drew",
-        )
         module.configure(sub)
 
 
@@ -84,19 +75,6 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
     names = {field.name for field in dataclasses.fields(Spec)}
     spec = Spec(**{name: value for name, value in vars(arguments).items() if name in names})
-    if arguments.part is not None:
-        options = _options(arguments)
-        draw_part(
-            arguments.model,
-            arguments.output,
-            spec,
-            options,
-            arguments.part,
-            arguments.memory,
-            arguments.scratch,
-            reporter,
-        )
-        return 0
     data = generate_graph(
         arguments.model,
         arguments.output,
@@ -115,33 +93,8 @@ def _options(arguments: argparse.Namespace) -> ImportOptions:
     return ImportOptions(self_loops=arguments.self_loops, feature_dtype=arguments.feature_dtype)
 
 
-def _part(text: str) -> tuple[int, int]:
-    index, _, count = text.partition("/")
-    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
-        raise argparse.ArgumentTypeError(f"expected I/N with I from 0 to N - 1, such as 0/4, got {text!r}")
-    return int(index), int(count)
-
-
 def _identity(model: str, spec: Spec, options: ImportOptions) -> list[Any]:
     return [model, asdict(spec), asdict(options), versions()]
-
-
-def draw_part(
-    model: str,
-    output: str | Path,
-    spec: Spec,
-    options: ImportOptions,
-    part: tuple[int, int],
-    memory: int | None = None,
-    scratch: str | Path | None = None,
-    reporter: Reporter | None = None,
-) -> None:
-    """Draw the i-th of N parts of a graph's edges, part = (i, N), for the `generate_graph` that follows."""
-    directory, identity = scratch_directory(output, scratch), _identity(model, spec, options)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with claimed(directory, shared=True):
-        work = Scratch(directory, identity, memory_budget(memory), shared=True)
-        GENERATORS[model].generate(spec, work, reporter, part)
 
 
 def generate_graph(

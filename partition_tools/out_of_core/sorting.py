@@ -64,8 +64,7 @@ class Runs:
         self.scratch, self.by_weight, self.name = scratch, by_weight, name
         wanted = chunk_records(scratch.memory, MOST_RUN)
         self.size = scratch.once(f"{name}.size", wanted)
-        # They were begun with far more memory. What others have drawn is not thrown away.
-        if self.size > MOST_GROWTH * wanted and not scratch.shared:
+        if self.size > MOST_GROWTH * wanted:  # they were begun with far more memory
             self.remove()
             self.size = scratch.once(f"{name}.size", wanted)
         self.count = 0
@@ -74,17 +73,10 @@ class Runs:
     def _column(self, run: int, column: str) -> str:
         return f"{self.name}/{run:05d}.{column}"
 
-    def form(
-        self,
-        make: Callable[[int], Records],
-        count: int,
-        advance: Advance = lambda records: None,
-        part: tuple[int, int] = (0, 1),
-    ) -> None:
+    def form(self, make: Callable[[int], Records], count: int, advance: Advance = lambda records: None) -> None:
         """Add `count` runs, of what make(0), make(1), … give in any order; those that are there already stay.
 
-        make: called by several threads. advance: called with the number of the records of each run. part: (i, N), to
-        make only each N-th run, the i-th first.
+        make: called by several threads. advance: called with the number of the records of each run.
         """
         first = self.count
 
@@ -96,7 +88,7 @@ class Runs:
                         self.scratch.save(self._column(first + index, column), getattr(records, column))
             return self._length(first + index)
 
-        for length in in_order(form_one, range(part[0], count, part[1])):
+        for length in in_order(form_one, range(count)):
             advance(length)
         self.count += count
 

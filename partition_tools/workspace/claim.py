@@ -16,8 +16,8 @@ from hpcgnn.errors import FormatError
 
 
 @contextlib.contextmanager
-def claimed(target: str | Path, shared: bool = False) -> Iterator[None]:
-    """Hold the right to write `target`; shared: together with others that share. FormatError if another has it."""
+def claimed(target: str | Path) -> Iterator[None]:
+    """Hold the right to write `target`. FormatError if another has it."""
     target = Path(os.path.realpath(target))  # whichever link leads to it
     path = target.parent / f".{target.name}.lock"
     try:
@@ -25,10 +25,7 @@ def claimed(target: str | Path, shared: bool = False) -> Iterator[None]:
     except OSError as error:
         raise FormatError(f"cannot write {target}: {error.strerror}; choose a directory that is writable") from error
     try:
-        _lock(lock, target, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        if shared:  # the file stays: others may hold it
-            yield
-            return
+        _lock(lock, target)
         try:
             for left in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
                 left.unlink()
@@ -40,9 +37,9 @@ def claimed(target: str | Path, shared: bool = False) -> Iterator[None]:
         os.close(lock)
 
 
-def _lock(lock: int, target: Path, kind: int) -> None:
+def _lock(lock: int, target: Path) -> None:
     try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise FormatError(
             f"{target} is being written by another process; wait for it, or choose another name"

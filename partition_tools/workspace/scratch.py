@@ -20,30 +20,22 @@ import numpy as np
 from hpcgnn.errors import FormatError
 
 IDENTITY = "identity.json"
-#: Marks a directory where several processes have drawn parts of a graph's edges: it is not emptied unasked.
-PARTS = "parts"
 
 
 class Scratch:
     """A directory for files that a job needs on its way.
 
     directory: made if it is not there; removed by `remove`. identity: what the results depend on, any JSON value; a
-    directory of another identity is emptied first. memory: bytes that the job may hold at a time. shared: whether other
-    processes work in the directory as well, on files of other names; then nothing is emptied. Raises FormatError
+    directory of another identity is emptied first. memory: bytes that the job may hold at a time. Raises FormatError
     where the directory cannot be written.
     """
 
-    def __init__(self, directory: str | Path, identity: Any, memory: int, shared: bool = False) -> None:
-        self.directory, self.memory, self.shared = Path(directory), memory, shared
+    def __init__(self, directory: str | Path, identity: Any, memory: int) -> None:
+        self.directory, self.memory = Path(directory), memory
         text = json.dumps(identity, sort_keys=True, default=str)
         mark = self.directory / IDENTITY
         try:
-            if shared:
-                self._join(mark, text)
-                return
             self.resumed = mark.is_file() and mark.read_text() == text
-            if not self.resumed and self.done(PARTS):
-                raise _of_another(self.directory)
             if not self.resumed and not mark.is_file() and self.directory.is_dir() and any(self.directory.iterdir()):
                 raise FormatError(
                     f"{self.directory} is no scratch directory of ours, and has files in it; move it, or choose "
@@ -59,17 +51,6 @@ class Scratch:
             raise FormatError(
                 f"cannot write the scratch directory {self.directory}: {error.strerror}; choose another with --scratch"
             ) from error
-
-    def _join(self, mark: Path, text: str) -> None:
-        """Be one of several processes that work in the directory, each on files of its own."""
-        self.resumed = True
-        self.directory.mkdir(parents=True, exist_ok=True)
-        if not mark.is_file():
-            mine = mark.with_name(f"{IDENTITY}.{socket.gethostname()}.{os.getpid()}")
-            mine.write_text(text)
-            mine.replace(mark)  # whoever comes at the same time writes the same
-        if mark.read_text() != text:
-            raise _of_another(self.directory)
 
     def path(self, name: str) -> Path:
         """Where the file of this name stands, finished or not."""
@@ -182,7 +163,3 @@ def fingerprint(path: str | Path) -> list[Any]:
         found = each.stat()
         digest.update(f"{each.relative_to(path.parent)} {found.st_size} {found.st_mtime_ns};".encode())
     return [str(path.resolve()), len(files), digest.hexdigest()]
-
-
-def _of_another(directory: Path) -> FormatError:
-    return FormatError(f"{directory} is of a job with other arguments; remove it, or choose another with --scratch")
