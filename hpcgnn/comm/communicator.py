@@ -200,7 +200,7 @@ class Communicator:
         if not self.pairwise:
             raise ConfigError.on_all(
                 f"{what} by messages between two ranks alone, which this transport does not have; expected --comm mpi, "
-                "or --comm torch with --torch-backend gloo"
+                "or --comm torch"
             )
 
     def node_memory(self) -> NodeMemory | None:

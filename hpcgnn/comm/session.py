@@ -17,17 +17,19 @@ WATCHDOG_SECONDS = 300.0
 
 
 class Means(NamedTuple):
-    """Of what the transport is made. comm: mpi, torch or oneccl; backend: of torch.distributed."""
+    """The transport of a job: a value of --comm."""
 
     comm: str = "mpi"
-    backend: str = "gloo"
+
+    @property
+    def backend(self) -> str:
+        """The backend of torch.distributed; '' for other transports."""
+        return {"torch": "gloo", "ccl": "ccl"}.get(self.comm, "")
 
     @property
     def traits(self) -> TransportTraits:
-        """What the transport allows."""
-        if self.comm == "torch":  # its other backends have collective calls only
-            return TransportTraits(pairwise=self.backend in ("gloo", "mpi"))
-        return TransportTraits(pairwise=self.comm == "mpi", node_memory=self.comm == "mpi")
+        """The abilities of the transport. oneCCL and ccl have collective calls only."""
+        return TransportTraits(pairwise=self.comm in ("mpi", "torch"), node_memory=self.comm == "mpi")
 
 
 OVER_MPI = Means()
@@ -39,7 +41,7 @@ def start(means: Means, limit: float, failure: tuple[str, str] | None = None) ->
     failure: None, or (what happened in a line, its traceback) of a rank that has failed: it is started to tell the
     others, and does not return.
     """
-    if means.comm == "torch":
+    if means.backend:
         from hpcgnn.comm.launch.start_torch import StartedTorch
 
         return StartedTorch(means.backend, limit, failure)

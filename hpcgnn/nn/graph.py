@@ -191,19 +191,6 @@ class Graph:
             return x.mapped(lambda columns: self.aggregate(columns, norm))
         return self.operator(Linear(norm, x.dtype))(x)
 
-    def convolve(
-        self,
-        x: torch.Tensor,
-        neighbour: torch.Tensor,
-        own: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        norm: str,
-        activation: ReluDropout | None = None,
-        kept: torch.dtype | None = None,
-    ) -> torch.Tensor:
-        """aggregate(x) W_n + own(x) W_s + b (m, d_out), differentiable, collective; see ops/convolution.py."""
-        return self.operator(Linear(norm, x.dtype)).convolve(x, neighbour, own, bias, activation, kept)
-
     def combine(
         self,
         parts: Sequence[Part],
