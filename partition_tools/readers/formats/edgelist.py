@@ -14,8 +14,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.formats.edges_with_tables import assemble
-from partition_tools.readers.formats.feature_columns import feature_places, named_features, of_file_or_columns
+from partition_tools.readers.formats.edge_columns import feature_places, graph_of_columns, named_features
 from partition_tools.readers.tables.headings import COLUMNS, ENDS, all_known, columns_of, names_ends, said
 from partition_tools.readers.tables.tables import OF_TABLES, Layout, TableOptions, layout, numeric, read_frame
 from partition_tools.readers.tables.text_blocks import NotPlainNumbers, is_large_table, read_edges
@@ -58,17 +57,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         reporter.stage(f"{path}: {said(names, heading)}")
     if columns is None:
         columns = _at_once(path, shape, names, places, heading, tables, relabel, reporter)
-    return assemble(
-        columns["src"],
-        columns["dst"],
-        tables,
-        path.name.split(".")[0],
-        reporter,
-        scratch,
-        weight=columns.get("weight"),
-        kind=columns.get("type"),
-        edge_features=of_file_or_columns(tables, columns, scratch),
-    )
+    return graph_of_columns(columns, tables, path.name.split(".")[0], reporter, scratch)
 
 
 def _is_doubtful(shape: Layout, tables: TableOptions, relabel: bool) -> bool:

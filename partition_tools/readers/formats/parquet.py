@@ -7,8 +7,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.graph.counts import whole
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.formats.edges_with_tables import assemble
-from partition_tools.readers.formats.feature_columns import feature_places, named_features, of_file_or_columns
+from partition_tools.readers.formats.edge_columns import feature_places, graph_of_columns, named_features
 from partition_tools.readers.tables.headings import ENDS, columns_of, said
 from partition_tools.readers.tables.tables import OF_TABLES, TableOptions, numeric, read_parquet, with_index
 from partition_tools.workspace.progress import Reporter
@@ -52,17 +51,7 @@ def read(path: Path, tables: TableOptions, reporter: Reporter, scratch: Scratch)
         raise FormatError(
             f"{path} has the columns {', '.join(heading)}, of which none is {missing[0]}; see --edge-columns"
         )
-    return assemble(
-        columns["src"],
-        columns["dst"],
-        tables,
-        path.stem,
-        reporter,
-        scratch,
-        weight=columns.get("weight"),
-        kind=columns.get("type"),
-        edge_features=of_file_or_columns(tables, columns, scratch),
-    )
+    return graph_of_columns(columns, tables, path.stem, reporter, scratch)
 
 
 def _ids(values: np.ndarray, where: str, relabel: bool) -> np.ndarray:

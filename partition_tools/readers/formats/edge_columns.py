@@ -1,4 +1,4 @@
-"""Which columns of an edge list are features of its edges, or which file beside it has them."""
+"""What edge lists in text and in Parquet share: which columns are features of edges, and a graph from the columns."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError
+from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.archives import map_npy
+from partition_tools.readers.formats.edges_with_tables import assemble
 from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 
@@ -33,8 +36,24 @@ def feature_places(names: Sequence[str], heading: Sequence[str] | None, tables: 
     return [list(heading).index(name) for name in wanted] if heading is not None and wanted else marked
 
 
-def of_file_or_columns(tables: TableOptions, columns: Mapping[str, np.ndarray], scratch: Scratch) -> np.ndarray | None:
-    """The features of edges, (E, F) or (E,): of columns["features"], of the .npy file, or None. Raises FormatError."""
+def graph_of_columns(
+    columns: Mapping[str, np.ndarray], tables: TableOptions, source: str, reporter: Reporter, scratch: Scratch
+) -> RawGraph:
+    """The `RawGraph` of the columns of an edge list by their names (`headings.COLUMNS`), and of its tables.
+
+    The features of edges are columns["features"], (E, F), or the .npy file of --edge-features. Raises FormatError.
+    """
+    features = columns.get("features")
     if isinstance(tables.edge_features, Path):
-        return map_npy(tables.edge_features, scratch)
-    return columns.get("features")
+        features = map_npy(tables.edge_features, scratch)
+    return assemble(
+        columns["src"],
+        columns["dst"],
+        tables,
+        source,
+        reporter,
+        scratch,
+        weight=columns.get("weight"),
+        kind=columns.get("type"),
+        edge_features=features,
+    )
