@@ -16,7 +16,7 @@ import pytest
 from hpcgnn.__main__ import build_parser
 from hpcgnn.options import SECTIONS
 from hpcgnn.plan.choices import registry_choices
-from partition_tools.cli import build_parser as build_tools_parser
+from partition_tools.cli.main import build_parser as build_tools_parser
 
 from .test_links import PAGES, ROOT
 
