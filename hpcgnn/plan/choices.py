@@ -1,14 +1,12 @@
-"""The names that an installation offers: those of the registries, and of a plugin. torch is loaded when they are asked
-for.
+"""The names that an installation offers: the registries' entries, and those a plugin adds. torch is loaded on first
+use.
 """
 
 from hpcgnn.config import Choices
 
 
 def registry_choices() -> Choices:
-    """The names that the registries offer, those of models with the options that they use, and the rules between
-    options.
-    """
+    """Return the names in the registries, the options that each model uses, and the rules between options."""
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.nn.registry import MODELS
     from hpcgnn.plan.rules import check_options
@@ -20,7 +18,11 @@ def registry_choices() -> Choices:
 
 
 def load_choices(plugin: str) -> Choices:
-    """The same, with what a plugin registers."""
+    """Load a plugin, and return the names in the registries with those it adds.
+
+    Args:
+        plugin: file or module of the plugin.
+    """
     from hpcgnn.nn.plugin import load_plugin
 
     load_plugin(plugin)

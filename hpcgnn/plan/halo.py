@@ -1,4 +1,4 @@
-"""What ranks send each other of the halo: rows or sums of rows, in place or as messages, of all rows or of some."""
+"""Which halo data ranks exchange: rows or sums of rows, in place or as messages, all rows or a subset."""
 
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
@@ -10,7 +10,7 @@ from hpcgnn.plan.rules import Selection
 
 
 def prunes(config: Config) -> bool:
-    """Whether layers may compute some of their rows only in training (graph/transforms/pruning.py)."""
+    """Return whether training may skip rows of a layer that no loss depends on (graph/transforms/pruning.py)."""
     options, selection = config.schedule, Selection(config)
     # Random rounding draws by the row numbers of the whole share.
     apart = options.prune == "auto" and not rounds_at_random(options.halo_dtype)
@@ -18,9 +18,9 @@ def prunes(config: Config) -> bool:
 
 
 def takes_sums(config: Config, spec: ModelSpec) -> bool:
-    """Whether ranks may send sums of rows in place of rows (graph/transforms/vertex_cover.py).
+    """Return whether ranks may send sums of rows in place of rows (graph/transforms/vertex_cover.py).
 
-    Layers must make only sums with fixed factors of rows of others, and the schedule must need no single row.
+    This holds if the layers only sum neighbours' rows with fixed factors, and the schedule needs no single row.
     """
     selection, traits = Selection(config), MODELS[spec.model].traits(spec)
     keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
@@ -32,19 +32,20 @@ def takes_sums(config: Config, spec: ModelSpec) -> bool:
 
 
 def halo_of(config: Config, spec: ModelSpec) -> str:
-    """What --halo comes to: 'rows' where ranks may not send sums."""
+    """Return the effective value of --halo: 'rows' if ranks may not send sums."""
     return config.schedule.halo if takes_sums(config, spec) else "rows"
 
 
 def features_travel(config: Config, spec: ModelSpec) -> bool:
-    """Whether rows of the features themselves are exchanged, of a model that `takes_sums`."""
+    """Return whether ranks exchange raw feature rows, for a model with `takes_sums`."""
     once = Selection(config).schedule.layer_by_layer or spec.keeps_input
     return once or MODELS[spec.model].sends_input(spec)
 
 
 def reads_in_place(config: Config, spec: ModelSpec) -> bool:
-    """Whether ranks of a node can read each other's rows in place (--intra-node shared): no more is made of them than
-    the own block of a stream.
+    """Return whether ranks of a node can read each other's rows in place (--intra-node shared).
+
+    The first operation on these rows must be the aggregation of a stream's own block.
     """
     selection, entry = Selection(config), MODELS[spec.model]
     traits = entry.traits(spec)
@@ -54,7 +55,7 @@ def reads_in_place(config: Config, spec: ModelSpec) -> bool:
 
 
 def check_halo(config: Config, spec: ModelSpec) -> None:
-    """Raise ConfigError for sums that ranks may not send, or for rows that cannot be read in place."""
+    """Raise ConfigError if the run would have to send forbidden sums, or cannot read rows in place."""
     options = config.schedule
     if options.intra_node == "shared" and not reads_in_place(config, spec):
         raise ConfigError(

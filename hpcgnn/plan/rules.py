@@ -23,7 +23,7 @@ from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTrai
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration with the traits of what it names."""
+    """A configuration, with the traits of its model, schedule, task and transport."""
 
     config: Config
 
@@ -57,7 +57,12 @@ class Selection:
 
 @dataclass(frozen=True)
 class Rule:
-    """broken: whether a selection breaks the rule; refusal: the line that says what was expected, and the remedy."""
+    """A condition, and the message for a configuration that fails it.
+
+    Attributes:
+        broken: whether a selection breaks the rule.
+        refusal: one line with the expected options and the remedy.
+    """
 
     broken: Callable[[Selection], bool]
     refusal: Callable[[Selection], str]

@@ -23,16 +23,16 @@ from hpcgnn.traits import ScheduleTraits, TaskTraits
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run does.
+    """The decisions for one run.
 
     Attributes:
         config: the configuration, with the task, the metric, the loss and the self loops decided.
         spec: the ModelSpec.
-        halo: 'rows', 'auto' (sums where they are fewer) or 'least'.
-        sends_features: rows of the features themselves are exchanged, as sums where these are fewer.
-        prunes: layers may compute some of their rows only in training.
+        halo: 'rows', 'auto' (sums if there are fewer of them) or 'least'.
+        sends_features: ranks exchange raw feature rows, as sums if there are fewer of them.
+        prunes: training may skip rows of a layer that no loss depends on.
         in_place: ranks of a node read each other's rows in place.
-        reads_edges: layers read what edges carry.
+        reads_edges: layers read edge weights or edge features.
     """
 
     config: Config
@@ -57,7 +57,7 @@ class RunPlan:
         )
 
     def on(self, partition: str, threads: int) -> "RunPlan":
-        """The same plan with the name of the stored map ('': one that is made for the run) and the threads."""
+        """Return the same plan with a stored partition map ('': the run makes its own) and a number of threads."""
         partition = partition or self.config.data.partition
         return replace(self, config=self.config.replace(partition=partition, threads=threads))
 
@@ -77,16 +77,16 @@ class RunPlan:
 
 
 def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> RunPlan:
-    """The plan of a run on a graph.
+    """Return the plan of a run on a graph.
 
     Args:
         config: the configuration as the user gave it.
         meta: metadata of the graph file.
         ranks: number of ranks P.
-        learns: whether anything is trained. Without, options of training alone are not checked.
+        learns: whether the run trains a model. Without, options of training alone are not checked.
 
     Raises:
-        ConfigError, GraphError: one line of refusal. They are the same on all ranks that call alike.
+        ConfigError, GraphError: one line of refusal. Ranks with equal arguments raise the same error.
     """
     check_memory(config, learns)
     spec = model_spec(meta, config)
@@ -104,7 +104,8 @@ def check_memory(config: Config, learns: bool = True) -> None:
     """Raise ConfigError for a --memory limit that the schedule cannot hold.
 
     Args:
-        learns: whether anything is trained.
+        config: the configuration.
+        learns: whether the run trains a model.
     """
     if said_memory(config.run.memory) is not None and learns and not Selection(config).schedule.within_memory:
         able = schedules_with(lambda traits: traits.within_memory).replace(" or ", " and ")

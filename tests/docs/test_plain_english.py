@@ -47,7 +47,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/options": 48.5,
     "hpcgnn/outputs": 12.0,
     "hpcgnn/placement": 6.0,
-    "hpcgnn/plan": 18.5,
     "hpcgnn/plugins": 18.5,
     "hpcgnn/report": 25.5,
     "hpcgnn/schedules": 21.5,
