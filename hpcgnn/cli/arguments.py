@@ -1,6 +1,4 @@
-"""Words of the command line: numbers as people write them, the options that commands share, and what to say about
-options that do not exist.
-"""
+"""Parsing of the command line: numbers, the options that commands share, and hints for unknown options."""
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +19,11 @@ RANK_OPTIONS = ("comm",)
 
 
 def whole(text: str) -> int:
-    """The int that a word says. Raises ArgumentTypeError."""
+    """Parse an integer, such as 4096 or 4k.
+
+    Raises:
+        ArgumentTypeError: the word is not an integer.
+    """
     try:
         return int(text)
     except ValueError:
@@ -35,7 +37,11 @@ def whole(text: str) -> int:
 
 
 def real(text: str) -> float:
-    """The float that a word says. Raises ArgumentTypeError."""
+    """Parse a float.
+
+    Raises:
+        ArgumentTypeError: the word is not a number.
+    """
     try:
         return float(text)
     except ValueError as error:
@@ -47,7 +53,11 @@ _READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
 
 
 def rank_counts(text: str) -> list[int]:
-    """The numbers of ranks that a word lists. Raises ArgumentTypeError."""
+    """Parse a list of rank counts.
+
+    Raises:
+        ArgumentTypeError: the word is not such a list.
+    """
     counts = [int(part) if part.isdigit() else 0 for part in text.split(",")]
     if min(counts) < 1:
         raise argparse.ArgumentTypeError(f"expected numbers of ranks of at least 1, such as 4 or 1,2,4, got {text!r}")
@@ -59,7 +69,13 @@ def _short(text: str) -> str:
 
 
 def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
-    """What to say about a word that a command does not know. flags: its options."""
+    """Return the error message for an unknown option.
+
+    Args:
+        word: the option as typed.
+        command: the command before it.
+        flags: options of this command.
+    """
     if not word.startswith("-"):
         return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"
     given = word.split("=")[0]
@@ -74,7 +90,7 @@ def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
 
 
 def add_dry_run(command: argparse.ArgumentParser) -> None:
-    """The option --dry-run."""
+    """Add the option --dry-run."""
     command.add_argument(
         "--dry-run",
         metavar="RANKS",
@@ -84,14 +100,14 @@ def add_dry_run(command: argparse.ArgumentParser) -> None:
 
 
 def dry_run(ranks: list[int], check: Callable[[], None]) -> int:
-    """Check, and say that all is well; returns the exit code."""
+    """Run a check, print that it passed, and return the exit code."""
     check()
     tell(f"dry run: all is well for {', '.join(map(str, ranks))} rank{'s' if ranks != [1] else ''}")
     return 0
 
 
 def add_sections(command: argparse.ArgumentParser, choices: Choices | None) -> None:
-    """All options of the configuration. `--help` lists the flags among them, and --set takes every key."""
+    """Add all options of the configuration. `--help` lists the flags among them, and --set takes every key."""
     command.add_argument("--preset", choices=list(PRESETS), help="a named set of options (docs/options.md)")
     command.add_argument(
         "--set",
@@ -107,7 +123,7 @@ def add_sections(command: argparse.ArgumentParser, choices: Choices | None) -> N
 
 
 def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices: Choices | None) -> None:
-    """Some options of the configuration, for a command that has no others of them."""
+    """Add the named options of the configuration to a command, and no others."""
     for declared in (f for kind in SECTIONS.values() for f in fields(kind) if f.name in names):
         add_option(command, declared, choices)
 
@@ -115,7 +131,14 @@ def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices
 def add_option(
     group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None, shown: bool = True
 ) -> None:
-    """An option of the configuration. shown: whether `--help` lists it."""
+    """Add one option of the configuration.
+
+    Args:
+        group: the parser or group that gets it.
+        declared: the field of the configuration.
+        choices: names in the registries.
+        shown: whether `--help` lists the option.
+    """
     flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
     help_text = rules["help"].replace("%", "%%")
     if kind is bool:
@@ -140,7 +163,11 @@ def add_option(
 
 
 def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """{key: value} of the configuration's options that were given, as options or by --set. Raises ConfigError."""
+    """Return {key: value} of the configuration's options on the command line, as flags or by --set.
+
+    Raises:
+        ConfigError: --set names an unknown key.
+    """
     given = {key: value for key, value in vars(arguments).items() if key in SECTION_OF and value is not None}
     for word in getattr(arguments, "set", []):
         key, value = _set_key(word)
@@ -151,7 +178,7 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def preset_of(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    """({key: value} of --preset, a line for the log), both empty without one."""
+    """Return ({key: value} of --preset, one line for the log); both are empty without a preset."""
     if not arguments.preset:
         return {}, []
     preset = PRESETS[arguments.preset]
@@ -160,7 +187,7 @@ def preset_of(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]
 
 
 def _set_key(word: str) -> tuple[str, Any]:
-    """(key, value) of a word SECTION.KEY=VALUE; the section may be left out. Raises ConfigError."""
+    """Parse SECTION.KEY=VALUE into (key, value); the section is optional. Raises ConfigError."""
     name, equals, text = word.partition("=")
     section, _, key = name.rpartition(".")
     key = key.replace("-", "_")
@@ -184,14 +211,20 @@ def _set_key(word: str) -> tuple[str, Any]:
 
 
 def means_of(given: Mapping[str, Any]) -> "Means":
-    """What the ranks are to speak through. given: {option: value, or None where it was not given}."""
+    """Return the transports that the ranks use.
+
+    Args:
+        given: {option: value, None if it is absent}.
+    """
     from hpcgnn.comm.session import OVER_MPI, Means
 
     return Means(given.get("comm") or OVER_MPI.comm)
 
 
 def means_wanted(argv: list[str] | None) -> "Means":
-    """The same by a command line that may be wrong otherwise, for a rank that fails before it has read it."""
+    """Return the transports of a command line that may have other errors. A rank that fails before it has parsed the
+    options needs them.
+    """
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in (*RANK_OPTIONS, "config"):
         first.add_argument("--" + name.replace("_", "-"), dest=name, nargs="?")

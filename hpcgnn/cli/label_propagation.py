@@ -1,6 +1,6 @@
-"""The command `label-propagation`: how its words are read, what is called.
+"""The command `label-propagation`: its options, and the function that runs it.
 
-torch is imported by what it calls.
+Only that function imports torch.
 """
 
 import argparse
@@ -22,7 +22,7 @@ the adjacency with symmetric normalisation, y_0 the training nodes' labels. The 
 
 
 def add_label_propagation(commands: Commands, choices: Choices | None) -> None:
-    """`hpcgnn label-propagation`."""
+    """Add `hpcgnn label-propagation`."""
     command = commands.add_parser(
         "label-propagation",
         allow_abbrev=False,

@@ -1,6 +1,6 @@
-"""The command `propagate`: how its words are read, what is called.
+"""The command `propagate`: its options, and the function that runs it.
 
-torch is imported by what it calls.
+Only that function imports torch.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def _operators(text: str) -> tuple[str, ...]:
 
 
 def add_propagate(commands: Commands, choices: Choices | None) -> None:
-    """`hpcgnn propagate`."""
+    """Add `hpcgnn propagate`."""
     command = commands.add_parser(
         "propagate",
         allow_abbrev=False,

@@ -1,7 +1,6 @@
-"""The commands that carry weights between programs, `export` and `import-weights`: how their words are read, what is
-called.
+"""The commands `export` and `import-weights`: their options, and the functions that run them.
 
-torch is imported by what they call.
+Only these functions import torch.
 """
 
 import argparse
@@ -32,7 +31,7 @@ them. One process, without MPI."""
 
 
 def add_export(commands: Commands) -> None:
-    """`hpcgnn export`."""
+    """Add `hpcgnn export`."""
     export = commands.add_parser(
         "export",
         allow_abbrev=False,
@@ -54,7 +53,7 @@ def add_export(commands: Commands) -> None:
 
 
 def add_import_weights(commands: Commands, choices: Choices | None) -> None:
-    """`hpcgnn import-weights`."""
+    """Add `hpcgnn import-weights`."""
     command = commands.add_parser(
         "import-weights",
         allow_abbrev=False,
@@ -78,7 +77,7 @@ def process_export(arguments: argparse.Namespace, choices: Choices) -> int:
 
 
 def process_import_weights(arguments: argparse.Namespace, choices: Choices) -> int:
-    """Make a run directory of weights that were trained elsewhere."""
+    """Make a run directory from weights of another program."""
     from hpcgnn.app.import_weights import import_weights, options_of_file
 
     known = {} if arguments.config else options_of_file(arguments.file)

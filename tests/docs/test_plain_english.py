@@ -30,7 +30,6 @@ CEILING = 4.0
 RECORDED: dict[str, float] = {
     "help of partition_tools": 9.0,
     "hpcgnn/app": 27.5,
-    "hpcgnn/cli": 42.5,
     "hpcgnn/comm": 25.1,
     "hpcgnn/cores": 8.0,
     "hpcgnn/engine": 22.0,
