@@ -1,7 +1,7 @@
-"""Files of results by node: HDF5, CSV, parquet or numpy's, by the suffix of their name.
+"""Result files with a row per node: HDF5, CSV, Parquet or NumPy's format, by the suffix of the name.
 
-Parquet is written by one rank, slab by slab; arrays by all ranks (arrays.py), and CSV too (lines.py).
-Each file is complete under its name, or not there, and none ever lies whole in memory.
+One rank writes Parquet, slab by slab; all ranks write arrays (arrays.py) and CSV (lines.py). A file has its name only
+when it is complete, and no rank holds all of it in memory.
 """
 
 import contextlib
@@ -30,13 +30,20 @@ Put = Callable[[np.ndarray, np.ndarray | None, Mapping[str, np.ndarray]], None]
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file is to hold. num_rows; widths, dtypes: {name: of its rows}, where `prediction` is among them or not.
+    """The contents of a result file.
 
-    predicted: names of a table's columns of predictions. some: whether rows are of some of
-    the nodes, so that their numbers must be said. ids: '' for none, 'numbers' or 'words'; longest: bytes of the longest
-    word. class_names: [] where classes have none. origin: {name: number or text}, where the results are from. vectors:
-    names of rows of one number, of which an array is (n,) and not (n, 1): the latter is broadcast against labels (n,)
-    to (n, n) without a word.
+    Attributes:
+        num_rows: number of rows n.
+        widths: {name: columns of its rows}; `prediction` is optional.
+        dtypes: {name: dtype of its rows}.
+        predicted: names of a table's prediction columns.
+        some: the rows cover a subset of the nodes, so the file lists their numbers.
+        ids: '' for no ids, 'numbers' or 'words'.
+        longest: bytes of the longest text id.
+        class_names: names of the classes; [] if they have none.
+        origin: {name: number or text}, the provenance of the results.
+        vectors: names of the arrays with shape (n,). With shape (n, 1), NumPy would broadcast them against labels (n,)
+            to (n, n) without a warning.
     """
 
     num_rows: int
@@ -52,11 +59,11 @@ class Contents:
     vectors: Collection[str] = ()
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of the array of the rows of this name."""
+        """Return the shape of the array with this name."""
         return (self.num_rows,) if name in self.vectors else (self.num_rows, self.widths[name])
 
     def columns(self, name: str) -> list[str]:
-        """The names of a table's columns for the rows of this name."""
+        """Return the names of a table's columns for the rows with this name."""
         if name == "prediction":
             return list(self.predicted)
         if name in self.vectors:
@@ -65,9 +72,16 @@ class Contents:
 
 
 def check_name(option: str, path: str | Path, kinds: int = 1) -> None:
-    """Raise RunDirError unless the name of a file says what it is to be, ConfigError if it cannot be written here.
+    """Check that the name of a file gives its format.
 
-    option: that named it; kinds: how many kinds of rows are asked for.
+    Args:
+        option: the option with the name.
+        path: the file.
+        kinds: number of kinds of rows that the command writes.
+
+    Raises:
+        RunDirError: the suffix names no format.
+        ConfigError: this installation cannot write the format.
     """
     path = Path(path)
     kind = KINDS.get(path.suffix.lower())
@@ -85,7 +99,7 @@ def check_name(option: str, path: str | Path, kinds: int = 1) -> None:
 
 
 def files_read(config: Config) -> list[str | Path]:
-    """The files that a command reads which uses a graph, and a run if there is one."""
+    """Return the input files of a command that uses a graph, and a run if there is one."""
     run = files_of_run(config.run.run_dir) if config.run.run_dir else ()
     return [config.data.graph, config.model.plugin, *run]
 
@@ -93,10 +107,19 @@ def files_read(config: Config) -> list[str | Path]:
 def check_results(
     option: str, path: str | Path, comm: Communicator, inputs: Iterable[str | Path], force: bool = False
 ) -> None:
-    """`check_outputs` for all ranks of a job, who bring results into order by messages. Rank 0 alone looks: others may
-    not see the directory. Raises ConfigError on all of them where their transport cannot carry that.
+    """Run `check_outputs` for all ranks of a job, which exchange rows to sort results. Collective.
 
-    inputs: files that the command reads; force: an existing file is to be replaced.
+    Rank 0 alone looks at the disk: others may not see the directory.
+
+    Args:
+        option: the option with the name.
+        path: the file.
+        comm: the communicator.
+        inputs: input files of the command.
+        force: whether the command may replace an existing file.
+
+    Raises:
+        ConfigError: on all ranks, if the transport cannot send point to point.
     """
     comm.check_pairwise(f"{option} {path}: results are sent")
     if comm.rank == 0:
@@ -106,7 +129,7 @@ def check_results(
 def _table(
     contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """{heading: column (m,)} of some rows."""
+    """Return {heading: column (m,)} of m rows."""
     columns = {"node": nodes} if ids is None else {"node": nodes, "id": ids}
     for name in contents.widths:
         columns |= dict(zip(contents.columns(name), slab[name].T, strict=True))
@@ -122,12 +145,12 @@ def _headings(contents: Contents) -> list[str]:
 
 
 def csv_heading(contents: Contents) -> bytes:
-    """The first line of a table in CSV."""
+    """Return the first line of a CSV table."""
     return _lines([_headings(contents)])
 
 
 def csv_lines(contents: Contents, nodes: np.ndarray, ids: np.ndarray | None, rows: Mapping[str, np.ndarray]) -> bytes:
-    """The lines of some rows of a table in CSV."""
+    """Return m lines of a CSV table."""
     columns = _table(contents, nodes, ids, rows).values()
     # Floating-point numbers in the fewest digits that give the same number again.
     return _lines(
@@ -143,8 +166,10 @@ def _lines(rows: Iterable[Sequence[Any]]) -> bytes:
 
 @contextlib.contextmanager
 def written_parquet(path: str | Path, contents: Contents) -> Iterator[Put]:
-    """Yield the verb that writes the next rows of a new table in Parquet. Raises FormatError where it cannot be
-    written.
+    """Yield a function that appends rows to a new Parquet table.
+
+    Raises:
+        FormatError: the file cannot be written.
     """
     arrow, parquet = _pyarrow(path)
     kinds = {"node": arrow.int64(), "class_name": arrow.string()}
@@ -166,7 +191,7 @@ def written_parquet(path: str | Path, contents: Contents) -> Iterator[Put]:
 
 
 def _pyarrow(what: str | Path) -> tuple[Any, Any]:
-    """(pyarrow, pyarrow.parquet). ConfigError where it is not installed."""
+    """Return (pyarrow, pyarrow.parquet). Raises ConfigError if it is not installed."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""A file that rank 0 makes and all ranks write their parts of at once, complete under its name or not there."""
+"""A file that rank 0 makes and all ranks write at once. It has its name only when it is complete."""
 
 import contextlib
 import os
@@ -22,11 +22,14 @@ NumberedSlab = tuple[int, Slab]
 def made_by_one(
     path: str | Path, make: Callable[[str], Made], comm: Communicator
 ) -> Iterator[tuple[str, int, Made, bool]]:
-    """Yield (temporary path, bytes of the file, what make(temporary path) returned on rank 0, whether all ranks see the
-    file there); the file gets its name when the body has succeeded on all ranks. Collective.
+    """Make a file on rank 0, and rename it when the body has succeeded on all ranks. Collective.
 
-    A rank does not see it where it is on a disk of another node. Raises FormatError, on all ranks together, where it
-    cannot be made or get its name.
+    Yields:
+        (temporary path, bytes of the file, result of `make` on rank 0, whether all ranks see the file). A rank of
+            another node does not see a file on a local disk.
+
+    Raises:
+        FormatError: on all ranks, if the file cannot be made or renamed.
     """
     with contextlib.ExitStack() as until_whole:
         made: Any = None
@@ -43,7 +46,7 @@ def made_by_one(
 
 
 def _is_there(path: str, number: int, size: int) -> bool:
-    """Whether the file that rank 0 made is what this rank finds at its path."""
+    """Return whether this rank finds rank 0's file at the path."""
     try:
         found = os.stat(path)
     except OSError:
@@ -53,9 +56,7 @@ def _is_there(path: str, number: int, size: int) -> bool:
 
 @contextlib.contextmanager
 def put_into(path: str) -> Iterator[Callable[[int, np.ndarray | bytes], None]]:
-    """Yield put(place, bytes or array), which writes at this place of a file; at the end all is on the disk. Raises
-    OSError.
-    """
+    """Yield put(offset, bytes or array), which writes to a file; sync it at the end. Raises OSError."""
     # For writing alone: an NFS client would else read pages that another rank writes the rest of.
     handle = os.open(path, os.O_WRONLY)
     try:
@@ -80,9 +81,14 @@ def by_all_or_one(
     path: str | Path,
     comm: Communicator,
 ) -> None:
-    """Have every rank put the rows that it keeps, or rank 0 those of all where not all ranks see the file. Collective.
+    """Write the slab of every rank, or all slabs on rank 0 if some rank does not see the file. Collective.
 
-    put_all: writes consecutive slabs to what is to be at `path`; may raise OSError.
+    Args:
+        put_all: writes consecutive slabs; may raise OSError.
+        order: brings rows into the original order of the nodes.
+        seen: whether all ranks see the file.
+        path: its final name, for messages.
+        comm: the communicator.
     """
     with comm.together("writing results"), writing(path):
         if seen:
@@ -95,7 +101,7 @@ def by_all_or_one(
 
 
 def numbered(slabs: Iterator[Slab]) -> Iterator[NumberedSlab]:
-    """All slabs, each with its place."""
+    """Yield every slab with its offset."""
     first = 0
     for nodes, slab in slabs:
         yield first, (nodes, slab)

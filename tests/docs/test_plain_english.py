@@ -44,7 +44,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/offload": 38.5,
     "hpcgnn/ops": 13.0,
     "hpcgnn/options": 48.5,
-    "hpcgnn/outputs": 12.0,
     "hpcgnn/placement": 6.0,
     "hpcgnn/plugins": 18.5,
     "hpcgnn/report": 25.5,
