@@ -45,7 +45,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/ops": 13.0,
     "hpcgnn/options": 48.5,
     "hpcgnn/placement": 6.0,
-    "hpcgnn/plugins": 18.5,
     "hpcgnn/report": 25.5,
     "hpcgnn/schedules": 21.5,
     "hpcgnn/tasks": 20.5,
