@@ -32,7 +32,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/app": 27.5,
     "hpcgnn/comm": 25.1,
     "hpcgnn/cores": 8.0,
-    "hpcgnn/engine": 22.0,
     "hpcgnn/estimate": 33.0,
     "hpcgnn/exchange": 21.0,
     "hpcgnn/graph": 18.5,
