@@ -46,7 +46,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/placement": 6.0,
     "hpcgnn/report": 25.5,
     "hpcgnn/schedules": 21.5,
-    "hpcgnn/tasks": 20.5,
     "partition_tools": 18.0,
 }
 
