@@ -45,7 +45,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/options": 48.5,
     "hpcgnn/placement": 6.0,
     "hpcgnn/report": 25.5,
-    "hpcgnn/schedules": 21.5,
     "partition_tools": 18.0,
 }
 
