@@ -31,7 +31,6 @@ RECORDED: dict[str, float] = {
     "help of partition_tools": 9.0,
     "hpcgnn/app": 27.5,
     "hpcgnn/comm": 25.1,
-    "hpcgnn/cores": 8.0,
     "hpcgnn/estimate": 33.0,
     "hpcgnn/exchange": 21.0,
     "hpcgnn/graph": 18.5,
