@@ -1,5 +1,6 @@
-"""What `--features` and `--label-reuse` say: which columns nodes have as input, of the file, of their degree, learned,
-or of labels.
+"""The values of `--features` and `--label-reuse`: which columns are a node's input.
+
+Columns come from the file, from the degree, from learned features, or from labels.
 """
 
 import re
@@ -17,9 +18,13 @@ _PART = re.compile("(file|degree|learned)(?:(?<=learned):([0-9]{1,5}))?")
 
 @dataclass(frozen=True)
 class Inputs:
-    """file: the columns of the graph file; degree: 1 and log(1 + in-degree); learned: how many columns are learned, a
-    row for each node. Without any of them there is one column, of ones. labels: whether there is a column for each
-    class besides, of labels of training nodes.
+    """The input columns of nodes. Without any there is one column of ones.
+
+    Attributes:
+        file: the columns of the graph file.
+        degree: 1 and log(1 + in-degree).
+        learned: number of learned columns, with a row per node.
+        labels: whether there is an additional column per class, for labels of training nodes.
     """
 
     file: bool = True
@@ -47,7 +52,7 @@ class Inputs:
 
 
 def inputs_text(options: TaskConfig) -> str:
-    """What the options say of the inputs, as a text that `inputs_of` reads."""
+    """Return the inputs of the options, as a text that `inputs_of` reads."""
     return options.features + LABELS * (options.label_reuse > 0)
 
 

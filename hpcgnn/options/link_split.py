@@ -1,4 +1,4 @@
-"""What `--link-split` says: which edges are held out, those that come with the graph or drawn shares of its own."""
+"""The values of `--link-split`: held-out edges that come with the graph, or random shares of its edges."""
 
 import math
 
@@ -11,7 +11,7 @@ USUAL, NOTHING = "0.9/0.05/0.05", "1/0/0"
 
 
 def check_link_split(text: str) -> None:
-    """Raise ConfigError for what `--link-split` cannot be."""
+    """Raise ConfigError for an invalid value of `--link-split`."""
     if text not in (AUTO, GIVEN):
         link_shares(text)
 

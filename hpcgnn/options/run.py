@@ -1,4 +1,4 @@
-"""How a run is carried out: where it writes, its threads, transport and precision, and what it tells meanwhile."""
+"""How a run is carried out: its directory, threads, transport, precision and progress reports."""
 
 from dataclasses import dataclass
 

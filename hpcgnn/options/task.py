@@ -1,4 +1,4 @@
-"""What is learned, from what: the task, its inputs, its loss, and in which units."""
+"""The learning problem: the task, its inputs, its loss, and its units."""
 
 from dataclasses import dataclass
 
