@@ -36,7 +36,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/graph": 18.5,
     "hpcgnn/graphfile": 15.0,
     "hpcgnn/kernels": 11.0,
-    "hpcgnn/memory": 19.0,
     "hpcgnn/nn": 15.5,
     "hpcgnn/offload": 38.5,
     "hpcgnn/ops": 13.0,
