@@ -85,7 +85,7 @@ class Trained:
         return logits, max(trainer.comm.allgather_object(time.perf_counter() - started))
 
     def chosen(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the predictions: int64 (n_p, 1) classes, int32 (n_p, C) of 0 and 1, or float64 (n_p, C) real numbers."""
+        """Return the predictions: int64 (n_p, 1) classes, int32 (n_p, C) of 0 and 1, or float64 (n_p, C)."""
         return self.task.predict(self.trainer.evaluator.in_units(logits))
 
     def origin(self) -> dict[str, Any]:

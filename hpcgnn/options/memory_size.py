@@ -9,7 +9,7 @@ AUTO, NO_LIMIT = "auto", "none"
 
 
 def said_memory(text: str) -> int | None:
-    """Parse a size such as 48G, 1.5T or 800M into bytes, by powers of 1024; None for an empty text. Raises ConfigError."""
+    """Parse a size such as 48G, 1.5T or 800M into bytes, by powers of 1024; None for no size. Raises ConfigError."""
     if text in (AUTO, NO_LIMIT, ""):
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])i?B?", text.strip(), re.IGNORECASE)

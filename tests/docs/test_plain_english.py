@@ -29,7 +29,6 @@ CEILING = 4.0
 # Texts that are not rewritten yet. A number here may only fall; delete it once it is at most CEILING.
 RECORDED: dict[str, float] = {
     "help of partition_tools": 9.0,
-    "hpcgnn/app": 27.5,
     "hpcgnn/comm": 25.1,
     "hpcgnn/estimate": 33.0,
     "hpcgnn/exchange": 21.0,
@@ -54,7 +53,9 @@ def prose(text):
 def sentences(text):
     """[number of words] of a text's sentences; cells of tables and items of lists stand for themselves."""
     parts = re.split(
-        r"(?<=[.!?])\s+(?=[A-Z([*])|\||\n\s*\n|\n(?=\s*(?:[*-]|\d+\.|Args:|Returns:|Raises:))|:\n", prose(text)
+        r"(?<=[.!?])\s+(?=[A-Z([*])|\||\n\s*\n|\n(?=\s*(?:[*-]|\d+\.|Args:|Returns:|Raises:))|:\n"
+        r"|\n(?= {4}[A-Za-z_]\w*(?:, [A-Za-z_]\w*)*: )",  # an entry of Args or Attributes
+        prose(text),
     )
     return [len(words) for part in parts if (words := re.findall(r"[A-Za-z][\w'-]*", part))]
 
