@@ -36,7 +36,6 @@ RECORDED: dict[str, float] = {
     "hpcgnn/graphfile": 15.0,
     "hpcgnn/kernels": 11.0,
     "hpcgnn/nn": 15.5,
-    "hpcgnn/offload": 38.5,
     "hpcgnn/ops": 13.0,
     "hpcgnn/placement": 6.0,
     "hpcgnn/report": 25.5,
