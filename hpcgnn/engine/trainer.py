@@ -35,11 +35,8 @@ class Trainer:
         local: the rank's share in training, which may send sums of rows.
         views: the parts of the share for evaluation and training.
         graph, training_graph: the Graph of evaluation, and of training.
-        model, schedule: the model, and its schedule.
         stages, stage: the OptimConfig of each stage, and the present Stage.
-        objective: the loss; only if the run trains.
-        evaluator: the metrics.
-        plugins: optional behaviour.
+        objective, evaluator: the loss (only if the run trains), and the metrics.
     """
 
     @over_own_domains()
