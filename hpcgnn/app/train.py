@@ -217,7 +217,7 @@ def _train(ready: BringUp, run_dir: RunDir | None, stop: StopRequest) -> int:
 
 
 def remarks_on_graph(plan: RunPlan, meta: GraphMeta) -> list[str]:
-    """Lines about options without effect on this graph, and about what the model leaves unread of it."""
+    """Return lines about options without effect on this graph, and about data that the model ignores."""
     config, spec = plan.config, plan.spec
     lines = ignored(spec, meta.num_edge_features)
     if config.task.target_scale != "standard" and config.task.task != REGRESSION:
@@ -243,7 +243,7 @@ def _default_run_dir(config: Config, comm: Communicator) -> str:
 
 
 def _as_sums(local: LocalGraph, comm: Communicator) -> str:
-    """What travels in place of the halo's rows, for the log. Collective."""
+    """Describe the messages in place of the halo's rows, for the log. Collective."""
     plan = local.inward.plan
     if plan.sending.sums is None:
         return ""
@@ -251,7 +251,7 @@ def _as_sums(local: LocalGraph, comm: Communicator) -> str:
 
 
 def run_identity(config: Config, spec: ModelSpec, meta: GraphMeta) -> dict[str, Any]:
-    """What must agree between a checkpoint and a run that uses it. config: resolved."""
+    """Return the facts that must agree between a checkpoint and a run that uses it. config: resolved."""
     return {
         "graph": meta.uuid,
         "schedule": config.schedule.schedule,

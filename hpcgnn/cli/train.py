@@ -14,13 +14,13 @@ Train a model full-batch on a partitioned graph file, on one rank or on several:
     mpiexec -n 4 hpcgnn train --graph graph.h5 --model sage --layers 3 --hidden 256
     srun hpcgnn train --graph graph.h5 --config run.toml --lr 0.003 --set schedule.prune=none"""
 EPILOG = """\
-The flags above are the ones most used. docs/options.md lists every key; each is also a key of --config FILE.toml, and
+The flags above are the ones most used. docs/options.md lists every key. Each is also a key of --config FILE.toml.
 `--key VALUE` is short for `--set section.key=VALUE`. The command line overrides the file, the file the preset, and the
 preset the config.toml of a resumed run. The log names options without effect."""
 
 
 def add_train(commands: Any, choices: Choices | None) -> None:
-    """`hpcgnn train`."""
+    """Add `hpcgnn train`."""
     train = commands.add_parser(
         "train",
         allow_abbrev=False,

@@ -125,7 +125,9 @@ class Forecaster:
         halo = halo_traffic(trial.uses, halos, *wires)
         inward = shares.inward  # gradients go back to those whose rows were received
         there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
-        for kind, (rows, peers), of_copy in zip(("halo_forward", "halo_backward"), (there, back), trial.boundary):
+        for kind, (rows, peers), of_copy in zip(
+            ("halo_forward", "halo_backward"), (there, back), trial.boundary, strict=True
+        ):
             sums = np.array(trial.summed.get(kind, (0, 0)))
             messages, sent = (np.array(trial.sent.get(kind, (0, 0))) - sums).tolist()
             if kind not in halo and sent:  # not all of the halo is sent: as the copy had it

@@ -71,8 +71,8 @@ class _Matrix:
 
     def has(self, spread: Spread, own: torch.Tensor) -> bool:
         """Whether a tensor in this rank's part is its rows, or some columns of them."""
-        steps = [step for step, size in zip(own.stride(), own.shape) if size > 1]
-        wanted = [step for step, size in zip((self.width, 1), own.shape) if size > 1]
+        steps = [step for step, size in zip(own.stride(), own.shape, strict=True) if size > 1]
+        wanted = [step for step, size in zip((self.width, 1), own.shape, strict=True) if size > 1]
         return spread is self.spread and len(own) == spread.num_own and steps == wanted
 
     def whole(self) -> torch.Tensor:
@@ -159,7 +159,7 @@ class NodeRows:
             (torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr(), each.own_bytes) for each in matrices
         ] + [(address, nbytes // len(self.ranks)) for address, nbytes in self._in_common().items()]
         sizes = mapped_bytes([address for address, _ in mapped])
-        return sum(max(0, size - own) for size, (_, own) in zip(sizes, mapped))
+        return sum(max(0, size - own) for size, (_, own) in zip(sizes, mapped, strict=True))
 
     def _in_common(self) -> dict[int, int]:
         """{address: bytes} of what `common` gave and somebody refers to."""

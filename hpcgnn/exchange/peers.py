@@ -7,6 +7,7 @@ Numbers of nodes take the place of ranks in all that is planned: ring offsets, r
 are numbered by their first rank, so where every node is one rank these are the ranks.
 """
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,7 +98,7 @@ class Peers:
         cuts = [start + rows * place // len(senders) for place in range(len(senders) + 1)]
         return [
             Lane(offset, first, last, sender, receivers[place % len(receivers)])
-            for place, (sender, first, last) in enumerate(zip(senders, cuts, cuts[1:]))
+            for place, (sender, (first, last)) in enumerate(zip(senders, pairwise(cuts), strict=True))
             if last > first
         ]
 

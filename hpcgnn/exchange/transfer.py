@@ -53,7 +53,7 @@ class Turn:
             for lane in peers.outgoing(s.offset, s.start, last - first) if last > first else ():
                 self.outgoing.append((lane, lane.rows))
                 self.spans.append((first + lane.start - s.start, first + lane.stop - s.start))
-        mine = [span for (lane, _), span in zip(self.outgoing, self.spans) if lane.sender == peers.rank]
+        mine = [span for (lane, _), span in zip(self.outgoing, self.spans, strict=True) if lane.sender == peers.rank]
         self.sent_by = [plan.sending.part(first, last) for first, last in mine]
         self.sent = self._packed_together()
         self.num_sent = sum(each.count for _, each in self.sent)
@@ -65,7 +65,7 @@ class Turn:
     def _packed_together(self) -> list[tuple[int, Sending]]:
         """`sent`: lanes that follow each other are packed as one; of a rank by itself all do."""
         runs, place, end = list[list[int]](), 0, -1
-        for (lane, count), (first, last) in zip(self.outgoing, self.spans):
+        for (lane, count), (first, last) in zip(self.outgoing, self.spans, strict=True):
             if lane.sender == self.plan.peers.rank:
                 if first != end:
                     runs.append([place, first, last])
@@ -123,13 +123,15 @@ class Transfer:
         for lane, count in turn.incoming:
             ends[lane], place = (place, place + count), place + count
         lanes = [(lane, count) for lane, count in turn.incoming if lane.receiver == peers.rank]
-        self._to_sum = [ends[lane] for lane, _ in lanes]
+        self._to_sum = [ends[lane] for lane, _ in lanes] if back.width else []
         if back.narrow:
             given = cut(lease.give_back(turn.number, turn.bytes_in(back)), turn.incoming, back)
             self._giving = [each for each in given if each[0].receiver == peers.rank]
         else:
             parts = (self._added[0, slice(*ends[lane])].view(-1).view(torch.uint8) for lane, _ in lanes)
-            self._giving = [(lane, part, count) for (lane, count), part in zip(lanes, parts)] if back.width else []
+            self._giving = (
+                [(lane, part, count) for (lane, count), part in zip(lanes, parts, strict=True)] if back.width else []
+            )
         self._arriving = cut(lease.take_back(turn.number, turn.bytes_out(back)), turn.outgoing, back)
         self._given = [(lane.sender, part) for lane, part, _ in self._giving]
         self._taken = [(lane.receiver, part) for lane, part, _ in self._arriving if lane.sender == peers.rank]
@@ -176,7 +178,7 @@ class Transfer:
             for first, sent in self.turn.sent:
                 sent.pack(self._packed[first : first + sent.count], x, scale, within)
             return
-        for (lane, part, _), sent in zip(self._outgoing, self.turn.sent_by):
+        for (lane, part, _), sent in zip(self._outgoing, self.turn.sent_by, strict=True):
             place = self.plan.peers.rank, self.turn.number, lane.offset
             self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, ids, *place)
 
@@ -218,7 +220,7 @@ class Transfer:
         """
         form, peers = self.form_back, self.plan.peers
         peers.meet(self.turn.number)  # all have added
-        for (first, last), (lane, part, _) in zip(self._to_sum, self._giving):
+        for (first, last), (lane, part, _) in zip(self._to_sum, self._giving, strict=True):
             total = self._added[0, first:last]
             for others in self._added[1:]:
                 total += others[first:last]
@@ -234,7 +236,7 @@ class Transfer:
         peers, columns = self.plan.peers, self.plan.columns
         peers.meet(self.turn.number)  # what came is there, whichever rank has received it
         own = None if peers.rows is None or columns is None else columns.own
-        for (_, part, _), span in zip(self._arriving, self.turn.spans):
+        for (_, part, _), span in zip(self._arriving, self.turn.spans, strict=True):
             sent = self.plan.sending.part(*span)
             assert sent.sums is None, "nothing returns along a plan that sends sums"
             add_message(total, sent.rows, part, self.form_back, self.lease, own)

@@ -11,7 +11,7 @@ from hpcgnn.config import make_config
 from hpcgnn.effects import without_effect
 from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.options import SECTIONS
-from partition_tools.generate_graph import generate_graph
+from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 
 CHOICES = registry_choices()

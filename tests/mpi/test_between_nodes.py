@@ -217,7 +217,7 @@ def test_nodes_of_one_rank_are_those_of_messages(comm, session_path):
 @pytest.mark.parametrize("way", ["pairs", "threes", "all alone"])
 @pytest.mark.parametrize("halo", ["rows", "least"])
 def test_counted_from_the_file(comm, session_path, way, halo):
-    """The plan has what is counted from the file with nodes in place of ranks (jobs/bench/between_nodes.py)."""
+    """The plan has what is counted from the file with nodes in place of ranks (jobs/bench/network/between_nodes.py)."""
     node = node_of(comm, way)
     for path in make_graphs(comm, session_path).values():
         with split(comm, way) as memory, GraphFile(path) as file:

@@ -125,7 +125,7 @@ class Covers(Needs):
         order = np.lexsort((rows, nodes, offset))
         nodes, rows = nodes[order], rows[order]
         offsets, firsts = np.unique(offset[order], return_index=True)
-        sizes = [_cover(*each) for each in zip(np.split(nodes, firsts[1:]), np.split(rows, firsts[1:]))]
+        sizes = [_cover(*each) for each in zip(np.split(nodes, firsts[1:]), np.split(rows, firsts[1:]), strict=False)]
         self._fewest.append((np.full(len(offsets), rank), offsets, np.array(sizes, np.int64)))
 
     def fewest(self) -> HaloCounts:
@@ -142,5 +142,5 @@ def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
 
 
 def _joined(ranks: int, found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> HaloCounts:
-    parts = zip(*found) if found else [[np.zeros(0, np.int64)]] * 3
+    parts = zip(*found, strict=True) if found else [[np.zeros(0, np.int64)]] * 3
     return HaloCounts(ranks, *(np.concatenate(part) for part in parts))
