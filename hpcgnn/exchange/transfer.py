@@ -128,10 +128,10 @@ class Transfer:
             given = cut(lease.give_back(turn.number, turn.bytes_in(back)), turn.incoming, back)
             self._giving = [each for each in given if each[0].receiver == peers.rank]
         else:
-            parts = (self._added[0, slice(*ends[lane])].view(-1).view(torch.uint8) for lane, _ in lanes)
-            self._giving = (
-                [(lane, part, count) for (lane, count), part in zip(lanes, parts, strict=True)] if back.width else []
-            )
+            self._giving = [
+                (lane, self._added[0, slice(*ends[lane])].view(-1).view(torch.uint8), count)
+                for lane, count in (lanes if back.width else [])
+            ]
         self._arriving = cut(lease.take_back(turn.number, turn.bytes_out(back)), turn.outgoing, back)
         self._given = [(lane.sender, part) for lane, part, _ in self._giving]
         self._taken = [(lane.receiver, part) for lane, part, _ in self._arriving if lane.sender == peers.rank]

@@ -37,11 +37,10 @@ def node_plan(
         places.append(np.split(found.reshape(-1), np.cumsum([len(part) for part in parts])[:-1]))
     received = sum(peers.gather(received), np.zeros_like(received))
     first = np.cumsum(received) - received
+    planned = list(zip(peers.planned(peers.place), places, strict=True))
     answers = [
         torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *(first[k - 1] + part[of] for k, part in planned)]))
-        for of, planned in (
-            (of, list(zip(peers.planned(peers.place), places, strict=True))) for of in range(len(peers.ranks))
-        )
+        for of in range(len(peers.ranks))
     ]
     places_found = torch.empty(len(ids), dtype=torch.int64)
     _exchange(comm, zip(peers.ranks, answers, strict=True), _by_planner(peers, counts, places_found))
@@ -60,8 +59,10 @@ def to_planners(peers: Peers, counts: np.ndarray, values: torch.Tensor, comm: Co
     part = slice(planned.start - 1, planned.stop - 1)
     come = [torch.empty(int(each[part].sum()), dtype=values.dtype) for each in all_counts]
     _exchange(comm, _by_planner(peers, counts, values), zip(peers.ranks, come, strict=True))
-    ends = [np.cumsum(each[part])[:-1] for each in all_counts]
-    return [dict(zip(planned, np.split(got.numpy(), end), strict=True)) for got, end in zip(come, ends, strict=False)]
+    return [
+        dict(zip(planned, np.split(got.numpy(), np.cumsum(each[part]))[:-1], strict=True))
+        for got, each in zip(come, all_counts, strict=True)
+    ]
 
 
 def _by_planner(peers: Peers, counts: np.ndarray, values: torch.Tensor) -> list[Message]:
