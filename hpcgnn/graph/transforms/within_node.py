@@ -2,7 +2,7 @@
 
 Edges from ranks of the node join the own block, whose columns are then rows of the node's matrix: those of the node's
 ranks, one rank's after the other's. Halo, rounds and messages remain for other nodes, and are those of the node as one
-(between_nodes.py). The edges of a row are in the order: own, then those of each other rank as they came, then those of
+(graph/between_nodes.py). The edges of a row are in the order: own, then those of each other rank as they came, then those of
 other nodes; so the sum of a row is always made in one order.
 """
 
