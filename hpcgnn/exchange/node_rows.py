@@ -151,8 +151,8 @@ class NodeRows:
                 self.own_bytes -= matrix.own_bytes
 
     def foreign_bytes(self) -> int:
-        """Resident bytes of other ranks' rows that this process has read, and of their shares of what all have in
-        common: the kernel counts them here too. Local.
+        """Resident bytes of other ranks' rows that this process has read, and of other ranks' shares of common memory.
+        The kernel counts them here too. Local.
         """
         matrices = [each for known in self._matrices.values() for each in known]
         mapped = [
@@ -162,18 +162,18 @@ class NodeRows:
         return sum(max(0, size - own) for size, (_, own) in zip(sizes, mapped, strict=True))
 
     def _in_common(self) -> dict[int, int]:
-        """{address: bytes} of what `common` gave and somebody refers to."""
+        """{address: bytes} of the memory from `common` that somebody refers to."""
         self._common = [each for each in self._common if each[0]() is not None]
         return {address: nbytes for _, address, nbytes in self._common}
 
     @property
     def common_bytes(self) -> int:
-        """This rank's share of what all ranks have in common. Local."""
+        """This rank's share of the memory from `common`. Local."""
         return sum(self._in_common().values()) // len(self.ranks)
 
     @property
     def common_addresses(self) -> list[int]:
-        """Where the storages of that begin. Local."""
+        """The addresses at which that memory begins. Local."""
         return list(self._in_common())
 
     def close(self) -> None:
