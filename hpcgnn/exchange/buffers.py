@@ -30,14 +30,13 @@ class HaloBuffers:
 
     def __init__(self, limit: int) -> None:
         self.limit, self.widest_row, self.arena = limit, 0, Arena()
-        self._memory = self._common = torch.empty(0, dtype=torch.uint8)
-        self._ranks = 1
+        self._memory, self._ranks = torch.empty(0, dtype=torch.uint8), 1
         self.streams: weakref.WeakSet[object] = weakref.WeakSet()
         self._cuts: weakref.WeakKeyDictionary[object, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
     @property
     def nbytes(self) -> int:
-        return self._memory.nbytes + self._common.nbytes // self._ranks
+        return self._memory.nbytes // self._ranks
 
     def declare(self, row_bytes: int, return_bytes: int = 0, summed_bytes: int = 0, widened_bytes: int = 0) -> None:
         """Say how much one row takes that a stream is going to exchange; see `cap`."""
@@ -66,24 +65,19 @@ class HaloBuffers:
 
     def lease(self, sizes: list[int], own: int, peers: Peers | None = None) -> "Lease":
         """Carve the memory into pieces of these many bytes, and a last one of `own` bytes, for streams of one form of
-        rows. The ranks of a node have all but the last one together. Collective over the node, with the same numbers.
+        rows. The ranks of a node share all pieces but the last one, which each of them has. Collective over the node,
+        with the same numbers.
         """
-        together, ranks = sum(sizes), 1 if peers is None else len(peers.ranks)
-        assert ranks * own + together <= self.limit * ranks, "a round is larger than the communication memory"
-        if peers is None or peers.rows is None:
-            return Lease(self._grown(together + own).split([*sizes, own]))
-        if self._common.nbytes < together:
+        place, ranks = (0, 1) if peers is None else (peers.place, len(peers.ranks))
+        sizes_of_all = [*sizes, *([own] * ranks)]
+        needed = sum(sizes_of_all)
+        assert needed <= self.limit * ranks, "a round is larger than the communication memory"
+        if self._memory.nbytes < needed or self._ranks != ranks:
             self._cuts.clear()
-            self._common = torch.empty(0, dtype=torch.uint8)
-            self._common, self._ranks = peers.common(together, torch.uint8), ranks
-        return Lease([*self._common[:together].split(sizes), self._grown(own)])
-
-    def _grown(self, needed: int) -> torch.Tensor:
-        """So many bytes that this rank has for itself."""
-        if self._memory.nbytes < needed:
-            self._cuts.clear()
-            self._memory = torch.empty(needed, dtype=torch.uint8)
-        return self._memory[:needed]
+            self._memory, self._ranks = torch.empty(0, dtype=torch.uint8), ranks
+            self._memory = (peers or Peers.alone(0, 1)).common(needed, torch.uint8)
+        pieces = self._memory[:needed].split(sizes_of_all)
+        return Lease([*pieces[: len(sizes)], pieces[len(sizes) + place]])
 
     def cuts(self, stream: object) -> dict[Any, Any]:
         """A dict for what a stream has cut from the memory and uses again. It is gone with the stream, and empty when

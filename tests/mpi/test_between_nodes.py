@@ -246,6 +246,39 @@ def test_memory_in_common_is_counted_once(comm, session_path):
         assert rows.common_bytes == 1000 * 8 // ranks and rows.common_addresses == [kept.data_ptr()]
 
 
+MODELS = {
+    "gcn": {"model": "gcn", "halo": "least"},
+    "sage": {"model": "sage", "halo": "auto", "prune": "auto", "dropout": 0.5},
+    "gin": {"model": "gin", "norm": "layer", "halo": "rows"},
+    "sgc": {"model": "sgc", "layers": 2, "halo": "least"},
+    "appnp": {"model": "appnp", "hops": 3, "halo": "auto"},
+    "gat": {"model": "gat", "hidden": 4, "heads": 3},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(comm, session_path, uneven, name):
+    """Losses are those of messages but for rounding, with rounds of few rows and buffers of few rounds."""
+    for graph in make_graphs(comm, session_path).values():
+        messages, shared = (configure(graph, **MODELS[name], intra_node=how) for how in ("messages", "shared"))
+        rows_of_buffers = None if name == "appnp" else 60  # its widest row is not known before it runs
+        expected, found = (curve(comm, config, "random-clusters", rows_of_buffers, 5) for config in (messages, shared))
+        assert (np.abs(found - expected) <= 2e-4 * np.abs(expected)).all()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "int8", "auto"])
+def test_training_with_narrowed_rows(comm, session_path, uneven, dtype):
+    """Fewer rows are narrowed than between ranks: the loss falls as with whole rows."""
+    graph = make_graphs(comm, session_path)["undirected"]
+    for options in ({"model": "sage", "halo": "auto"}, {"model": "gat", "hidden": 4, "heads": 3}):
+        whole_rows = curve(comm, configure(graph, **options, intra_node="shared"), "random-clusters", 60, 6)
+        config = configure(graph, **options, intra_node="shared", halo_dtype=dtype)
+        found, again = (curve(comm, config, "random-clusters", 60, 6) for _ in range(2))
+        assert (found == again).all()
+        assert (found != whole_rows).any() == (len(set(node_of(comm, uneven[0]))) > 1)
+        assert (np.abs(found - whole_rows) <= 0.05 * whole_rows[0]).all()
+
+
 @pytest.mark.parametrize("halo", ["rows", "auto"])
 def test_fewer_bytes_of_an_epoch(comm, session_path, nodes, halo):
     """An epoch of training: ranks send what the ledger of messages has between nodes, or less."""
