@@ -26,18 +26,15 @@ from hpcgnn.exchange.wire import Wire
 class StaleExchange:
     """The exchange of one place in the model: what its two streams share. Collective.
 
-    plan: of the in-edges; delay: r, at least 1; smoothing: see Mailbox. ahead, home: the Mailboxes of rows and
-    of gradients.
+    plan: of the in-edges; delay: r, at least 1. ahead, home: the Mailboxes of rows and of gradients.
     """
 
-    def __init__(
-        self, plan: HaloPlan, buffers: HaloBuffers, comm: Communicator, wire: Wire, delay: int, smoothing: float
-    ) -> None:
+    def __init__(self, plan: HaloPlan, buffers: HaloBuffers, comm: Communicator, wire: Wire, delay: int) -> None:
         self.plan, self.buffers, self.comm, self.wire = plan, buffers, comm, wire
         come = [(plan.source(k + 1), int(plan.receive_counts[k])) for k in np.flatnonzero(plan.receive_counts).tolist()]
         go = [(plan.dest(k + 1), int(plan.send_counts[k])) for k in np.flatnonzero(plan.send_counts).tolist()]
-        self.ahead = Mailbox(comm, come, go, delay, smoothing, "halo_forward")
-        self.home = Mailbox(comm, go, come, delay, smoothing, "halo_backward")
+        self.ahead = Mailbox(comm, come, go, delay, "halo_forward")
+        self.home = Mailbox(comm, go, come, delay, "halo_backward")
         self.longest = plan.longest_round
         ends = np.cumsum([0, *(count for _, count in go)]).tolist()
         self.sent = [plan.sending.part(*each) for each in zip(ends, ends[1:])]
@@ -73,7 +70,7 @@ class UsedRows(Generic[EdgesT]):
         stale.ahead.post()
         lease = stale.lease(form.widened_bytes, 0)
         yield self.own, x, rows.scale, None
-        stale.ahead.open(lease)
+        stale.ahead.open()
         for block, (start, stop) in stale.rounds(self.halo):
             yield block, stale.ahead.rows(start, stop, lease), None, None
 
@@ -106,7 +103,7 @@ class PushedGradients(Generic[EdgesT]):
                     wire.encode(message, form, part, None, None, key, count, first - before)
                 before += count
         stale.home.post()
-        stale.home.open(lease)
+        stale.home.open()
         step, first = max(1, stale.longest), 0
         for sent in stale.sent:
             for begin in range(0, sent.count, step):

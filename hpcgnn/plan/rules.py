@@ -47,7 +47,7 @@ class Selection:
 
     @cached_property
     def transport(self) -> TransportTraits:
-        return Means(self.config.run.comm, self.config.run.torch_backend).traits
+        return Means(self.config.run.comm).traits
 
     @property
     def learned(self) -> bool:
@@ -127,12 +127,6 @@ def _pairwise(of: Selection) -> str:
     if of.schedule.pairwise:
         return f"--schedule {of.config.schedule.schedule}"
     return "--trace" if of.config.run.trace else ""
-
-
-def _transport(of: Selection) -> str:
-    """The option that chose the transport."""
-    run = of.config.run
-    return f"--torch-backend {run.torch_backend}" if run.comm == "torch" else f"--comm {run.comm}"
 
 
 #: In the order in which they are checked.
@@ -301,8 +295,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda of: _pairwise(of) != "" and not of.transport.pairwise,
         lambda of: (
-            f"{_pairwise(of)} sends messages between two ranks alone, which {_transport(of)} cannot: expected --comm "
-            "mpi, or --comm torch with --torch-backend gloo or mpi"
+            f"{_pairwise(of)} sends messages between two ranks alone, which --comm {of.config.run.comm} cannot: "
+            "expected --comm mpi or torch"
         ),
     ),
 )

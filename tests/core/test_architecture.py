@@ -13,64 +13,74 @@ ROOT = Path(hpcgnn.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
-    ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "suggestions", "traits"],
+    ["bytecode", "cores", "declaring", "errors", "listing", "memory", "offering", "traits"],
     ["comm", "kernels", "options", "output_files", "records", "terminal"],
-    ["config", "effects", "exchange", "graphfile", "report"],
-    ["arguments", "placement"],
-    ["graph"],
+    ["effects", "exchange", "graphfile", "report", "suggestions"],
+    ["config", "placement"],
+    ["graph", "outputs"],
     ["ops"],
-    ["nn", "tasks"],
-    ["schedules"],
+    ["nn"],
+    ["schedules", "tasks"],
     ["plan"],
-    ["train"],
-    ["doctor", "estimate", "interface"],
+    ["engine"],
+    ["plugins"],
+    ["doctor", "offload"],
+    ["app"],
+    ["estimate", "interface"],
+    ["cli"],
     ["__main__"],
     ["startup"],
 ]
 MAY_IMPORT = {
     "mpi4py": {
-        "comm/mpi.py",
-        "comm/mpi_buffers.py",
-        "comm/mpi_persistent.py",
-        "comm/node_memory.py",
-        "comm/start_mpi.py",
-        "comm/ending.py",
-        "comm/oneccl.py",
+        "comm/transports/mpi.py",
+        "comm/transports/mpi_buffers.py",
+        "comm/transports/mpi_persistent.py",
+        "comm/transports/node_memory.py",
+        "comm/launch/start_mpi.py",
+        "comm/launch/ending.py",
+        "comm/transports/oneccl.py",
     },
     "h5py": {
         "graphfile/attributes.py",
         "graphfile/columns.py",
         "graphfile/storage.py",
         "graphfile/writing.py",
-        "train/checkpoint.py",
+        "engine/checkpoint.py",
         "doctor.py",
     },
     "ctypes": {
         "kernels/interface.py",
         "kernels/library.py",
         "kernels/native.py",
-        "train/memory_profile.py",
+        "plugins/memory_profile.py",
         "memory/resident.py",
         "memory/scratch.py",
-        "comm/oneccl.py",
-        "comm/oneccl_library.py",
-        "comm/start_oneccl.py",
+        "comm/transports/oneccl.py",
+        "comm/transports/oneccl_library.py",
+        "comm/launch/start_oneccl.py",
         "cores/__init__.py",
         "cores/domains.py",
     },
 }
 # Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
-AT_THE_TOP = {"comm/mpi.py", "comm/mpi_buffers.py", "comm/mpi_persistent.py", "comm/node_memory.py", "comm/oneccl.py"}
+AT_THE_TOP = {
+    "comm/transports/mpi.py",
+    "comm/transports/mpi_buffers.py",
+    "comm/transports/mpi_persistent.py",
+    "comm/transports/node_memory.py",
+    "comm/transports/oneccl.py",
+}
 # What importing the package loads.
 OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
 # oneCCL takes its settings from there.
 MAY_READ_ENVIRONMENT = {
-    "comm/launcher.py",
-    "comm/oneccl_library.py",
+    "comm/launch/launcher.py",
+    "comm/transports/oneccl_library.py",
     "kernels/library.py",
     "__main__.py",
-    "train/rundir.py",
+    "engine/rundir.py",
     "doctor.py",
 }
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
@@ -148,7 +158,7 @@ def test_mpi_is_not_loaded_by_importing():
     ]
     for path in FILES:
         if str(path.relative_to(ROOT)) not in AT_THE_TOP:
-            with_mpi = {f"hpcgnn.comm.mpi{more}" for more in ("", "_buffers", "_persistent")}
+            with_mpi = {f"hpcgnn.comm.transports.mpi{more}" for more in ("", "_buffers", "_persistent")}
             assert not {name for name, top in imports(path) if top} & with_mpi
 
 
@@ -165,6 +175,10 @@ def test_the_environment_is_read_in_few_places():
 def test_no_star_imports_and_no_long_files(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
     assert not [node for node in nodes_of(path) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
+
+
+def test_the_trainer_is_small():
+    assert len((ROOT / "engine/trainer.py").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)
@@ -184,7 +198,9 @@ def test_the_tools_need_no_mpi():
         names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
         names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
         assert not [
-            name for name in names if name.split(".")[0] == "mpi4py" or name.startswith(("hpcgnn.comm", "hpcgnn.train"))
+            name
+            for name in names
+            if name.split(".")[0] == "mpi4py" or name.startswith(("hpcgnn.comm", "hpcgnn.engine", "hpcgnn.app"))
         ], path
 
 

@@ -55,6 +55,6 @@ def test_nothing_is_refused_where_the_batch_system_does_not_say(dry_run, variabl
 
 
 def test_rounds_that_last_for_minutes_do_not(dry_run):
-    options = ("--schedule", "tma", "--average-seconds", 600, "--drop-ranks", 0)
+    options = ("--schedule", "tma", "--average-seconds", 600)
     code, out, _ = dry_run("4", *options)
     assert code == 0 and "memory on 4 ranks" in out
