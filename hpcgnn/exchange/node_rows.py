@@ -9,6 +9,8 @@ and let go of them in the same order, so that they agree which is whose without 
 do.
 """
 
+import mmap
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -87,7 +89,7 @@ class _Matrix:
 
 class NodeRows:
     """The matrices of this rank's node. memory: NodeMemory. Everything is collective over the node, unless said
-    otherwise. own_bytes: of this rank's rows in all of them; common_bytes: its share of what is no matrix.
+    otherwise. own_bytes: of this rank's rows in all of them.
     """
 
     def __init__(self, memory: NodeMemory) -> None:
@@ -96,7 +98,8 @@ class NodeRows:
         self._by_address: dict[int, _Matrix] = {}
         self._spreads: dict[tuple[int, ...], Spread] = {}
         self._kept: list[torch.Tensor] = []
-        self._made = self.own_bytes = self.common_bytes = 0
+        self._common: list[weakref.ref[mmap.mmap]] = []
+        self._made = self.own_bytes = 0
 
     def spread(self, num_rows: int) -> Spread:
         """The Spread of matrices of which this rank has so many rows; the same one for the same rows."""
@@ -149,10 +152,13 @@ class NodeRows:
                 self.own_bytes -= matrix.own_bytes
 
     def foreign_bytes(self) -> int:
-        """Resident bytes of other ranks' rows that this process has read: the kernel counts them here too. Local."""
+        """Resident bytes of other ranks that this process has touched: their rows, and their shares of what is common.
+        The kernel counts them here too. Local.
+        """
         matrices = [each for known in self._matrices.values() for each in known]
         sizes = mapped_bytes([torch.frombuffer(each.memory, dtype=torch.uint8).data_ptr() for each in matrices])
-        return sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices))
+        of_rows = sum(max(0, size - each.own_bytes) for size, each in zip(sizes, matrices))
+        return of_rows + sum(mapped_bytes(list(self.common_storages()))) - self.common_bytes()
 
     def close(self) -> None:
         """Wait until all ranks have read what was opened."""
@@ -168,9 +174,18 @@ class NodeRows:
         """
         if count == 0:
             return torch.empty(0, dtype=dtype)
-        nbytes = count * dtype.itemsize
-        self.common_bytes += nbytes // len(self.ranks)
-        return torch.frombuffer(self._memory.allocate(nbytes), dtype=dtype, count=count)
+        memory = self._memory.allocate(count * dtype.itemsize)
+        self._common = [each for each in self._common if each() is not None] + [weakref.ref(memory)]
+        return torch.frombuffer(memory, dtype=dtype, count=count)
+
+    def common_storages(self) -> dict[int, int]:
+        """{address: bytes} of what `common` gave and somebody still refers to. Local."""
+        memories = [memory for each in self._common if (memory := each()) is not None]
+        return {torch.frombuffer(each, dtype=torch.uint8).data_ptr(): len(each) for each in memories}
+
+    def common_bytes(self) -> int:
+        """This rank's share of the resident bytes of it. Local."""
+        return sum(mapped_bytes(list(self.common_storages()))) // len(self.ranks)
 
     def whole(self, spread: Spread, values: torch.Tensor) -> torch.Tensor:
         """The values (num_rows,) of all ranks, of own ones (num_own,): for narrow things that are kept."""

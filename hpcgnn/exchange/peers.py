@@ -31,6 +31,22 @@ class Lane(NamedTuple):
         return self.stop - self.start
 
 
+def cap_of_nodes(cap: int, fewest: int, returns: bool, widens: bool) -> int:
+    """The rows of a round between nodes, for buffers that together are as large as those of its ranks.
+
+    Each rank of a node adds for itself what returns, and widens rows for itself: both lie beside the shared buffers.
+
+    Args:
+        cap: rows of a round between single ranks.
+        fewest: ranks of the node that has fewest.
+        returns: whether anything returns to the rows.
+        widens: whether rows are narrowed on their way.
+    """
+    if widens:
+        return cap
+    return 2 * fewest * cap // (1 + fewest) if returns else fewest * cap
+
+
 class Peers:
     """The nodes, as one rank sees them.
 

@@ -4,9 +4,7 @@ import graphs
 import numpy as np
 import pytest
 from asking import attend
-from mpi4py import MPI
 
-from hpcgnn.comm.transports.node_memory import MpiNodeMemory
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
@@ -21,10 +19,11 @@ from hpcgnn.schedules.full_halo import FullHalo
 from . import small
 from .gathering import whole
 from .linear import check_linear
+from .nodes import emulated
 from .test_attention import KEY, P, random_inputs, right
 from .training import build_trainer, configure, curve, make_graphs
 
-# The node of each rank: all on one, two nodes dealt in turn, nodes of consecutive ranks, and of unequal numbers of them.
+# The node of each rank: all on one, two nodes dealt in turn, nodes of consecutive ranks, of unequal numbers of them.
 NODES = {
     "one node": lambda rank: 0,
     "two nodes": lambda rank: rank % 2,
@@ -39,12 +38,8 @@ MAPS = ["dealt", "random", "one empty"]
 @pytest.fixture(scope="module", params=NODES)
 def node(request, comm):
     """The NodeMemory of this rank, which is that of its communicator as well."""
-    ranks = MPI.COMM_WORLD.Split(NODES[request.param](comm.rank))
-    before, comm._node_memory = comm._node_memory, MpiNodeMemory(comm, ranks)
-    yield comm._node_memory
-    comm._node_memory.close()
-    comm._node_memory = before
-    ranks.Free()
+    with emulated(comm, NODES[request.param](comm.rank)) as memory:
+        yield memory
 
 
 @pytest.fixture(scope="module", params=small.GRAPHS)

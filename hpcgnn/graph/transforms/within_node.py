@@ -15,7 +15,7 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.node_rows import NodeRows, Spread
 from hpcgnn.exchange.node_stream import Neighbours
-from hpcgnn.exchange.peers import Peers
+from hpcgnn.exchange.peers import Peers, cap_of_nodes
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.graph.between_nodes import node_plan
 from hpcgnn.graph.blocks import Block, halo_blocks, joined
@@ -32,9 +32,7 @@ def within_node(
     to the rows along the edges, as under attention; widens: whether rows are narrowed on their way. Collective.
     """
     peers = Peers.nodes(rows, comm)
-    # Each rank of a node adds for itself what returns, and widens for itself: all beside the buffers that they share.
-    cap = peers.fewest * local.inward.plan.cap
-    cap = local.inward.plan.cap if widens else 2 * cap // (1 + peers.fewest) if returns else cap
+    cap = cap_of_nodes(local.inward.plan.cap, peers.fewest, returns, widens)
     num_inward, num_outward = local.inward.own.num_rows, local.outward.own.num_rows
     inward = _joined(local.inward, rows.spread(num_outward), peers, cap, comm, returns)
     outward = inward
