@@ -68,20 +68,26 @@ class HaloBuffers:
         """Carve the memory into pieces of these many bytes, for streams of one form of rows. peers, shared: which of
         the pieces the ranks of a node have together; collective over the node where there are any.
         """
-        together = shared if peers is not None and peers.rows is not None else ()
-        own = [0 if number in together else size for number, size in enumerate(sizes)]
-        common = [size if number in together else 0 for number, size in enumerate(sizes)]
-        needed = [sum(own)] if peers is None or not together else peers.gather(sum(own))
-        assert sum(needed) + sum(common) <= self.limit * len(needed), "a round is larger than the communication memory"
-        if self._memory.nbytes < max(needed):  # of one size on all ranks of a node, so that all make anew what is cut
-            self._cuts.clear()
-            self._memory = torch.empty(max(needed), dtype=torch.uint8)
-        if peers is not None and self._common.nbytes < sum(common):
+        if peers is None or peers.rows is None:
+            needed = sum(sizes)
+            assert needed <= self.limit, "a round is larger than the communication memory"
+            if self._memory.nbytes < needed:
+                self._cuts.clear()
+                self._memory = torch.empty(needed, dtype=torch.uint8)
+            return Lease(self._memory[:needed].split(sizes))
+        own = [0 if number in shared else size for number, size in enumerate(sizes)]
+        common = [size if number in shared else 0 for number, size in enumerate(sizes)]
+        each = peers.gather(sum(own))
+        needed = sum(common) + sum(each)
+        assert needed <= self.limit * len(each), "a round is larger than the communication memory"
+        if self._common.nbytes < needed:
             self._cuts.clear()
             self._common = torch.empty(0, dtype=torch.uint8)
-            self._common, self._ranks = peers.common(sum(common), torch.uint8), len(needed)
-        pieces = self._memory[: sum(own)].split(own), self._common[: sum(common)].split(common)
-        return Lease([pieces[number in together][number] for number in range(len(sizes))])
+            self._common, self._ranks = peers.common(needed, torch.uint8), len(each)
+        # Own pieces lie there too: how much is shared differs by the form, and the limit is that of both together.
+        first = sum(common) + sum(each[: peers.place])
+        pieces = self._common[: sum(common)].split(common), self._common[first : first + sum(own)].split(own)
+        return Lease([pieces[number not in shared][number] for number in range(len(sizes))])
 
     def cuts(self, stream: object) -> dict[Any, Any]:
         """A dict for what a stream has cut from the memory and uses again. It is gone with the stream, and empty when

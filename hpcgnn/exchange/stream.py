@@ -19,6 +19,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT, Yielded
+from hpcgnn.exchange.narrow import rounds_at_random
 from hpcgnn.exchange.own_edges import OwnEdges
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce, merge
@@ -190,7 +191,8 @@ class Stream(Generic[EdgesT]):
             sizes += given + [most(turn.bytes_out(back) for turn in turns)] * 2
             shared = [0, 1, 5, 6, 7] if back.narrow else [0, 1, 3, 4, 5, 6, 7]
             lease = self.buffers.lease([*sizes, received * summed, widened * self._longest], peers, shared)
-            made = [Transfer(turn, lease, self.comm, self.wire, form, back) for turn in turns]
+            ids = self.of_columns(self.wire.ids) if rounds_at_random(self.wire.name) else None
+            made = [Transfer(turn, lease, self.comm, self.wire, form, back, ids) for turn in turns]
             self.buffers.cuts(self)[form, back] = made
         return self.buffers.cuts(self)[form, back]
 
@@ -203,7 +205,7 @@ class Stream(Generic[EdgesT]):
             form, back = (one.of_kind(widths.of(item)) for one, item in zip((each.form, each.form_back), items))
             key = turn.number, each.form, each.form_back, form, back
             if key not in known:
-                known[key] = Transfer(turn, each.lease, self.comm, self.wire, form, back)
+                known[key] = Transfer(turn, each.lease, self.comm, self.wire, form, back, each.ids)
             known[key].items = items
             made.append(known[key])
         return made

@@ -81,12 +81,23 @@ class Turn:
 class Transfer:
     """The messages of one turn of one stream; for another stream of rows of the same form it is used again.
 
-    lease: of the stream; form: of the rows; back: of what returns. After `finish`, rows(start, stop) gives what was
-    received. After `open_returns`, back: (rows received, R). items: what rows and returns are to `wire.widths`.
+    lease: of the stream; form: of the rows; back: of what returns; ids: int64 (columns,), original ids of the rows that
+    are sent from, where they are rounded at random and not this rank's alone. After `finish`, rows(start, stop) gives
+    what was received. After `open_returns`, back: (rows received, R). items: what rows and returns are to
+    `wire.widths`.
     """
 
-    def __init__(self, turn: Turn, lease: Lease, comm: Communicator, wire: Wire, form: Form, back: Form) -> None:
-        self.turn, self.plan, self.lease, self.comm = turn, turn.plan, lease, comm
+    def __init__(
+        self,
+        turn: Turn,
+        lease: Lease,
+        comm: Communicator,
+        wire: Wire,
+        form: Form,
+        back: Form,
+        ids: torch.Tensor | None = None,
+    ) -> None:
+        self.turn, self.plan, self.lease, self.comm, self.ids = turn, turn.plan, lease, comm, ids
         self.wire, self.form, self.form_back = wire, form, back
         self.num_received = turn.num_received
         self.back: torch.Tensor | None = None
@@ -160,7 +171,7 @@ class Transfer:
             return
         for (lane, part, _), sent in zip(self._outgoing, self.turn.sent_by):
             place = self.plan.peers.rank, self.turn.number, lane.offset
-            self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place)
+            self.wire.encode_sent(part, self.form, x, sent, scale, within, draw, *place, ids=self.ids)
 
     def _exchange(self, returns: bool, kind: str) -> Exchange:
         """Begin to send and receive rows, or what returns for them; buffers, peers and sizes are always the same."""
