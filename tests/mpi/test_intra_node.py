@@ -4,6 +4,7 @@ import graphs
 import numpy as np
 import pytest
 from asking import attend
+from mpi4py import MPI
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
@@ -32,10 +33,12 @@ NODES = {
     "one alone": lambda rank: min(rank, 1),
     "all alone": lambda rank: rank,
 }
+# Those that differ at this number of ranks.
+APART = {tuple(map(each, range(MPI.COMM_WORLD.size))): name for name, each in NODES.items()}
 MAPS = ["dealt", "random", "one empty"]
 
 
-@pytest.fixture(scope="module", params=NODES)
+@pytest.fixture(scope="module", params=APART.values())
 def node(request, comm):
     """The NodeMemory of this rank, which is that of its communicator as well."""
     with emulated(comm, NODES[request.param](comm.rank)) as memory:
