@@ -210,15 +210,19 @@ def model(
     dropout=0.0,
     input_dropout=None,
     kept=False,
+    scaled=False,
     norm="none",
     residual=False,
+    edges=None,
     seed=0,
     epoch=0,
 ):
     """Logits (n, C) by the formulas of the papers.
 
-    a: (n, n) adjacency with the self loops that the model wants. x: (n, F). parameters: {name: float64 tensor}. kept:
-    whether the first layer's dropout acts on the aggregate. input_dropout: the rate there (None: dropout).
+    a: (n, n) adjacency with the self loops that the model wants. x: (n, F). parameters: {name: float64 tensor}. edges:
+    (n,), the number of in-edges of each node, those loops among them. kept:
+    whether the first layer's dropout acts on the aggregate; scaled: with the noise of a mean of as many rows as there
+    are in-edges, d: each element is x (1 - 1/√d) + dropout(x) / √d. input_dropout: the rate there (None: dropout).
     """
     n, p_in = len(a), dropout if input_dropout is None else input_dropout
     matrix = torch.from_numpy(operator(a, {"gcn": "sym", "sgc": "sym", "sage": "mean", "gin": "sum"}[kind]))
@@ -242,7 +246,13 @@ def model(
 
     first = torch.linalg.matrix_power(matrix, layers) if kind == "sgc" else matrix
     own = mask(0, DROPOUT, x, p_in)
-    h = convolution(0, mask(0, DROPOUT_AGGREGATE, first @ x, p_in) if kept else first @ own, own)
+    aggregate = first @ own
+    if kept:
+        aggregate = first @ x
+        dropped = mask(0, DROPOUT_AGGREGATE, aggregate, p_in)
+        share = torch.from_numpy(1 / np.sqrt(np.maximum(edges if scaled else np.ones(n), 1)))[:, None]
+        aggregate = (1 - share) * aggregate + share * dropped
+    h = convolution(0, aggregate, own)
     before = None
     for layer in range(1, 1 if kind == "sgc" else layers):
         h = torch.relu(

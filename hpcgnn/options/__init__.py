@@ -56,18 +56,26 @@ class ModelConfig:
         by_model=True,
         strict=True,
     )
+    initial_weights: str = option(
+        "pyg",
+        "distribution of the initial weights: of each layer as PyG has it, or Glorot-uniform in all layers, with zero "
+        "biases",
+        choices=("pyg", "glorot"),
+        on_resume="same",
+    )
     input_dropout: str = option(
-        "aggregate",
-        "what the first layer's dropout acts on: the kept aggregate of the features, the raw features "
-        "(an exchange per epoch where they are dense), or nothing",
-        choices=("aggregate", "raw", "none"),
+        "scaled",
+        "what the first layer's dropout acts on: the kept aggregate of the features, with the noise of a mean of as "
+        "many rows as the node has in-edges (scaled) or of one row (aggregate); the raw features (an exchange per "
+        "epoch where they are dense); or nothing",
+        choices=("scaled", "aggregate", "raw", "none"),
     )
     keep_input: str = option(
         "auto",
         "aggregate constant dense features once and keep the result: where it pays, always, or never",
         choices=("auto", "always", "never"),
         by_model=True,
-        needs={"input_dropout": ("aggregate", "none")},
+        needs={"input_dropout": ("scaled", "aggregate", "none")},
         strict=True,
     )
     aggregator: str = option(

@@ -31,6 +31,7 @@ GRAPHS = {
 }
 CASES = {
     "kept": dict(hidden=6),  # aggregate once, then dropout on the aggregate
+    "kept, scaled": dict(hidden=6, input_dropout="scaled"),
     "kept always": dict(hidden=4, keep_input="always"),
     "transform first": dict(hidden=4),  # 10 > 2 * 4: too wide to keep
     "never kept, wider hidden": dict(hidden=12, keep_input="never"),
@@ -104,11 +105,24 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
     return local, trainer
 
 
+def self_loops_of(spec):
+    return "add" if spec.model in ("gcn", "sgc") else "keep"
+
+
+def in_edges(graph, spec):
+    """(n,): the number of in-edges, counted one by one, with an added loop where a node has none."""
+    counts, loops = [0] * graph.num_nodes, set()
+    for source, target in zip(graph.src.tolist(), graph.dst.tolist()):
+        counts[target] += 1
+        if source == target:
+            loops.add(target)
+    added = self_loops_of(spec) == "add"
+    return np.array([count + (added and node not in loops) for node, count in enumerate(counts)])
+
+
 def right(graph, spec, state, train):
     """(logits, loss, gradients by name) of the oracle."""
-    a = oracle.adjacency(
-        graph.num_nodes, graph.src, graph.dst, graph.weight, "add" if spec.model in ("gcn", "sgc") else "keep"
-    )
+    a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, self_loops_of(spec))
     parameters = {name: tensor.detach().clone().requires_grad_() for name, tensor in state.items()}
     logits = oracle.model(
         a,
@@ -120,6 +134,8 @@ def right(graph, spec, state, train):
         dropout=spec.dropout if train else 0.0,
         input_dropout=0.0 if spec.input_dropout == "none" or not train else None,
         kept=is_kept(spec),
+        scaled=spec.input_dropout == "scaled",
+        edges=in_edges(graph, spec),
         residual=spec.residual,
         seed=SEED,
         epoch=EPOCH,
@@ -164,7 +180,9 @@ PAIRS = [
     (kind, case)
     for kind in LINEAR
     for case in CASES
-    if kind in ("gcn", "gin") or case in ("kept", "transform first", "sparse") or (kind == "sage" and "norm" in case)
+    if kind in ("gcn", "gin")
+    or case in ("kept", "kept, scaled", "transform first", "sparse")
+    or (kind == "sage" and "norm" in case)
 ]
 
 
@@ -173,7 +191,7 @@ def test_model(comm, files, kind, case):
     spec = spec_of(kind, **CASES[case])
     # All graphs for the common case; for the others an undirected graph, and one of the directed ones in turn.
     turn = 1 + (list(CASES).index(case) + LINEAR.index(kind)) % 2
-    for name in GRAPHS if case == "kept" else [list(GRAPHS)[0], list(GRAPHS)[turn]]:
+    for name in GRAPHS if case.startswith("kept") else [list(GRAPHS)[0], list(GRAPHS)[turn]]:
         compare(comm, name, files[name, spec.sparse_input], spec, "random")
 
 
