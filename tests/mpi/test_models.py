@@ -153,9 +153,10 @@ def on_rank_0(comm, function, *arguments):
     return comm.broadcast_object(function(*arguments) if comm.rank == 0 else None)
 
 
-def compare(comm, name, file, spec, map_name):
+def compare(comm, name, file, spec, map_name, **options):
+    """Raise AssertionError where the model differs from the oracle; returns the Trainer."""
     graph, (where, path) = GRAPHS[name], file
-    local, trainer = make_trainer(comm, spec, path, where.maps[map_name])
+    local, trainer = make_trainer(comm, spec, path, where.maps[map_name], **options)
     assert isinstance(local.features, SparseRows) == spec.sparse_input
     assert spec.keeps_input == is_kept(spec)
     state = dict(trainer.model.named_parameters())
@@ -173,6 +174,7 @@ def compare(comm, name, file, spec, map_name):
         trainer.model.eval()
         with torch.no_grad():
             np.testing.assert_allclose(whole(comm, local, trainer.model(trainer.graph)), logits, rtol=0, atol=1e-9)
+    return trainer
 
 
 # Every case for a model without and one with a path of its own for the node itself; for the others those that differ.
@@ -199,6 +201,15 @@ def test_model(comm, files, kind, case):
 def test_models_on_maps_with_empty_ranks(comm, files, map_name):
     for kind in LINEAR:
         compare(comm, "undirected", files["undirected", False], spec_of(kind, norm="batch"), map_name)
+
+
+@pytest.mark.parametrize("name", ["undirected", "directed weighted"])
+def test_scaled_dropout_where_sums_of_rows_arrive(comm, files, name):
+    """The noise goes by the edges of a node, also where the sum of several of them arrives as one row."""
+    spec = spec_of("sage", input_dropout="scaled")
+    trainer = compare(comm, name, files[name, False], spec, "random", halo="least")
+    sums = trainer.views.local.inward.plan.sending.sums is not None
+    assert comm.allgather_object(sums) == [comm.size > 1] * comm.size
 
 
 def test_ranks_without_training_nodes(comm, shared_path):
