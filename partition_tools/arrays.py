@@ -37,11 +37,11 @@ RENUMBER = "say num_nodes=N if they are meant, or give the ids of the nodes as n
 class Saving:
     """How a graph is written, whatever it was made from: what `import` has options for.
 
-    undirected: add the missing reverse edges; add_reverse, self_loops, drop_duplicates, row_normalize, feature_dtype:
-    as the options of those names. num_classes, name, task: likewise, 'regression' for real numbers. fractions: (train,
-    val, test) of a random split of the labelled nodes, drawn by `seed`; resplit: whether it replaces a split that is
-    there. ranks: numbers of ranks to partition the graph for, or none. force: replace an existing file. memory: bytes
-    to work in (None: half of what is free). reporter: where stages and warnings go.
+    undirected: add the missing reverse edges; add_reverse, self_loops, drop_duplicates, row_normalize, standardize,
+    feature_dtype: as the options of those names. num_classes, name, task: likewise, 'regression' for real numbers.
+    fractions: (train, val, test) of a random split of the labelled nodes, drawn by `seed`; resplit: whether it replaces
+    a split that is there. ranks: numbers of ranks to partition the graph for, or none. force: replace an existing file.
+    memory: bytes to work in (None: half of what is free). reporter: where stages and warnings go.
     """
 
     undirected: bool = False
@@ -49,6 +49,7 @@ class Saving:
     self_loops: str = "keep"
     drop_duplicates: bool = False
     row_normalize: bool = False
+    standardize: bool = False
     feature_dtype: str = "fp32"
     num_classes: int | None = None
     task: str = "auto"
@@ -84,6 +85,7 @@ class Saving:
             self_loops=self.self_loops,
             drop_duplicates=self.drop_duplicates,
             row_normalize=self.row_normalize,
+            standardize=self.standardize,
             feature_dtype=self.feature_dtype,
             num_classes=self.num_classes,
             task=self.task,
